@@ -1,0 +1,63 @@
+"""Files that are there whole or not at all: built beside the target, synced, then renamed over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from wdsctl.core.os_errors import translated
+
+
+@contextmanager
+def replacing(path: str, *, durable: bool = True) -> Iterator[str]:
+    """A name beside `path` to build a file under; when the block ends well, that file becomes `path`.
+
+    Whatever goes wrong, `path` is what it was before and nothing is left over. OSErrors come out as ours.
+    `durable=False` leaves out the sync, for files whose reader can tell that they are damaged and make them again.
+    """
+    folder, name = os.path.split(path)
+    draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
+    with translated(path):
+        os.makedirs(folder or ".", exist_ok=True)
+        try:
+            yield draft
+            if durable:
+                publish(draft, path)
+            else:
+                os.replace(draft, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+
+
+def publish(draft: str, path: str) -> None:
+    """Make `draft` durable and let it take the place of `path`."""
+    sync(draft)
+    os.replace(draft, path)
+    sync(os.path.dirname(path) or ".")
+
+
+def sync(path: str) -> None:
+    """Flush a file, or the names in a folder, to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_whole(path: str, write: Callable[[BinaryIO], None], *, durable: bool = True) -> None:
+    """Write a file through `write`, atomically."""
+    with replacing(path, durable=durable) as draft, open(draft, "wb") as file:
+        write(file)
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a small text file as UTF-8, atomically."""
+    write_whole(path, lambda file: _write_all(file, text.encode()))
+
+
+def _write_all(file: BinaryIO, data: bytes) -> None:
+    file.write(data)

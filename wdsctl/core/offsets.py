@@ -1,0 +1,244 @@
+"""The offsets file: where every part of every sample is, as arrays that all readers of a host map and share.
+
+Format, version 1, little-endian. Bytes 0-7 `WDSOFF1\\n`; 8-15 u64, the length of the header; then the header, JSON;
+then the columns, each at a multiple of 64 bytes. The header has `generation`, `extensions` (part names),
+`layouts` (lists of indices into `extensions`: the parts of a sample, in tar order), `shards` (id, path, size in bytes,
+samples, layout hash), and `columns`: name -> [offset, dtype, count].
+
+    shard_row    i8  shards + 1   the row of each shard's first sample
+    key_start    i8  samples + 1  where each key begins in `keys`
+    keys         u1               UTF-8
+    layout       u4  samples      index into `layouts`          \\  absent where all samples
+    part_start   i8  samples + 1  the first part of each sample /  have one layout
+    part_offset  i8  parts        first byte of the data, from the start of the shard
+    part_size    i8  parts        bytes
+
+Opening costs the header, whatever the number of samples. A file is written once and never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.files import replacing
+from wdsctl.core.os_errors import translated
+
+MAGIC = b"WDSOFF1\n"
+ALIGN = 64
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ShardEntry:
+    id: int
+    path: str  # relative to the root
+    size: int  # bytes
+    samples: int
+    layout_hash: str
+
+
+class Offsets:
+    """A mapped offsets file. `rows` are samples in shard order; all columns are read-only views of the map."""
+
+    def __init__(self, path: str) -> None:
+        with translated(path, "read"):
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(handle).st_size
+                self._map = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""
+            finally:
+                os.close(handle)
+        if self._map[:8] != MAGIC:
+            raise _damaged(path)
+        length = int.from_bytes(self._map[8:16], "little")
+        try:
+            header: dict[str, Any] = json.loads(self._map[16 : 16 + length])
+            self.generation: int = header["generation"]
+            self.extensions: list[str] = header["extensions"]
+            self.layouts: list[tuple[str, ...]] = [tuple(self.extensions[i] for i in row) for row in header["layouts"]]
+            self.shards: list[ShardEntry] = [ShardEntry(*row) for row in header["shards"]]
+            places: dict[str, tuple[int, str, int]] = header["columns"]
+            columns = {name: np.frombuffer(self._map, t, count, at) for name, (at, t, count) in places.items()}
+        except (ValueError, KeyError, TypeError) as error:
+            raise _damaged(path) from error
+        self.shard_row: Ints = columns["shard_row"]
+        self.key_start: Ints = columns["key_start"]
+        self.keys: NDArray[np.uint8] = columns["keys"]
+        self.part_offset: Ints = columns["part_offset"]
+        self.part_size: Ints = columns["part_size"]
+        self.layout: NDArray[np.uint32] | None = columns.get("layout")
+        self.part_start: Ints | None = columns.get("part_start")
+        self._keys_at = places["keys"][0]
+
+    @property
+    def samples(self) -> int:
+        return int(self.shard_row[-1])
+
+    def key(self, row: int) -> str:
+        """The key of one sample."""
+        start, end = self.key_start[row : row + 2].tolist()
+        return str(self._map[self._keys_at + start : self._keys_at + end], "utf-8")
+
+    def shard_rows(self, i: int, numbers: dict[str, int]) -> ShardRows:
+        """The columns of the i-th shard, part names as `numbers` has them: what a writer takes."""
+        rows = slice(int(self.shard_row[i]), int(self.shard_row[i + 1]))
+        counts = self.counts(rows)
+        first = self.first_part(rows.start)
+        parts = slice(first, first + int(counts.sum(dtype=np.int64)))
+        bounds = self.key_start[rows.start : rows.stop + 1]
+        table = [np.array([numbers[name] for name in layout], np.int64) for layout in self.layouts]
+        layout = np.zeros(len(counts), np.uint32) if self.layout is None else self.layout[rows]
+        names = [table[which] for which in layout.tolist()]
+        return ShardRows(
+            keys=self.keys[bounds[0] : bounds[-1]].tobytes(),
+            key_sizes=np.diff(bounds).astype(np.uint32),
+            counts=counts,
+            part_names=np.concatenate(names) if names else np.empty(0, np.int64),
+            part_offsets=self.part_offset[parts],
+            part_sizes=self.part_size[parts],
+        )
+
+    def counts(self, rows: slice) -> NDArray[np.uint16]:
+        """How many parts each of these samples has."""
+        sizes = np.array([len(layout) for layout in self.layouts] or [0], np.uint16)
+        which = np.zeros(rows.stop - rows.start, np.uint32) if self.layout is None else self.layout[rows]
+        return sizes[which]
+
+    def first_part(self, row: int) -> int:
+        """The index of a sample's first part."""
+        if self.part_start is None:
+            return row * len(self.layouts[0]) if self.layouts else 0
+        return int(self.part_start[row])
+
+    def parts(self, row: int) -> list[tuple[str, int, int]]:
+        """(part name, offset in the shard, size) of one sample, in tar order."""
+        names = self.layouts[0 if self.layout is None else int(self.layout[row])]
+        start = self.first_part(row)
+        spans = slice(start, start + len(names))
+        return list(zip(names, self.part_offset[spans].tolist(), self.part_size[spans].tolist(), strict=True))
+
+
+def _damaged(path: str) -> CatalogError:
+    return CatalogError(
+        "the offsets file is damaged",
+        where=path,
+        hint="run `wdsctl index --rebuild` on the dataset",
+        code="WDS302",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRows:
+    """One shard's samples as the columns of the file; `part_names` are indices into the writer's extensions."""
+
+    keys: bytes
+    key_sizes: NDArray[np.uint32]
+    counts: NDArray[np.uint16]
+    part_names: NDArray[np.integer[Any]]
+    part_offsets: Ints
+    part_sizes: Ints
+
+
+class OffsetsWriter:
+    """Builds an offsets file shard by shard, in bounded memory: columns grow in temporary files in `folder`."""
+
+    def __init__(self, folder: str) -> None:
+        self._files: dict[str, BinaryIO] = {
+            name: tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by close()
+            for name in ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
+        }
+        self._layouts: dict[tuple[int, ...], int] = {}
+        self._shards: list[ShardEntry] = []
+        self._samples = self._parts = self._key_bytes = 0
+
+    def add(self, shard: ShardEntry, rows: ShardRows) -> None:
+        """Append one shard. `rows` has `shard.samples` samples."""
+        starts = np.cumsum(rows.counts, dtype=np.int64) - rows.counts
+        self._put("key_start", self._key_bytes + np.cumsum(rows.key_sizes, dtype=np.int64) - rows.key_sizes)
+        self._files["keys"].write(rows.keys)
+        self._put("layout", self._numbered(rows.counts, starts, rows.part_names))
+        self._put("part_start", self._parts + starts)
+        self._put("part_offset", rows.part_offsets)
+        self._put("part_size", rows.part_sizes)
+        self._shards.append(shard)
+        self._samples += shard.samples
+        self._parts += len(rows.part_sizes)
+        self._key_bytes += len(rows.keys)
+
+    def finish(self, path: str, generation: int, extensions: Sequence[str]) -> None:
+        """Write the whole file to `path`, atomically."""
+        self._put("key_start", np.array([self._key_bytes], np.int64))
+        self._put("part_start", np.array([self._parts], np.int64))
+        rows = np.cumsum([0, *(shard.samples for shard in self._shards)], dtype=np.int64)
+        columns = {"shard_row": "<i8", "key_start": "<i8", "keys": "|u1", "part_offset": "<i8", "part_size": "<i8"}
+        if len(self._layouts) > 1:
+            columns |= {"layout": "<u4", "part_start": "<i8"}
+        counts = {"shard_row": len(rows), "keys": self._key_bytes}
+        counts |= dict.fromkeys(("layout",), self._samples)
+        counts |= dict.fromkeys(("key_start", "part_start"), self._samples + 1)
+        counts |= dict.fromkeys(("part_offset", "part_size"), self._parts)
+        header = {
+            "generation": generation,
+            "extensions": list(extensions),
+            "layouts": [list(layout) for layout in self._layouts],
+            "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in self._shards],
+        }
+        head, places = _laid_out(header, columns, counts)
+        with replacing(path) as draft, open(draft, "wb") as file:
+            file.write(head)
+            for name, at in places.items():
+                file.write(b"\0" * (at - file.tell()))
+                if name == "shard_row":
+                    file.write(rows.tobytes())
+                else:
+                    self._files[name].seek(0)
+                    shutil.copyfileobj(self._files[name], file, 1 << 20)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _put(self, column: str, values: NDArray[Any]) -> None:
+        self._files[column].write(values.tobytes())
+
+    def _numbered(
+        self, counts: NDArray[np.uint16], starts: Ints, names: NDArray[np.integer[Any]]
+    ) -> NDArray[np.uint32]:
+        """The layout of each sample. Those of a shard mostly have one and the same: the case to be quick at."""
+        if len(counts) and (counts == counts[0]).all():
+            table = names.reshape(len(counts), -1)
+            if (table == table[0]).all():
+                return np.full(len(counts), self._layout(table[0]), np.uint32)
+        spans = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
+        return np.fromiter((self._layout(names[a:b]) for a, b in spans), np.uint32, len(counts))
+
+    def _layout(self, names: NDArray[np.integer[Any]]) -> int:
+        return self._layouts.setdefault(tuple(names.tolist()), len(self._layouts))
+
+
+def _laid_out(header: dict[str, Any], columns: dict[str, str], counts: dict[str, int]) -> tuple[bytes, dict[str, int]]:
+    """The first bytes of the file, and where each column begins. The header's length depends on what it says."""
+    length = 0
+    while True:
+        at, table, places = 16 + length, {}, {}
+        for name, dtype in columns.items():
+            at += -at % ALIGN
+            table[name], places[name] = [at, dtype, counts[name]], at
+            at += np.dtype(dtype).itemsize * counts[name]
+        text = json.dumps(header | {"columns": table}, separators=(",", ":")).encode()
+        if len(text) <= length:
+            text = text.ljust(length)
+            return MAGIC + length.to_bytes(8, "little") + text, places
+        length = len(text) + ALIGN

@@ -1,0 +1,50 @@
+"""From the system's errno to an error that says where, and one thing to try. One place, so that all verbs agree."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from wdsctl.core.errors import PermissionDenied, StorageError, WdsctlError
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+_DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+@contextmanager
+def translated(path: str, doing: str = "write") -> Iterator[None]:
+    """Turn any OSError of the block into StorageError or PermissionDenied at `path`; ours pass through unchanged.
+
+    `doing` is the verb of the sentence (`read`, `write`, `list`). A path that the error itself names wins over `path`.
+    """
+    try:
+        yield
+    except WdsctlError:
+        raise
+    except OSError as error:
+        raise translate(error, path, doing) from error
+
+
+def translate(error: OSError, path: str, doing: str) -> WdsctlError:
+    """The error to raise in the place of `error`: WDS401 disk full, WDS402 permission, WDS404 the rest."""
+    where = error.filename if isinstance(error.filename, str) else path
+    words = error.strerror or str(error)
+    if error.errno in _FULL:
+        return StorageError(
+            f"cannot {doing}: {words}",
+            where=where,
+            hint="free some space and run the same command again: it goes on where it stopped",
+            code="WDS401",
+        )
+    if error.errno in _DENIED:
+        return PermissionDenied(
+            f"cannot {doing}: {words}",
+            where=where,
+            hint="check the owner and the mode of the path, and whether the file system is mounted read-only",
+        )
+    return StorageError(
+        f"cannot {doing}: {words}",
+        where=where,
+        hint="run the same command again: finished work is kept",
+    )

@@ -1,0 +1,85 @@
+"""Where a dataset is: the root that holds its data, and the folder that holds what wdsctl knows of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from wdsctl.core.errors import InputError, PermissionDenied
+
+#: Names the catalog's folder for a whole session; `--catalog` and `catalog=` win over it.
+CATALOG_VARIABLE = "WDSCTL_CATALOG"
+META = ".wdsctl"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours."""
+
+    root: str
+    meta: str
+
+    @property
+    def catalog(self) -> str:
+        return os.path.join(self.meta, "catalog.sqlite")
+
+    @property
+    def ledger(self) -> str:
+        return os.path.join(self.meta, "ledger.sqlite")
+
+    @property
+    def dataset_yaml(self) -> str:
+        return os.path.join(self.meta, "dataset.yaml")
+
+    @property
+    def work(self) -> str:
+        """Finished units of a run that may still be under way or be continued."""
+        return os.path.join(self.meta, "work")
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.meta, "lock")
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the catalog lies in the dataset itself, as it does unless that cannot be written."""
+        return self.meta == os.path.join(self.root, META)
+
+    def offsets(self, generation: int) -> str:
+        return os.path.join(self.meta, f"offsets-{generation}.bin")
+
+
+def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> Place:
+    """Find the catalog's folder: where the caller says, else the environment, else in the root, else the user's data.
+
+    A root that cannot be written gets its catalog under the user's data folder; the caller may tell by `is_inside`.
+    Raises InputError where there is no such root, PermissionDenied where it cannot be read.
+    """
+    root = os.path.abspath(root)
+    _check_root(root)
+    chosen = catalog or os.environ.get(CATALOG_VARIABLE)
+    if chosen:
+        return Place(root, os.path.abspath(os.path.expanduser(chosen)))
+    inside = Place(root, os.path.join(root, META))
+    elsewhere = Place(root, _in_user_data(root))
+    if writing:
+        writable = os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK)
+        return inside if writable else elsewhere
+    if not os.path.exists(inside.catalog) and os.path.exists(elsewhere.catalog):
+        return elsewhere
+    return inside
+
+
+def _check_root(root: str) -> None:
+    if not os.path.isdir(root):
+        kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
+        raise InputError(f"the dataset {kind}", where=root, hint="give the folder that holds the shards")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise PermissionDenied("the dataset's folder cannot be read", where=root, hint="check its owner and its mode")
+
+
+def _in_user_data(root: str) -> str:
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    name = os.path.basename(root) or "root"
+    return os.path.join(data, "wdsctl", f"{name}-{blake2b(root.encode(), digest_size=8).hexdigest()}")

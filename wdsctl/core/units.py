@@ -1,0 +1,100 @@
+"""The unit of work of `index`: one shard scanned, its result a file, which a run that goes on after a kill finds again.
+
+Units are named after path, size and time of the shard, so neither the number of workers nor the order matters.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from hashlib import blake2b
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.files import write_whole
+from wdsctl.core.findings import Finding
+from wdsctl.core.scan import ShardScan, scan_shard
+from wdsctl.core.storage import LocalStorage
+
+FORMAT = 1  # raise it when the result of a scan changes: old units are then scanned again
+
+_COLUMNS = ("key_sizes", "offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """A shard as a listing of the folder shows it. `path` is relative to the root, with `/`."""
+
+    path: str
+    size: int  # bytes
+    mtime_ns: int
+    readable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ScanUnit:
+    root: str
+    shard: ShardFile
+    result: str  # where the result goes
+
+    @property
+    def is_done(self) -> bool:
+        return os.path.exists(self.result)
+
+
+def scan_unit(root: str, shard: ShardFile, work: str) -> ScanUnit:
+    """The unit that scans `shard`, its result in the folder `work`."""
+    told = f"{FORMAT}\0{shard.path}\0{shard.size}\0{shard.mtime_ns}"
+    return ScanUnit(root, shard, os.path.join(work, blake2b(told.encode(), digest_size=16).hexdigest() + ".scan"))
+
+
+def run_scan(unit: ScanUnit) -> str:
+    """Scan one shard and save the result; returns where. A shard that cannot be read is a result, too."""
+    save_scan(scan_file(unit.root, unit.shard), unit.result)
+    return unit.result
+
+
+def scan_file(root: str, shard: ShardFile) -> ShardScan:
+    path = os.path.join(root, shard.path)
+    storage = LocalStorage()
+    try:
+        return scan_shard(shard.path, lambda offset, size: storage.read(path, offset, size), shard.size)
+    except (StorageError, PermissionDenied) as error:
+        finding = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)
+        empty = scan_shard(shard.path, lambda _offset, _size: b"", 0)
+        return replace(empty, status="unreadable", findings=(finding,))
+    finally:
+        storage.close()
+
+
+def save_scan(scan: ShardScan, path: str) -> None:
+    facts = {
+        "status": scan.status,
+        "extensions": scan.extensions,
+        "findings": [asdict(finding) for finding in scan.findings],
+    }
+    arrays: dict[str, NDArray[Any]] = {name: getattr(scan, name) for name in _COLUMNS}
+    arrays["keys"] = np.frombuffer(scan.keys, np.uint8)
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays), durable=False)
+
+
+def load_scan(path: str) -> ShardScan | None:
+    """A saved scan; None where the file was damaged (its machine went down before it was written out)."""
+    try:
+        with np.load(path, allow_pickle=False) as saved:
+            facts = json.loads(saved["facts"].tobytes())
+            return ShardScan(
+                status=facts["status"],
+                keys=saved["keys"].tobytes(),
+                extensions=tuple(facts["extensions"]),
+                findings=tuple(Finding(**finding) for finding in facts["findings"]),
+                **{name: saved[name] for name in _COLUMNS},
+            )
+    except (BadZipFile, ValueError, KeyError, EOFError):
+        return None
