@@ -80,7 +80,8 @@ class Offsets:
         self.part_size: Ints = columns["part_size"]
         self.layout: NDArray[np.uint32] | None = columns.get("layout")
         self.part_start: Ints | None = columns.get("part_start")
-        self._keys_at = places["keys"][0]
+        begin, _, length = places["keys"]
+        self.key_text = memoryview(self._map)[begin : begin + length]  # all keys: slice it by `key_start`
 
     @property
     def samples(self) -> int:
@@ -89,7 +90,7 @@ class Offsets:
     def key(self, row: int) -> str:
         """The key of one sample."""
         start, end = self.key_start[row : row + 2].tolist()
-        return str(self._map[self._keys_at + start : self._keys_at + end], "utf-8")
+        return str(self.key_text[start:end], "utf-8")
 
     def shard_rows(self, i: int, numbers: dict[str, int]) -> ShardRows:
         """The columns of the i-th shard, part names as `numbers` has them: what a writer takes."""
@@ -109,6 +110,19 @@ class Offsets:
             part_offsets=self.part_offset[parts],
             part_sizes=self.part_size[parts],
         )
+
+    def shard_of(self, row: int) -> int:
+        """The index in `shards` of the shard that a sample is in."""
+        return int(np.searchsorted(self.shard_row, row, side="right")) - 1
+
+    def with_layouts(self, layouts: Sequence[int]) -> tuple[int, int]:
+        """How many samples have one of these layouts, and the first of them (-1 if none has)."""
+        if not layouts:
+            return 0, -1
+        if self.layout is None:
+            return self.samples, 0
+        rows = np.flatnonzero(np.isin(self.layout, layouts))
+        return len(rows), int(rows[0]) if len(rows) else -1
 
     def counts(self, rows: slice) -> NDArray[np.uint16]:
         """How many parts each of these samples has."""

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from wdsctl.core.keys import derive, mix
-from wdsctl.core.ratios import apportion, deal
+from wdsctl.core.ratios import By, apportion, deal
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,13 @@ class SplitShard:
 
 
 Dealt = dict[str, list[SplitShard]]
+
+
+def resolved(by: By, shards: int, shares: Mapping[str, float]) -> Literal["shard", "sample"]:
+    """`auto` means whole shards, which read fastest, unless a split would then stay empty."""
+    if by == "auto":
+        return "shard" if all(apportion(shards, shares).values()) else "sample"
+    return by
 
 
 def by_shard(shards: Sequence[Shard], shares: Mapping[str, float], seed: int, already: Mapping[str, int]) -> Dealt:

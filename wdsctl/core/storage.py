@@ -121,3 +121,24 @@ def _quarter_of_the_limit() -> int:
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(16, min(soft, 1 << 16) // 4) if soft > 0 else 256
+
+
+#: File systems whose every read crosses a network.
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse.sshfs"})
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path lies on a network file system, as far as the system's list of mounts tells."""
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
+            for line in mounts:
+                _, point, name, *_ = line.split(" ")
+                point = point.replace("\\040", " ")
+                inside = real == point or real.startswith(point.rstrip("/") + "/")
+                if inside and len(point) >= len(best):
+                    best, kind = point, name
+    except FileNotFoundError:
+        return False
+    return kind in _REMOTE

@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.identity import damaged
+from wdsctl.core.dataset_yaml import SplitRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,9 @@ class PartCount:
 @dataclass(frozen=True, slots=True)
 class SplitCount:
     name: str
-    share: str  # as written: "8", "0.1"
-    shards: int
+    share: float  # as asked for
+    shards: int  # that it has samples of
     samples: int
-
-
-@dataclass(frozen=True, slots=True)
-class SplitRule:
-    shares: dict[str, str]  # name -> share, as written
-    by: str  # shard or sample
-    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +113,14 @@ class Catalog:
             .order_by(split.id)
         )
         with self._reading() as connection:
-            return [SplitCount(*row) for row in connection.execute(query)]
+            return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
 
     def split_rule(self) -> SplitRule | None:
         """How the splits were made; None where there are none."""
         t = schema.split.c
         with self._reading() as connection:
             rows = connection.execute(select(t.name, t.share, t.by, t.seed).order_by(t.id)).all()
-        return SplitRule({name: share for name, share, _, _ in rows}, rows[0][2], rows[0][3]) if rows else None
+        return SplitRule({name: float(share) for name, share, _, _ in rows}, rows[0][2], rows[0][3]) if rows else None
 
     def repeated_keys(self, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
         """How many keys stand in more than one shard, and the first of them with their shards. One sorted scan."""

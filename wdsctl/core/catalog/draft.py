@@ -126,12 +126,12 @@ class Draft:
         rows = self._connection.execute(query.group_by(schema.split.c.id).order_by(schema.split.c.id))
         return dict(rows.tuples())
 
-    def replace_splits(self, shares: Mapping[str, str], by: str, seed: int) -> None:
+    def replace_splits(self, shares: Mapping[str, float], by: str, seed: int) -> None:
         """Forget the splits and name new, empty ones."""
         self._connection.execute(delete(schema.split_shard))
         self._connection.execute(delete(schema.split))
         rows = [
-            {"id": i, "name": name, "share": share, "by": by, "seed": seed}
+            {"id": i, "name": name, "share": repr(share), "by": by, "seed": seed}
             for i, (name, share) in enumerate(shares.items(), 1)
         ]
         self._insert(schema.split, rows)

@@ -1,0 +1,66 @@
+"""What the tests of permissions need: they run as root in places, and root may read everything."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import tempfile
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def public_path() -> Iterator[Path]:
+    """A temporary folder that other users may enter; pytest's own they may not."""
+    path = Path(tempfile.mkdtemp(prefix="wdsctl-"))
+    path.chmod(0o777)
+    yield path
+    for folder, _, _ in os.walk(path):
+        Path(folder).chmod(0o755)
+    shutil.rmtree(path)
+
+
+@pytest.fixture
+def as_nobody() -> Callable[[Callable[[], Any]], Any]:
+    """Call a function as a user who owns nothing: its result, or the exception it raised."""
+    return _as_nobody
+
+
+def _as_nobody(fn: Callable[[], Any]) -> Any:
+    if os.geteuid() != 0:
+        return _outcome(fn)
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads of libraries; the child only runs `fn`
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            os.write(write, pickle.dumps(_outcome(fn)))
+        except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
+            traceback.print_exc()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    if not said:
+        pytest.skip("cannot become another user here")
+    return pickle.loads(said)  # noqa: S301 - our own child
+
+
+def _outcome(fn: Callable[[], Any]) -> Any:
+    try:
+        return fn()
+    except Exception as error:  # noqa: BLE001 - handed to the test, which says what it should be
+        return error

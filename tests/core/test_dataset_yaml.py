@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.dataset_yaml import DatasetConfig, SplitRule, dump, load, parse, update_split
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
+from wdsctl.core.field_path import Access, FieldPath
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CAPTIONS = DatasetConfig(
+    "CaptioningSample",
+    {"image": "jpg,png", "caption": "json[caption]"},
+    {},
+    SplitRule({"train": 8, "val": 1}, "shard", 0),
+)
+GOLDEN = """\
+# What the samples of this dataset are. Edit it by hand; wdsctl never overwrites your changes unless asked (--redetect).
+version: 1
+sample_type: CaptioningSample
+field_map:
+  image: jpg,png
+  caption: json[caption]
+subflavors: {}
+split:            # how `wdsctl split` divided it; used again for new shards
+  shares: {train: 8, val: 1}
+  by: shard
+  seed: 0
+"""
+
+TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
+SOURCES = st.builds(lambda part, steps: str(FieldPath((Access(part, tuple(steps)),))), TEXT, st.lists(TEXT, max_size=2))
+SPLITS = st.builds(
+    SplitRule,
+    st.dictionaries(
+        st.from_regex(r"[A-Za-z0-9_.-]{1,8}", fullmatch=True),
+        st.integers(1, 1000) | st.floats(1e-6, 1e6),
+        min_size=1,
+        max_size=4,
+    ),
+    st.sampled_from(["auto", "shard", "sample"]),
+    st.integers(-(2**40), 2**40),
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@st.composite
+def configs(draw: st.DrawFn) -> DatasetConfig:
+    sample_type = draw(st.sampled_from([*SAMPLE_TYPES, CRUDE]))
+    field_map = {field.name: draw(SOURCES) for field in SAMPLE_TYPES.get(sample_type, ())}
+    subflavors: dict[str, Any] = draw(st.dictionaries(TEXT, VALUES, max_size=3))
+    return DatasetConfig(sample_type, field_map, subflavors, draw(st.none() | SPLITS))
+
+
+def test_the_written_form_is_what_it_always_was() -> None:
+    assert dump(CAPTIONS) == GOLDEN
+
+
+@given(configs())
+def test_what_is_written_is_read_again(config: DatasetConfig) -> None:
+    text = dump(config)
+
+    assert parse(text) == config
+    assert dump(parse(text)) == text
+
+
+def test_a_tiny_share_is_written_as_a_number_that_yaml_knows() -> None:
+    config = DatasetConfig(split=SplitRule({"train": 1, "val": 1e-6}))
+
+    assert "{train: 1, val: 0.000001}" in dump(config)
+    assert parse(dump(config)) == config
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text(GOLDEN, encoding="utf-8")
+
+    assert load(str(tmp_path / "dataset.yaml")) == CAPTIONS
+
+
+def test_a_file_with_a_byte_order_mark_and_dos_lines_is_read(tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_bytes(b"\xef\xbb\xbf" + GOLDEN.replace("\n", "\r\n").encode())
+
+    assert load(str(tmp_path / "dataset.yaml")) == CAPTIONS
+
+
+def test_a_file_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        load(str(tmp_path / "absent.yaml"))
+    with pytest.raises(StorageError):
+        load(str(tmp_path))
+    (tmp_path / "latin.yaml").write_bytes(b"sample_type: \xe4\n")
+    with pytest.raises(DatasetError, match="not UTF-8"):
+        load(str(tmp_path / "latin.yaml"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_a_matter_of_permission(tmp_path: Path) -> None:
+    path = tmp_path / "dataset.yaml"
+    path.write_text(GOLDEN, encoding="utf-8")
+    path.chmod(0)
+
+    with pytest.raises(PermissionDenied):
+        load(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "sample_type: {__module__: megatron.energon, __class__: ImageSample}\nfield_map: {image: jpg}",
+            DatasetConfig("ImageSample", {"image": "jpg"}),
+        ),
+        (
+            "__module__: megatron.energon\n__class__: CrudeWebdataset\nsubflavors:\n  kind: pages\n",
+            DatasetConfig(CRUDE, {}, {"kind": "pages"}),
+        ),
+        (
+            "__module__: megatron.energon\n__class__: CaptioningWebdataset\nfield_map: {image: jpg, caption: txt}\n",
+            DatasetConfig("CaptioningSample", {"image": "jpg", "caption": "txt"}),
+        ),
+        (
+            "sample_type:\n  __module__: megatron.energon.flavors\n  __class__: TextSample\nfield_map:\n  text: txt\n",
+            DatasetConfig("TextSample", {"text": "txt"}),
+        ),
+    ],
+)
+def test_the_form_of_energon_is_understood(text: str, expected: DatasetConfig) -> None:
+    assert parse(text) == expected
+
+
+@pytest.mark.parametrize("key", ["sample_loader: sample_loader.py:sample_loader", "part_filter: [jpg]"])
+def test_code_beside_the_data_is_refused(key: str) -> None:
+    with pytest.raises(DatasetError, match="is code beside the data, which wdsctl does not run") as caught:
+        parse(f"sample_type: CrudeSample\n{key}\n")
+
+    assert caught.value.where == "dataset.yaml:2"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message", "hint"),
+    [
+        ("sample_tpye: X\n", ":1", "no key 'sample_tpye'", "did you mean sample_type?"),
+        ("sample_type: CrudeSample\nzebra: 1\n", ":2", "no key 'zebra'", "the keys here are version, sample_type"),
+        ("version: 1\nsample_type: CaptionSample\n", ":2", "no sample type", "did you mean CaptioningSample?"),
+        ("version: 2\nsample_type: CrudeSample\n", ":1", "version 2 is newer", "pip install -U"),
+        ("version: one\n", ":1", "version: expected 1, found 'one'", ""),
+        ("version: 1\n", "", "sample_type: expected a name", ""),
+        ("sample_type: [a]\n", ":1", "sample_type: expected a name such as CaptioningSample, found ['a']", ""),
+        ("", "", "found nothing", ""),
+        ("- a\n", "", "found ['a']", ""),
+        ("sample_type: ImageSample\nfield_map:\n  image: jpg\n  imgae: png\n", ":4", "no field 'imgae'", "mean image?"),
+        ("sample_type: ImageSample\nfield_map:\n  image: jpg[\n", ":3", "expected a key", "write a part"),
+        ("sample_type: ImageSample\nfield_map:\n  image: 7\n", ":3", "image: expected where", "in quotes"),
+        ("sample_type: ImageSample\nfield_map:\n  no: 7\n", ":2", "False is no name", ""),
+        ("sample_type: ImageSample\nfield_map: jpg\n", ":2", "field_map: expected `name: value` lines", ""),
+        ("sample_type: TextSample\nfield_map: {}\n", ":2", "TextSample needs text", "its fields are text"),
+        ("sample_type: TextSample\n", "", "TextSample needs text", ""),
+        ("sample_type: CrudeSample\nfield_map:\n  a: jpg\n", ":3", "has no field 'a'", "leave field_map empty"),
+        ("sample_type: {__module__: my.code, __class__: Mine}\n", ":1", "my.code.Mine is code of your own", "built-in"),
+        ("sample_type: {__modul__: x}\n", ":1", "no key '__modul__'", ""),
+        ("sample_type: CrudeSample\nsplit:\n  shards: {a: 1}\n", ":3", "no key 'shards'", "did you mean shares?"),
+        ("sample_type: CrudeSample\nsplit:\n  by: shard\n", ":2", "shares are missing", ""),
+        ("sample_type: CrudeSample\nsplit:\n  shares: {a: -1}\n", ":3", "a: expected a number above zero", ""),
+        ("sample_type: CrudeSample\nsplit:\n  shares: {a: .nan}\n", ":3", "a: expected a number above zero", ""),
+        ("sample_type: CrudeSample\nsplit:\n  shares: {a: 1}\n  by: shrad\n", ":4", "by: expected", "mean shard?"),
+        ("sample_type: CrudeSample\nsplit:\n  shares: {a: 1}\n  seed: x\n", ":4", "seed: expected a whole number", ""),
+        ("sample_type: CrudeSample\nsubflavors: 3\n", ":2", "subflavors: expected", ""),
+        ("a: [\n", ":2", "the file is not as it must be", "the line that is named"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line_and_a_clue(text: str, line: str, message: str, hint: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        parse(text, "data/dataset.yaml")
+
+    assert caught.value.code == "WDS220"
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.where == f"data/dataset.yaml{line}"
+
+
+EDITED = """\
+# my own remark
+version: 1
+sample_type: CaptioningSample   # not VQA!
+field_map:
+  # the png files came later
+  image: jpg,png
+  caption: "json[caption]"
+
+split:
+  shares:
+    train: 8
+    val: 1
+  by: shard
+
+# these are mine
+subflavors:
+  source: web     # 2024
+"""
+
+
+def test_a_new_split_leaves_every_other_line_as_it_is() -> None:
+    new = update_split(EDITED, SplitRule({"train": 9, "test": 0.5}, "sample", 7))
+
+    before, _, after = EDITED.partition("split:\n  shares:\n    train: 8\n    val: 1\n  by: shard\n")
+    assert new == (
+        f"{before}split:            # how `wdsctl split` divided it; used again for new shards\n"
+        f"  shares: {{train: 9, test: 0.5}}\n  by: sample\n  seed: 7\n{after}"
+    )
+
+
+def test_a_split_that_is_the_same_changes_nothing() -> None:
+    assert update_split(EDITED, SplitRule({"train": 8, "val": 1}, "shard", 0)) == EDITED
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        EDITED,
+        EDITED.replace("\n", "\r\n"),
+        GOLDEN,
+        GOLDEN.removesuffix("\n"),
+        dump(DatasetConfig()),
+        dump(DatasetConfig()).removesuffix("\n"),
+        "---\nsample_type: CrudeSample\n...\n",
+        "sample_type: CrudeSample\n# the end\n",
+        "sample_type: CrudeSample\nsplit: {shares: {a: 1},\n  by: shard}\nsubflavors: {x: 1}\n",
+        "split: null\nsample_type: CrudeSample\n",
+        "{sample_type: CrudeSample, split: {shares: {a: 1}}}\n",
+    ],
+)
+@pytest.mark.parametrize("split", [None, SplitRule({"train": 1, "val": 2}, "sample", 3)])
+def test_any_file_can_get_another_split_or_none(text: str, split: SplitRule | None) -> None:
+    new = update_split(text, split)
+
+    before, after = parse(text), parse(new)
+    assert after.split == split
+    assert (after.sample_type, after.field_map, after.subflavors) == (
+        before.sample_type,
+        before.field_map,
+        before.subflavors,
+    )
+    assert update_split(new, split) == new
+
+
+def test_the_ends_of_lines_stay_what_they_were() -> None:
+    new = update_split(EDITED.replace("\n", "\r\n"), SplitRule({"train": 1}))
+
+    assert new.count("\r\n") == new.count("\n")

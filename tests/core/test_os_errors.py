@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError
+from wdsctl.core.os_errors import translated
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "code"),
+    [
+        (errno.ENOSPC, StorageError, "WDS401"),
+        (errno.EDQUOT, StorageError, "WDS401"),
+        (errno.EACCES, PermissionDenied, "WDS402"),
+        (errno.EPERM, PermissionDenied, "WDS402"),
+        (errno.EROFS, PermissionDenied, "WDS402"),
+        (errno.EIO, StorageError, "WDS404"),
+        (errno.ESTALE, StorageError, "WDS404"),
+    ],
+)
+def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception], code: str) -> None:
+    with pytest.raises(kind) as caught, translated("some/where", "write"):
+        raise OSError(number, os.strerror(number))
+
+    error = caught.value
+    assert isinstance(error, (StorageError, PermissionDenied))
+    assert (error.code, error.where) == (code, "some/where")
+    assert os.strerror(number) in error.message
+    assert error.hint
+
+
+def test_the_path_that_the_system_names_is_the_place() -> None:
+    with pytest.raises(StorageError) as caught, translated("the/folder"):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "the/folder/file")
+
+    assert caught.value.where == "the/folder/file"
+
+
+def test_our_own_errors_pass_unchanged() -> None:
+    ours = StorageError("said already", hint="try this", where="there")
+
+    with pytest.raises(StorageError) as caught, translated("elsewhere"):
+        raise ours
+
+    assert caught.value is ours
+
+
+def test_other_errors_are_not_touched() -> None:
+    with pytest.raises(DatasetError), translated("somewhere"):
+        raise DatasetError("not the system's", hint="none")
+    with pytest.raises(KeyError), translated("somewhere"):
+        raise KeyError("a bug")

@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.errors import DatasetError, StorageError
+from wdsctl.core.parallel import map_units, warm_up
+
+
+def square(n: int) -> int:
+    return n * n
+
+
+def process_of(_: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def fail_at_three(n: int) -> int:
+    if n == 3:
+        raise DatasetError("three", hint="not three", where="unit 3", code="WDS202")
+    return n
+
+
+def die_at_three(n: int) -> int:
+    if n == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+def mark_and_wait(folder: str) -> None:
+    """Leaves a file there for as long as it works, which is for ever."""
+    path = f"{folder}/{os.getpid()}"
+    try:
+        with open(path, "x", encoding="ascii"):
+            time.sleep(600)
+    finally:
+        os.unlink(path)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("n", [0, 1, 2, 20])
+def test_every_unit_gives_its_result_once(workers: int, n: int) -> None:
+    assert sorted(map_units(square, range(n), workers)) == [(i, i * i) for i in range(n)]
+
+
+@pytest.mark.parametrize(("workers", "n"), [(1, 5), (4, 1)])
+def test_one_worker_or_one_unit_stays_in_this_process(workers: int, n: int) -> None:
+    assert {pid for _, pid in map_units(process_of, range(n), workers)} == {os.getpid()}
+
+
+def test_several_workers_are_several_processes() -> None:
+    pids = {pid for _, pid in map_units(process_of, range(8), 2)}
+
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_a_pool_that_was_warmed_up_works_as_ever() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    warm_up(["wdsctl.core.shard_writer"])
+
+    assert sorted(map_units(square, range(3), 2)) == [(0, 0), (1, 1), (2, 4)]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_unit_raises_is_raised_as_it_is(workers: int) -> None:
+    with pytest.raises(DatasetError) as caught:
+        list(map_units(fail_at_three, range(10), workers))
+
+    error = caught.value
+    assert (error.message, error.hint, error.where, error.code) == ("three", "not three", "unit 3", "WDS202")
+
+
+def test_a_worker_that_dies_is_an_error_with_a_hint() -> None:
+    with pytest.raises(StorageError) as caught:
+        list(map_units(die_at_three, range(10), 2))
+
+    assert caught.value.code == "WDS405"
+    assert "--workers" in caught.value.hint
+
+
+def test_units_are_taken_as_they_are_needed() -> None:
+    taken: list[int] = []
+
+    def units() -> Iterator[int]:
+        for i in range(1_000):
+            taken.append(i)
+            yield i
+
+    with closing(map_units(square, units(), 2)) as results:
+        next(results)
+        assert len(taken) <= 2 * 2
+
+
+def test_giving_up_stops_the_units_under_way_and_lets_them_tidy_up(tmp_path: Path) -> None:
+    started = time.monotonic()
+
+    with closing(map_units(mark_first, [str(tmp_path)] * 3, 2)) as results:
+        next(results)
+        while not os.listdir(tmp_path):
+            time.sleep(0.01)
+
+    assert os.listdir(tmp_path) == []
+    assert time.monotonic() - started < 60
+
+
+def mark_first(folder: str) -> None:
+    """The first comes back at once, the rest never."""
+    try:
+        os.mkdir(f"{folder}.first")
+    except FileExistsError:
+        mark_and_wait(folder)
+
+
+SCRIPT = """
+from __future__ import annotations
+import sys
+sys.path.insert(0, {tests!r})
+from test_parallel import mark_and_wait
+from wdsctl.core.parallel import map_units
+print("main", flush=True)
+list(map_units(mark_and_wait, [{folder!r}] * 4, 2))
+"""
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A process whose two workers are at work, each of which has a file in the folder. It has no `__main__` guard."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=os.path.dirname(__file__), folder=str(folder)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        while len(os.listdir(folder)) < 2:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        yield process, folder
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that ended and waits to be reaped does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_workers_end_at_once_when_their_parent_is_killed(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+    process, folder = busy
+    workers = [int(name) for name in os.listdir(folder)]
+    assert all(map(is_alive, workers))
+
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert not any(map(is_alive, workers))
+
+
+def test_ctrl_c_is_the_parents_alone_and_leaves_nothing_behind(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+    process, folder = busy
+
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+
+    assert os.listdir(folder) == []
+    assert err.count(b"Traceback") == 1, err.decode()
+    assert err.rstrip().endswith(b"KeyboardInterrupt")
+    assert out == b"main\n"

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.raw_sample import RawPart, RawSample
+from wdsctl.core.replan import WritePlan, replan
+from wdsctl.core.shard_record import ShardRecord, State, keys_of
+
+
+def samples_of(keys: str, *, mtime_ns: int = 1) -> list[RawSample]:
+    """A sample a letter."""
+    return [RawSample(key, (RawPart("txt", 5, mtime_ns),)) for key in keys]
+
+
+def planned(
+    samples: Sequence[RawSample],
+    records: Sequence[ShardRecord] = (),
+    on_disk: Mapping[str, int] | None = None,
+    *,
+    shard_samples: int = 2,
+    template: str = "{index}.tar",
+) -> WritePlan:
+    return replan(samples, records, on_disk or {}, shard_samples=shard_samples, shard_size=1 << 30, template=template)
+
+
+def after_run(plan: WritePlan, *states: State) -> tuple[list[ShardRecord], dict[str, int]]:
+    """The records and the files that are there when each shard has got as far as its state says."""
+    records = [record._replace(state=state) for record, state in zip(plan.records, states, strict=True)]
+    return records, {record.name: record.size_bytes for record in records if record.state != "planned"}
+
+
+def written(plan: WritePlan) -> dict[str, str]:
+    return {task.name: "".join(sample.key for sample in task.samples) for task in plan.tasks}
+
+
+def test_the_first_plan_writes_everything() -> None:
+    plan = planned(samples_of("abcde"))
+
+    assert written(plan) == {"0.tar": "ab", "1.tar": "cd", "2.tar": "e"}
+    assert [keys_of(record) for record in plan.records] == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_nothing_changed_means_nothing_to_write() -> None:
+    samples = samples_of("abcde")
+    records, files = after_run(planned(samples), "done", "done", "done")
+
+    plan = planned(samples, records, files)
+
+    assert (plan.tasks, plan.kept, plan.records) == ([], 3, records)
+
+
+def test_what_was_planned_and_not_finished_is_written_with_the_same_members() -> None:
+    samples = samples_of("abcde")
+    records, files = after_run(planned(samples), "done", "planned", "planned")
+
+    plan = planned(samples_of("abcdefg"), records, files, shard_samples=100, template="new-{index}.tar")
+
+    assert written(plan) == {"1.tar": "cd", "2.tar": "e", "new-3.tar": "fg"}
+    assert plan.kept == 1
+
+
+def test_new_samples_go_to_new_shards_after_the_last() -> None:
+    records, files = after_run(planned(samples_of("bdf")), "done", "done")
+
+    plan = planned(samples_of("abcdef"), records, files)
+
+    assert written(plan) == {"2.tar": "ac", "3.tar": "e"}
+
+
+def test_a_finished_shard_with_changed_files_is_written_again_with_the_same_keys() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+    samples = [*samples_of("a"), RawSample("b", (RawPart("txt", 900, 2),)), *samples_of("cde")]
+
+    plan = planned(samples, records, files)
+
+    assert written(plan) == {"0.tar": "ab", "2.tar": "e"}
+    assert plan.records[0].size_bytes == records[0].size_bytes + 512
+    assert plan.records[0].state == "outdated"
+    assert plan.records[1] == records[1]
+
+
+def test_a_new_part_counts_as_a_change() -> None:
+    records, files = after_run(planned(samples_of("ab")), "done")
+    samples = [RawSample("a", (RawPart("json", 1, 1), RawPart("txt", 5, 1))), *samples_of("b")]
+
+    assert written(planned(samples, records, files)) == {"0.tar": "ab"}
+
+
+@pytest.mark.parametrize("size", [None, 7])
+def test_a_finished_shard_whose_tar_is_gone_or_cut_is_written_again(size: int | None) -> None:
+    records, files = after_run(planned(samples_of("abc")), "done", "done")
+    files.pop("0.tar")
+    if size is not None:
+        files["0.tar"] = size
+
+    plan = planned(samples_of("abc"), records, files)
+
+    assert written(plan) == {"0.tar": "ab"}
+    assert plan.kept == 1
+
+
+def test_vanished_files_of_a_finished_shard_are_counted_and_the_shard_is_kept() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("bcd"), records, files)
+
+    assert (plan.tasks, plan.kept, plan.vanished, plan.records) == ([], 2, 1, records)
+
+
+@pytest.mark.parametrize("state", ["done", "outdated"])
+def test_a_shard_is_never_written_again_without_its_vanished_samples(state: State) -> None:
+    records, files = after_run(planned(samples_of("abcd")), state, "done")
+
+    with pytest.raises(DatasetError) as caught:
+        planned(samples_of("a", mtime_ns=2) + samples_of("cd"), records, files)
+
+    assert caught.value.code == "WDS203"
+    assert "0.tar" in caught.value.message
+
+
+def test_vanished_samples_of_a_shard_whose_tar_is_gone_are_refused() -> None:
+    records, _ = after_run(planned(samples_of("ab")), "done")
+
+    with pytest.raises(DatasetError, match="no longer in the folder"):
+        planned(samples_of("a"), records, {})
+
+
+def test_a_shard_that_was_never_written_and_changed_is_planned_anew() -> None:
+    records, files = after_run(planned(samples_of("abcdef")), "done", "planned", "planned")
+
+    plan = planned(samples_of("ab") + samples_of("cd", mtime_ns=2) + samples_of("efg"), records, files)
+
+    assert written(plan) == {"2.tar": "ef", "3.tar": "cd", "4.tar": "g"}
+    assert [record.name for record in plan.records] == ["0.tar", "2.tar", "3.tar", "4.tar"]
+
+
+def test_the_last_shard_planned_anew_keeps_its_number() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "planned")
+
+    plan = planned(samples_of("abc"), records, files)
+
+    assert written(plan) == {"1.tar": "c"}
+    assert plan.leftovers == []
+
+
+def test_a_shard_finished_but_not_recorded_is_removed_if_its_samples_go_elsewhere() -> None:
+    """Else its samples would be in the dataset twice."""
+    records, files = after_run(planned(samples_of("abcdef")), "done", "planned", "planned")
+    files["1.tar"] = 3_072
+
+    plan = planned(samples_of("ab") + samples_of("cd", mtime_ns=2) + samples_of("ef"), records, files)
+
+    assert plan.leftovers == ["1.tar"]
+    assert written(plan) == {"2.tar": "ef", "3.tar": "cd"}
+
+
+def test_a_shard_that_was_to_be_written_again_still_is_after_another_change() -> None:
+    records, files = after_run(planned(samples_of("ab")), "outdated")
+
+    plan = planned(samples_of("ab", mtime_ns=3), records, files)
+
+    assert written(plan) == {"0.tar": "ab"}
+    assert plan.leftovers == []
+
+
+def test_other_limits_touch_new_shards_only() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("abcdefghij"), records, files, shard_samples=5)
+
+    assert written(plan) == {"2.tar": "efghi", "3.tar": "j"}

@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import wave
+from fractions import Fraction
+
+import av
+import numpy as np
+import pytest
+from av.container import OutputContainer
+
+from wdsctl.core.sniff import Content, sniff
+
+
+def a_film(container: str, *, video: str = "", audio: str = "", options: dict[str, str] | None = None) -> bytes:
+    """A third of a second of grey pictures, silence, or both."""
+    target = io.BytesIO()
+    with av.open(target, "w", format=container, options=options or {}) as out:
+        pictures = add_pictures(out, video) if video else None
+        sound = add_sound(out, audio) if audio else None
+        for index in range(8 if pictures else 0):
+            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 90, np.uint8), format="rgb24")
+            frame.pts, frame.time_base = index, Fraction(1, 24)
+            assert pictures
+            out.mux(pictures.encode(frame))
+        if sound:
+            silence = av.AudioFrame.from_ndarray(np.zeros((2, 16_000), np.float32), format="fltp", layout="stereo")
+            silence.sample_rate, silence.pts = 48_000, 0
+            resampler = av.AudioResampler(sound.format.name, "stereo", 48_000, frame_size=sound.frame_size or None)
+            for piece in (*resampler.resample(silence), *resampler.resample(None)):
+                out.mux(sound.encode(piece))
+            out.mux(sound.encode(None))
+        if pictures:
+            out.mux(pictures.encode(None))
+    return target.getvalue()
+
+
+def add_pictures(out: OutputContainer, codec: str) -> av.VideoStream:
+    stream = out.add_stream(codec, rate=24)
+    assert isinstance(stream, av.VideoStream)
+    stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
+    return stream
+
+
+def add_sound(out: OutputContainer, codec: str) -> av.AudioStream:
+    stream = out.add_stream(codec, rate=48_000)
+    assert isinstance(stream, av.AudioStream)
+    stream.layout = "stereo"
+    return stream
+
+
+def a_wav() -> bytes:
+    target = io.BytesIO()
+    with wave.open(target, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8_000)
+        out.writeframes(b"\0\0" * 800)
+    return target.getvalue()
+
+
+def test_a_heic_image_is_known_by_its_brand() -> None:
+    assert sniff(b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic" + bytes(40)) == Content("image", "heic")
+    assert sniff(b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf" + bytes(40)) == Content("image", "avif")
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "form"),
+    [
+        ("mp4", "libx264", "mp4"),
+        ("mov", "libx264", "mov"),
+        ("matroska", "libx264", "matroska"),
+        ("webm", "libvpx-vp9", "webm"),
+        ("avi", "mpeg4", "avi"),
+        ("flv", "flv", "flv"),
+        ("mpegts", "libx264", "mpegts"),
+    ],
+)
+def test_a_video_is_known_by_its_content(container: str, codec: str, form: str) -> None:
+    film = a_film(container, video=codec)
+
+    assert sniff(film) == Content("video", form)
+    assert sniff(film[:1024], len(film)) == Content("video", form)
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("webm", "libopus")])
+def test_a_video_with_sound_is_a_video(container: str, codec: str) -> None:
+    film = a_film(container, video="libvpx-vp9", audio=codec)
+
+    assert sniff(film).kind == "video"
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "form"),
+    [
+        ("ipod", "aac", "m4a"),
+        ("ogg", "libopus", "ogg"),
+        ("ogg", "flac", "ogg"),
+        ("opus", "libopus", "ogg"),
+        ("flac", "flac", "flac"),
+        ("mp3", "libmp3lame", "mp3"),
+        ("adts", "aac", "aac"),
+        ("flv", "aac", "flv"),
+        ("matroska", "libopus", "matroska"),
+        ("webm", "libopus", "webm"),
+    ],
+)
+def test_a_sound_is_known_by_its_content(container: str, codec: str, form: str) -> None:
+    assert sniff(a_film(container, audio=codec)) == Content("audio", form)
+
+
+def test_an_mp4_whose_table_of_contents_names_only_sound_is_audio() -> None:
+    sound = a_film("mp4", audio="aac")
+
+    assert sniff(sound) == Content("audio", "m4a")
+    assert sniff(sound[:500], len(sound)) == Content("video", "mp4")
+
+
+def test_an_mp3_without_a_tag_is_known_by_two_frames_in_a_row() -> None:
+    sound = a_film("mp3", audio="libmp3lame", options={"id3v2_version": "0", "write_xing": "0"})
+
+    assert sound[:3] != b"ID3"
+    assert sniff(sound) == Content("audio", "mp3")
+    assert sniff(sound[:4] + bytes(4000)) == Content("binary")
+
+
+def test_an_ogg_with_pictures_is_a_video() -> None:
+    def page(payload: bytes) -> bytes:
+        return b"OggS\0\2" + bytes(20) + bytes([1, len(payload)]) + payload
+
+    assert sniff(page(b"OpusHead....") + page(b"\x80theora....")) == Content("video", "ogg")
+    assert sniff(page(b"fishead\0....") + page(b"\x01vorbis....")) == Content("audio", "ogg")
+    assert sniff(b"OggS\0\2") == Content("audio", "ogg")
+
+
+def test_a_wav_is_audio() -> None:
+    assert sniff(a_wav()) == Content("audio", "wav")
+
+
+def test_the_byte_order_mark_of_utf_16_is_no_mp3_frame() -> None:
+    assert sniff("\ufeffhello there".encode("utf-16-le")) == Content("text", "utf-16")
+    assert sniff("\ufeffhello there".encode("utf-16-be")) == Content("text", "utf-16")

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import io
+import tarfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.tar import BLOCK, parse_header, pax_records
+from wdsctl.core.tar_header import END, header, member_bytes
+
+NAMES = [
+    b"a.jpg",
+    b"a b/c.txt",
+    b"x" * 100,
+    b"x" * 101,
+    "é".encode() * 50,
+    "é".encode() * 60,
+    b"folder/" * 40 + b"a.jpg",
+]
+
+
+def member_of(name: bytes, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
+    """What Python's tarfile reads back."""
+    tar = header(name, len(data)) + data + bytes(-len(data) % BLOCK) + END
+    with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
+        (member,) = archive.getmembers()
+        file = archive.extractfile(member)
+        assert file is not None
+        return member, file.read()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_member_reads_back_under_its_name(name: bytes) -> None:
+    member, data = member_of(name, b"hello")
+
+    assert (member.name.encode(), data) == (name, b"hello")
+
+
+@given(st.text(st.characters(exclude_characters="\0/", exclude_categories=["Cs"]), min_size=1, max_size=300))
+def test_any_name_reads_back(name: str) -> None:
+    member, _ = member_of(name.encode(), b"")
+
+    assert member.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_in_a_header_varies_with_who_writes_it_and_when(name: bytes) -> None:
+    member, _ = member_of(name, b"")
+
+    assert (member.mode, member.uid, member.gid, member.mtime) == (0o644, 0, 0, 0)
+    assert (member.uname, member.gname) == ("", "")
+    assert member.isreg()
+
+
+def test_the_bytes_of_a_header_are_fixed() -> None:
+    expected = (
+        b"a.jpg" + bytes(95) + b"0000644\0" + b"0000000\0" + b"0000000\0" + b"00000000005\0" + b"00000000000\0"
+        b"006662\0 0" + bytes(100) + b"ustar\x0000" + bytes(247)
+    )
+
+    assert header(b"a.jpg", 5) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("size", [0, 1, 511, 512, 513])
+def test_the_planned_size_is_the_size(name: bytes, size: int) -> None:
+    assert member_bytes(name, size) == len(header(name, size)) + size + -size % BLOCK
+
+
+def test_a_size_from_8_gib_on_is_in_a_pax_header() -> None:
+    small, large = header(b"a.mp4", 8**11 - 1), header(b"a.mp4", 8**11)
+
+    assert len(small) == BLOCK
+    assert parse_header(small).size == 8**11 - 1
+    assert pax_records(large[BLOCK : 2 * BLOCK]) == {b"size": b"8589934592"}
+    assert member_bytes(b"a.mp4", 8**11) == len(large) + 8**11
+
+
+@pytest.mark.parametrize("length", [*range(84, 92), *range(983, 993)])
+def test_a_pax_record_counts_its_own_digits(length: int) -> None:
+    """Around the lengths at which the count itself grows by a digit."""
+    name = b"n" * (length + 100)
+
+    assert pax_records(header(name, 0)[BLOCK:-BLOCK]) == {b"path": name}

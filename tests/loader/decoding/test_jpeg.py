@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import simplejpeg
+from PIL import Image
+
+from wdsctl.loader.decoding import jpeg
+
+from .pictures import a_jpeg, a_png, as_pillow_reads, encoded, pixels
+
+SIZES = [(1, 1), (1, 7), (7, 1), (8, 8), (15, 17), (31, 64), (63, 61), (100, 3)]
+
+
+def decoded(data: bytes, mode: str) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    size = jpeg.size_of(data, mode, 10**6)
+    assert size is not None
+    out = np.empty((*size, *{"L": (), "RGB": (3,), "RGBA": (4,)}[mode]), np.uint8)
+    assert jpeg.decode_into(out, data, mode)
+    return out
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0", "4:1:1"])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_pixels_equal_those_of_pillow(size: tuple[int, int], subsampling: str, progressive: bool) -> None:
+    data = a_jpeg(*size, subsampling=subsampling, progressive=progressive)
+
+    for mode in ("RGB", "RGBA"):
+        assert np.array_equal(decoded(data, mode), as_pillow_reads(data, mode))
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("subsampling", ["440", "420", "411"])
+def test_pixels_of_files_from_another_encoder_equal_those_of_pillow(size: tuple[int, int], subsampling: str) -> None:
+    data = simplejpeg.encode_jpeg(pixels(*size), 90, "RGB", subsampling)
+
+    assert np.array_equal(decoded(data, "RGB"), as_pillow_reads(data, "RGB"))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_gray_files_equal_pillow_in_every_mode(mode: str, progressive: bool) -> None:
+    data = encoded(pixels(33, 47, 1)[..., 0], "JPEG", quality=80, progressive=progressive)
+
+    assert np.array_equal(decoded(data, mode), as_pillow_reads(data, mode))
+
+
+def test_files_that_store_rgb_equal_pillow() -> None:
+    data = a_jpeg(33, 47, keep_rgb=True)
+
+    assert np.array_equal(decoded(data, "RGB"), as_pillow_reads(data, "RGB"))
+
+
+@pytest.mark.parametrize(
+    ("data", "mode"),
+    [
+        (encoded(Image.fromarray(pixels(16, 16, 4), "CMYK"), "JPEG"), "RGB"),  # differs from Pillow's conversion
+        (a_jpeg(), "L"),  # the luma of the file is not Pillow's gray
+        (a_png(), "RGB"),
+        (b"\xff\xd8\xff and then nonsense", "RGB"),
+        (b"", "RGB"),
+    ],
+)
+def test_what_would_differ_from_pillow_is_left_to_it(data: bytes, mode: str) -> None:
+    assert jpeg.size_of(data, mode, 10**6) is None
+
+
+def test_the_size_is_checked_before_a_pixel_is_decoded() -> None:
+    with pytest.raises(ValueError, match="30 x 20 pixels, and at most 599 are allowed"):
+        jpeg.size_of(a_jpeg(20, 30), "RGB", 599)
+
+    assert jpeg.size_of(a_jpeg(20, 30), "RGB", 600) == (20, 30)
+
+
+def test_a_damaged_file_is_not_painted_over() -> None:
+    data = a_jpeg(64, 64)
+
+    assert not jpeg.decode_into(np.empty((64, 64, 3), np.uint8), data[: len(data) // 2], "RGB")

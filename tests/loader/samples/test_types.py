@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.loader import samples
+from wdsctl.loader.samples import BASE_FIELDS, TYPES, CaptioningSample, Sample
+
+
+def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
+    return [field for field in dataclasses.fields(kind) if field.name not in BASE_FIELDS]
+
+
+def test_the_types_are_those_that_the_core_knows() -> None:
+    assert list(TYPES) == list(SAMPLE_TYPES)
+    assert hasattr(samples, CRUDE)
+
+
+@pytest.mark.parametrize("name", SAMPLE_TYPES)
+def test_a_type_has_the_fields_that_the_core_knows_and_none_by_default_where_they_are_optional(name: str) -> None:
+    known = [(field.name, dataclasses.MISSING if field.required else None) for field in SAMPLE_TYPES[name]]
+
+    assert [(field.name, field.default) for field in own_fields(TYPES[name])] == known
+
+
+@pytest.mark.parametrize("name", SAMPLE_TYPES)
+def test_every_type_is_exported_has_slots_and_pickles(name: str) -> None:
+    kind: type[Sample] = getattr(samples, name)
+    values: dict[str, Any] = {field.name: field.name for field in own_fields(kind)}
+    sample = kind(__key__="a/1", **values)
+
+    assert kind is TYPES[name]
+    assert not hasattr(sample, "__dict__")
+    assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - our own
+
+
+def test_fields_are_given_by_name_only() -> None:
+    positional: Any = CaptioningSample
+
+    with pytest.raises(TypeError, match="positional"):
+        positional("a/1", b"", "a cat")

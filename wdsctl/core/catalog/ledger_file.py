@@ -1,0 +1,136 @@
+"""Opens `ledger.sqlite`, sets a damaged one aside, and says SQLite's troubles in our words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import count
+from urllib.parse import quote
+
+from sqlalchemy import Connection, NullPool, create_engine, event
+from sqlalchemy.exc import DBAPIError
+
+from wdsctl.core.catalog.ledger_schema import APPLICATION_ID, VERSION, metadata
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
+from wdsctl.core.os_errors import translated
+
+_BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
+
+
+def connect(path: str) -> Connection:
+    """Open or create a ledger that is sound."""
+    return _connect(f"file:{quote(path)}")
+
+
+def connect_for_reading(path: str) -> Connection:
+    """Open a ledger that is there. Not read-only: what a killed run left half-written is rolled back."""
+    return _connect(f"file:{quote(path)}?mode=rw", is_new=False)
+
+
+def connect_to_nothing() -> Connection:
+    """An empty ledger in memory."""
+    return _connect("file::memory:")
+
+
+def is_sound(path: str) -> bool:
+    """Whether it is missing, empty or a whole ledger of ours. Reads all of it.
+
+    Raises CatalogError WDS303 if it is from a newer wdsctl, WDS304 if another process holds it for long.
+    """
+    with translated(path, "read"):
+        if not os.path.exists(path) or os.path.getsize(path) == 0:
+            return True
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT)) as connection:
+            application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
+            checked = _pragma(connection, "quick_check(1)")
+    except sqlite3.OperationalError as error:
+        raise _said(error, path) from error
+    except sqlite3.DatabaseError:
+        return False
+    if application == APPLICATION_ID and int(str(version)) > VERSION:
+        raise CatalogError(
+            f"the ledger has schema version {version}, this wdsctl knows versions up to {VERSION}",
+            where=path,
+            hint="upgrade wdsctl (`pip install -U wdsctl`)",
+            code="WDS303",
+        )
+    return application == APPLICATION_ID and checked == "ok"
+
+
+def set_aside(path: str) -> str:
+    """Rename a damaged ledger, and its journal, to the first free `PATH.damaged-N`. Returns the new path."""
+    aside = next(name for n in count(1) if not os.path.lexists(name := f"{path}.damaged-{n}"))
+    with translated(path):
+        # SQLite would apply a journal that stayed behind to the new file.
+        if os.path.exists(f"{path}-journal"):
+            os.rename(f"{path}-journal", f"{aside}-journal")
+        os.rename(path, aside)
+    return aside
+
+
+@contextmanager
+def translating(path: str) -> Iterator[None]:
+    """Raise our own errors in the place of SQLAlchemy's."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise _said(error.orig or error, path) from error
+
+
+def _connect(uri: str, *, is_new: bool = True) -> Connection:
+    def open_file() -> sqlite3.Connection:
+        # The driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.
+        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+        for pragma in ("journal_mode = DELETE", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+        return connection
+
+    engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    connection = engine.connect()
+    try:
+        if is_new:
+            _create(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _create(connection: Connection) -> None:
+    """The tables, where there are none yet, in one transaction with the mark that says whose they are."""
+    with connection.begin():
+        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
+    if version == VERSION:
+        return
+    with connection.begin():
+        # Begins with a write: where two create it at once, the second waits here, and then finds the tables.
+        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
+        metadata.create_all(connection)
+        connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> object:
+    return connection.execute(f"PRAGMA {name}").fetchone()[0]
+
+
+def _said(error: BaseException, path: str) -> WdsctlError:
+    """By SQLite's words: its error codes reach Python only from 3.11 on."""
+    words = str(error)
+    if "locked" in words or "busy" in words:
+        return CatalogError("the ledger is locked", where=path, hint="wait for the other wdsctl", code="WDS304")
+    if "full" in words:
+        return StorageError(words, where=path, hint="free some space and run the same command again", code="WDS401")
+    if "readonly" in words or "unable to open" in words:
+        return PermissionDenied(words, where=path, hint="check the owner and the mode of the file and its folder")
+    if "disk I/O" in words:
+        return StorageError(words, where=path, hint="run the same command again: finished work is kept")
+    return CatalogError(
+        f"the ledger is damaged: {words}",
+        where=path,
+        hint="run the same command again: a damaged ledger is set aside",
+        code="WDS302",
+    )

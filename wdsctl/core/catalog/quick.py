@@ -1,0 +1,51 @@
+"""What the loader needs of a catalog at start-up, by the standard library alone: SQLAlchemy takes longer to import."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from urllib.parse import quote
+
+from wdsctl.core.catalog.identity import check, damaged
+from wdsctl.core.errors import InputError
+from wdsctl.core.splitting import SplitShard
+
+
+def current_generation(path: str) -> int:
+    """The generation that the catalog at `path` describes."""
+    with _reading(path) as connection:
+        (value,) = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
+        return int(value)
+
+
+def read_split(path: str, name: str) -> list[SplitShard]:
+    """The shards of a split, in id order, with the samples it has of each. Raises InputError WDS211."""
+    query = (
+        "SELECT shard, split_shard.samples, bits FROM split_shard JOIN split ON split.id = split_shard.split "
+        "WHERE split.name = ? ORDER BY shard"
+    )
+    with _reading(path) as connection:
+        rows = connection.execute(query, (name,)).fetchall()
+        if not rows:
+            raise _no_such_split(path, name, [row[0] for row in connection.execute("SELECT name FROM split")])
+    return [SplitShard(*row) for row in rows]
+
+
+def _no_such_split(path: str, name: str, names: list[str]) -> InputError:
+    return InputError(
+        f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
+        where=path,
+        hint="`wdsctl split DATASET train=8,val=1,test=1` makes splits; split_part= chooses one",
+        code="WDS211",
+    )
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[sqlite3.Connection]:
+    check(path)
+    try:
+        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
+            yield connection
+    except sqlite3.DatabaseError as error:
+        raise damaged(path, str(error)) from error

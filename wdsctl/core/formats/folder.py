@@ -1,0 +1,135 @@
+"""A raw folder as samples: files in one directory that share a name up to its first dot are the parts of one sample."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Literal
+
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
+from wdsctl.core.formats.folder_walk import EXAMPLES, Found, printable, walk
+from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.raw_sample import RawSample
+
+OnMissing = Literal["error", "skip", "keep"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The samples that are to be used, sorted by the key's code points, and counts of what is not as it should be.
+
+    `incomplete`: samples that lack one of the `expected` parts. `strays`: files that belong to no sample.
+    `unreadable`: files and folders. `ignored`: hidden files and folders, litter, links back to an enclosing folder.
+    """
+
+    samples: list[RawSample]
+    incomplete: int = 0
+    strays: int = 0
+    unreadable: int = 0
+    ignored: int = 0
+    examples: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+
+def list_folder(
+    root: str, *, parts: tuple[str, ...] = (), on_missing: OnMissing = "error", progress: Progress = SILENT
+) -> Listing:
+    """Walk `root` and group its files. Linked files and folders are followed.
+
+    A complete sample has `parts`, or else the parts that at least half of the samples have; more parts are fine.
+    Where something is missing, stray or unreadable: `error` raises WDS201, `skip` leaves it out, `keep` keeps what a
+    sample has. Cost: one `stat` a file; about 200 bytes of memory a file.
+    """
+    _check_root(root)
+    progress.phase("list")
+    found = Found()
+    walk(root, found, progress)
+    if not found.samples and not found.unreadable_parts:
+        raise InputError(
+            "no file here can become a sample" + (f": {_counts(0, found)}" if found.faults else ""),
+            where=root,
+            hint="files that share a name, such as 0001.jpg and 0001.txt, make a sample: check the path",
+            code="WDS003",
+        )
+    found.examples.sort()
+    found.samples.sort(key=attrgetter("key"))
+    return _apply_policy(root, found, parts, on_missing)
+
+
+def _check_root(root: str) -> None:
+    if not os.path.lexists(root):
+        raise InputError("the folder does not exist", where=root, hint="check the path")
+    if not os.path.isdir(root):
+        raise InputError("this is not a folder", where=root, hint="give the folder that holds the raw files")
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise PermissionDenied("cannot list the folder", where=root, hint="check its owner and its mode")
+
+
+def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: OnMissing) -> Listing:
+    expected = parts or _usual_parts(found)
+    incomplete = dict(_lacking(found, expected))
+    examples = tuple([*_describe(incomplete), *found.examples][:EXAMPLES])
+    if on_missing == "error" and (incomplete or found.faults):
+        raise DatasetError(
+            "\n  ".join([_counts(len(incomplete), found), *examples]),
+            where=root,
+            hint=f"complete them, or say --on-missing skip (leave them out) or --on-missing keep (take what there is); "
+            f"a complete sample has {', '.join(expected) or 'any part'}: --parts says otherwise",
+            code="WDS201",
+        )
+    samples = found.samples
+    if on_missing == "skip" and (incomplete or found.unreadable_parts):
+        samples = [s for s in samples if s.key not in incomplete and s.key not in found.unreadable_parts]
+    if not samples:
+        raise InputError(
+            f"no sample is left to use: {_counts(len(incomplete), found)}",
+            where=root,
+            hint="--parts says what a complete sample has; --on-missing keep takes what there is",
+            code="WDS003",
+        )
+    return Listing(samples, len(incomplete), found.strays, found.unreadable, found.ignored, examples, expected)
+
+
+def _usual_parts(found: Found) -> tuple[str, ...]:
+    """The parts that at least half of the samples have, whether they can be read or not."""
+    having = Counter(part.name for sample in found.samples for part in sample.parts)
+    having.update(name for names in found.unreadable_parts.values() for name in names)
+    samples = len(found.samples) + len(_unreadable_keys(found))
+    return tuple(sorted(name for name, count in having.items() if 2 * count >= samples))
+
+
+def _lacking(found: Found, expected: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(key, the parts it lacks) of every incomplete sample. A part that cannot be read is there: it counts as such."""
+    hidden = found.unreadable_parts
+    complete = frozenset(expected)
+    for key, parts in found.samples:
+        missing = complete.difference([part.name for part in parts], hidden.get(key, ()))
+        if missing:
+            yield key, tuple(sorted(missing))
+    for key in _unreadable_keys(found):
+        missing = complete - hidden[key]
+        if missing:
+            yield key, tuple(sorted(missing))
+
+
+def _unreadable_keys(found: Found) -> list[str]:
+    """The keys of samples of which no part can be read."""
+    hidden = found.unreadable_parts
+    return sorted(hidden.keys() - {sample.key for sample in found.samples if sample.key in hidden}) if hidden else []
+
+
+def _describe(incomplete: dict[str, tuple[str, ...]]) -> Iterator[str]:
+    for key, missing in incomplete.items():
+        yield f"{printable(key)}: no {', '.join(missing)}"
+
+
+def _counts(incomplete: int, found: Found) -> str:
+    counted = (
+        (incomplete, "sample is incomplete", "samples are incomplete"),
+        (found.strays, "file belongs to no sample", "files belong to no sample"),
+        (found.unreadable, "file or folder cannot be read", "files or folders cannot be read"),
+    )
+    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in counted if n)

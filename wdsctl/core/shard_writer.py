@@ -1,0 +1,173 @@
+"""Writes one shard: a tar whose bytes depend on nothing but the names and the contents of its samples' files.
+
+It is built beside its place under a name that no reader takes for a shard, synced and renamed: it is whole or absent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.files import replacing
+from wdsctl.core.os_errors import translate
+from wdsctl.core.raw_sample import RawSample
+from wdsctl.core.tar import BLOCK
+from wdsctl.core.tar_header import END, header
+
+_GATHER = 1 << 20  # bytes: one large write instead of three small ones a member
+_LARGE = 1 << 20  # bytes: from here on the kernel copies, and nothing passes through Python
+_GAPS = [bytes(length) for length in range(BLOCK)]
+_CHUNK = 64 << 20  # bytes: how much the kernel copies in one call, so that signals are heard
+
+
+class ShardJob(NamedTuple):
+    """What a worker needs to know: `write_shard`'s arguments."""
+
+    path: str
+    root: str
+    samples: Sequence[RawSample]
+
+
+class WrittenShard(NamedTuple):
+    samples: int
+    size_bytes: int
+
+
+def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenShard:
+    """Write `samples` to `path`, in order, their parts by name; the files are ROOT/KEY.PART. Makes its folder.
+
+    Raises DatasetError WDS202 where a file is not as long as it was when it was listed, StorageError and
+    PermissionDenied; then nothing is left behind and what was at `path` is unchanged.
+    Cost: an open, a read and a close a file, and a write a megabyte.
+    """
+    with replacing(path) as draft:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            size_bytes = _write_samples(_Out(descriptor), root, samples)
+        finally:
+            os.close(descriptor)
+    return WrittenShard(len(samples), size_bytes)
+
+
+def write_job(job: ShardJob) -> WrittenShard:
+    return write_shard(*job)
+
+
+class _Out:
+    """Gathers small pieces into large writes. A position, hence a class."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.size_bytes = 0
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._waiting += len(piece)
+        if self._waiting >= _GATHER:
+            self.flush()
+
+    def flush(self) -> None:
+        left = memoryview(b"".join(self._pieces))
+        while left:
+            left = left[os.write(self.descriptor, left) :]
+        self.size_bytes += self._waiting
+        self._pieces = []
+        self._waiting = 0
+
+
+def _write_samples(out: _Out, root: str, samples: Sequence[RawSample]) -> int:
+    for key, parts in samples:
+        for part, size, _ in parts:
+            name = f"{key}.{part}"
+            out.add(header(name.encode(), size))
+            if size < _LARGE:
+                out.add(_read(f"{root}/{name}", size))
+            else:
+                _copy(out, f"{root}/{name}", size)
+            out.add(_GAPS[-size % BLOCK])
+    out.add(END)
+    out.flush()
+    return out.size_bytes
+
+
+def _read(path: str, size: int) -> bytes:
+    """The whole file. Asks for a byte more, so that one call tells whether it has grown."""
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(source, size + 1)
+            while 0 < len(data) < size:  # file systems over a network may return less than there is
+                more = os.read(source, size + 1 - len(data))
+                if not more:
+                    break
+                data += more
+        finally:
+            os.close(source)
+    except OSError as error:
+        raise _of_source(error, path) from error
+    if len(data) != size:
+        raise _changed(path, f"it has {'more' if len(data) > size else len(data)} bytes, where {size:,} were listed")
+    return data
+
+
+def _copy(out: _Out, path: str, size: int) -> None:
+    """Append a large file to `out`."""
+    out.flush()
+    try:
+        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise _of_source(error, path) from error
+    try:
+        before = os.fstat(source).st_size
+        copied = _copy_in_kernel(out, source, size) if before == size else 0
+        while before == size and copied < size:
+            chunk = _read_some(source, path, min(_GATHER, size - copied))
+            if not chunk:
+                break
+            out.add(chunk)
+            copied += len(chunk)
+        after = os.fstat(source).st_size
+    finally:
+        os.close(source)
+    if not size == before == copied == after:
+        raise _changed(path, f"it has {after:,} bytes, where {size:,} were listed")
+
+
+def _copy_in_kernel(out: _Out, source: int, size: int) -> int:
+    """Let the kernel copy as much as it will. Whatever stops it, a plain read and write goes on, and says why."""
+    copied = 0
+    with suppress(OSError, AttributeError):  # not between these file systems; not on this platform
+        while copied < size:
+            count = os.copy_file_range(source, out.descriptor, min(_CHUNK, size - copied))
+            if count == 0:
+                break
+            copied += count
+    out.size_bytes += copied
+    return copied
+
+
+def _read_some(source: int, path: str, size: int) -> bytes:
+    try:
+        return os.read(source, size)
+    except OSError as error:
+        raise _of_source(error, path) from error
+
+
+def _of_source(error: OSError, path: str) -> WdsctlError:
+    if isinstance(error, FileNotFoundError):
+        return _changed(path, "it is gone")
+    return translate(error, path, "read")
+
+
+def _changed(path: str, how: str) -> DatasetError:
+    return DatasetError(
+        f"a file changed while the folder was read: {how}",
+        where=path,
+        hint="run the same command again when nothing writes to the folder",
+        code="WDS202",
+    )

@@ -1,0 +1,120 @@
+"""`inspect`: what a dataset holds, from the catalog alone; only the few samples that are shown are read."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
+from wdsctl.core.dataset_yaml import load
+from wdsctl.core.findings import Finding
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import Place, locate
+from wdsctl.core.preview import HEAD, preview
+from wdsctl.core.sample_types import CRUDE
+from wdsctl.core.shard_list import list_shards
+from wdsctl.core.storage import LocalStorage
+from wdsctl.core.verbs.index import compare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardLine:
+    path: str
+    samples: int
+    size_bytes: int
+    status: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartLine:
+    name: str
+    size_bytes: int
+    preview: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleLine:
+    key: str
+    shard: str
+    parts: tuple[PartLine, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InspectReport:
+    root: str
+    catalog: str
+    catalog_bytes: int
+    generation: int
+    sample_type: str
+    field_map: dict[str, str]
+    shards: int
+    samples: int
+    size_bytes: int  # of all shards
+    parts: tuple[PartCount, ...]
+    splits: tuple[SplitCount, ...]
+    shard_list: tuple[ShardLine, ...]
+    first: tuple[SampleLine, ...]
+    stale: tuple[Finding, ...]  # how the folder differs from the catalog
+
+
+def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
+    """What is in the dataset at `root`, and its first `samples` samples. Cost: a row a shard, whatever it holds."""
+    place = locate(root, catalog)
+    with Catalog(place.catalog) as published:
+        rows, parts, splits = published.shards(), published.parts(), published.splits()
+        generation = int(published.facts()["generation"])
+    sample_type, field_map = CRUDE, {}
+    if os.path.exists(place.dataset_yaml):
+        config = load(place.dataset_yaml)
+        sample_type, field_map = config.sample_type, dict(config.field_map)
+    return InspectReport(
+        root=place.root,
+        catalog=place.catalog,
+        catalog_bytes=os.path.getsize(place.catalog),
+        generation=generation,
+        sample_type=sample_type,
+        field_map=field_map,
+        shards=len(rows),
+        samples=sum(row.samples for row in rows),
+        size_bytes=sum(row.size for row in rows),
+        parts=tuple(parts),
+        splits=tuple(splits),
+        shard_list=tuple(
+            ShardLine(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status) for row in rows
+        ),
+        first=tuple(_first(place, generation, samples)) if samples > 0 else (),
+        stale=tuple(stale_findings(place, rows)),
+    )
+
+
+def stale_findings(place: Place, rows: list[ShardRow]) -> list[Finding]:
+    """Shards that are new, have changed or are gone since the catalog was made."""
+    changes = compare(list_shards(place.root).shards, rows)
+    said = [
+        *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
+        *((shard.path, "has changed since it was indexed") for _, shard in changes.changed),
+        *((row.path, "is gone, and still in the catalog") for row in changes.vanished),
+    ]
+    return [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
+
+
+def _first(place: Place, generation: int, samples: int) -> list[SampleLine]:
+    offsets = Offsets(place.offsets(generation))
+    storage = LocalStorage()
+    try:
+        lines = []
+        for row in range(min(samples, offsets.samples)):
+            shard = offsets.shards[offsets.shard_of(row)].path
+            path = os.path.join(place.root, shard)
+            parts = [
+                PartLine(
+                    name=name,
+                    size_bytes=size,
+                    preview=preview(storage.read(path, at, min(size, HEAD)), size) if os.path.exists(path) else "gone",
+                )
+                for name, at, size in offsets.parts(row)
+            ]
+            lines.append(SampleLine(key=offsets.key(row), shard=shard, parts=tuple(parts)))
+        return lines
+    finally:
+        storage.close()

@@ -1,0 +1,162 @@
+"""`validate`: is the dataset what its catalog and dataset.yaml say? Reads every header again, and no data."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
+from wdsctl.core.dataset_yaml import load
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.fields import parse_field_map
+from wdsctl.core.findings import SEVERITIES, Finding
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.parallel import map_units
+from wdsctl.core.place import Place, locate
+from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.sample_types import SAMPLE_TYPES
+from wdsctl.core.shard_list import list_shards
+from wdsctl.core.units import ScanUnit, ShardFile, scan_file
+from wdsctl.core.verbs.inspect import stale_findings
+from wdsctl.core.verbs.journal import journal
+
+NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
+HARDLY_ANY = 0.01  # a part that so few have, and no field map names, is unexpected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateReport:
+    """`findings` are sorted: the gravest first, then by shard. Each stands for `count` places."""
+
+    root: str
+    shards: int
+    samples: int
+    size_bytes: int
+    findings: tuple[Finding, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What a worker says of one shard: the hash of what is there now, and what is wrong with it."""
+
+    layout_hash: str
+    findings: tuple[Finding, ...]
+
+
+def validate(root: str, *, catalog: str | None = None, workers: int = 1, progress: Progress = SILENT) -> ValidateReport:
+    """Check the structure of every shard, keys over all of them, parts against the field map, and the catalog's age.
+
+    What is found is in the report and in the ledger. Raises only where there is nothing to check (no catalog).
+    """
+    place = locate(root, catalog)
+    with journal(place, "validate", [root], progress) as entry:
+        report = _validate(place, workers, progress)
+        entry.findings += report.findings
+        return report
+
+
+def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
+    started = time.monotonic()
+    with Catalog(place.catalog) as published:
+        rows, parts, generation = published.shards(), published.parts(), int(published.facts()["generation"])
+        progress.phase("keys")
+        findings = [*_repeated(published)]
+    listing = list_shards(place.root)
+    findings += [*listing.findings, *stale_findings(place, rows)]
+    findings += _structure(place, rows, listing.shards, workers, progress)
+    progress.phase("parts")
+    findings += _parts(place, parts, generation)
+    findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
+    return ValidateReport(
+        root=place.root,
+        shards=len(rows),
+        samples=sum(row.samples for row in rows),
+        size_bytes=sum(row.size for row in rows),
+        findings=tuple(findings),
+        seconds=time.monotonic() - started,
+    )
+
+
+def check_unit(unit: ScanUnit) -> _Checked:
+    """Scan one shard and throw the index away: only what is wrong with it matters."""
+    scan = scan_file(unit.root, unit.shard)
+    return _Checked(scan.layout_hash(), scan.findings)
+
+
+def _structure(
+    place: Place, rows: Sequence[ShardRow], shards: Sequence[ShardFile], workers: int, progress: Progress
+) -> Iterator[Finding]:
+    progress.phase("check", items=len(shards), size_bytes=sum(shard.size for shard in shards))
+    known = {row.path: row for row in rows}
+    units = [ScanUnit(place.root, shard, "") for shard in shards]
+    for i, checked in map_units(check_unit, units, workers, preload=("wdsctl.core.units",)):
+        shard = shards[i]
+        progress.advance(items=1, size_bytes=shard.size)
+        yield from checked.findings
+        row = known.get(shard.path)
+        same_file = row is not None and (row.size, row.mtime_ns) == (shard.size, shard.mtime_ns)
+        if row is not None and same_file and row.layout_hash != checked.layout_hash:
+            words = "is not as it was indexed, though its size and time are"
+            yield Finding(code="WDS305", severity="error", message=words, shard=shard.path)
+
+
+def _repeated(published: Catalog) -> Iterator[Finding]:
+    count, first = published.repeated_keys(1)
+    for repeated in first:
+        yield Finding(
+            code="WDS106",
+            severity="warning",
+            message=f"keys that stand in several shards, such as {' and '.join(repeated.shards)}",
+            shard=repeated.shards[0],
+            key=repeated.key,
+            count=count,
+        )
+
+
+def _parts(place: Place, parts: Sequence[PartCount], generation: int) -> Iterator[Finding]:
+    """Samples that lack a part they should have, and parts that hardly any sample has."""
+    try:
+        offsets = Offsets(place.offsets(generation))
+    except (OSError, CatalogError):
+        words = "the offsets file is gone or damaged: `wdsctl index` makes it again"
+        yield Finding(code="WDS305", severity="error", message=words)
+        return
+    alternatives = _mapped(place)
+    wanted = alternatives or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
+    for names in wanted:
+        yield from _lacking(offsets, names)
+    used = {name for names in wanted for name in names}
+    for part in parts:
+        if part.name not in used and part.share <= HARDLY_ANY:
+            words = f"{part.samples:,} of {offsets.samples:,} samples have a part {part.name!r} that is not expected"
+            yield Finding(code="WDS109", severity="warning", message=words, part=part.name, count=part.samples)
+
+
+def _mapped(place: Place) -> list[tuple[str, ...]]:
+    """The parts that each field that a sample cannot do without may come from."""
+    if not os.path.exists(place.dataset_yaml):
+        return []
+    config = load(place.dataset_yaml)
+    required = {field.name for field in SAMPLE_TYPES.get(config.sample_type, ()) if field.required}
+    paths = [path for name, path in parse_field_map(config.field_map).items() if name in required]
+    return list(dict.fromkeys(tuple(part for part, _ in path.alternatives) for path in paths))
+
+
+def _lacking(offsets: Offsets, names: tuple[str, ...]) -> Iterator[Finding]:
+    """The samples that have none of these parts: one finding for all of them, with the first."""
+    without = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
+    count, first = offsets.with_layouts(without)
+    if count:
+        shard = offsets.shards[offsets.shard_of(first)].path
+        yield Finding(
+            code="WDS108",
+            severity="error",
+            message=f"samples without {' or '.join(names)}",
+            shard=shard,
+            key=offsets.key(first),
+            part=names[0],
+            count=count,
+        )

@@ -1,0 +1,196 @@
+"""From a raw folder to shards: list, plan, store the plan, write what is not there yet. The first half of `prepare`."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.errors import UsageError
+from wdsctl.core.files import sync
+from wdsctl.core.formats.folder import Listing, OnMissing, list_folder
+from wdsctl.core.os_errors import translated
+from wdsctl.core.parallel import map_units, warm_up
+from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.replan import WritePlan, replan
+from wdsctl.core.shard_names import check_template
+from wdsctl.core.shard_record import ShardRecord
+from wdsctl.core.shard_writer import ShardJob, write_job
+
+#: What a killed run leaves of the shard it was writing.
+_PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
+
+_EXAMPLES = 3
+_PRELOAD = ("wdsctl.core.shard_writer",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderOptions:
+    """`parts`: what a complete sample has; empty for what most of them have. The limits: whichever comes first."""
+
+    shard_samples: int = 10_000
+    shard_size: int = 1 << 30  # bytes of the tar
+    template: str = "shard-{index:06d}.tar"
+    parts: tuple[str, ...] = ()
+    on_missing: OnMissing = "error"
+    workers: int = 1
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderReport:
+    """What was found, and what became of it. In a dry run, what would have.
+
+    `shards`, `samples` and `size_bytes` are of the whole dataset, kept shards included; `written` and `kept` count
+    shards, `vanished` samples in kept shards whose files are gone. The rest is as in `Listing`.
+    """
+
+    source: str
+    dest: str
+    parts: tuple[str, ...]
+    incomplete: int
+    strays: int
+    unreadable: int
+    ignored: int
+    examples: tuple[str, ...]
+    shards: int
+    samples: int
+    size_bytes: int
+    written: int
+    written_bytes: int
+    kept: int
+    vanished: int
+    dry_run: bool
+
+
+def write_folder(
+    source: str, dest: str, options: FolderOptions | None = None, *, ledger: Ledger, progress: Progress = SILENT
+) -> FolderReport:
+    """Write the samples of the folder `source` as shards below `dest`, or go on where an earlier run stopped.
+
+    The same files give the same bytes, whatever the number of workers and however often the run was interrupted. The
+    caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. Raises UsageError, InputError,
+    DatasetError, PermissionDenied, StorageError; finished shards stay, and nothing half-written has a shard's name.
+    """
+    options = options or FolderOptions()
+    check_template(options.template)
+    _check_apart(source, dest)
+    records = ledger.planned_shards()
+    partials = _check_dest(dest, {record.name for record in records})
+    if options.workers > 1 and not options.dry_run and not _all_done(records):
+        warm_up(_PRELOAD)
+    listing = list_folder(source, parts=options.parts, on_missing=options.on_missing, progress=progress)
+    plan = replan(
+        listing.samples,
+        records,
+        _sizes(dest, [record.name for record in records]),
+        shard_samples=options.shard_samples,
+        shard_size=options.shard_size,
+        template=options.template,
+    )
+    if not options.dry_run:
+        # Removed before the new plan is stored: killed in between, the old plan still knows them.
+        _remove(dest, [*partials, *plan.leftovers])
+        if plan.records != records:
+            ledger.replace_plan(plan.records)
+        _write(source, dest, plan, options.workers, ledger, progress)
+    return _report(source, dest, listing, plan, options)
+
+
+def _write(source: str, dest: str, plan: WritePlan, workers: int, ledger: Ledger, progress: Progress) -> None:
+    if not plan.tasks:
+        return
+    samples = sum(len(task.samples) for task in plan.tasks)
+    progress.phase("write", items=samples, size_bytes=sum(task.size_bytes for task in plan.tasks))
+    jobs = (ShardJob(os.path.join(dest, task.name), source, task.samples) for task in plan.tasks)
+    with closing(map_units(write_job, jobs, workers, preload=_PRELOAD)) as results:
+        for i, shard in results:
+            ledger.mark_done(plan.tasks[i].name)
+            progress.advance(items=shard.samples, size_bytes=shard.size_bytes, doing=plan.tasks[i].name)
+
+
+def _all_done(records: Sequence[ShardRecord]) -> bool:
+    """Whether this is most likely a run that finds nothing to do."""
+    return bool(records) and all(record.state == "done" for record in records)
+
+
+def _check_apart(source: str, dest: str) -> None:
+    raw, made = os.path.realpath(source), os.path.realpath(dest)
+    if os.path.commonpath([raw, made]) in {raw, made}:
+        raise UsageError(
+            "the raw folder and the destination must not lie in one another",
+            where=f"{source} and {dest}",
+            hint="give a destination beside the raw folder",
+        )
+
+
+def _check_dest(dest: str, known: set[str]) -> list[str]:
+    """The half-written files of dead runs. Raises UsageError where tars lie there that are not of this dataset."""
+    if not os.path.lexists(dest):
+        return []
+    if not os.path.isdir(dest):
+        raise UsageError("the destination is a file, not a folder", where=dest, hint="give another destination")
+    names = list(_files(dest))
+    unknown = sorted(name for name in names if name.endswith(".tar") and name not in known)
+    if unknown:
+        more = f" and {len(unknown) - _EXAMPLES:,} more" if len(unknown) > _EXAMPLES else ""
+        raise UsageError(
+            f"the destination already holds other shards: {', '.join(unknown[:_EXAMPLES])}{more}",
+            where=dest,
+            hint="give an empty folder, or one that was made from this raw folder",
+        )
+    return [name for name in names if _PARTIAL.fullmatch(os.path.basename(name))]
+
+
+def _files(dest: str) -> Iterator[str]:
+    """The paths, relative to `dest`, of all files outside hidden folders."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    with translated(dest, "list"):
+        for folder, folders, names in os.walk(dest, onerror=fail):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            below = os.path.relpath(folder, dest)
+            yield from (name if below == "." else f"{below}/{name}" for name in names)
+
+
+def _sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
+    """Bytes of the shards that are there."""
+    sizes = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            sizes[name] = os.stat(os.path.join(dest, name)).st_size
+    return sizes
+
+
+def _remove(dest: str, names: Iterable[str]) -> None:
+    for name in names:
+        path = os.path.join(dest, name)
+        with translated(path, "remove"):
+            os.unlink(path)
+            sync(os.path.dirname(path))
+
+
+def _report(source: str, dest: str, listing: Listing, plan: WritePlan, options: FolderOptions) -> FolderReport:
+    return FolderReport(
+        source=source,
+        dest=dest,
+        parts=listing.expected,
+        incomplete=listing.incomplete,
+        strays=listing.strays,
+        unreadable=listing.unreadable,
+        ignored=listing.ignored,
+        examples=listing.examples,
+        shards=len(plan.records),
+        samples=sum(record.samples for record in plan.records),
+        size_bytes=sum(record.size_bytes for record in plan.records),
+        written=len(plan.tasks),
+        written_bytes=sum(task.size_bytes for task in plan.tasks),
+        kept=plan.kept,
+        vanished=plan.vanished,
+        dry_run=options.dry_run,
+    )

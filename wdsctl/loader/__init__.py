@@ -1,0 +1,121 @@
+"""The runtime: batches for training from a prepared dataset, in an order that can be saved and resumed exactly.
+
+Names are looked up when they are first used, so that the order's arithmetic can be imported without torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from wdsctl.loader.batch import Batch, CrudeBatch
+    from wdsctl.loader.batching import batch_list, batch_pad_stack, batch_stack, generic_batch
+    from wdsctl.loader.dataset import get_train_dataset, get_val_dataset
+    from wdsctl.loader.decoding import SampleDecoder
+    from wdsctl.loader.lazy_part import LazyPart
+    from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
+    from wdsctl.loader.samples import (
+        AudioSample,
+        CaptioningSample,
+        CrudeSample,
+        ImageClassificationSample,
+        ImageSample,
+        InterleavedSample,
+        MultiChoiceVQASample,
+        OCRSample,
+        Sample,
+        SimilarityInterleavedSample,
+        SourceInfo,
+        TextSample,
+        VidQASample,
+        VQAOCRSample,
+        VQASample,
+        edataclass,
+    )
+    from wdsctl.loader.skip import SkipSample
+    from wdsctl.loader.stateless import stateless
+    from wdsctl.loader.states import merge_states
+    from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder
+    from wdsctl.loader.worker_config import WorkerConfig
+
+_PLACES = {
+    "batch": ("Batch", "CrudeBatch"),
+    "batching": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
+    "dataset": ("get_train_dataset", "get_val_dataset"),
+    "decoding": ("SampleDecoder",),
+    "lazy_part": ("LazyPart",),
+    "loader": ("Loader", "get_loader", "get_savable_loader"),
+    "samples": (
+        "AudioSample",
+        "CaptioningSample",
+        "CrudeSample",
+        "ImageClassificationSample",
+        "ImageSample",
+        "InterleavedSample",
+        "MultiChoiceVQASample",
+        "OCRSample",
+        "Sample",
+        "SimilarityInterleavedSample",
+        "SourceInfo",
+        "TextSample",
+        "VQAOCRSample",
+        "VQASample",
+        "VidQASample",
+        "edataclass",
+    ),
+    "skip": ("SkipSample",),
+    "stateless": ("stateless",),
+    "states": ("merge_states",),
+    "task_encoder": ("DefaultTaskEncoder", "TaskEncoder"),
+    "worker_config": ("WorkerConfig",),
+}
+_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+
+__all__ = [
+    "AudioSample",
+    "Batch",
+    "CaptioningSample",
+    "CrudeBatch",
+    "CrudeSample",
+    "DefaultTaskEncoder",
+    "ImageClassificationSample",
+    "ImageSample",
+    "InterleavedSample",
+    "LazyPart",
+    "Loader",
+    "MultiChoiceVQASample",
+    "OCRSample",
+    "Sample",
+    "SampleDecoder",
+    "SimilarityInterleavedSample",
+    "SkipSample",
+    "SourceInfo",
+    "TaskEncoder",
+    "TextSample",
+    "VQAOCRSample",
+    "VQASample",
+    "VidQASample",
+    "WorkerConfig",
+    "batch_list",
+    "batch_pad_stack",
+    "batch_stack",
+    "edataclass",
+    "generic_batch",
+    "get_loader",
+    "get_savable_loader",
+    "get_train_dataset",
+    "get_val_dataset",
+    "merge_states",
+    "stateless",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULE_OF:
+        return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
+    raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

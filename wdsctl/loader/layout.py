@@ -1,0 +1,110 @@
+"""From the parts of a sample to its fields: worked out once for each set of parts, run for every sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core.errors import SampleFailed
+from wdsctl.core.fields import FieldMissing, FieldPath, extract, parse_field_map
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.loader.lazy_part import LazyPart
+from wdsctl.loader.samples import TYPES, CrudeSample, builder
+
+Decode = Callable[[bytes], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`needed`: which parts are read, by place in the tar. `build(key, restore key, subflavors, sources, parts)`."""
+
+    needed: tuple[int, ...]
+    build: Callable[..., Any]
+
+
+def compile_layout(
+    names: Sequence[str], config: DatasetConfig, function_for: Callable[[str], Decode | None], where: str
+) -> Layout:
+    """The layout of samples that have the parts `names`, in this order.
+
+    A sample that lacks a required field gets a layout that fails when it is built: the others still train.
+    """
+    places = {name: i for i, name in enumerate(names)}  # where a part stands twice, the last one counts
+    if config.sample_type == CRUDE:
+        functions = [function_for(name) for name in places]
+        build = builder(CrudeSample, tuple(places))
+        return Layout(tuple(places.values()), _from_parts(build, functions))
+    paths = parse_field_map(config.field_map, where=where)
+    required = {field.name for field in SAMPLE_TYPES[config.sample_type] if field.required}
+    filled: dict[str, FieldPath] = {}
+    for field, path in paths.items():
+        if any(part in places for part, _ in path.alternatives):
+            filled[field] = path
+        elif field in required:
+            return Layout((), _failing(field, path, names))
+    build = builder(TYPES[config.sample_type], tuple(filled))
+    plain = [_plain_part(path, places) for path in filled.values()]
+    if None not in plain and len(set(plain)) == len(plain):
+        parts = [part for part in plain if part is not None]
+        return Layout(tuple(places[part] for part in parts), _from_parts(build, [function_for(p) for p in parts]))
+    wanted = [part for part in places if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
+    functions = [function_for(part) for part in wanted]
+    return Layout(tuple(places[part] for part in wanted), _from_paths(build, wanted, functions, filled, required))
+
+
+def _plain_part(path: FieldPath, places: dict[str, int]) -> str | None:
+    """The part that a field simply is; None where it must be looked into."""
+    part, steps = next((part, steps) for part, steps in path.alternatives if part in places)
+    return None if steps else part
+
+
+def _from_parts(build: Callable[..., Any], functions: Sequence[Decode | None]) -> Callable[..., Any]:
+    """Every field is a part: nothing to look into. Where nothing is decoded either, nothing is called."""
+    if not any(functions):
+        return lambda key, restore, subflavors, sources, parts: build(key, restore, subflavors, sources, *parts)
+
+    def decoded(key: str, restore: object, subflavors: object, sources: object, parts: Sequence[Any]) -> Any:
+        values = [_decoded(part, fn) for part, fn in zip(parts, functions, strict=True)]
+        return build(key, restore, subflavors, sources, *values)
+
+    return decoded
+
+
+def _from_paths(
+    build: Callable[..., Any],
+    names: Sequence[str],
+    functions: Sequence[Decode | None],
+    paths: dict[str, FieldPath],
+    required: set[str],
+) -> Callable[..., Any]:
+    def looked_into(key: str, restore: object, subflavors: object, sources: object, parts: Sequence[Any]) -> Any:
+        values = {n: _decoded(part, fn) for n, part, fn in zip(names, parts, functions, strict=True)}
+        parsed: dict[str, Any] = {}
+        try:
+            fields = [
+                extract(path, values, parsed) if field in required else extract(path, values, parsed, default=None)
+                for field, path in paths.items()
+            ]
+        except FieldMissing as error:
+            raise SampleFailed(error.message, hint=error.hint, where=error.where) from error
+        return build(key, restore, subflavors, sources, *fields)
+
+    return looked_into
+
+
+def _decoded(part: Any, function: Decode | None) -> Any:
+    if function is None or isinstance(part, LazyPart):
+        return part
+    return function(part)
+
+
+def _failing(field: str, path: FieldPath, names: Sequence[str]) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise SampleFailed(
+            f"the sample has no part for the field {field!r}: it needs {path}, and has {', '.join(names)}",
+            hint="`wdsctl validate` finds such samples; complete them, or prepare them with `--on-missing skip`",
+        )
+
+    return fail

@@ -1,0 +1,65 @@
+"""The plan of a training: everything that decides which sample comes where, in numbers that can be compared.
+
+The fingerprint has three tiers. `order`: data, selection, seed and slices; where it differs, a state is refused.
+`recipe`: hooks, decoder and batch size; where it differs, the stream goes on exactly, with other batches: a warning.
+Place (paths, the catalog's file) is in neither: a dataset may be moved.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+from wdsctl.core.errors import StateMismatch
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    order: dict[str, Any]
+    recipe: dict[str, Any]
+
+    def fingerprint(self) -> str:
+        """Names the plan: 32 hex digits."""
+        return digest({"order": self.order, "recipe": self.recipe})
+
+    def to_state(self) -> dict[str, Any]:
+        """What a state carries: the order in numbers, so that a mismatch can be told, and the recipe's digest."""
+        return {"order": self.order, "recipe": digest(self.recipe)}
+
+    def check(self, saved: Mapping[str, Any], *, strict: bool) -> None:
+        """Raise StateMismatch unless a state that carries `saved` continues under this plan."""
+        lines = differences(saved["order"], self.order)
+        if lines:
+            raise _refused("the state belongs to another order: going on would repeat or miss samples", lines)
+        if saved["recipe"] != digest(self.recipe):
+            words = "the state was saved with other hooks, another decoder or another batch size"
+            if strict:
+                raise _refused(words, [f"recipe: {saved['recipe']} in the state, {digest(self.recipe)} here"])
+            warnings.warn(f"{words}; every sample still comes once, in other batches", stacklevel=4)
+
+
+def digest(value: Any) -> str:
+    """A name for a JSON value: 32 hex digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """A line for each key whose values differ."""
+    keys = [*saved, *(key for key in here if key not in saved)]
+    return [
+        f"{key}: {saved.get(key, 'absent')} in the state, {here.get(key, 'absent')} here"
+        for key in keys
+        if saved.get(key) != here.get(key)
+    ]
+
+
+def _refused(words: str, lines: list[str]) -> StateMismatch:
+    return StateMismatch(
+        "\n  ".join([f"{words}:", *lines]),
+        hint="resume with the dataset and the arguments of the run that saved the state",
+    )

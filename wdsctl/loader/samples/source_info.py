@@ -1,0 +1,94 @@
+"""Where a sample's bytes came from. Made for every sample, read for few: the names are looked up when asked for."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Origin(Protocol):
+    """A dataset that can name what lies at a place in it. One object for all of its samples."""
+
+    @property
+    def dataset_path(self) -> str: ...
+
+    def shard_name(self, index: int) -> str: ...
+
+    def file_names(self, index: int) -> tuple[str, ...]: ...
+
+
+class SourceInfo:
+    """`dataset_path`, the sample's `index` in it, its `shard_name`, and the `file_names` of its parts.
+
+    Equal and hashed by these four. Pickles by value: a copy in another process needs no dataset.
+    """
+
+    __slots__ = ("_origin", "index")
+
+    def __init__(self, *, dataset_path: str, index: int, shard_name: str, file_names: tuple[str, ...]) -> None:
+        self.index = index
+        self._origin: Origin = _Known(dataset_path, shard_name, tuple(file_names))
+
+    @property
+    def dataset_path(self) -> str:
+        return self._origin.dataset_path
+
+    @property
+    def shard_name(self) -> str:
+        return self._origin.shard_name(self.index)
+
+    @property
+    def file_names(self) -> tuple[str, ...]:
+        return self._origin.file_names(self.index)
+
+    def __eq__(self, other: object) -> bool:
+        return _facts(self) == _facts(other) if isinstance(other, SourceInfo) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_facts(self))
+
+    def __repr__(self) -> str:
+        path, index, shard, files = _facts(self)
+        return f"SourceInfo(dataset_path={path!r}, index={index}, shard_name={shard!r}, file_names={files!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, _facts(self)
+
+
+class _Lazy(SourceInfo):
+    """The same with a constructor that only keeps what it is given."""
+
+    __slots__ = ()
+
+    def __init__(self, origin: Origin, index: int) -> None:
+        self._origin = origin
+        self.index = index
+
+
+class _Known:
+    """An origin of one sample whose names are known already."""
+
+    __slots__ = ("_file_names", "_shard_name", "dataset_path")
+
+    def __init__(self, dataset_path: str, shard_name: str, file_names: tuple[str, ...]) -> None:
+        self.dataset_path = dataset_path
+        self._shard_name = shard_name
+        self._file_names = file_names
+
+    def shard_name(self, index: int) -> str:  # noqa: ARG002 - there is only the one
+        return self._shard_name
+
+    def file_names(self, index: int) -> tuple[str, ...]:  # noqa: ARG002 - there is only the one
+        return self._file_names
+
+
+def source_at(origin: Origin, index: int) -> SourceInfo:
+    """The source of the sample at `index`, which asks `origin` for the names when they are read."""
+    return _Lazy(origin, index)
+
+
+def _facts(info: SourceInfo) -> tuple[str, int, str, tuple[str, ...]]:
+    return info.dataset_path, info.index, info.shard_name, info.file_names
+
+
+def _rebuild(dataset_path: str, index: int, shard_name: str, file_names: tuple[str, ...]) -> SourceInfo:
+    return SourceInfo(dataset_path=dataset_path, index=index, shard_name=shard_name, file_names=file_names)

@@ -1,0 +1,78 @@
+"""Which samples a split has, as positions 0 to n - 1: whole shards as ranges of rows, parts of shards as bits.
+
+Opening costs a few numbers a shard. Bits are looked into shard by shard, when the first sample of one is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.splitting import SplitShard
+
+Ints = NDArray[np.int64]
+
+UNPACKED = 256  # shards whose bits are kept as row numbers: 8 bytes a sample
+
+
+class Selection:
+    """The samples of a split in an offsets file. `n`: how many."""
+
+    def __init__(self, offsets: Offsets, parts: Sequence[SplitShard]) -> None:
+        at = {shard.id: i for i, shard in enumerate(offsets.shards)}
+        self._parts = [part for part in parts if part.shard in at]
+        places = np.array([at[part.shard] for part in self._parts], np.int64)
+        self._first_row: Ints = offsets.shard_row[places]
+        self._ends: Ints = np.cumsum([part.samples for part in self._parts], dtype=np.int64)
+        self._starts = self._ends - np.array([part.samples for part in self._parts], np.int64)
+        self._has_bits = any(part.bits is not None for part in self._parts)
+        self._unpacked: OrderedDict[int, Ints] = OrderedDict()
+
+    @property
+    def n(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def rows(self, positions: Ints) -> Ints:
+        """The rows of the offsets file at these positions, in the order of the positions."""
+        which = np.searchsorted(self._ends, positions, side="right")
+        local = positions - self._starts[which]
+        if self._has_bits:
+            for i in np.unique(which).tolist():
+                if self._parts[i].bits is not None:
+                    mine = which == i
+                    local[mine] = self._chosen(i)[local[mine]]
+        rows: Ints = self._first_row[which] + local
+        return rows
+
+    @property
+    def shards(self) -> int:
+        return len(self._parts)
+
+    def digest(self, offsets: Offsets) -> str:
+        """Names the data: shards in order, their sizes, where everything in them is, which samples. 32 hex digits."""
+        digest = blake2b(digest_size=16)
+        entries = {shard.id: shard for shard in offsets.shards}
+        for part in self._parts:
+            shard = entries[part.shard]
+            facts = (shard.id, shard.size, shard.layout_hash, part.samples, len(part.bits or b""))
+            digest.update(",".join(map(str, facts)).encode() + b";")
+            digest.update(part.bits or b"")
+        return digest.hexdigest()
+
+    def _chosen(self, i: int) -> Ints:
+        """The samples of the i-th shard that are in the split, by their index in it."""
+        rows = self._unpacked.get(i)
+        if rows is None:
+            bits = np.frombuffer(self._parts[i].bits or b"", np.uint8)
+            rows = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+            self._unpacked[i] = rows
+            if len(self._unpacked) > UNPACKED:
+                self._unpacked.popitem(last=False)
+        else:
+            self._unpacked.move_to_end(i)
+        return rows

@@ -1,0 +1,28 @@
+"""The contract of all cursors. A stage is a frozen recipe; a cursor is where one lane stands in it.
+
+1. State is taken between batches only, so nothing half made is ever saved.
+2. State says where to read again, never what was read.
+3. State holds positions; settings are in the recipe, whose fingerprint goes with the state.
+4. The same keys and types at every position, JSON only.
+5. After `load_state_dict` on a fresh cursor, the rest of the stream equals the rest of an undisturbed run.
+A cursor knows the cursor it draws from and nothing else: no other stage, no rank, no worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+State = dict[str, Any]
+
+Item = TypeVar("Item")
+
+
+class Cursor(Protocol[Item]):
+    def take(self, count: int) -> list[Item]:
+        """The next `count` items, fewer only where the stream ends."""
+
+    def state_dict(self) -> State:
+        """Where the cursor is. Changes nothing."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Go there. On a fresh cursor, before the first `take`."""

@@ -1,0 +1,17 @@
+"""What a loader has done so far: exact counts, and the seconds each stage took."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts since this loader was made; a restored loader counts from zero again."""
+
+    batches: int = 0
+    samples: int = 0  # that went into batches
+    skipped: int = 0  # by SkipSample
+    load_seconds: float = 0.0  # reading, decoding and building samples
+    encode_seconds: float = 0.0  # in encode_sample
+    batch_seconds: float = 0.0  # in batch and encode_batch

@@ -1,0 +1,130 @@
+"""The task encoder: where a training says what its samples and batches are. Override the hooks you need."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from wdsctl.loader.batching import generic_batch
+from wdsctl.loader.conversion import batched_as, converted
+from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+T_sample = TypeVar("T_sample")
+T_encoded_sample = TypeVar("T_encoded_sample")
+T_raw_batch = TypeVar("T_raw_batch")
+T_batch = TypeVar("T_batch")
+
+#: In the order they run.
+HOOKS = ("encode_sample", "batch", "encode_batch")
+
+_CONVERSIONS = {"encode_sample": "_encoded_sample_type", "batch": "_raw_batch_type", "encode_batch": "_batch_type"}
+
+
+class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
+    """sample -> `encode_sample` -> `batch` -> `encode_batch` -> training loop.
+
+    `decoder` says what the parts become before the first hook; None leaves them bytes. A hook that is not overridden
+    costs nothing. One that is draws its random numbers (torch on the CPU, numpy, random) from generators that are
+    seeded for its sample or batch, so that a resumed run draws the same.
+    """
+
+    decoder: SampleDecoder | None = SampleDecoder()
+
+    def encode_sample(self, sample: T_sample) -> Any:
+        """One sample as the batch wants it. May be a generator of any number; raise SkipSample to leave one out."""
+        return sample
+
+    def batch(self, samples: list[T_encoded_sample]) -> T_raw_batch:
+        """Several samples as one batch: see `generic_batch`."""
+        batch: T_raw_batch = generic_batch(samples)
+        return batch
+
+    def encode_batch(self, batch: T_raw_batch) -> Any:
+        """The batch as the training loop wants it."""
+        return batch
+
+
+class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
+    """Converts between the hooks, field by field and by name, to the types it is given.
+
+    Each may be a dataclass, a NamedTuple or dict. `encoded_sample_type`: after encode_sample; `raw_batch_type`: after
+    batch; `batch_type`: after encode_batch. Override any hook as well.
+    """
+
+    # On the class, for subclasses that do not call this constructor.
+    _encoded_sample_type: type[Any] | None = None
+    _raw_batch_type: type[Any] | None = None
+    _batch_type: type[Any] | None = None
+
+    def __init__(
+        self,
+        *,
+        encoded_sample_type: type[T_encoded_sample] | None = None,
+        raw_batch_type: type[T_raw_batch] | None = None,
+        batch_type: type[T_batch] | None = None,
+    ) -> None:
+        self._encoded_sample_type = encoded_sample_type
+        self._raw_batch_type = raw_batch_type
+        self._batch_type = batch_type
+
+    def encode_sample(self, sample: T_sample) -> Any:
+        """The sample as `encoded_sample_type`."""
+        return converted(sample, self._encoded_sample_type)
+
+    def batch(self, samples: list[T_encoded_sample]) -> T_raw_batch:
+        """The default batch as `raw_batch_type`; a type that has `from_samples` makes it itself."""
+        batch: T_raw_batch = batched_as(samples, self._raw_batch_type)
+        return batch
+
+    def encode_batch(self, batch: T_raw_batch) -> Any:
+        """The batch as `batch_type`."""
+        return converted(batch, self._batch_type)
+
+
+def overridden(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> bool:
+    """Whether the hook does anything; where it does not, a loader need not call it. A conversion is something."""
+    function = _function(encoder, hook)
+    if isinstance(encoder, DefaultTaskEncoder) and function is getattr(DefaultTaskEncoder, hook):
+        return _conversion(encoder, hook) is not None
+    return function is not getattr(TaskEncoder, hook)
+
+
+def batch_function(
+    encoder: TaskEncoder[Any, Any, Any, Any], memories: Sequence[BatchMemory] = ()
+) -> Callable[[list[Any]], Any]:
+    """What does as `encoder.batch` does, and without copying images that were decoded into `memories`.
+
+    A `batch` of the user's own is called as it is.
+    """
+    if not overridden(encoder, "batch"):
+        return functools.partial(generic_batch, memories=memories)
+    if isinstance(encoder, DefaultTaskEncoder) and _function(encoder, "batch") is DefaultTaskEncoder.batch:
+        return functools.partial(batched_as, target=_conversion(encoder, "batch"), memories=memories)
+    return encoder.batch
+
+
+def config(encoder: TaskEncoder[Any, Any, Any, Any]) -> dict[str, Any]:
+    """What of a recipe is decided here, by name, for the fingerprint of a plan."""
+    hooks = {hook: _name(_function(encoder, hook)) for hook in HOOKS if overridden(encoder, hook)}
+    types = {hook: _conversion(encoder, hook) for hook in HOOKS}
+    conversions = {hook: _name(target) for hook, target in types.items() if target is not None}
+    decoder = encoder.decoder.config() if encoder.decoder is not None else None
+    return {"type": _name(type(encoder)), "hooks": hooks, "conversions": conversions, "decoder": decoder}
+
+
+def _conversion(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> type[Any] | None:
+    """The type that the default of a hook converts to."""
+    target: type[Any] | None = getattr(encoder, _CONVERSIONS[hook], None)
+    return target
+
+
+def _function(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> Any:
+    method = getattr(encoder, hook)
+    return getattr(method, "__func__", method)
+
+
+def _name(thing: Any) -> str:
+    return f"{getattr(thing, '__module__', '')}.{getattr(thing, '__qualname__', type(thing).__qualname__)}"

@@ -1,0 +1,155 @@
+"""One rank of a training under way: its lanes, the batch that is next, and the state that travelled with the last."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.keys import derive
+from wdsctl.core.storage import is_remote
+from wdsctl.loader.dataset import LANES_A_RANK, TrainDataset
+from wdsctl.loader.hooks import batch_stage, encode_stage, recipe
+from wdsctl.loader.opening import open_source
+from wdsctl.loader.order.geometry import Geometry, Lane, split, start, turns
+from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, slice_size
+from wdsctl.loader.pipeline import LaneCursor, Pipeline, moved, position_of
+from wdsctl.loader.plan import Plan
+from wdsctl.loader.source import Source
+from wdsctl.loader.stages.load import LoadStage
+from wdsctl.loader.stages.source import SourceStage
+from wdsctl.loader.states import VERSION, State, for_rank
+from wdsctl.loader.stats import Stats
+
+SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What was chosen where the recipe left it open: part of the order, and taken from the state on a resume."""
+
+    lanes: int
+    slice_samples: int
+    window_samples: int
+
+
+class Training:
+    """The stream of one rank. Lanes are opened when their turn comes first."""
+
+    def __init__(self, dataset: TrainDataset, state: Any = None, *, strict: bool = False) -> None:
+        workers = dataset.worker_config
+        self._rank, self._world = workers.rank, workers.world_size
+        self.stats = Stats()
+        saved = None if state is None else for_rank(state, self._rank, self._world)
+        self._source = open_source(dataset, None if saved is None else saved["generation"])
+        sizes = _sizes(dataset, self._source, None if saved is None else saved["plan"]["order"])
+        order = Shuffled(
+            n=self._source.n,
+            lanes=sizes.lanes,
+            slice_samples=sizes.slice_samples,
+            window_samples=sizes.window_samples,
+            seed=derive("order", dataset.seed, workers.seed_offset),
+            shuffle=dataset.shuffle,
+        )
+        self.plan = Plan(_order_facts(dataset, self._source, sizes), recipe(dataset))
+        self._plan_state = self.plan.to_state()
+        self._pipeline = Pipeline(
+            source=SourceStage(self._source, order),
+            load=LoadStage(self.stats),
+            encode=encode_stage(dataset, self._source.n, self.stats),
+            batch=batch_stage(dataset, self._source.memories, self.stats),
+        )
+        self._cursors: dict[int, LaneCursor] = {}
+        self._states: dict[int, State] = {}
+        self._geometry = start(sizes.lanes)
+        self._drawn = 0
+        if saved is not None:
+            self.plan.check(saved["plan"], strict=strict)
+            self._restore(saved)
+        if len(self._geometry.lanes) % self._world:
+            self._split()
+        self._turns = turns(self._geometry, self._drawn, self._rank, self._world)
+        self._turn = 0
+        self._fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
+
+    def draw(self) -> Any:
+        """The rank's next batch."""
+        lane = self._turns[self._turn]
+        cursor = self._cursors.get(lane)
+        if cursor is None:
+            cursor = self._cursors[lane] = self._pipeline.open(self._geometry.lanes[lane])
+            if lane in self._states:
+                cursor.load_state_dict(self._states[lane])
+        batch = cursor.draw(self._drawn + self._rank)
+        self._states[lane] = cursor.state_dict()
+        self._drawn += self._world
+        self._turn = (self._turn + 1) % len(self._turns)
+        return batch
+
+    def state_dict(self) -> State:
+        """Where the rank stands, after the batch that was drawn last. About 10 us; nothing is asked of anybody."""
+        return {
+            "version": VERSION,
+            "kind": "rank",
+            "rank": self._rank,
+            "world": self._world,
+            "plan": self._plan_state,
+            "generation": self._source.offsets.generation,
+            "drawn": self._drawn,
+            "pass": None,
+            "base": self._geometry.base,
+            "lanes": [[lane.root, lane.first, lane.stride] for lane in self._geometry.lanes],
+            "cursors": {str(lane): self._states.get(lane, self._fresh) for lane in sorted(self._turns)},
+        }
+
+    def close(self) -> None:
+        self._source.close()
+
+    def _restore(self, saved: State) -> None:
+        self._drawn = saved["drawn"]
+        self._geometry = Geometry(saved["base"], tuple(Lane(*lane) for lane in saved["lanes"]))
+        # A copy: the caller may keep, change or share what it gave.
+        cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
+        self._states = {int(lane): cursor for lane, cursor in cursors.items()}
+
+    def _split(self) -> None:
+        """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""
+        fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
+        states = [self._states.get(i, fresh) for i in range(len(self._geometry.lanes))]
+        made = split(self._geometry, [position_of(state) for state in states], self._drawn, self._world)
+        self._states = {
+            i: moved(states[made.parents[i]] if i < made.heirs else fresh, position)
+            for i, position in enumerate(made.positions)
+        }
+        self._geometry = made.geometry
+
+
+def _sizes(dataset: TrainDataset, source: Source, saved: dict[str, Any] | None) -> Sizes:
+    """Where the recipe says nothing, a resumed run goes on as it began, on whatever ranks and disks it runs now."""
+    if saved is not None and dataset.lanes is None:
+        lanes = saved["lanes"]
+    else:
+        lanes = dataset.lanes or LANES_A_RANK * dataset.worker_config.world_size
+    if saved is not None and dataset.max_samples_per_sequence is None:
+        wanted = saved["slice"]
+    else:
+        wanted = dataset.max_samples_per_sequence or (SLICE_REMOTE if is_remote(source.dataset_path) else SLICE_LOCAL)
+    size = slice_size(source.n, lanes, wanted)
+    window = max(dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters * size)
+    return Sizes(lanes, size, window)
+
+
+def _order_facts(dataset: TrainDataset, source: Source, sizes: Sizes) -> dict[str, Any]:
+    return {
+        "order_version": ORDER_VERSION,
+        "split": dataset.split_part,
+        "shards": source.selection.shards,
+        "samples": source.n,
+        "data": source.selection.digest(source.offsets),
+        "seed": dataset.seed,
+        "seed_offset": dataset.worker_config.seed_offset,
+        "shuffle": dataset.shuffle,
+        "lanes": sizes.lanes,
+        "slice": sizes.slice_samples,
+        "window": sizes.window_samples,
+    }
