@@ -38,7 +38,7 @@ class EncodeStage:
         made = NOTHING
         with self._failures(sample):
             made = self.hook(sample)
-        return made
+        return made  # noqa: RET504 - the block above swallows SkipSample
 
     def steps(self, made: Iterator[Any], sample: Any) -> Iterator[Any]:
         """The outputs of a generator. Between two steps others have drawn random numbers, so each step is seeded."""

@@ -29,7 +29,7 @@ class LoadCursor:
     def take(self, count: int) -> list[Any]:
         refs = self._refs.take(count)
         started = perf_counter()
-        samples = [block.source.load(block, i) for block, i in refs]
+        samples = [source.load(block, i) for source, block, i in refs]
         self._stats.load_seconds += perf_counter() - started
         return samples
 

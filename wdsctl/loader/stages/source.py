@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from wdsctl.loader.order.geometry import START, Lane, Position
 from wdsctl.loader.order.shuffle import Window
-from wdsctl.loader.source import Block, Source
+from wdsctl.loader.references import Block
+from wdsctl.loader.source import Source
 from wdsctl.loader.stages.cursor import State
 
-Ref = tuple[Block, int]  # a block of references, and which of them
+Ref = tuple[Source, Block, int]  # which of the references in a block, and who loads it
 
 AHEAD = 64 << 20  # bytes of a window that the system is asked to fetch when the window is opened
 
@@ -52,10 +53,11 @@ class SourceCursor:
 
     def take(self, count: int) -> list[Ref]:
         refs: list[Ref] = []
+        source = self._stage.source
         while len(refs) < count:
             block = self._opened()
             stop = min(len(block), self._at + count - len(refs))
-            refs += [(block, i) for i in range(self._at, stop)]
+            refs += [(source, block, i) for i in range(self._at, stop)]
             self._at = stop
         return refs
 

@@ -1,0 +1,47 @@
+# Everything from nothing: each target makes the environment it needs. Nothing is installed outside .venv.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test test-slow check format docs bench clean
+
+help:  ## what can be made
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(READY)
+
+demo: $(READY)  ## raw photographs to training batches, saved and resumed
+	@$(BIN)/python examples/demo.py
+
+check: $(READY)  ## lint, types, import rules, generated documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python docs/generate.py --check
+
+test: check  ## check, then the tests
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-slow: $(READY)  ## kill -9 campaigns and large files
+	$(BIN)/python -m pytest -m slow
+
+format: $(READY)  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(READY)  ## write the generated documents
+	$(BIN)/python docs/generate.py
+
+bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
+	$(BIN)/python -m benchmarks
+
+clean:  ## remove what was made
+	rm -rf $(VENV) benchmarks/.venv* benchmarks/.data
+	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""webdataset: shards shuffled, then a buffer of 1000."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import webdataset as wds
+
+from benchmarks.contenders.protocol import BATCH_SIZE, SHUFFLE_SAMPLES, Batch, Request, Stream, passes, run
+
+
+def open_stream(request: Request) -> Stream:
+    shards = sorted(map(str, Path(request.data).glob("*.tar")))
+    dataset = wds.WebDataset(shards, shardshuffle=len(shards), seed=0).shuffle(SHUFFLE_SAMPLES)
+    if request.is_raw:
+        dataset = dataset.to_tuple("jpg", "txt").batched(BATCH_SIZE, collation_fn=_columns)
+    else:
+        dataset = dataset.decode("torchrgb8").to_tuple("jpg", "txt").batched(BATCH_SIZE)
+    loader = wds.WebLoader(dataset, batch_size=None, num_workers=request.workers)
+    return passes(partial(_one_pass, loader), once=request.once)
+
+
+def _one_pass(loader: Any) -> Iterator[Batch]:
+    yield from loader
+
+
+def _columns(samples: list[tuple[bytes, bytes]]) -> tuple[list[bytes], list[bytes]]:
+    return [image for image, _ in samples], [caption for _, caption in samples]
+
+
+if __name__ == "__main__":
+    run(open_stream)

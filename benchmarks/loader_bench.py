@@ -1,0 +1,86 @@
+"""Loaders feeding one process: samples a second, raw and decoded, and the time to the first batch."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from benchmarks.competition import compete
+from benchmarks.contender import Contender
+from benchmarks.loader_data import loader_data
+from benchmarks.measure import ContenderError, Cost, measure
+from benchmarks.places import OURS_PYTHON, PEERS_PYTHON
+from benchmarks.results import Row
+
+CORPORA = ("photos-raw", "photos", "tiny")
+_EVERYBODY = ("wdsctl", "energon", "webdataset", "mosaic", "litdata", "bare")
+#: Those that read the shards as they are, without a conversion.
+_SHARD_READERS = ("wdsctl", "energon", "webdataset")
+_SECONDS = 5.0
+#: Two JPEG decoders may differ by a grey level here and there, but not in the sum.
+_PIXEL_TOLERANCE = 0.005
+
+
+def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Sequence[int]) -> Iterator[Row]:
+    """Rows for each number of workers; only the contenders whose name is wanted."""
+    names = [name for name in _EVERYBODY if wanted(name)]
+    for mode in ("raw", "decoded"):
+        _verify(names, mode)
+        for workers in worker_counts:
+            # The bare loop has no workers.
+            running = [name for name in names if not (workers and name == "bare")]
+            contenders = [_contender(name, "photos", mode, workers, _SECONDS) for name in running]
+            yield compete(f"{mode}, {_workers(workers)}", contenders, rounds=rounds)
+    readers = [name for name in _SHARD_READERS if wanted(name)]
+    contenders = [_contender(name, "tiny", "raw", 0, 1.0) for name in readers]
+    yield compete("first batch of a million samples, 0 workers", contenders, rounds=rounds)
+
+
+def _contender(name: str, corpus: str, mode: str, workers: int, seconds: float) -> Contender:
+    length = ("--workers", str(workers), "--seconds", f"{seconds:g}")
+    return Contender(name=name, command=(*_script(name, corpus, mode), *length), after=_rates)
+
+
+def _rates(cost: Cost) -> dict[str, float]:
+    answer = json.loads(cost.output.splitlines()[-1])
+    return {
+        "samples_per_second": answer["samples"] / answer["seconds"],
+        "first_batch_seconds": answer["first_batch_seconds"],
+    }
+
+
+def _verify(names: Sequence[str], mode: str) -> None:
+    """One whole pass each, not timed: the same samples as the folder of files holds, to the last byte."""
+    expected = _whole_pass("files", mode)
+    for name in names:
+        found = _whole_pass(name, mode)
+        wrong = [what for what in ("samples", "bytes", "checksum") if found[what] != expected[what]]
+        if abs(found["pixels"] - expected["pixels"]) > _PIXEL_TOLERANCE * expected["pixels"]:
+            wrong.append("pixels")
+        if wrong:
+            raise ContenderError(f"{name}, {mode}: {', '.join(wrong)} differ from the files: {found} != {expected}")
+        print(f"  {name}, {mode}: every sample once, checksums equal", file=sys.stderr)
+
+
+def _whole_pass(name: str, mode: str) -> dict[str, float]:
+    cost = measure((*_script(name, "photos", mode), "--once"))
+    answer: dict[str, float] = json.loads(cost.output.splitlines()[-1])
+    return answer
+
+
+def _script(name: str, corpus: str, mode: str) -> tuple[str, ...]:
+    python = OURS_PYTHON if name == "wdsctl" else PEERS_PYTHON
+    data = _data(name, corpus)
+    return (str(python), "-m", f"benchmarks.contenders.{name}", "--data", str(data), "--mode", mode)
+
+
+@cache
+def _data(name: str, corpus: str) -> Path:
+    return loader_data(name, corpus)
+
+
+def _workers(workers: int) -> str:
+    return f"{workers} worker{'' if workers == 1 else 's'}"

@@ -1,0 +1,66 @@
+"""The corpora in the form each loader wants, made once: prepared roots, MDS, LitData chunks."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from benchmarks.places import DATA, PEERS_PYTHON, REPOSITORY, ours, peer
+from benchmarks.roots import linked_root
+
+_RAW = DATA / "photos-raw"
+_FIELD_MAP = '{"image":"jpg","caption":"txt"}'
+
+
+def loader_data(contender: str, corpus: str) -> Path:
+    """The folder to give to `--data`."""
+    if contender in ("webdataset", "bare"):
+        return DATA / corpus
+    if contender == "files":
+        return _RAW
+    if contender == "wdsctl":
+        # Every time: its files change while it is being worked on.
+        return _wdsctl(corpus)
+    return _once(contender, corpus)
+
+
+def _wdsctl(corpus: str) -> Path:
+    root = linked_root("loader-wdsctl", corpus)
+    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", "--workers", "2", "--no-input", "--quiet")
+    return root
+
+
+def _once(contender: str, corpus: str) -> Path:
+    folder = DATA / f"loader-{contender}" / corpus
+    marker = folder.parent / f"{corpus}.complete"
+    if not marker.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _CONVERSIONS[contender](corpus, folder)
+        marker.touch()
+    return folder
+
+
+def _energon(corpus: str, folder: Path) -> None:
+    linked_root(folder.parent.name, corpus)
+    options = ("--non-interactive", "--force-overwrite", "--split-ratio", "1,0,0", "--num-workers", "2")
+    kind = ("--sample-type", "CaptioningSample", "--field-map", _FIELD_MAP)
+    _run(peer("energon"), "prepare", str(folder), *options, *kind)
+
+
+def _convert(module: str, _: str, folder: Path) -> None:
+    _run(str(PEERS_PYTHON), "-m", f"benchmarks.contenders.{module}", str(_RAW), str(folder))
+
+
+_CONVERSIONS: dict[str, Callable[[str, Path], None]] = {
+    "energon": _energon,
+    "mosaic": partial(_convert, "convert_mosaic"),
+    "litdata": partial(_convert, "convert_litdata"),
+}
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL)

@@ -1,0 +1,135 @@
+"""What the harness measures, and what it tells."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks.competition import compete
+from benchmarks.contender import Contender
+from benchmarks.measure import ContenderError, Cost, measure
+from benchmarks.places import DATA, PEERS, shown
+from benchmarks.report import write_report
+from benchmarks.results import Entry, Row, Subject, load_subjects, save_subject
+from benchmarks.targets import TARGETS, Target, judge
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BURN_IN_A_CHILD = """
+import subprocess, sys
+burn = "import time\\nwhile time.process_time() < 0.3: pass"
+subprocess.run([sys.executable, "-c", burn], check=True)
+"""
+
+
+def python(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def an_entry(name: str, **median: float) -> Entry:
+    return Entry(name=name, command=name, median=median, rounds=[median])
+
+
+def a_subject(name: str, *rows: Row) -> Subject:
+    machine = {"cpu": "a cpu", "cores": "2", "memory": "24 GiB", "system": "Linux 6", "python": "3.11.0"}
+    versions = {"ours": {"wdsctl": "1"}, "peers": {"litdata": "2"}}
+    return Subject(name=name, date="2026-01-01", machine=machine, versions=versions, rows=list(rows))
+
+
+def test_the_cost_of_a_command_includes_the_cpu_of_its_children() -> None:
+    assert measure(python(BURN_IN_A_CHILD)).cpu_seconds >= 0.3
+
+
+def test_the_peak_memory_is_that_of_the_command_and_not_of_the_harness() -> None:
+    small, large = (measure(python(code)).peak_bytes for code in ("pass", "x = bytearray(200_000_000)"))
+
+    assert large - small > 150_000_000
+
+
+def test_a_contender_that_fails_is_an_error_with_its_last_words() -> None:
+    with pytest.raises(ContenderError, match="no such luck"):
+        measure(python("raise SystemExit('no such luck')"))
+
+
+def test_every_contender_runs_once_a_round_after_a_warm_up_and_never_always_first() -> None:
+    order: list[str] = []
+
+    def contender(name: str) -> Contender:
+        def after(_: Cost) -> dict[str, float]:
+            order.append(name)
+            return {}
+
+        return Contender(name=name, command=python("pass"), after=after)
+
+    row = compete("a race", [contender("a"), contender("b")], rounds=2)
+
+    assert order == ["a", "b", "a", "b", "b", "a"]
+    assert [len(entry.rounds) for entry in row.entries] == [2, 2]
+
+
+def test_a_command_is_shown_without_paths_of_this_machine() -> None:
+    command = (str(PEERS / "bin" / "energon"), "prepare", str(DATA / "energon" / "tiny"), "--field-map", '{"a":"b"}')
+
+    assert shown(command) == """energon prepare $DATA/energon/tiny --field-map '{"a":"b"}'"""
+
+
+def test_a_ratio_is_taken_against_the_best_rival() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="samples_per_second", bound=2, rivals=("a", "b"))
+    row = Row(
+        title="r", entries=[an_entry(name, samples_per_second=rate) for name, rate in (("us", 6), ("a", 1), ("b", 4))]
+    )
+
+    verdict = judge(target, row)
+
+    assert verdict is not None
+    assert (verdict.measured, verdict.is_met) == ("1.50 times", False)
+
+
+def test_less_time_is_better() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="wall_seconds", bound=10, rivals=("a",))
+    row = Row(title="r", entries=[an_entry("us", wall_seconds=2), an_entry("a", wall_seconds=30)])
+
+    verdict = judge(target, row)
+
+    assert verdict is not None
+    assert (verdict.measured, verdict.is_met) == ("15.00 times", True)
+
+
+def test_nothing_is_judged_that_was_not_measured() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="wall_seconds", bound=10, rivals=("a",))
+
+    assert judge(target, Row(title="r", entries=[an_entry("a", wall_seconds=30)])) is None
+
+
+def test_saving_a_subject_leaves_the_others_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "results.json"
+    first, second = a_subject("folder"), a_subject("loader", Row(title="r", entries=[an_entry("us", wall_seconds=1)]))
+
+    save_subject(file, first)
+    save_subject(file, second)
+
+    assert load_subjects(file) == {"folder": first, "loader": second}
+
+
+def test_the_report_sets_every_target_beside_what_was_measured(tmp_path: Path) -> None:
+    row = Row(
+        title="folder to shards",
+        entries=[
+            an_entry("wdsctl prepare, 2 workers", wall_seconds=2.0),
+            an_entry("webdataset ShardWriter", wall_seconds=9.0),
+        ],
+    )
+    save_subject(tmp_path / "results.json", a_subject("folder", row))
+
+    write_report(tmp_path / "results.json", tmp_path / "docs" / "page.md")
+
+    page = (tmp_path / "docs" / "page.md").read_text()
+    assert "| ≥ 2 times webdataset ShardWriter | 4.50 times | met |" in page
+    assert "| webdataset ShardWriter | 9.00 | 4.50 times |" in page
+
+
+def test_every_target_has_a_subject_of_the_report() -> None:
+    assert {target.subject for target in TARGETS} == {"prepare", "folder", "loader"}

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+from tests.cli.conftest import Wdsctl
+from wdsctl.core.codes import CODES
+
+
+def test_a_code_is_explained(wdsctl: Wdsctl) -> None:
+    result = wdsctl("explain", "WDS102")
+    assert result.code == 0
+    assert result.stdout.startswith("WDS102: the shard is truncated\n\n")
+    assert "What to do: " in result.stdout
+
+
+def test_without_a_code_all_are_listed(wdsctl: Wdsctl) -> None:
+    assert len(wdsctl("explain").stdout.splitlines()) == len(CODES) + 1
+
+
+def test_an_unknown_code_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
+    result = wdsctl("explain", "WDS999")
+    assert result.code == 2
+    assert result.stderr.startswith("error[WDS001]: there is no code WDS999\n  help: ")
+
+
+def test_programs_get_the_same(wdsctl: Wdsctl) -> None:
+    document = wdsctl("explain", "WDS102", "--json").document
+    assert document == {
+        "schema": 1,
+        "command": "explain",
+        "codes": [{"code": "WDS102", **CODES["WDS102"]._asdict()}],
+    }
+    assert len(wdsctl("explain", "--json").document["codes"]) == len(CODES)

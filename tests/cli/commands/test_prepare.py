@@ -1,0 +1,184 @@
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl
+from wdsctl.cli.commands.prepare import command
+from wdsctl.core.verbs.prepare import PrepareOptions
+
+
+def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+    dest = tmp_path / "made"
+
+    result = wdsctl("prepare", photos, dest, "--shard-samples", 4, "--split", "2,1")
+
+    assert result.code == 0
+    assert result.stdout.startswith(f"{photos} -> {dest}\n  write  12 samples in 3 shards, ")
+    assert str(dest / ".wdsctl" / "dataset.yaml") in result.stdout
+    assert result.stderr == f"next: wdsctl inspect {dest}\n"
+    assert sorted(path.name for path in dest.glob("*.tar")) == [f"shard-00000{i}.tar" for i in range(3)]
+
+
+def test_tars_are_prepared_where_they_are(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("prepare", shards, "--split", "8,1,1", "--json")
+
+    assert result.code == 0
+    document = result.document
+    assert (document["schema"], document["command"], document["from_folder"]) == (1, "prepare", False)
+    assert document["index"]["shards"] == 10
+    assert [split["samples"] for split in document["split"]["splits"]] == [24, 3, 3]
+    assert result.stderr == ""
+
+
+def test_preparing_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+    argv = ("prepare", photos, tmp_path / "made", "--split", "2,1", "--shard-samples", 4)
+    wdsctl(*argv)
+    result = wdsctl(*argv)
+    assert result.code == 0
+    assert result.stdout.startswith(f"{tmp_path / 'made'}: up to date (3 shards, 12 samples, ")
+    assert len(result.stdout.splitlines()) == 1
+    assert result.stderr == ""
+
+
+def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+    result = wdsctl("prepare", photos, tmp_path / "made", "--dry-run")
+    assert result.code == 0
+    assert "(dry run: nothing is written)" in result.stdout
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_raw_folder_without_a_destination_is_an_error_that_names_it(wdsctl: Wdsctl, photos: Path) -> None:
+    result = wdsctl("prepare", photos)
+    assert result.code == 2
+    assert "DEST" in result.stderr
+
+
+def test_a_bad_shard_makes_it_a_partial_success(wdsctl: Wdsctl, truncated: Path) -> None:
+    result = wdsctl("prepare", truncated)
+    assert result.code == 5
+    assert "error[WDS102]: the shard is truncated" in result.stdout
+
+
+def test_what_is_told_of_the_sample_type_is_kept(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("prepare", shards, "--sample-type", "TextSample", "--field-map", "text=json[caption]")
+    assert result.code == 0
+    document = wdsctl("inspect", shards, "--json").document
+    assert (document["sample_type"], document["field_map"]) == ("TextSample", {"text": "json[caption]"})
+
+
+def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+    (photos / "a" / "0001.json").unlink()
+
+    refused = wdsctl("prepare", photos, tmp_path / "made")
+    skipped = wdsctl("prepare", photos, tmp_path / "made", "--on-missing", "skip", "--json")
+
+    assert (refused.code, refused.stderr[:13]) == (3, "error[WDS201]")
+    assert skipped.document["folder"]["samples"] == 11
+
+
+def test_the_defaults_are_those_of_the_verb() -> None:
+    defaults = PrepareOptions()
+    ours = command.__kwdefaults__ or {}
+    assert ours
+    names = {"by": "split_by"}
+    emptied = {"parts": "", "field_map": "", "exclude": None, "workers": None}
+    for name, value in ours.items():
+        assert value == emptied.get(name, getattr(defaults, names.get(name, name))), name
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_at_a_terminal_it_asks_and_tells_the_command_that_does_not(
+    wdsctl: Wdsctl, photos: Path, tmp_path: Path
+) -> None:
+    screen = at_a_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1"), ("use it?", "")])
+
+    assert "(photos-shards)" in screen or "[photos-shards]" in screen
+    match = re.search(r"the same without questions: (wdsctl .*)", screen)
+    assert match is not None
+    again = shlex.split(match[1])
+    assert again == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1", "--no-input"]
+    splits = wdsctl("inspect", tmp_path / "photos-shards", "--json").document["splits"]
+    assert [split["samples"] for split in splits] == [8, 4]
+
+
+def test_nothing_is_asked_with_no_input(photos: Path, tmp_path: Path) -> None:
+    screen = at_a_terminal(["prepare", "photos", "made", "--no-input"], tmp_path, [])
+    assert "split, such as" not in screen
+    assert (tmp_path / "made" / ".wdsctl" / "catalog.sqlite").exists()
+
+
+def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]]) -> str:
+    """What a terminal shows while `dialogue` is held: at each first text, the second is typed."""
+    here, there = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wdsctl", *argv],
+        stdin=there,
+        stdout=there,
+        stderr=there,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "200"},
+        start_new_session=True,
+    )
+    os.close(there)
+    screen = ""
+    with process:
+        try:
+            for question, answer in dialogue:
+                seen = len(screen)
+                while question not in screen[seen:]:
+                    text = _read(here, screen)
+                    assert text, f"it ended without asking {question!r}: {screen}"
+                    screen += text
+                os.write(here, f"{answer}\n".encode())
+            while text := _read(here, screen):
+                screen += text
+            assert process.wait(timeout=60) == 0, screen
+        finally:
+            process.kill()
+            os.close(here)
+    return screen.replace("\r\n", "\n")
+
+
+def _read(terminal: int, screen: str) -> str:
+    """What came, or nothing at the end: Linux says EIO when the last writer has gone."""
+    ready, _, _ = select.select([terminal], [], [], 30)
+    assert ready, f"nothing more came after: {screen}"
+    try:
+        return os.read(terminal, 65536).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def test_ctrl_c_leaves_no_traceback_and_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for i in range(3000):
+        (folder / f"{i:05}.txt").write_bytes(b"x" * 100_000)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "wdsctl", "prepare", "photos", "made", "--shard-samples", "10", "--workers", "1"],
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        deadline = time.monotonic() + 60
+        while not list((tmp_path / "made").glob("*.tar")) and process.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out) == (130, "")
+    assert err == "interrupted; run the same command again to go on\n"

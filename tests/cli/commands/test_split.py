@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl
+
+
+@pytest.mark.parametrize("ratios", ["8,1,1", "train=8,val=1,test=1"])
+def test_shares_may_be_named_or_not(wdsctl: Wdsctl, shards: Path, ratios: str) -> None:
+    wdsctl("index", shards)
+
+    document = wdsctl("split", shards, ratios, "--json").document
+
+    assert (document["schema"], document["command"], document["by"]) == (1, "split", "shard")
+    assert [(split["name"], split["shards"], split["samples"]) for split in document["splits"]] == [
+        ("train", 8, 24),
+        ("val", 1, 3),
+        ("test", 1, 3),
+    ]
+
+
+def test_the_table_shows_what_came_out(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+
+    result = wdsctl("split", shards, "8,1,1")
+
+    assert result.code == 0
+    assert result.stdout.splitlines()[1:] == [
+        "split  share  shards  samples",
+        "train   80 %       8       24",
+        "val     10 %       1        3",
+        "test    10 %       1        3",
+    ]
+
+
+def test_shares_that_make_no_sense_are_an_error_of_usage(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("split", shards, "8,,1")
+    assert result.code == 2
+    assert result.stderr.startswith("error[WDS210]: ")
+
+
+def test_a_dataset_without_a_catalog_says_so(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("split", shards, "8,1,1")
+    assert result.code == 6
+    assert result.stderr.startswith("error[WDS301]: ")
+
+
+def test_a_dry_run_changes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    assert "would be split" in wdsctl("split", shards, "8,1,1", "--dry-run").stdout
+    assert wdsctl("inspect", shards, "--json").document["splits"] == []

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from tests.cli.render.conftest import Show
+from tests.cli.reports import SHARED_KEY, an_inspect_report
+from wdsctl.cli.render.inspect import render
+from wdsctl.core.verbs.inspect import PartLine, SampleLine
+
+
+def test_everything_is_told_in_order(piped: Show) -> None:
+    lines = piped(render(an_inspect_report()))
+
+    assert lines[:7] == [
+        "shards: 5,029 shards, 1,204,332 samples, 40.0 GiB",
+        "  sample type  CaptioningSample: image=jpg, caption=json[caption]",
+        "  catalog      shards/.wdsctl/catalog.sqlite (112.0 MiB, generation 3)",
+        "",
+        "part       samples    share      size  empty",
+        "jpg      1,204,332    100 %  39.0 GiB      0",
+        "seg.png        120  < 0.1 %  39.0 MiB      2",
+    ]
+    assert lines[-3:] == ["first samples", "a/0001 in deep/train-000000.tar", "  jpg  16.0 KiB  JPEG 640x480"]
+
+
+def test_ten_shards_are_listed_and_the_rest_counted(piped: Show) -> None:
+    lines = piped(render(an_inspect_report()))
+    assert sum(line.endswith("  ok") for line in lines) == 10
+    assert "... and 5,019 more (--json lists them all)" in lines
+
+
+def test_a_dataset_without_splits_says_how_to_make_them(piped: Show) -> None:
+    assert "no splits yet (`wdsctl split` makes them)" in piped(render(an_inspect_report(splits=())))
+
+
+def test_a_dataset_without_a_sample_type_says_so(piped: Show) -> None:
+    assert "  sample type  not known" in piped(render(an_inspect_report(sample_type="", field_map={})))
+
+
+def test_what_is_stale_is_told_last(piped: Show) -> None:
+    assert (
+        piped(render(an_inspect_report(stale=(SHARED_KEY,))))[-1]
+        == "  --> sample a/0042: keys that stand in several shards"
+    )
+
+
+def test_keys_and_previews_move_no_cursor(piped: Show) -> None:
+    part = PartLine(name="txt", size_bytes=9, preview="\x1b[2J")
+    lines = piped(render(an_inspect_report(first=(SampleLine(key="a\r", shard="s.tar", parts=(part,)),))))
+    assert lines[-2:] == ["a\\r in s.tar", "  txt  9 B  \\x1b[2J"]
+
+
+def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
+    assert max(map(len, on_a_terminal(render(an_inspect_report())))) <= 80

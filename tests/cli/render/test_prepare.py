@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from tests.cli.render.conftest import Show
+from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
+from wdsctl.cli.render.prepare import render, renderer
+from wdsctl.core.verbs.prepare import PrepareOptions
+
+
+def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
+    assert piped(render(a_prepare_report())) == [
+        "photos -> shards",
+        "  write  1,204,332 samples in 5,029 shards, 40.0 GiB (12 written, 5,017 kept)",
+        "         not as it should be: 3 incomplete samples, 2 stray files",
+        "         a/0042: no json",
+        "         b/stray",
+        "         c: no jpg",
+        "  index  5,029 shards, 1,204,332 samples, 40.0 GiB (12 added, 1 changed, 5,016 unchanged)",
+        "         shards/.wdsctl/catalog.sqlite",
+        "  type   CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)",
+        "         1,000 of 1,000 samples have an image in jpg",
+        "         not VQASample: no question in json",
+        "         shards/.wdsctl/dataset.yaml",
+        "  split  by shard, seed 0",
+        "         split  share  shards  samples",
+        "         train   80 %   4,023  963,465",
+        "         val     20 %   1,006  240,867",
+    ]
+
+
+def test_up_to_date_is_one_line(piped: Show) -> None:
+    report = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True))
+    assert piped(render(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]
+
+
+def test_tars_are_prepared_where_they_are(piped: Show) -> None:
+    report = a_prepare_report(source="tars", dest="tars", from_folder=False, folder=None, split=None, detection=None)
+    lines = piped(render(report))
+    assert lines[0] == "tars"
+    assert len(lines) == 3
+
+
+def test_a_dry_run_says_that_nothing_is_written(piped: Show) -> None:
+    report = a_prepare_report(dry_run=True, folder=a_folder_report(dry_run=True))
+    lines = piped(render(report))
+    assert lines[0] == "photos -> shards (dry run: nothing is written)"
+    assert "would" in lines[1]
+
+
+def test_a_dry_run_from_a_folder_cannot_foresee_the_catalog(piped: Show) -> None:
+    report = a_prepare_report(dry_run=True, index=None, detection=None, split=None)
+    assert len(piped(render(report))) == 6
+
+
+def test_what_the_user_says_of_the_type_is_told_as_such(piped: Show) -> None:
+    options = PrepareOptions(sample_type="TextSample", field_map={"text": "json[caption]"})
+    lines = piped(renderer(options)(a_prepare_report()))
+    assert "  type   TextSample: text=json[caption] (as told)" in lines
+    assert not [line for line in lines if "1,000 of 1,000" in line]
+
+
+def test_nothing_amiss_is_not_mentioned(piped: Show) -> None:
+    report = a_prepare_report(folder=a_folder_report(incomplete=0, strays=0, examples=()))
+    assert not [line for line in piped(render(report)) if "not as it should be" in line]
+
+
+def test_bad_shards_are_named_at_the_end(piped: Show) -> None:
+    lines = piped(render(a_prepare_report(index=an_index_report(findings=FINDINGS))))
+    assert lines[16] == "found: 1 error, 1,204 warnings, 3 notes"
+
+
+def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
+    assert max(map(len, on_a_terminal(render(a_prepare_report())))) <= 80

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Stream, Wdsctl
+from wdsctl.cli.main import app
+from wdsctl.version import VERSION
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "help"
+COMMANDS = ("prepare", "index", "split", "inspect", "validate", "explain")
+InAProcess = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_help_is_as_agreed(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    """A change is a decision: COLUMNS=80 TERM=dumb python -m wdsctl COMMAND --help > tests/golden/help/COMMAND.txt"""
+    monkeypatch.setenv("TERM", "dumb")
+
+    result = wdsctl(*([command] if command else []), "--help")
+
+    assert result.code == 0
+    assert result.stderr == ""
+    assert result.stdout == (GOLDEN / f"{command or 'wdsctl'}.txt").read_text()
+    assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_examples(wdsctl: Wdsctl, command: str) -> None:
+    assert f"Examples:\n    wdsctl {command} " in wdsctl(command, "--help").stdout
+
+
+def test_every_golden_help_is_of_a_command() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS}
+    assert {command.name for command in app.registered_commands} == set(COMMANDS)
+
+
+def test_no_words_at_all_show_the_help_and_fail(wdsctl: Wdsctl) -> None:
+    result = wdsctl()
+    assert (result.code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Usage: wdsctl")
+
+
+@pytest.mark.parametrize("option", ["--version", "-V"])
+def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
+    assert wdsctl(option).stdout == f"wdsctl {VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("argv", "message", "hint"),
+    [
+        (["index"], "missing argument 'ROOT'", "`wdsctl index --help`"),
+        (["indx", "x"], "'indx'. Did you mean 'index'?", "`wdsctl --help`"),
+        (["index", "x", "--rebild"], "no such option: --rebild (Possible options: --rebuild)", "`wdsctl index --help`"),
+        (["prepare", "a", "b", "--shard-size", "3x"], "for '--shard-size': '3x' is no size", "`wdsctl prepare --help`"),
+        (["prepare", "a", "--by", "colour"], "'--by'", "`wdsctl prepare --help`"),
+        (["inspect", "a", "--samples", "-1"], "'--samples'", "`wdsctl inspect --help`"),
+        (["explain", "WDS102", "WDS103"], "unexpected extra argument", "`wdsctl explain --help`"),
+    ],
+)
+def test_usage_errors_have_the_shape_of_all_errors(wdsctl: Wdsctl, argv: list[str], message: str, hint: str) -> None:
+    result = wdsctl(*argv)
+
+    assert (result.code, result.stdout) == (2, "")
+    head, help_line = result.stderr.splitlines()
+    assert head.startswith("error[WDS001]: ")
+    assert message in head
+    assert help_line.startswith(f"  help: {hint}")
+
+
+def test_usage_errors_are_documents_under_json_on_either_side_of_the_command(wdsctl: Wdsctl) -> None:
+    for argv in (["--json", "index"], ["index", "--json"]):
+        result = wdsctl(*argv)
+        assert (result.code, result.stderr) == (2, "")
+        assert result.document["error"]["code"] == "WDS001"
+
+
+def test_colours_are_for_a_terminal_that_wants_them(wdsctl: Wdsctl) -> None:
+    assert "\x1b" not in wdsctl("index").stderr
+    assert "\x1b[" in wdsctl("index", stderr=Stream(is_terminal=True)).stderr
+    assert "\x1b" not in wdsctl("index", "--no-color", stderr=Stream(is_terminal=True)).stderr
+
+
+def test_a_missing_dataset_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    result = wdsctl("index", tmp_path / "nowhere")
+    assert result.code == 3
+    assert result.stderr.startswith("error[WDS002]: ")
+    assert str(tmp_path / "nowhere") in result.stderr
+
+
+def test_what_is_no_error_of_ours_is_a_bug_and_keeps_its_traceback(wdsctl: Wdsctl) -> None:
+    class Cursed(Stream):
+        def write(self, text: str) -> int:
+            raise RuntimeError("planted")
+
+    result = wdsctl("explain", stdout=Cursed())
+
+    assert result.code == 1
+    assert "RuntimeError: planted" in result.stderr
+    assert result.stderr.endswith("this is a bug of wdsctl: please report it with the lines above and the command\n")
+
+
+def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> None:
+    class Full(Stream):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    result = wdsctl("explain", stdout=Full())
+
+    assert result.code == 3
+    assert result.stderr.startswith("error[WDS404]: cannot write the answer: No space left on device\n")
+
+
+def test_ctrl_c_says_how_to_go_on(wdsctl: Wdsctl) -> None:
+    class Impatient(Stream):
+        def write(self, text: str) -> int:
+            raise KeyboardInterrupt
+
+    result = wdsctl("explain", stdout=Impatient())
+
+    assert result.code == 130
+    assert result.stderr == "interrupted; run the same command again to go on\n"
+
+
+def test_it_runs_as_a_module(in_a_process: InAProcess) -> None:
+    result = in_a_process("--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"wdsctl {VERSION}\n", "")
+
+
+@pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["--help"]])
+def test_a_reader_who_left_is_no_error(argv: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    result = subprocess.run(
+        [sys.executable, "-m", "wdsctl", *argv], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False
+    )
+    os.close(writer)
+    assert (result.returncode, result.stderr) == (141, b"")
+
+
+def test_completion_is_offered(in_a_process: InAProcess) -> None:
+    surroundings = os.environ | {
+        "_WDSCTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": "wdsctl ins",
+        "COMP_CWORD": "1",
+    }
+    assert in_a_process(env=surroundings).stdout.split() == ["inspect"]

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import inspect
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.cli import options
+
+
+@pytest.mark.parametrize(
+    ("words", "ordered"),
+    [
+        (["--json", "inspect", "X"], ["inspect", "--json", "X"]),
+        (["-q", "--no-color", "inspect", "X", "--json"], ["inspect", "-q", "--no-color", "X", "--json"]),
+        (["inspect", "--json", "X"], ["inspect", "--json", "X"]),
+        (["--help"], ["--help"]),
+        (["--json", "--help"], ["--json", "--help"]),
+        (["--json"], ["--json"]),
+        ([], []),
+    ],
+)
+def test_common_options_may_stand_before_the_command(words: list[str], ordered: list[str]) -> None:
+    assert options.common_first(words) == ordered
+
+
+@given(st.lists(st.sampled_from(["--json", "-q", "inspect", "X", "--help", "-x"])))
+def test_no_word_is_lost_or_invented(words: list[str]) -> None:
+    assert sorted(options.common_first(words)) == sorted(words)
+
+
+def test_every_spelling_of_a_common_option_is_known() -> None:
+    spelled = {option for annotation in options.COMMON.values() for option in _spellings(annotation)}
+    assert spelled == options.SPELLINGS
+
+
+def test_a_command_gets_the_common_options_as_one_value() -> None:
+    seen = []
+
+    def function(root: options.Root, *, common: options.Common) -> int:
+        seen.append((root, common))
+        return 3
+
+    command = options.with_common(function)
+
+    assert list(inspect.signature(command).parameters) == ["root", *options.COMMON]
+    chosen = dict.fromkeys(options.COMMON, False) | {"json": True}
+    assert command(root="X", **chosen) == 3
+    assert seen == [("X", options.Common(json=True))]
+
+
+def test_a_broken_pipe_inside_is_not_taken_for_a_closed_stdout() -> None:
+    def function(*, common: options.Common) -> int:
+        raise BrokenPipeError
+
+    with pytest.raises(RuntimeError, match="pipe between processes"):
+        options.with_common(function)(**dict.fromkeys(options.COMMON, False))
+
+
+def test_the_default_is_the_cpus_that_may_be_used_and_no_more_than_16() -> None:
+    assert 1 <= options.worker_count(None) <= min(16, os.cpu_count() or 1)
+    assert options.worker_count(40) == 40
+
+
+def _spellings(annotation: object) -> tuple[str, ...]:
+    [option] = annotation.__metadata__  # type: ignore[attr-defined]
+    return (option.default, *option.param_decls)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.cli.conftest import Stream
+from wdsctl.cli import output
+from wdsctl.cli.output import Output, PipeClosed
+from wdsctl.cli.render.pieces import table
+from wdsctl.core.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outer:
+    size_bytes: int
+    inner: tuple[Inner, ...]
+    shares: dict[str, float]
+    nothing: Inner | None = None
+
+
+class Broken(Stream):
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self.error = error
+
+    def write(self, text: str) -> int:
+        raise self.error
+
+
+def test_a_report_becomes_one_document_with_a_schema_and_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    report = Outer(1 << 30, (Inner("ä"),), {"train": 0.8})
+
+    Output(json=True).answer("index", report, lambda _: [])
+
+    assert json.loads(capsys.readouterr().out) == {
+        "schema": 1,
+        "command": "index",
+        "size_bytes": 1 << 30,
+        "inner": [{"name": "ä"}],
+        "shares": {"train": 0.8},
+        "nothing": None,
+    }
+
+
+def test_quiet_silences_stderr_and_not_the_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    def render(report: Inner) -> Iterator[str]:
+        yield report.name
+
+    Output(quiet=True).answer("index", Inner("data"), render)
+    Output(quiet=True).say("chatter")
+
+    assert capsys.readouterr() == ("data\n", "")
+
+
+@pytest.mark.parametrize(("variable", "value"), [("NO_COLOR", "1"), ("WDSCTL_NO_COLOR", "1"), ("TERM", "dumb")])
+def test_the_environment_can_refuse_colours(monkeypatch: pytest.MonkeyPatch, variable: str, value: str) -> None:
+    assert output.has_color(Stream(is_terminal=True))
+    monkeypatch.setenv(variable, value)
+    assert not output.has_color(Stream(is_terminal=True))
+
+
+def test_each_stream_is_judged_by_itself() -> None:
+    assert output.has_color(Stream(is_terminal=True))
+    assert not output.has_color(Stream())
+    assert not output.has_color(Stream(is_terminal=True), no_color=True)
+
+
+def test_an_empty_no_color_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "")
+    assert output.has_color(Stream(is_terminal=True))
+
+
+def test_what_is_piped_is_never_cut_wrapped_padded_or_coloured() -> None:
+    long = "/".join(["folder"] * 100)
+
+    text = output.drawn([table(("path", "#n"), [(long, "1"), ("a", "2")]), "x" * 500], Stream(), is_colored=False)
+
+    assert long in text
+    assert "\x1b" not in text
+    assert all(line == line.rstrip() for line in text.splitlines())
+    assert "x" * 500 in text
+
+
+def test_a_table_fits_the_terminal_and_loses_nothing() -> None:
+    long = "/".join(["folder"] * 30)
+
+    text = output.drawn([table(("path", "#size"), [(long, "1,204.5 GiB")])], Stream(is_terminal=True), is_colored=False)
+
+    assert max(map(len, text.splitlines())) <= 80
+    assert "1,204.5 GiB" in text
+    assert "".join(line.split()[0] for line in text.splitlines()[1:]) == long
+
+
+def test_markup_in_a_name_is_text() -> None:
+    assert "[bold]a[/]" in output.drawn(["[bold]a[/]"], Stream(), is_colored=False)
+
+
+def test_a_reader_who_left_is_told_apart_from_a_full_disk() -> None:
+    with pytest.raises(PipeClosed):
+        output.write(Broken(BrokenPipeError()), "x")
+    with pytest.raises(StorageError, match="No space left"):
+        output.write(Broken(OSError(28, "No space left on device")), "x")

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.cli import values
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"),
+    [
+        ("1GiB", 1 << 30),
+        ("1gib", 1 << 30),
+        ("500MB", 500_000_000),
+        ("64k", 64 << 10),
+        ("64 KiB", 64 << 10),
+        ("64kB", 64_000),
+        ("1.5G", 3 << 29),
+        ("1073741824", 1 << 30),
+        ("10B", 10),
+        ("9007199254740993", 9_007_199_254_740_993),
+    ],
+)
+def test_a_size_counts_as_gnu_tools_do(text: str, size_bytes: int) -> None:
+    assert values.size_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "big", "-1", "0", "0.1B", "1XB", "1iB", "1 2", "GiB", "1e9"])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.size_bytes(text)
+
+
+def test_part_names_forgive_a_leading_dot() -> None:
+    assert values.part_names("jpg, .seg.png") == ("jpg", "seg.png")
+    assert values.part_names("") == ()
+    with pytest.raises(typer.BadParameter):
+        values.part_names("jpg,,txt")
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("", {}),
+        ("image=jpg,caption=txt", {"image": "jpg", "caption": "txt"}),
+        ("image=jpg,png,caption=json[caption]", {"image": "jpg,png", "caption": "json[caption]"}),
+        (' {"image": "jpg", "caption": "json[a=b]"}', {"image": "jpg", "caption": "json[a=b]"}),
+    ],
+)
+def test_a_field_map_is_pairs_or_json(text: str, fields: dict[str, str]) -> None:
+    assert values.field_map(text) == fields
+
+
+@pytest.mark.parametrize(
+    "text", ["jpg", "=jpg", "image=", "image=jpg,image=png", "image=jpg,,", "{", '{"a": 1}', "{}x"]
+)
+def test_what_is_no_field_map_is_refused(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        values.field_map(text)
+
+
+@given(st.dictionaries(st.text(), st.text()))
+def test_a_field_map_written_out_is_read_back_as_it_was(fields: dict[str, str]) -> None:
+    assert values.field_map(values.field_map_text(fields)) == fields

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.reports import DETECTION, a_prepare_report
+from wdsctl.cli import values
+from wdsctl.cli.output import Output
+from wdsctl.cli.wizard import Interview, Outcome, Request, command_line, converse
+from wdsctl.core.ratios import parse_ratios
+from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
+
+QUIET = Output(quiet=True)
+
+
+@dataclass
+class Answers:
+    """Answers in order; what was asked is kept."""
+
+    answers: Iterator[str | bool]
+    asked: list[str] = field(default_factory=list)
+
+    def text(self, question: str, default: str) -> str:
+        self.asked.append(question)
+        answer = next(self.answers)
+        assert isinstance(answer, str)
+        return answer or default
+
+    def confirm(self, question: str) -> bool:
+        self.asked.append(question)
+        answer = next(self.answers)
+        assert isinstance(answer, bool)
+        return answer
+
+
+def answers(*given: str | bool) -> Answers:
+    return Answers(iter(given))
+
+
+@dataclass
+class Runs:
+    """Stands for the verb: keeps the requests and reports what it is told to."""
+
+    report: PrepareReport = field(default_factory=lambda: a_prepare_report(detection=DETECTION))
+    requests: list[Request] = field(default_factory=list)
+
+    def __call__(self, request: Request, output: Output) -> PrepareReport:
+        self.requests.append(request)
+        return self.report
+
+
+def talk(request: Request, ask: Answers, runs: Runs, output: Output = QUIET) -> Outcome:
+    return converse(request, Interview(ask), output, runs)
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> str:
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "a.jpg").write_bytes(b"x")
+    (folder / "a.txt").write_bytes(b"x")
+    return str(folder)
+
+
+def test_a_raw_folder_needs_a_destination_and_a_split(photos: str) -> None:
+    ask, runs = answers("", "8,1,1", True), Runs()
+
+    talk(Request(source=photos, dest=None, options=PrepareOptions()), ask, runs)
+
+    [request] = runs.requests
+    assert request.dest == f"{photos}-shards"
+    assert request.options.split == parse_ratios("8,1,1")
+    assert [question.split()[0] for question in ask.asked] == ["folder", "split,", "use"]
+
+
+def test_what_the_flags_say_is_not_asked(photos: str) -> None:
+    ask, runs = answers(), Runs()
+    options = PrepareOptions(split={"train": 1.0}, sample_type="CaptioningSample")
+
+    talk(Request(source=photos, dest="shards", options=options), ask, runs)
+
+    assert ask.asked == []
+    assert runs.requests == [Request(source=photos, dest="shards", options=options)]
+
+
+def test_an_empty_split_leaves_everything_in_train(photos: str) -> None:
+    runs = Runs()
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs)
+    assert runs.requests[0].options.split is None
+
+
+def test_an_answer_that_makes_no_sense_is_asked_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = Runs()
+
+    request = Request(source=photos, dest="shards", options=PrepareOptions())
+    talk(request, answers("8,,1", "9,1", True), runs, Output())
+
+    assert runs.requests[0].options.split == parse_ratios("9,1")
+    assert "beside a comma" in capsys.readouterr().err
+
+
+def test_a_detection_that_is_rejected_is_replaced_and_prepare_runs_again(photos: str) -> None:
+    ask, runs = answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"), Runs()
+
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, runs)
+
+    _, second = runs.requests
+    assert second.options.sample_type == "VQASample"
+    assert second.options.field_map == {"image": "jpg", "context": "json[q]"}
+    assert second.options.redetect
+
+
+def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("9,1", True), Runs(), Output())
+
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert "CaptioningSample" in shown.err
+    assert "not VQASample: no question in json" in shown.err
+
+
+def test_a_crude_dataset_has_no_fields_to_ask_for(photos: str) -> None:
+    runs = Runs()
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", False, "crude"), runs)
+    assert (runs.requests[1].options.sample_type, runs.requests[1].options.field_map) == ("CrudeSample", {})
+
+
+def test_the_report_of_the_first_run_says_what_was_done(photos: str) -> None:
+    other = replace(DETECTION, sample_type="CrudeSample")
+    reports = iter([a_prepare_report(), a_prepare_report(detection=other, folder=None, up_to_date=True)])
+
+    outcome = converse(
+        Request(source=photos, dest="shards", options=PrepareOptions()),
+        Interview(answers("", False, "crude")),
+        QUIET,
+        lambda _request, _output: next(reports),
+    )
+
+    assert outcome.report == a_prepare_report(detection=other)
+
+
+def test_a_type_that_was_not_detected_is_not_asked_about(photos: str) -> None:
+    ask = answers("")
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, Runs(a_prepare_report(detection=None)))
+    assert len(ask.asked) == 1
+
+
+def test_a_dataset_that_is_prepared_already_is_not_asked_about_its_split(tmp_path: Path) -> None:
+    (tmp_path / ".wdsctl").mkdir()
+    (tmp_path / ".wdsctl" / "dataset.yaml").write_text("")
+    (tmp_path / "a.tar").write_bytes(b"")
+    ask, runs = answers(), Runs(a_prepare_report(up_to_date=True, detection=None))
+
+    talk(Request(source=str(tmp_path), dest=None, options=PrepareOptions()), ask, runs)
+
+    assert ask.asked == []
+
+
+def test_yes_confirms_and_still_lets_values_be_asked() -> None:
+    interview = Interview(answers("shards"), yes=True)
+    assert interview.confirm("use it?")
+    assert not interview.has_asked
+    assert interview.text("folder") == "shards"
+    assert interview.has_asked
+
+
+def test_only_what_differs_from_the_defaults_is_in_the_command() -> None:
+    request = Request(source="my photos", dest=None, options=PrepareOptions(workers=7))
+    assert command_line(request) == "wdsctl prepare 'my photos' --no-input"
+
+
+def test_every_option_can_be_said_in_the_command() -> None:
+    options = PrepareOptions(
+        shard_samples=5,
+        shard_size=1000,
+        template="t-{index}.tar",
+        parts=("jpg", "txt"),
+        on_missing="skip",
+        split={"train": 0.9999999, "val": 1e-7},
+        split_by="sample",
+        seed=3,
+        sample_type="CaptioningSample",
+        field_map={"image": "jpg,png", "caption": "json[a,b=c]"},
+        redetect=True,
+        catalog="my catalog",
+        missing="drop",
+        exclude=("a*", "b c"),
+        dry_run=True,
+    )
+
+    words = shlex.split(command_line(Request(source="a", dest="b", options=options)))
+
+    assert words[:4] == ["wdsctl", "prepare", "a", "b"]
+    flags = words[4:]
+    said = {flag: flags[i + 1] for i, flag in enumerate(flags[:-1]) if flag.startswith("--")}
+    assert parse_ratios(said["--split"]) == options.split
+    assert values.field_map(said["--field-map"]) == options.field_map
+    assert values.size_bytes(said["--shard-size"]) == 1000
+    assert [flags[i + 1] for i, flag in enumerate(flags) if flag == "--exclude"] == ["a*", "b c"]
+    expected = replace(options, split=None, field_map={}, exclude=())
+    for name in ("shard_samples", "template", "on_missing", "seed", "sample_type", "catalog", "missing"):
+        assert said[f"--{name.replace('_', '-')}"] == str(getattr(expected, name))
+    assert said["--by"] == "sample"
+    assert said["--parts"] == "jpg,txt"
+    assert {"--redetect", "--dry-run", "--no-input"} <= set(flags)

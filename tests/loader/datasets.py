@@ -1,0 +1,66 @@
+"""Datasets for the loader's tests, in words: so many samples of so many parts, prepared for real."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import DefaultTaskEncoder
+
+Parts = Mapping[str, bytes]
+
+
+class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
+    """The bytes as they are."""
+
+    decoder = None
+
+
+def numbered(i: int) -> Parts:
+    """A sample that says which it is."""
+    return {"txt": f"text {i}".encode(), "json": json.dumps({"number": i}).encode()}
+
+
+def a_shard(path: Path, samples: Iterable[tuple[str, Parts]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for key, parts in samples:
+            for name, data in parts.items():
+                member = tarfile.TarInfo(f"{key}.{name}")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def a_dataset(
+    root: Path,
+    samples: int = 100,
+    *,
+    shard_samples: int = 30,
+    parts: Callable[[int], Parts] = numbered,
+    **options: Any,
+) -> str:
+    """A prepared dataset: keys `000000`, `000001`, ...; everything is `train` unless `split` says otherwise."""
+    for shard, start in enumerate(range(0, samples, shard_samples)):
+        rows = range(start, min(start + shard_samples, samples))
+        a_shard(root / f"shard-{shard:03}.tar", ((f"{i:06}", parts(i)) for i in rows))
+    prepare(str(root), None, PrepareOptions(**{"sample_type": "CrudeSample", **options}))
+    return str(root)
+
+
+def digest(batch: Any) -> str:
+    """What is in a batch, byte for byte: keys, passes and values of all fields."""
+    fields = {name: batch[name] for name in batch.keys() if name != "__sources__"}  # noqa: SIM118 - a Batch is no dict
+    return hashlib.sha256(repr(sorted((name, _plain(value)) for name, value in fields.items())).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "numpy"):
+        return (str(value.dtype), tuple(value.shape), value.contiguous().numpy().tobytes())
+    return value

@@ -1,0 +1,8 @@
+"""`python -m wdsctl` is `wdsctl`."""
+
+from __future__ import annotations
+
+from wdsctl.cli.main import run
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,32 @@
+"""`wdsctl inspect`: what is in a dataset."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from wdsctl.cli import options
+
+EPILOG = """
+\b
+Examples:
+  wdsctl inspect shards/
+  wdsctl inspect shards/ --samples 10
+  wdsctl inspect shards/ --json | jq '.parts[].name'
+"""
+
+
+def command(
+    root: options.Root,
+    *,
+    samples: Annotated[int, typer.Option("--samples", metavar="N", min=0, help="First samples to show.")] = 3,
+    catalog: options.Catalog = None,
+    common: options.Common,
+) -> int:
+    """Show what is in a dataset. Counts, bytes, parts, splits, shards, first samples."""
+    from wdsctl.cli.render.inspect import render
+    from wdsctl.core.verbs.inspect import inspect
+
+    common.output.answer("inspect", inspect(root, catalog=catalog, samples=samples), render)
+    return 0

@@ -1,0 +1,128 @@
+"""`wdsctl prepare`: raw files or tars become a dataset that can be trained on."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Annotated, Literal
+
+import typer
+
+from wdsctl.cli import options, values
+
+EPILOG = """
+\b
+Examples:
+  wdsctl prepare photos/ shards/ --split 8,1,1
+  wdsctl prepare shards/                           tars, in place
+  wdsctl prepare photos/ shards/ --shard-size 500MB --parts jpg,txt
+  wdsctl prepare shards/ --sample-type CaptioningSample \\
+      --field-map "image=jpg,caption=json[text]"
+
+\b
+Killed at any moment and run again, it does the rest. On a terminal it asks
+for what is not given, and ends by printing the command without questions.
+"""
+
+Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder of raw files, or of tars at any depth.")]
+Dest = Annotated[
+    str | None,
+    typer.Argument(metavar="DEST", help="Where the shards of raw files go; tars stay where they are."),
+]
+ShardSamples = Annotated[
+    int, typer.Option("--shard-samples", metavar="N", min=1, help="Samples a shard holds at most.")
+]
+ShardSize = Annotated[
+    int,
+    typer.Option(
+        "--shard-size",
+        metavar="SIZE",
+        parser=values.size_bytes,
+        show_default=False,
+        help="Bytes a shard holds at most. [default: 1GiB]",
+    ),
+]
+Template = Annotated[str, typer.Option("--template", metavar="T", help="Names of the shards.")]
+Parts = Annotated[
+    str, typer.Option("--parts", metavar="jpg,txt", help="The parts of a complete sample. [default: the usual ones]")
+]
+OnMissing = Annotated[
+    Literal["error", "skip", "keep"],
+    typer.Option(
+        "--on-missing",
+        metavar="error|skip|keep",
+        help="Incomplete samples, stray and unreadable files: stop, leave them out, or take what there is.",
+    ),
+]
+Split = Annotated[
+    str | None, typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: no split]")
+]
+SampleType = Annotated[
+    str, typer.Option("--sample-type", metavar="NAME", help="Such as CaptioningSample. [default: detected]")
+]
+FieldMap = Annotated[
+    str,
+    typer.Option("--field-map", metavar="MAP", help="image=jpg,caption=txt or a JSON object. [default: detected]"),
+]
+Redetect = Annotated[bool, typer.Option("--redetect", help="Detect the sample type again and write dataset.yaml anew.")]
+
+
+def command(
+    source: Source,
+    dest: Dest = None,
+    *,
+    shard_samples: ShardSamples = 10_000,
+    shard_size: ShardSize = 1 << 30,
+    template: Template = "shard-{index:06d}.tar",
+    parts: Parts = "",
+    on_missing: OnMissing = "error",
+    split: Split = None,
+    by: options.By = "auto",
+    seed: options.Seed = 0,
+    sample_type: SampleType = "",
+    field_map: FieldMap = "",
+    redetect: Redetect = False,
+    exclude: options.Exclude = None,
+    missing: options.Missing = "error",
+    workers: options.Workers = None,
+    catalog: options.Catalog = None,
+    dry_run: options.DryRun = False,
+    common: options.Common,
+) -> int:
+    """Make a dataset that can be trained on.
+
+    Raw files are written into shards; tars stay as they are. Then the shards are indexed, the sample type is detected,
+    and the samples are split.
+    """
+    from wdsctl.cli import wizard
+    from wdsctl.cli.figures import path
+    from wdsctl.cli.render.prepare import renderer
+    from wdsctl.core.findings import at_least
+    from wdsctl.core.ratios import parse_ratios
+    from wdsctl.core.verbs.prepare import PrepareOptions
+
+    chosen = PrepareOptions(
+        shard_samples=shard_samples,
+        shard_size=shard_size,
+        template=template,
+        parts=values.part_names(parts),
+        on_missing=on_missing,
+        split=parse_ratios(split) if split else None,
+        split_by=by,
+        seed=seed,
+        sample_type=sample_type,
+        field_map=values.field_map(field_map),
+        redetect=redetect,
+        workers=options.worker_count(workers),
+        catalog=catalog,
+        missing=missing,
+        exclude=tuple(exclude or ()),
+        dry_run=dry_run,
+    )
+    outcome = wizard.prepare(wizard.Request(source=source, dest=dest, options=chosen), common)
+    report, output = outcome.report, common.output
+    output.answer("prepare", report, renderer(outcome.request.options))
+    if not (report.dry_run or report.up_to_date or common.json):
+        output.say(f"next: wdsctl inspect {shlex.quote(path(report.dest))}")
+    if outcome.has_asked:
+        output.say(f"the same without questions: {wizard.command_line(outcome.request)}")
+    return 5 if report.index is not None and at_least(report.index.findings, "error") else 0

@@ -1,0 +1,110 @@
+"""Arguments and options that several commands share, and those that all have."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from wdsctl.cli.output import Output
+
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset: a folder with shards in it, at any depth.")]
+Catalog = Annotated[
+    str | None,
+    typer.Option("--catalog", metavar="DIR", help="Keep the catalog in DIR instead of ROOT/.wdsctl."),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", metavar="N", min=1, help="Processes. [default: the usable CPUs, at most 16]"),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude", metavar="PATTERN", help="Pass over shards whose path matches, such as 'val/*' (repeatable)."
+    ),
+]
+By = Annotated[
+    Literal["auto", "shard", "sample"],
+    typer.Option("--by", metavar="auto|shard|sample", help="Split whole shards, or single samples."),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another split.")]
+Missing = Annotated[
+    Literal["error", "keep", "drop"],
+    typer.Option("--missing", metavar="error|keep|drop", help="What to do about shards that have vanished."),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done, and write nothing.")]
+
+COMMON: dict[str, Any] = {
+    "json": Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")],
+    "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes or hints on stderr.")],
+    "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR).")],
+    "no_input": Annotated[bool, typer.Option("--no-input", help="Never ask; fail where an answer is needed.")],
+    "yes": Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked to confirm.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (as WDSCTL_DEBUG=1).")],
+}
+#: Those of them that may also stand before the command.
+SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """The options that every command has."""
+
+    json: bool = False
+    quiet: bool = False
+    no_color: bool = False
+    no_input: bool = False
+    yes: bool = False
+    debug: bool = False
+
+    @property
+    def output(self) -> Output:
+        return Output(json=self.json, quiet=self.quiet, no_color=self.no_color)
+
+
+def with_common(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of COMMON; it gets them as its argument `common`.
+
+    Typer reads a command's options from its signature, so the signature is what changes.
+    """
+
+    @functools.wraps(function)
+    def command(**values: Any) -> int:
+        common = Common(**{name: values.pop(name) for name in COMMON})
+        try:
+            return function(**values, common=common)
+        except BrokenPipeError as error:
+            # Output tells a closed stdout by PipeClosed. Any other broken pipe is between our own processes, and
+            # Typer would take it for the first.
+            raise RuntimeError("a pipe between processes of wdsctl broke") from error
+
+    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        for name, annotation in COMMON.items()
+    ]
+    command.__signature__ = inspect.Signature([*own, *common], return_annotation=int)  # type: ignore[attr-defined]
+    return command
+
+
+def common_first(words: list[str]) -> list[str]:
+    """`--json inspect X` as `inspect --json X`: these options mean the same on both sides of the command."""
+    leading = 0
+    while leading < len(words) and words[leading] in SPELLINGS:
+        leading += 1
+    if leading == len(words) or words[leading].startswith("-"):
+        return words
+    return [words[leading], *words[:leading], *words[leading + 1 :]]
+
+
+def worker_count(asked: int | None) -> int:
+    """As many processes as this process may use CPUs, 16 at most: more of them wait for the disk."""
+    if asked is not None:
+        return asked
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable, 16))

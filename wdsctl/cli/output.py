@@ -1,0 +1,117 @@
+"""The one place that writes: data to stdout, everything else to stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from wdsctl.core.errors import StorageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+SCHEMA = 1
+#: Lines that are piped are as long as they are; only a terminal has a width.
+UNLIMITED = 100_000
+
+T = TypeVar("T")
+
+
+class PipeClosed(Exception):  # noqa: N818 - no error of ours or of the user's
+    """Nobody reads stdout any more (`wdsctl inspect DATASET | head -1`)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """How this run of a command speaks."""
+
+    json: bool = False
+    quiet: bool = False
+    no_color: bool = False
+
+    def answer(self, command: str, report: T, render: Callable[[T], Iterable[RenderableType]]) -> None:
+        """The command's data, on stdout: one JSON document, or lines and tables for people."""
+        if self.json:
+            write(sys.stdout, document({"command": command, **plain(report)}))
+        else:
+            write(sys.stdout, drawn(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color)))
+
+    def say(self, *pieces: RenderableType) -> None:
+        """Something beside the data, on stderr; nothing with --quiet."""
+        if not self.quiet:
+            write(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
+
+
+def document(content: Mapping[str, Any]) -> str:
+    return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, mappings and tuples as what JSON has."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def has_color(stream: TextIO, no_color: bool = False) -> bool:
+    """Whether to colour what goes to this stream: stdout and stderr are judged apart."""
+    is_refused = no_color or os.environ.get("NO_COLOR") or os.environ.get("WDSCTL_NO_COLOR")
+    return not is_refused and is_lively(stream)
+
+
+def is_lively(stream: TextIO) -> bool:
+    """Whether the stream is a terminal that can move its cursor."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def width(stream: TextIO) -> int:
+    """Columns to wrap prose to."""
+    return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else 80
+
+
+def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> str:
+    """Strings stay on one line, whatever the width (a terminal wraps them); tables fit the terminal."""
+    import io
+
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(),
+        width=width(stream) if stream.isatty() else UNLIMITED,
+        force_terminal=is_colored,
+        no_color=not is_colored,
+        markup=False,
+        emoji=False,
+        highlight=False,
+    )
+    with console.capture() as capture:
+        for piece in pieces:
+            console.print(piece, soft_wrap=isinstance(piece, str))
+    # Cells are padded to their column's width: nobody wants the blanks in a file.
+    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Raises PipeClosed or StorageError. What the stream's encoding lacks is written as \\uNNNN."""
+    encoding = stream.encoding or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except BrokenPipeError as error:
+        raise PipeClosed from error
+    except OSError as error:
+        raise StorageError(
+            f"cannot write the answer: {error.strerror}",
+            hint="the command itself is done; send its output somewhere with space, and run it again to see it",
+            where=f"<{getattr(stream, 'name', 'stream')}>",
+            code="WDS404",
+        ) from error

@@ -1,0 +1,71 @@
+"""What is in a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from wdsctl.cli.figures import count, field_map, path, safe, share, size
+from wdsctl.cli.render.pieces import finding_lines, labelled, table
+from wdsctl.cli.render.split import splits_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
+    from wdsctl.core.verbs.inspect import InspectReport, SampleLine
+
+#: Shards listed; --json has them all.
+SHARDS_SHOWN = 10
+
+
+def render(report: InspectReport) -> Iterator[RenderableType]:
+    yield (
+        f"{path(report.root)}: {count(report.shards, 'shard')}, {count(report.samples, 'sample')}, "
+        f"{size(report.size_bytes)}"
+    )
+    yield labelled(_facts(report))
+    yield ""
+    yield _parts(report)
+    yield ""
+    yield splits_table(report.splits) if report.splits else "no splits yet (`wdsctl split` makes them)"
+    yield ""
+    yield from _shards(report)
+    if report.first:
+        yield ""
+        yield from _samples(report.first)
+    if report.stale:
+        yield ""
+        yield from finding_lines(report.stale)
+
+
+def _facts(report: InspectReport) -> list[tuple[str, str]]:
+    fields = f": {field_map(report.field_map)}" if report.field_map else ""
+    return [
+        ("sample type", f"{report.sample_type or 'not known'}{fields}"),
+        ("catalog", f"{path(report.catalog)} ({size(report.catalog_bytes)}, generation {report.generation})"),
+    ]
+
+
+def _parts(report: InspectReport) -> Table:
+    return table(
+        ("part", "#samples", "#share", "#size", "#empty"),
+        [(p.name, count(p.samples), share(p.share), size(p.size_bytes), count(p.empty)) for p in report.parts],
+    )
+
+
+def _shards(report: InspectReport) -> Iterator[RenderableType]:
+    shown = report.shard_list[:SHARDS_SHOWN]
+    yield table(
+        ("shard", "#samples", "#size", "status"),
+        [(shard.path, count(shard.samples), size(shard.size_bytes), shard.status) for shard in shown],
+    )
+    if len(shown) < report.shards:
+        yield f"... and {count(report.shards - len(shown))} more (--json lists them all)"
+
+
+def _samples(samples: tuple[SampleLine, ...]) -> Iterator[RenderableType]:
+    yield "first samples"
+    for sample in samples:
+        yield f"{safe(sample.key)} in {safe(sample.shard)}"
+        yield labelled([(safe(part.name), f"{size(part.size_bytes)}  {part.preview}") for part in sample.parts])

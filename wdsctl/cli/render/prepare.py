@@ -1,0 +1,93 @@
+"""What `wdsctl prepare` did, phase by phase."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wdsctl.cli.figures import count, field_map, path, share, size
+from wdsctl.cli.render.index import changes, found, totals
+from wdsctl.cli.render.pieces import labelled
+from wdsctl.cli.render.split import rule, splits_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.detect import Detection
+    from wdsctl.core.verbs.index import IndexReport
+    from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
+    from wdsctl.core.verbs.write_folder import FolderReport
+
+#: Names of left-out files shown.
+EXAMPLES_SHOWN = 3
+
+
+def renderer(options: PrepareOptions) -> Callable[[PrepareReport], Iterator[RenderableType]]:
+    """What the user says of the sample type is told as such; why another was detected does not matter then."""
+    return partial(render, told=_told(options))
+
+
+def render(report: PrepareReport, *, told: str = "") -> Iterator[RenderableType]:
+    if report.up_to_date and report.index is not None:
+        yield f"{path(report.dest)}: up to date ({totals(report.index)})"
+        yield from found(report.index)
+        return
+    rows: list[tuple[str, RenderableType]] = []
+    if report.folder is not None:
+        rows += _folder(report.folder)
+    if report.index is not None:
+        rows += _index(report.index)
+    if report.detection is not None and report.index is not None:
+        rows += [("type", told)] if told else detection_rows(report.detection)
+        rows.append(("", path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))))
+    if report.split is not None:
+        rows += [("split", rule(report.split)), ("", splits_table(report.split.splits))]
+    route = f"{path(report.source)} -> {path(report.dest)}" if report.from_folder else path(report.source)
+    yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
+    yield labelled(rows)
+    if report.index is not None:
+        yield from found(report.index)
+
+
+def detection_rows(detection: Detection) -> list[tuple[str, RenderableType]]:
+    """The sample type that was recognised, why, and why no other."""
+    fields = f": {field_map(detection.field_map)}" if detection.field_map else ""
+    sure = f" (confidence {share(detection.confidence)})" if detection.confidence else ""
+    rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
+    rows += [("", reason) for reason in detection.reasons]
+    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in detection.rejected]
+    return rows
+
+
+def _told(options: PrepareOptions) -> str:
+    if not options.sample_type and not options.field_map:
+        return ""
+    fields = field_map(dict(options.field_map))
+    return f"{': '.join(filter(None, (options.sample_type, fields)))} (as told)"
+
+
+def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
+    """The shards that were written and what was left out of them."""
+    would = "would be: " if folder.dry_run else ""
+    made = f"{count(folder.samples, 'sample')} in {count(folder.shards, 'shard')}, {size(folder.size_bytes)}"
+    rows: list[tuple[str, RenderableType]] = [
+        ("write", f"{made} ({would}{count(folder.written)} written, {count(folder.kept)} kept)")
+    ]
+    reasons = (
+        (folder.incomplete, "incomplete sample"),
+        (folder.strays, "stray file"),
+        (folder.unreadable, "unreadable file"),
+        (folder.ignored, "hidden file"),
+        (folder.vanished, "vanished sample"),
+    )
+    left_out = ", ".join(count(n, noun) for n, noun in reasons if n)
+    if left_out:
+        rows.append(("", f"not as it should be: {left_out}"))
+        rows += [("", example) for example in folder.examples[:EXAMPLES_SHOWN]]
+    return rows
+
+
+def _index(index: IndexReport) -> list[tuple[str, RenderableType]]:
+    return [("index", f"{totals(index)} ({changes(index)})"), ("", path(index.catalog))]

@@ -1,0 +1,80 @@
+"""What options hold, as values: sizes, field maps, lists. Raises typer.BadParameter, which names the option."""
+
+from __future__ import annotations
+
+import json
+import re
+from fractions import Fraction
+
+import typer
+
+#: As GNU tools count: a lone letter and KiB are powers of 1024, kB of 1000.
+SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE)
+EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def size_bytes(text: str | int) -> int:
+    """`1GiB`, `500MB`, `64k`, `1.5G`, `1073741824`: at least one byte, exact however large.
+
+    Typer sends the default, a number, through here too.
+    """
+    if isinstance(text, int):
+        return text
+    match = SIZE.fullmatch(text.strip())
+    if match is None or (match[3].lower() in {"i", "ib"} and not match[2]):
+        raise typer.BadParameter(f"{text!r} is no size; write 1GiB, 500MB, 64k or a number of bytes")
+    base = 1000 if match[2] and match[3].lower() == "b" else 1024
+    size = int(Fraction(match[1]) * base ** EXPONENTS[match[2].lower()])
+    if size < 1:
+        raise typer.BadParameter(f"{text!r} is less than one byte")
+    return size
+
+
+def part_names(text: str) -> tuple[str, ...]:
+    """`jpg,txt`; a leading dot is forgiven."""
+    names = tuple(name.strip().lstrip(".") for name in text.split(",")) if text.strip() else ()
+    if "" in names:
+        raise typer.BadParameter(f"{text!r} has an empty name; write jpg,txt")
+    return names
+
+
+def field_map(text: str) -> dict[str, str]:
+    """`image=jpg,caption=txt` or a JSON object; in `image=jpg,png,caption=txt` the image is a jpg or else a png."""
+    if not text.strip():
+        return {}
+    if text.lstrip().startswith("{"):
+        return _field_map_of_json(text)
+    fields: dict[str, str] = {}
+    name = ""
+    for piece in text.split(","):
+        head, equals, path = (side.strip() for side in piece.partition("="))
+        if equals:
+            name = head
+            if not name or not path or name in fields:
+                raise typer.BadParameter(f"{piece!r} does not say FIELD=PART once; write image=jpg,caption=txt")
+            fields[name] = path
+        elif name and head:
+            fields[name] += f",{head}"
+        else:
+            raise typer.BadParameter(f"{text!r} does not say FIELD=PART; write image=jpg,caption=txt")
+    return fields
+
+
+def _field_map_of_json(text: str) -> dict[str, str]:
+    try:
+        fields = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise typer.BadParameter(f"this is no JSON: {error}") from error
+    if not all(isinstance(path, str) for path in fields.values()):
+        raise typer.BadParameter("every field must name its part by a string")
+    return dict(fields)
+
+
+def field_map_text(fields: dict[str, str]) -> str:
+    """What `field_map` reads back as `fields`, as plainly as it can be said."""
+    text = ",".join(f"{name}={path}" for name, path in fields.items())
+    try:
+        is_plain = field_map(text) == fields
+    except typer.BadParameter:
+        is_plain = False
+    return text if is_plain else json.dumps(fields, ensure_ascii=False)

@@ -1,0 +1,214 @@
+"""`wdsctl prepare` on a terminal: ask for what the flags do not say, and print the command that would not ask."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import typer
+
+from wdsctl.cli import values
+from wdsctl.cli.options import Common
+from wdsctl.cli.output import Output
+from wdsctl.cli.progress import listening
+from wdsctl.core.errors import UsageError, WdsctlError
+
+if TYPE_CHECKING:
+    from wdsctl.core.detect import Detection
+    from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
+
+T = TypeVar("T")
+
+
+class Ask(Protocol):
+    """Who answers: a person at a terminal, or a test."""
+
+    def text(self, question: str, default: str) -> str: ...
+
+    def confirm(self, question: str) -> bool: ...
+
+
+class Terminal:
+    """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
+
+    def text(self, question: str, default: str) -> str:
+        with contextlib.redirect_stdout(sys.stderr):
+            return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+
+    def confirm(self, question: str) -> bool:
+        with contextlib.redirect_stdout(sys.stderr):
+            return typer.confirm(question, default=True, err=True)
+
+
+@dataclass(slots=True)
+class Interview:
+    """Asks, and knows whether it has. With `yes`, values are still asked for, confirmations are not."""
+
+    ask: Ask
+    yes: bool = False
+    has_asked: bool = False
+
+    def text(self, question: str, default: str = "") -> str:
+        self.has_asked = True
+        return self.ask.text(question, default).strip()
+
+    def confirm(self, question: str) -> bool:
+        if self.yes:
+            return True
+        self.has_asked = True
+        return self.ask.confirm(question)
+
+    def insist(self, question: str, understand: Callable[[str], T], output: Output) -> T:
+        """Ask until the answer is understood."""
+        while True:
+            try:
+                return understand(self.text(question))
+            except WdsctlError as error:
+                output.say(f"{error.message} ({error.hint})")
+            except typer.BadParameter as error:
+                output.say(error.message)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One call of the verb `prepare`."""
+
+    source: str
+    dest: str | None
+    options: PrepareOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of it. `request` is complete; `has_asked` tells whether repeating it would ask again."""
+
+    request: Request
+    report: PrepareReport
+    has_asked: bool = False
+
+
+def prepare(request: Request, common: Common) -> Outcome:
+    """Run the verb, with questions before and after it where somebody is there to answer."""
+    if common.no_input or common.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return Outcome(request=request, report=run(request, common.output))
+    return converse(request, Interview(Terminal(), yes=common.yes), common.output)
+
+
+def run(request: Request, output: Output) -> PrepareReport:
+    from wdsctl.core.verbs.prepare import prepare as verb
+
+    with listening(output) as progress:
+        return verb(request.source, request.dest, request.options, progress=progress)
+
+
+def converse(
+    request: Request, interview: Interview, output: Output, run: Callable[[Request, Output], PrepareReport] = run
+) -> Outcome:
+    """Complete the request, run it, and let the user judge the sample type that was detected."""
+    request = complete(request, interview, output)
+    report = run(request, output)
+    judged = judge(request, report, interview, output)
+    if judged != request:
+        # The second run writes dataset.yaml anew and no more: what was done is in the report of the first.
+        report = replace(report, detection=run(judged, output).detection)
+    return Outcome(request=judged, report=report, has_asked=interview.has_asked)
+
+
+def complete(request: Request, interview: Interview, output: Output) -> Request:
+    """Ask for the destination of a raw folder, and for the split of a dataset that is new."""
+    from wdsctl.core.ratios import parse_ratios
+    from wdsctl.core.verbs.prepare import look
+
+    dest, options = request.dest, request.options
+    if dest is None and look(request.source) == "folder":
+        dest = interview.text("folder for the shards", f"{request.source.rstrip(os.sep)}-shards")
+    if options.split is None and not _is_prepared(dest or request.source, options.catalog):
+        question = "split, such as 8,1,1 or train=9,val=1 (empty: everything is train)"
+        split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output)
+        options = replace(options, split=split)
+    return replace(request, dest=dest, options=options)
+
+
+def judge(request: Request, report: PrepareReport, interview: Interview, output: Output) -> Request:
+    """The request with another sample type, if the user does not like the one that was detected."""
+    from wdsctl.cli.render.pieces import labelled
+    from wdsctl.cli.render.prepare import detection_rows
+
+    detection, options = report.detection, request.options
+    if detection is None or options.sample_type or options.field_map:
+        return request
+    output.say("this looks like:", labelled(detection_rows(detection)))
+    if interview.confirm("use it?"):
+        return request
+    sample_type = interview.insist("sample type", _sample_type, output)
+    fields = _fields_of(sample_type, detection, interview, output)
+    return replace(request, options=replace(options, sample_type=sample_type, field_map=fields, redetect=True))
+
+
+def command_line(request: Request) -> str:
+    """The shell command of this request: what differs from the defaults, quoted."""
+    from wdsctl.core.verbs.prepare import PrepareOptions
+
+    words = ["wdsctl", "prepare", request.source, *([request.dest] if request.dest is not None else [])]
+    defaults = PrepareOptions()
+    for field in fields(PrepareOptions):
+        value = getattr(request.options, field.name)
+        if value != getattr(defaults, field.name) and field.name != "workers":
+            words += _flag(field.name, value)
+    return shlex.join([*words, "--no-input"])
+
+
+def _flag(name: str, value: object) -> list[str]:
+    flag = "--by" if name == "split_by" else f"--{name.replace('_', '-')}"
+    if name == "exclude" and isinstance(value, tuple):
+        return [word for pattern in value for word in (flag, str(pattern))]
+    if value is True:
+        return [flag]
+    if name == "field_map" and isinstance(value, Mapping):
+        return [flag, values.field_map_text(dict(value))]
+    if isinstance(value, Mapping):
+        # repr keeps every digit of a share; 8.0 is 8 to people.
+        return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]
+    if isinstance(value, tuple):
+        return [flag, ",".join(value)]
+    return [flag, str(value)]
+
+
+def _fields_of(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
+    """Ask where the fields are, until the answer fits the type and the parts that there are."""
+    from wdsctl.core.fields import validate_field_map
+    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+
+    def understand(text: str) -> dict[str, str]:
+        fields = values.field_map(text)
+        validate_field_map(sample_type, fields, detection.kinds)
+        return fields
+
+    if sample_type == CRUDE:
+        return {}
+    form = ",".join(f"{field.name}=PART" for field in SAMPLE_TYPES[sample_type] if field.required)
+    return interview.insist(f"field map, {form} (parts: {', '.join(detection.kinds)})", understand, output)
+
+
+def _sample_type(text: str) -> str:
+    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+
+    names = [*SAMPLE_TYPES, CRUDE]
+    exact = {name.lower(): name for name in names}
+    name = exact.get(text.lower()) or exact.get(f"{text.lower()}sample")
+    if name is None:
+        near = difflib.get_close_matches(text, names, n=3)
+        raise UsageError(f"there is no sample type {text!r}", hint=f"choose from {', '.join(near or names)}")
+    return name
+
+
+def _is_prepared(root: str, catalog: str | None) -> bool:
+    from wdsctl.core.place import locate
+
+    return os.path.isdir(root) and os.path.exists(locate(root, catalog).dataset_yaml)
