@@ -1,6 +1,6 @@
 """`make bench`: environments, corpora, contests, results, report.
 
-python -m benchmarks [--only prepare,folder,loader] [--contenders energon,wdsctl] [--rounds N]
+python -m benchmarks [--only prepare,folder,loader,start] [--contenders energon,wdsctl] [--rounds N]
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
 
-from benchmarks import folder_bench, loader_bench, prepare_bench
+from benchmarks import folder_bench, loader_bench, prepare_bench, start_bench
 from benchmarks.machine import machine, versions
 from benchmarks.peers import ensure_peers
 from benchmarks.places import PEERS_PYTHON, REPORT, REPOSITORY, RESULTS
@@ -22,8 +22,9 @@ _CORPORA = {
     "prepare": prepare_bench.CORPORA,
     "folder": folder_bench.CORPORA,
     "loader": loader_bench.CORPORA,
+    "start": start_bench.CORPORA,
 }
-_ROUNDS = {"prepare": 3, "folder": 5, "loader": 5}
+_ROUNDS = {"prepare": 3, "folder": 5, "loader": 5, "start": 5}
 
 
 def main() -> None:
@@ -42,6 +43,8 @@ def _rows(name: str, wanted: Callable[[str], bool], rounds: int, loader_workers:
         return prepare_bench.prepare_rows(wanted, rounds)
     if name == "folder":
         return folder_bench.folder_rows(wanted, rounds)
+    if name == "start":
+        return start_bench.start_rows(wanted, rounds)
     return loader_bench.loader_rows(wanted, rounds, loader_workers)
 
 
@@ -67,7 +70,9 @@ def _is_wanted(chosen: Sequence[str], contender: str) -> bool:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     words = partial(str.split, sep=",")
-    parser.add_argument("--only", type=words, default=list(_CORPORA), metavar="SUBJECTS", help="prepare,folder,loader")
+    parser.add_argument(
+        "--only", type=words, default=list(_CORPORA), metavar="SUBJECTS", help="prepare,folder,loader,start"
+    )
     parser.add_argument("--contenders", type=words, default=[], metavar="NAMES", help="such as energon,wdsctl")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="timed rounds; 3 for prepare, else 5")
     parser.add_argument("--loader-workers", type=_counts, default=(0,), metavar="COUNTS", help="such as 0,2")

@@ -16,7 +16,9 @@ from benchmarks.places import OURS_PYTHON, PEERS_PYTHON
 from benchmarks.results import Row
 
 CORPORA = ("photos-raw", "photos", "tiny")
-_EVERYBODY = ("wdsctl", "energon", "webdataset", "mosaic", "litdata", "bare")
+_EVERYBODY = ("wdsctl", "wdsctl_views", "energon", "webdataset", "mosaic", "litdata", "bare")
+#: Those that have nothing to decode.
+_RAW_ONLY = ("wdsctl_views",)
 #: Those that read the shards as they are, without a conversion.
 _SHARD_READERS = ("wdsctl", "energon", "webdataset")
 _SECONDS = 5.0
@@ -26,8 +28,8 @@ _PIXEL_TOLERANCE = 0.005
 
 def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Sequence[int]) -> Iterator[Row]:
     """Rows for each number of workers; only the contenders whose name is wanted."""
-    names = [name for name in _EVERYBODY if wanted(name)]
     for mode in ("raw", "decoded"):
+        names = [name for name in _EVERYBODY if wanted(name) and (mode == "raw" or name not in _RAW_ONLY)]
         _verify(names, mode)
         for workers in worker_counts:
             # The bare loop has no workers.
@@ -72,7 +74,7 @@ def _whole_pass(name: str, mode: str) -> dict[str, float]:
 
 
 def _script(name: str, corpus: str, mode: str) -> tuple[str, ...]:
-    python = OURS_PYTHON if name == "wdsctl" else PEERS_PYTHON
+    python = OURS_PYTHON if name.startswith("wdsctl") else PEERS_PYTHON
     data = _data(name, corpus)
     return (str(python), "-m", f"benchmarks.contenders.{name}", "--data", str(data), "--mode", mode)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from benchmarks.places import DATA, PEERS_PYTHON, REPOSITORY, ours, peer
@@ -21,15 +21,17 @@ def loader_data(contender: str, corpus: str) -> Path:
         return DATA / corpus
     if contender == "files":
         return _RAW
-    if contender == "wdsctl":
-        # Every time: its files change while it is being worked on.
+    if contender.startswith("wdsctl"):
         return _wdsctl(corpus)
     return _once(contender, corpus)
 
 
+@cache
 def _wdsctl(corpus: str) -> Path:
+    """Every run anew: its files change while it is being worked on."""
     root = linked_root("loader-wdsctl", corpus)
-    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", "--workers", "2", "--no-input", "--quiet")
+    kind = ("--sample-type", "CaptioningSample", "--field-map", "image=jpg,caption=txt")
+    _run(ours("wdsctl"), "prepare", str(root), "--split", "1,0,0", *kind, "--workers", "2", "--no-input", "--quiet")
     return root
 
 

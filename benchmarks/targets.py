@@ -25,6 +25,8 @@ class Target:
         """The target as a reader is told it."""
         if not self.rivals:
             return f"≤ {_quantity(self.figure, self.bound)}"
+        if self.bound < 1:
+            return f"≤ {1 / self.bound:g} times as long as {self.rivals[0]}"
         return f"≥ {self.bound:g} times {self.rivals[0] if len(self.rivals) == 1 else 'the best peer'}"
 
 
@@ -47,7 +49,8 @@ def judge(target: Target, row: Row) -> Verdict | None:
         return None
     is_rate = target.figure in _HIGHER_IS_BETTER
     ratio = mine / max(theirs) if is_rate else min(theirs) / mine
-    return Verdict(f"{ratio:.2f} times", ratio >= target.bound)
+    words = f"{ratio:.2f} times" if target.bound >= 1 else f"{1 / ratio:.2f} times as long"
+    return Verdict(words, ratio >= target.bound)
 
 
 def _figure(row: Row, name: str, figure: str) -> float | None:
@@ -60,6 +63,10 @@ def _quantity(figure: str, value: float) -> str:
         return f"{value / 1e6:,.0f} MB"
     if figure.endswith("bytes_a_sample"):
         return f"{value:.1f} bytes a sample"
+    if figure.endswith("bytes"):
+        return f"{value:,.0f} bytes"
+    if value < 0.01:
+        return f"{value * 1000:.2g} ms"
     return f"{value:.2f} s"
 
 
@@ -67,8 +74,15 @@ def _prepare(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Ta
     return Target(subject="prepare", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
 
 
-def _loader(row: str, figure: str, bound: float, *rivals: str) -> Target:
-    return Target(subject="loader", row=row, ours="wdsctl", figure=figure, bound=bound, rivals=rivals)
+def _loader(row: str, figure: str, bound: float, *rivals: str, ours: str = "wdsctl") -> Target:
+    return Target(subject="loader", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+
+
+def _start(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
+    return Target(subject="start", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+
+
+_RESUMED = ("first batch of a million samples, begun and resumed", "resumed after 60,000 batches")
 
 
 TARGETS = (
@@ -88,9 +102,14 @@ TARGETS = (
     ),
     _loader("raw, 0 workers", "samples_per_second", 1, "litdata"),
     _loader("raw, 0 workers", "samples_per_second", 50, "energon"),
+    _loader("raw, 0 workers", "samples_per_second", 3, "litdata", ours="wdsctl_views"),
     _loader("raw, 2 workers", "samples_per_second", 6, *_LOADERS),
     _loader("decoded, 0 workers", "samples_per_second", 5, "energon"),
     _loader("decoded, 0 workers", "samples_per_second", 2.4, "litdata"),
     _loader("decoded, 2 workers", "samples_per_second", 2, *_LOADERS),
     _loader("first batch of a million samples, 0 workers", "first_batch_seconds", 0.2),
+    _start("help", "wdsctl --help", "wall_seconds", 1 / 2, "import typer, rich"),
+    _start(*_RESUMED, "first_batch_seconds", 1 / 1.5, "begun"),
+    _start(*_RESUMED, "state_bytes", 1024 + 8 * 256 + 16),
+    _start(*_RESUMED, "state_seconds", 0.001),
 )

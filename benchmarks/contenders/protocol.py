@@ -107,10 +107,13 @@ def _once(request: Request, first: Batch | None, stream: Stream) -> dict[str, fl
 
 
 def _touch_raw(batch: Batch) -> tuple[int, int]:
-    """Reads every byte of the batch: a copy and an exclusive or, 1.4 us a sample of 15 KB, the same for everybody."""
+    """Reads every byte of the batch, without a copy: an exclusive or over each image, the same for everybody."""
     images, captions = batch
-    joined = b"".join([*images, *captions])
-    return len(joined), int(np.bitwise_xor.reduce(np.frombuffer(joined, dtype=np.uint8)))
+    text = b"".join(captions)
+    check = int(np.bitwise_xor.reduce(np.frombuffer(text, dtype=np.uint8)))
+    for image in images:
+        check ^= int(np.bitwise_xor.reduce(np.frombuffer(image, dtype=np.uint8)))
+    return len(text) + sum(map(len, images)), check
 
 
 def _touch_decoded(batch: Batch) -> tuple[int, int]:

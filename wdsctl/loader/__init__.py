@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.batching import batch_list, batch_pad_stack, batch_stack, generic_batch
     from wdsctl.loader.dataset import get_train_dataset, get_val_dataset
     from wdsctl.loader.decoding import SampleDecoder
+    from wdsctl.loader.hook_options import stateless
     from wdsctl.loader.lazy_part import LazyPart
     from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
     from wdsctl.loader.samples import (
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
         edataclass,
     )
     from wdsctl.loader.skip import SkipSample
-    from wdsctl.loader.stateless import stateless
     from wdsctl.loader.states import merge_states
     from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.worker_config import WorkerConfig
@@ -44,6 +44,7 @@ _PLACES = {
     "batching": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
     "dataset": ("get_train_dataset", "get_val_dataset"),
     "decoding": ("SampleDecoder",),
+    "hook_options": ("stateless",),
     "lazy_part": ("LazyPart",),
     "loader": ("Loader", "get_loader", "get_savable_loader"),
     "samples": (
@@ -65,7 +66,6 @@ _PLACES = {
         "edataclass",
     ),
     "skip": ("SkipSample",),
-    "stateless": ("stateless",),
     "states": ("merge_states",),
     "task_encoder": ("DefaultTaskEncoder", "TaskEncoder"),
     "worker_config": ("WorkerConfig",),

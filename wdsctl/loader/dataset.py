@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder
-from wdsctl.loader.worker_config import WorkerConfig
+from wdsctl.loader.worker_config import WorkerConfig, whole
 
+Raw = Literal["bytes", "view"]
 AnyEncoder = TaskEncoder[Any, Any, Any, Any]
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
@@ -32,6 +33,7 @@ class TrainDataset:
     task_encoder: AnyEncoder
     worker_config: WorkerConfig
     catalog: str | None
+    raw: Raw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,7 @@ class ValDataset:
     task_encoder: AnyEncoder
     worker_config: WorkerConfig
     catalog: str | None
+    raw: Raw
 
 
 def get_train_dataset(
@@ -56,12 +59,13 @@ def get_train_dataset(
     worker_config: WorkerConfig | None = None,
     shuffle_buffer_size: int | None = WINDOW,
     max_samples_per_sequence: int | None = None,
-    parallel_shard_iters: int = 1,
+    parallel_shard_iters: int | None = None,
     shuffle: bool = True,
     seed: int = 0,
     lanes: int | None = None,
     task_encoder: AnyEncoder | None = None,
     catalog: str | os.PathLike[str] | None = None,
+    raw: Raw = "bytes",
 ) -> TrainDataset:
     """The training split of a prepared dataset, shuffled anew in every epoch, without end.
 
@@ -70,26 +74,25 @@ def get_train_dataset(
     `max_samples_per_sequence`: neighbouring samples that are read together, by default 16 from local disks and 128 over
     a network. `parallel_shard_iters`: so many such runs at least are shuffled together. `seed`: another seed, another
     order. `lanes`: streams that the job is made of, by default 8 a rank; a job that will grow may ask for more.
-    `catalog`: its folder, where it is not in the dataset. Nothing is opened yet.
+    `catalog`: its folder, where it is not in the dataset. `raw="view"`, with `decoder = None`: parts are memoryviews of
+    the mapped shards instead of bytes, without a copy; a shard that is truncated under them kills the process.
+    Nothing is opened yet.
     """
     encoder, workers = task_encoder or DefaultTaskEncoder(), worker_config or WorkerConfig.default_worker_config()
-    sizes = {"batch_size": batch_size, "max_samples_per_sequence": max_samples_per_sequence, "lanes": lanes}
-    _check_sizes({**sizes, "parallel_shard_iters": parallel_shard_iters})
-    if shuffle_buffer_size is not None and shuffle_buffer_size < 0:
-        raise UsageError(f"shuffle_buffer_size is {shuffle_buffer_size}", hint="leave it out, or give 1000 or more")
     return TrainDataset(
         path=os.fspath(path),
         split_part=split_part,
-        batch_size=batch_size,
-        shuffle_buffer_size=shuffle_buffer_size,
-        max_samples_per_sequence=max_samples_per_sequence,
-        parallel_shard_iters=parallel_shard_iters,
-        shuffle=shuffle,
-        seed=seed,
-        lanes=lanes,
+        batch_size=_size("batch_size", batch_size),
+        shuffle_buffer_size=_size("shuffle_buffer_size", shuffle_buffer_size, least=0),
+        max_samples_per_sequence=_size("max_samples_per_sequence", max_samples_per_sequence),
+        parallel_shard_iters=_size("parallel_shard_iters", parallel_shard_iters) or 1,
+        shuffle=bool(shuffle),
+        seed=whole("seed", seed),
+        lanes=_size("lanes", lanes),
         task_encoder=encoder,
         worker_config=workers,
         catalog=None if catalog is None else os.fspath(catalog),
+        raw=_checked_raw(raw, encoder),
     )
 
 
@@ -103,26 +106,39 @@ def get_val_dataset(
     seed: int = 0,
     task_encoder: AnyEncoder | None = None,
     catalog: str | os.PathLike[str] | None = None,
+    raw: Raw = "bytes",
 ) -> ValDataset:
     """The validation split, one pass a `for` loop, in its own order, the same in every pass and on any number of ranks.
 
     Batch b goes to rank b mod world_size, so that the last ranks may have one batch fewer. `batch_drop_last` leaves a
     last, smaller batch out. `seed` is for random numbers in hooks.
     """
-    _check_sizes({"batch_size": batch_size})
+    encoder = task_encoder or DefaultTaskEncoder()
     return ValDataset(
         path=os.fspath(path),
         split_part=split_part,
-        batch_size=batch_size,
-        batch_drop_last=batch_drop_last,
-        seed=seed,
-        task_encoder=task_encoder or DefaultTaskEncoder(),
+        batch_size=_size("batch_size", batch_size),
+        batch_drop_last=bool(batch_drop_last),
+        seed=whole("seed", seed),
+        task_encoder=encoder,
         worker_config=worker_config or WorkerConfig.default_worker_config(),
         catalog=None if catalog is None else os.fspath(catalog),
+        raw=_checked_raw(raw, encoder),
     )
 
 
-def _check_sizes(sizes: dict[str, int | None]) -> None:
-    for name, value in sizes.items():
-        if value is not None and value < 1:
-            raise UsageError(f"{name} is {value}", hint="give 1 or more, or leave it out")
+def _size(name: str, value: int | None, *, least: int = 1) -> int | None:
+    if value is None:
+        return None
+    size = whole(name, value)
+    if size < least:
+        raise UsageError(f"{name} is {size}", hint=f"give {least} or more, or leave it out")
+    return size
+
+
+def _checked_raw(raw: Raw, encoder: AnyEncoder) -> Raw:
+    if raw not in ("bytes", "view"):
+        raise UsageError(f"raw is {raw!r}", hint="give 'bytes' or 'view'")
+    if raw == "view" and encoder.decoder is not None:
+        raise UsageError("raw='view' is for parts that are not decoded", hint="set decoder = None in the task encoder")
+    return raw

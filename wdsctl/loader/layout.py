@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +18,14 @@ Decode = Callable[[bytes], Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """`needed`: which parts are read, by place in the tar. `build(key, restore key, subflavors, sources, parts)`."""
+    """`needed`: which parts are read, by place in the tar. `build(key, restore key, subflavors, sources, *parts)`.
+
+    `plain`: the fields that these parts are, where nothing is looked into and nothing decoded; else None.
+    """
 
     needed: tuple[int, ...]
     build: Callable[..., Any]
+    plain: tuple[str, ...] | None = None
 
 
 def compile_layout(
@@ -33,9 +37,7 @@ def compile_layout(
     """
     places = {name: i for i, name in enumerate(names)}  # where a part stands twice, the last one counts
     if config.sample_type == CRUDE:
-        functions = [function_for(name) for name in places]
-        build = builder(CrudeSample, tuple(places))
-        return Layout(tuple(places.values()), _from_parts(build, functions))
+        return _of_parts(builder(CrudeSample, tuple(places)), tuple(places), places, places, function_for)
     paths = parse_field_map(config.field_map, where=where)
     required = {field.name for field in SAMPLE_TYPES[config.sample_type] if field.required}
     filled: dict[str, FieldPath] = {}
@@ -47,8 +49,7 @@ def compile_layout(
     build = builder(TYPES[config.sample_type], tuple(filled))
     plain = [_plain_part(path, places) for path in filled.values()]
     if None not in plain and len(set(plain)) == len(plain):
-        parts = [part for part in plain if part is not None]
-        return Layout(tuple(places[part] for part in parts), _from_parts(build, [function_for(p) for p in parts]))
+        return _of_parts(build, tuple(filled), [part for part in plain if part is not None], places, function_for)
     wanted = [part for part in places if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
     functions = [function_for(part) for part in wanted]
     return Layout(tuple(places[part] for part in wanted), _from_paths(build, wanted, functions, filled, required))
@@ -60,16 +61,24 @@ def _plain_part(path: FieldPath, places: dict[str, int]) -> str | None:
     return None if steps else part
 
 
-def _from_parts(build: Callable[..., Any], functions: Sequence[Decode | None]) -> Callable[..., Any]:
+def _of_parts(
+    build: Callable[..., Any],
+    fields: tuple[str, ...],
+    parts: Iterable[str],
+    places: Mapping[str, int],
+    function_for: Callable[[str], Decode | None],
+) -> Layout:
     """Every field is a part: nothing to look into. Where nothing is decoded either, nothing is called."""
+    needed = tuple(places[part] for part in parts)
+    functions = [function_for(part) for part in parts]
     if not any(functions):
-        return lambda key, restore, subflavors, sources, parts: build(key, restore, subflavors, sources, *parts)
+        return Layout(needed, build, fields)
 
-    def decoded(key: str, restore: object, subflavors: object, sources: object, parts: Sequence[Any]) -> Any:
-        values = [_decoded(part, fn) for part, fn in zip(parts, functions, strict=True)]
+    def decoded(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
+        values = [_decoded(part, fn) for part, fn in zip(data, functions, strict=True)]
         return build(key, restore, subflavors, sources, *values)
 
-    return decoded
+    return Layout(needed, decoded)
 
 
 def _from_paths(
@@ -79,8 +88,8 @@ def _from_paths(
     paths: dict[str, FieldPath],
     required: set[str],
 ) -> Callable[..., Any]:
-    def looked_into(key: str, restore: object, subflavors: object, sources: object, parts: Sequence[Any]) -> Any:
-        values = {n: _decoded(part, fn) for n, part, fn in zip(names, parts, functions, strict=True)}
+    def looked_into(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
+        values = {n: _decoded(part, fn) for n, part, fn in zip(names, data, functions, strict=True)}
         parsed: dict[str, Any] = {}
         try:
             fields = [
@@ -95,9 +104,7 @@ def _from_paths(
 
 
 def _decoded(part: Any, function: Decode | None) -> Any:
-    if function is None or isinstance(part, LazyPart):
-        return part
-    return function(part)
+    return part if function is None or isinstance(part, LazyPart) else function(part)
 
 
 def _failing(field: str, path: FieldPath, names: Sequence[str]) -> Callable[..., Any]:

@@ -74,7 +74,9 @@ class Loader:
         another batch size draw a warning, and are refused if `strict`.
         """
         kind = Training if isinstance(self._dataset, TrainDataset) else Validation
-        run = kind(self._dataset, state, strict=strict)  # type: ignore[arg-type]
+        given: Any = state
+        # None would begin anew; a checkpoint that lost its state must not.
+        run = kind(self._dataset, {} if given is None else given, strict=strict)  # type: ignore[arg-type]
         self.close()
         self._run = run
 

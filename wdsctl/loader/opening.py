@@ -21,8 +21,10 @@ def open_source(dataset: TrainDataset | ValDataset, generation: int | None = Non
     Raises InputError where there is no such split or nothing in it, StateMismatch where the generation is gone.
     """
     place = locate(dataset.path, dataset.catalog)
-    parts = read_split(place.catalog, dataset.split_part)
+    # The generation first: a catalog that is published in between has shards that the older offsets lack, and not the
+    # other way round, so that a state saved now finds the same samples later.
     wanted = current_generation(place.catalog) if generation is None else generation
+    parts = read_split(place.catalog, dataset.split_part)
     path = place.offsets(wanted)
     if generation is not None and not os.path.exists(path):
         raise StateMismatch(
@@ -40,4 +42,4 @@ def open_source(dataset: TrainDataset | ValDataset, generation: int | None = Non
             code="WDS211",
         )
     config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig(sample_type=CRUDE)
-    return Source(place.root, offsets, selection, config, dataset.task_encoder.decoder)
+    return Source(place.root, offsets, selection, config, dataset.task_encoder.decoder, raw=dataset.raw)

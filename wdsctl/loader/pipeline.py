@@ -7,6 +7,7 @@ from typing import Any
 
 from wdsctl.loader.order.geometry import Lane, Position
 from wdsctl.loader.stages.batch import BatchStage
+from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stages.cursor import Cursor, State
 from wdsctl.loader.stages.encode import EncodeStage
 from wdsctl.loader.stages.load import LoadStage
@@ -15,12 +16,16 @@ from wdsctl.loader.stages.source import SourceStage
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The recipe of every lane. `encode` is None where the hook is not overridden: it then costs nothing."""
+    """The recipe of every lane. `encode` is None where the hook is not overridden: it then costs nothing.
+
+    With `bulk`, batches are made of references at once: where nothing is overridden and nothing decoded.
+    """
 
     source: SourceStage
     load: LoadStage
     encode: EncodeStage | None
     batch: BatchStage
+    bulk: BulkStage | None
 
     def open(self, lane: Lane) -> LaneCursor:
         return LaneCursor(self, lane)
@@ -31,19 +36,32 @@ class LaneCursor:
 
     def __init__(self, pipeline: Pipeline, lane: Lane) -> None:
         self._batch = pipeline.batch
+        self._bulk = pipeline.bulk
+        self._encodes = pipeline.encode is not None
         self._source = pipeline.source.open(lane)
         loaded = pipeline.load.open(self._source)
         self._samples: Cursor[Any] = loaded if pipeline.encode is None else pipeline.encode.open(loaded)
 
     def draw(self, number: int) -> Any:
         """The lane's next batch, which is batch `number` of the whole job."""
+        if self._bulk is not None:
+            return self._bulk.draw(self._source, number)
         return self._batch.draw(self._samples, number)
 
     def state_dict(self) -> State:
         return self._samples.state_dict()
 
     def load_state_dict(self, state: State) -> None:
-        self._samples.load_state_dict(state)
+        """Also a state that was saved with `encode_sample` where there is none now, and the other way round."""
+        if self._encodes == ("samples" in state):
+            self._samples.load_state_dict(state)
+        elif self._encodes:
+            self._samples.load_state_dict({"samples": state, "left": 0})
+        else:
+            self._samples.load_state_dict(state["samples"])
+            if state["left"]:
+                # It was encoded, and some of that has left: it has come.
+                self._source.take(1)
 
 
 def position_of(state: State) -> Position:

@@ -36,7 +36,7 @@ class Plan:
         if lines:
             raise _refused("the state belongs to another order: going on would repeat or miss samples", lines)
         if saved["recipe"] != digest(self.recipe):
-            words = "the state was saved with other hooks, another decoder or another batch size"
+            words = "the state was saved with other hooks, another decoder, field map or batch size"
             if strict:
                 raise _refused(words, [f"recipe: {saved['recipe']} in the state, {digest(self.recipe)} here"])
             warnings.warn(f"{words}; every sample still comes once, in other batches", stacklevel=4)
@@ -48,11 +48,13 @@ def digest(value: Any) -> str:
     return blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-def differences(saved: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+def differences(
+    saved: Mapping[str, Any], here: Mapping[str, Any], places: tuple[str, str] = ("in the state", "here")
+) -> list[str]:
     """A line for each key whose values differ."""
     keys = [*saved, *(key for key in here if key not in saved)]
     return [
-        f"{key}: {saved.get(key, 'absent')} in the state, {here.get(key, 'absent')} here"
+        f"{key}: {saved.get(key, 'absent')} {places[0]}, {here.get(key, 'absent')} {places[1]}"
         for key in keys
         if saved.get(key) != here.get(key)
     ]

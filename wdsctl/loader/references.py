@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.storage import Range
+from wdsctl.loader.lazy_part import LARGE
 from wdsctl.loader.selection import Selection
 
 Ints = NDArray[np.int64]
@@ -38,6 +39,7 @@ class Block:
     first: list[int]  # where the first needed part begins
     spans: list[int]  # bytes from there to the end of the last; APART where there is much between them
     cuts: dict[int, Cuts]  # by layout; bytes from `first`
+    alike: int  # the layout of all of them, where they have one and none is large or APART; else -1
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -46,7 +48,7 @@ class Block:
 class References:
     """`needed`: for each layout of the offsets file, the parts that are read, by place in the tar."""
 
-    def __init__(self, root: str, offsets: Offsets, selection: Selection, needed: Sequence[Sequence[int]]) -> None:
+    def __init__(self, root: str, offsets: ShardIndex, selection: Selection, needed: Sequence[Sequence[int]]) -> None:
         self.paths = [os.path.join(root, shard.path) for shard in offsets.shards]
         self._offsets = offsets
         self._selection = selection
@@ -81,6 +83,7 @@ class References:
             first=first.tolist(),
             spans=spans.tolist(),
             cuts=cuts,
+            alike=next(iter(cuts)) if len(cuts) == 1 and _are_small(spans) else -1,
         )
 
     def ranges(self, slices: Ints) -> list[Range]:
@@ -88,11 +91,8 @@ class References:
 
         `slices`: (slices, 2). Where a split has only some samples of a shard, what lies between them is covered too.
         """
-        bounds = self._selection.rows((slices - np.array([0, 1])).ravel()).reshape(-1, 2)
-        shards = self._shards(bounds)
-        straddles = shards[:, 0] != shards[:, 1]
-        pieces = [bounds[~straddles], *(self._by_shard(low, high) for low, high in bounds[straddles].tolist())]
-        low, high = np.concatenate(pieces).T
+        pieces = self._selection.by_shard(slices)
+        low, high = self._selection.rows((pieces - np.array([0, 1])).ravel()).reshape(-1, 2).T
         begin, end = self._first_parts(low), self._first_parts(high + 1) - 1
         starts = self._offsets.part_offset[begin]
         sizes = self._offsets.part_offset[end] + self._offsets.part_size[end] - starts
@@ -113,12 +113,6 @@ class References:
         shards: Ints = np.searchsorted(self._offsets.shard_row, rows, side="right") - 1
         return shards
 
-    def _by_shard(self, low: int, high: int) -> Ints:
-        """The rows from `low` to `high`, both included, as (shards, 2): the first and the last row in each."""
-        edges = self._offsets.shard_row
-        edges = edges[(edges > low) & (edges <= high)]
-        return np.stack((np.append(low, edges), np.append(edges - 1, high)), axis=1)
-
     def _keys(self, rows: Ints) -> list[str]:
         starts, ends = self._offsets.key_start[rows].tolist(), self._offsets.key_start[rows + 1].tolist()
         text = self._offsets.key_text
@@ -129,6 +123,10 @@ def _spans(starts: Ints, ends: Ints) -> Ints:
     spans: Ints = ends.max(axis=1) - starts.min(axis=1)
     between = spans - (ends - starts).sum(axis=1)
     return np.where(between > GAP, APART, spans)
+
+
+def _are_small(spans: Ints) -> bool:
+    return bool(((spans >= 0) & (spans <= LARGE)).all())
 
 
 def _spread(values: Ints, places: Ints, count: int) -> list[int]:

@@ -12,7 +12,7 @@ from hashlib import blake2b
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.splitting import SplitShard
 
 Ints = NDArray[np.int64]
@@ -23,7 +23,7 @@ UNPACKED = 256  # shards whose bits are kept as row numbers: 8 bytes a sample
 class Selection:
     """The samples of a split in an offsets file. `n`: how many."""
 
-    def __init__(self, offsets: Offsets, parts: Sequence[SplitShard]) -> None:
+    def __init__(self, offsets: ShardIndex, parts: Sequence[SplitShard]) -> None:
         at = {shard.id: i for i, shard in enumerate(offsets.shards)}
         self._parts = [part for part in parts if part.shard in at]
         places = np.array([at[part.shard] for part in self._parts], np.int64)
@@ -49,11 +49,17 @@ class Selection:
         rows: Ints = self._first_row[which] + local
         return rows
 
+    def by_shard(self, slices: Ints) -> Ints:
+        """These slices of positions [start, stop), (slices, 2), cut where one shard of the split ends."""
+        starts, stops = slices.T
+        straddles = self._ends.searchsorted(starts, side="right") != self._ends.searchsorted(stops - 1, side="right")
+        return np.concatenate([slices[~straddles], *(self._cut(*each) for each in slices[straddles].tolist())])
+
     @property
     def shards(self) -> int:
         return len(self._parts)
 
-    def digest(self, offsets: Offsets) -> str:
+    def digest(self, offsets: ShardIndex) -> str:
         """Names the data: shards in order, their sizes, where everything in them is, which samples. 32 hex digits."""
         digest = blake2b(digest_size=16)
         entries = {shard.id: shard for shard in offsets.shards}
@@ -63,6 +69,10 @@ class Selection:
             digest.update(",".join(map(str, facts)).encode() + b";")
             digest.update(part.bits or b"")
         return digest.hexdigest()
+
+    def _cut(self, start: int, stop: int) -> Ints:
+        edges = np.unique(self._ends[(self._ends > start) & (self._ends < stop)])
+        return np.stack((np.append(start, edges), np.append(edges, stop)), axis=1)
 
     def _chosen(self, i: int) -> Ints:
         """The samples of the i-th shard that are in the split, by their index in it."""

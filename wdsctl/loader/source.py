@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.storage import LocalStorage, Storage
+from wdsctl.loader.dataset import Raw
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder, as_bytes
 from wdsctl.loader.layout import Decode, compile_layout
 from wdsctl.loader.lazy_part import LARGE, LazyPart
+from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.references import Block, Ints, References
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
@@ -27,13 +30,14 @@ class Source:
     def __init__(
         self,
         root: str,
-        offsets: Offsets,
+        offsets: ShardIndex,
         selection: Selection,
         config: DatasetConfig,
         decoder: SampleDecoder | None,
         *,
         number: int = 0,
         storage: Storage | None = None,
+        raw: Raw = "bytes",
     ) -> None:
         self.dataset_path = root
         self.offsets = offsets
@@ -41,13 +45,16 @@ class Source:
         self.number = number
         functions = _Functions(decoder)
         self.memories = functions.memories
-        layouts = [compile_layout(names, config, functions, root) for names in offsets.layouts]
-        self.references = References(root, offsets, selection, [layout.needed for layout in layouts])
+        self._layouts = [compile_layout(names, config, functions, root) for names in offsets.layouts]
+        self.references = References(root, offsets, selection, [layout.needed for layout in self._layouts])
         self._paths = self.references.paths
-        self._builds = [layout.build for layout in layouts]
-        self._subflavors = dict(config.subflavors) or None
+        self._builds = [layout.build for layout in self._layouts]
+        self.sample_type = config.sample_type
+        self.field_map = dict(config.field_map)
+        self.subflavors = dict(config.subflavors) or None
         sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
-        self._storage: Storage = storage if storage is not None else LocalStorage(sizes)
+        local = MappedStorage(sizes) if raw == "view" else LocalStorage(sizes)
+        self._storage: Storage = storage if storage is not None else local
 
     @property
     def n(self) -> int:
@@ -69,12 +76,37 @@ class Source:
             return self._builds[layout](
                 block.keys[i],
                 (self.number, block.epoch, block.ids[i]),
-                self._subflavors,
+                self.subflavors,
                 (source_at(self, block.rows[i]),),
-                parts,
+                *parts,
             )
         except WdsctlError as error:
             raise self._located(error, block, i) from error
+
+    def load_run(self, block: Block, start: int, stop: int) -> list[list[Any]]:
+        """Samples that are `alike` and plain, as columns: keys, restore keys, sources, and each needed part.
+
+        Raises what `load` raises for the first of them that fails.
+        """
+        run, read, paths = slice(start, stop), self._storage.read, self._paths
+        cuts = block.cuts[block.alike]
+        parts: list[list[bytes]] = [[] for _ in cuts]
+        fill = [(part.append, starts, ends) for part, (starts, ends) in zip(parts, cuts, strict=True)]
+        i = start
+        try:
+            for i in range(start, stop):
+                # Cut at once, while what was read is in the processor's cache: it halves the cost of the copy.
+                data = read(paths[block.shards[i]], block.first[i], block.spans[i])
+                for append, starts, ends in fill:
+                    append(data[starts[i] : ends[i]])
+        except WdsctlError as error:
+            raise self._located(error, block, i) from error
+        restore_keys = list(zip(repeat(self.number), repeat(block.epoch), block.ids[run], strict=False))
+        return [block.keys[run], restore_keys, [source_at(self, row) for row in block.rows[run]], *parts]
+
+    def plain_fields(self, layout: int) -> tuple[str, ...] | None:
+        """The fields that the needed parts of a layout are, as they are; None where they are not."""
+        return self._layouts[layout].plain if layout >= 0 else None
 
     def will_need(self, slices: Ints, most_bytes: int) -> None:
         """Ask the storage to fetch these slices of positions ahead, up to so many bytes."""

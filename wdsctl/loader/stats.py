@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -15,3 +17,13 @@ class Stats:
     load_seconds: float = 0.0  # reading, decoding and building samples
     encode_seconds: float = 0.0  # in encode_sample
     batch_seconds: float = 0.0  # in batch and encode_batch
+
+    @contextmanager
+    def as_before_if_it_fails(self) -> Iterator[None]:
+        """The counts, if the block does not come to its end: what it counted will be done, and counted, again."""
+        before = self.batches, self.samples, self.skipped
+        try:
+            yield
+        except BaseException:
+            self.batches, self.samples, self.skipped = before
+            raise

@@ -9,7 +9,7 @@ from typing import Any
 from wdsctl.core.keys import derive
 from wdsctl.core.storage import is_remote
 from wdsctl.loader.dataset import LANES_A_RANK, TrainDataset
-from wdsctl.loader.hooks import batch_stage, encode_stage, recipe
+from wdsctl.loader.hooks import batch_stage, bulk_stage, encode_stage, recipe
 from wdsctl.loader.opening import open_source
 from wdsctl.loader.order.geometry import Geometry, Lane, split, start, turns
 from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, slice_size
@@ -33,6 +33,14 @@ class Sizes:
     window_samples: int
 
 
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """How far the job is: batches that the world has drawn, and the state of each lane that has been drawn from."""
+
+    drawn: int
+    states: dict[int, State]
+
+
 class Training:
     """The stream of one rank. Lanes are opened when their turn comes first."""
 
@@ -40,7 +48,7 @@ class Training:
         workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self.stats = Stats()
-        saved = None if state is None else for_rank(state, self._rank, self._world)
+        saved = None if state is None else for_rank(state, self._rank, self._world, "training")
         self._source = open_source(dataset, None if saved is None else saved["generation"])
         sizes = _sizes(dataset, self._source, None if saved is None else saved["plan"]["order"])
         order = Shuffled(
@@ -51,39 +59,41 @@ class Training:
             seed=derive("order", dataset.seed, workers.seed_offset),
             shuffle=dataset.shuffle,
         )
-        self.plan = Plan(_order_facts(dataset, self._source, sizes), recipe(dataset))
+        self.plan = Plan(_order_facts(dataset, self._source, sizes), recipe(dataset, self._source))
         self._plan_state = self.plan.to_state()
+        batch = batch_stage(dataset, self._source.memories, self.stats)
         self._pipeline = Pipeline(
             source=SourceStage(self._source, order),
             load=LoadStage(self.stats),
             encode=encode_stage(dataset, self._source.n, self.stats),
-            batch=batch_stage(dataset, self._source.memories, self.stats),
+            batch=batch,
+            bulk=bulk_stage(dataset, self._source, batch),
         )
         self._cursors: dict[int, LaneCursor] = {}
-        self._states: dict[int, State] = {}
+        self._stand = Stand(0, {})
         self._geometry = start(sizes.lanes)
-        self._drawn = 0
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
             self._restore(saved)
         if len(self._geometry.lanes) % self._world:
             self._split()
-        self._turns = turns(self._geometry, self._drawn, self._rank, self._world)
-        self._turn = 0
+        self._begun = self._stand.drawn
+        self._turns = turns(self._geometry, self._begun, self._rank, self._world)
+        mine = {lane: state for lane, state in self._stand.states.items() if lane in self._turns}
+        self._stand = Stand(self._begun, mine)
         self._fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
 
     def draw(self) -> Any:
-        """The rank's next batch."""
-        lane = self._turns[self._turn]
-        cursor = self._cursors.get(lane)
-        if cursor is None:
-            cursor = self._cursors[lane] = self._pipeline.open(self._geometry.lanes[lane])
-            if lane in self._states:
-                cursor.load_state_dict(self._states[lane])
-        batch = cursor.draw(self._drawn + self._rank)
-        self._states[lane] = cursor.state_dict()
-        self._drawn += self._world
-        self._turn = (self._turn + 1) % len(self._turns)
+        """The rank's next batch. After an error or an interrupt, `draw` draws the same batch again."""
+        drawn, states = self._stand.drawn, self._stand.states
+        lane = self._turns[(drawn - self._begun) // self._world % len(self._turns)]
+        # Taken out until the batch is there: a cursor that was stopped half way is opened again from its state.
+        cursor = self._cursors.pop(lane, None) or self._opened(lane)
+        with self.stats.as_before_if_it_fails():
+            batch = cursor.draw(drawn + self._rank)
+        # In one step, so that no interrupt finds a lane moved on and its batch not counted.
+        self._stand = Stand(drawn + self._world, {**states, lane: cursor.state_dict()})
+        self._cursors[lane] = cursor
         return batch
 
     def state_dict(self) -> State:
@@ -95,32 +105,39 @@ class Training:
             "world": self._world,
             "plan": self._plan_state,
             "generation": self._source.offsets.generation,
-            "drawn": self._drawn,
+            "drawn": self._stand.drawn,
             "pass": None,
             "base": self._geometry.base,
             "lanes": [[lane.root, lane.first, lane.stride] for lane in self._geometry.lanes],
-            "cursors": {str(lane): self._states.get(lane, self._fresh) for lane in sorted(self._turns)},
+            "cursors": {str(lane): self._stand.states.get(lane, self._fresh) for lane in sorted(self._turns)},
         }
 
     def close(self) -> None:
         self._source.close()
 
+    def _opened(self, lane: int) -> LaneCursor:
+        cursor = self._pipeline.open(self._geometry.lanes[lane])
+        if lane in self._stand.states:
+            cursor.load_state_dict(self._stand.states[lane])
+        return cursor
+
     def _restore(self, saved: State) -> None:
-        self._drawn = saved["drawn"]
         self._geometry = Geometry(saved["base"], tuple(Lane(*lane) for lane in saved["lanes"]))
         # A copy: the caller may keep, change or share what it gave.
         cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
-        self._states = {int(lane): cursor for lane, cursor in cursors.items()}
+        self._stand = Stand(saved["drawn"], {int(lane): cursor for lane, cursor in cursors.items()})
 
     def _split(self) -> None:
         """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""
         fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
-        states = [self._states.get(i, fresh) for i in range(len(self._geometry.lanes))]
-        made = split(self._geometry, [position_of(state) for state in states], self._drawn, self._world)
-        self._states = {
+        drawn = self._stand.drawn
+        states = [self._stand.states.get(i, fresh) for i in range(len(self._geometry.lanes))]
+        made = split(self._geometry, [position_of(state) for state in states], drawn, self._world)
+        children = {
             i: moved(states[made.parents[i]] if i < made.heirs else fresh, position)
             for i, position in enumerate(made.positions)
         }
+        self._stand = Stand(drawn, children)
         self._geometry = made.geometry
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from wdsctl.core.errors import UsageError
 from wdsctl.loader.dataset import ValDataset
 from wdsctl.loader.hooks import batch_stage, encode_stage, recipe
 from wdsctl.loader.opening import open_source
@@ -17,42 +18,68 @@ from wdsctl.loader.states import VERSION, State, for_rank
 from wdsctl.loader.stats import Stats
 
 
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a rank is: the pass, and how many batches the world has drawn of it.
+
+    Samples that are handed out one by one are batches of one position, of which a hook may make several outputs:
+    `given` has how many of them have left, by the batch's number, for batches that are not drawn to their end.
+    """
+
+    passes: int
+    drawn: int
+    given: dict[int, int]
+
+
 class Validation:
-    """The passes of one rank. Where it stands: the pass, and how many batches the world has drawn of it."""
+    """The passes of one rank."""
 
     def __init__(self, dataset: ValDataset, state: Any = None, *, strict: bool = False) -> None:
         workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self.stats = Stats()
-        saved = None if state is None else for_rank(state, self._rank, self._world)
+        saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
         self._source = open_source(dataset, None if saved is None else saved["generation"])
         self._runs = Runs(self._source.n, dataset.batch_size or 1, 1, dataset.batch_drop_last)
         self._single = dataset.batch_size is None
         self._encode = encode_stage(dataset, self._source.n, self.stats)
         self._batch = batch_stage(dataset, self._source.memories, self.stats)
         self.plan = Plan(
-            _order_facts(dataset, self._source.selection.digest(self._source.offsets), self._runs.n), recipe(dataset)
+            _order_facts(dataset, self._source.selection.digest(self._source.offsets), self._runs.n),
+            {**recipe(dataset, self._source), "seed": dataset.seed, "seed_offset": workers.seed_offset},
         )
-        self._pass = self._drawn = 0
+        self._plan_state = self.plan.to_state()
+        self._stand = Stand(0, 0, {})
+        self._made: list[Any] | None = None  # what is handed out of the batch under way
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
-            if saved["pass"] is None:
-                raise UsageError("this is the state of a training", hint="give it to the loader of the training")
-            self._pass, self._drawn = saved["pass"], saved["drawn"]
+            given = {int(number): cursor["given"] for number, cursor in saved["cursors"].items()}
+            self._stand = Stand(saved["pass"], saved["drawn"], given)
 
     def __len__(self) -> int:
-        """Batches of this rank in one pass."""
+        """Batches of this rank in one pass, where no hook leaves out all samples of one or makes several of one."""
         return max(0, -((self._rank - self._runs.batches) // self._world))
 
     def draw(self) -> Any:
-        """The rank's next batch; StopIteration at the end of the pass, after which the next one begins."""
-        while self._drawn + self._rank < self._runs.batches:
-            number = self._drawn + self._rank
-            self._drawn += self._world
-            samples = self._samples(number)
-            if samples:
-                return self._batch.make(samples, number) if not self._single else samples[0]
-        self._pass, self._drawn = self._pass + 1, 0
+        """The rank's next batch; StopIteration at the end of the pass, after which the next one begins.
+
+        After an error or an interrupt, `draw` draws the same batch again.
+        """
+        while self._stand.drawn + self._rank < self._runs.batches:
+            stand, number = self._stand, self._stand.drawn + self._rank
+            if self._made is None:
+                with self.stats.as_before_if_it_fails():
+                    self._made = self._make(number)
+            made, given = self._made, stand.given.get(number, 0)
+            later = {other: count for other, count in stand.given.items() if other > number}
+            if given + 1 < len(made):
+                self._stand = Stand(stand.passes, stand.drawn, {**later, number: given + 1})
+            else:
+                self._made = None
+                self._stand = Stand(stand.passes, stand.drawn + self._world, later)
+            if given < len(made):
+                return made[given]
+        self._stand = Stand(self._stand.passes + 1, 0, {})
         raise StopIteration
 
     def state_dict(self) -> State:
@@ -61,25 +88,36 @@ class Validation:
             "kind": "rank",
             "rank": self._rank,
             "world": self._world,
-            "plan": self.plan.to_state(),
+            "plan": self._plan_state,
             "generation": self._source.offsets.generation,
-            "drawn": self._drawn,
-            "pass": self._pass,
+            "drawn": self._stand.drawn,
+            "pass": self._stand.passes,
             "base": 0,
             "lanes": [],
-            "cursors": {},
+            "cursors": {str(number): {"given": count} for number, count in self._stand.given.items()},
         }
 
     def close(self) -> None:
         self._source.close()
 
+    def _make(self, number: int) -> list[Any]:
+        """A batch in a list, empty where all its samples are skipped; or all that is made of one position."""
+        samples = self._samples(number)
+        if not self._single:
+            return [self._batch.make(samples, number)] if samples else []
+        self.stats.samples += len(samples)
+        self.stats.batches += len(samples)
+        return samples
+
     def _samples(self, number: int) -> list[Any]:
         """The samples of one batch: all that the hook makes of the positions of its run."""
+        started = perf_counter()
         start, stop = self._runs.batch(number)
         block = self._source.block(np.arange(start, stop), 0)
         for memory in self._batch.memories:
             memory.begin(len(block))
         loaded = [self._source.load(block, i) for i in range(len(block))]
+        self.stats.load_seconds += perf_counter() - started
         return loaded if self._encode is None else self._encode.all_of(loaded)
 
 

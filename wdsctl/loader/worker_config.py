@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import operator
+from dataclasses import dataclass, fields
 from typing import Any
 
 from wdsctl.core.errors import LoaderError, UsageError
@@ -21,6 +22,8 @@ class WorkerConfig:
     seed_offset: int = 0
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, whole(field.name, getattr(self, field.name)))
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise UsageError(
                 f"there is no rank {self.rank} among {self.world_size}",
@@ -44,3 +47,11 @@ class WorkerConfig:
             rank = distributed.get_rank(data_parallel_group)
             return cls(rank, distributed.get_world_size(data_parallel_group), num_workers)
         return cls(num_workers=num_workers)
+
+
+def whole(name: str, value: Any) -> int:
+    """The value as Python's own int: numpy's would neither make a key nor go into a state. Raises UsageError."""
+    try:
+        return operator.index(value)
+    except TypeError as error:
+        raise UsageError(f"{name} is {value!r}", hint="give a whole number") from error

@@ -67,7 +67,8 @@ def _failures(hook: str, samples: Sequence[Any]) -> Iterator[None]:
         raise
     except Exception as error:
         keys = [
-            sample["__key__"] if isinstance(sample, dict) else getattr(sample, "__key__", "?") for sample in samples
+            sample.get("__key__", "?") if isinstance(sample, dict) else getattr(sample, "__key__", "?")
+            for sample in samples
         ]
         shown = ", ".join(map(str, keys[:3])) + (f" and {len(keys) - 3} more" if len(keys) > 3 else "")
         raise LoaderError(

@@ -5,6 +5,7 @@
 3. State holds positions; settings are in the recipe, whose fingerprint goes with the state.
 4. The same keys and types at every position, JSON only.
 5. After `load_state_dict` on a fresh cursor, the rest of the stream equals the rest of an undisturbed run.
+6. A `take` that raises leaves the cursor anywhere: it is thrown away, and another one is opened from the last state.
 A cursor knows the cursor it draws from and nothing else: no other stage, no rank, no worker.
 """
 

@@ -13,6 +13,7 @@ from typing import Any
 from wdsctl.core.errors import LoaderError, SampleFailed, WdsctlError
 from wdsctl.core.keys import mix_one
 from wdsctl.loader.randomness import seed_all
+from wdsctl.loader.samples import BASE_FIELDS
 from wdsctl.loader.skip import SkipSample
 from wdsctl.loader.stages.cursor import Cursor, State
 from wdsctl.loader.stats import Stats
@@ -75,10 +76,16 @@ class EncodeStage:
             yield
         except SkipSample:
             self.stats.skipped += 1
-        except WdsctlError:
-            raise
+        except WdsctlError as error:
+            # Of a decoder that the hook called, say: it cannot know the sample.
+            where = f"{_place(sample)}, {error.where}" if error.where else _place(sample)
+            raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
         except Exception as error:
-            raise _failed(sample, error) from error
+            raise SampleFailed(
+                f"encode_sample failed: {type(error).__name__}: {error}",
+                where=_place(sample),
+                hint="raise SkipSample in the hook to leave such a sample out",
+            ) from error
 
 
 class EncodeCursor:
@@ -104,7 +111,7 @@ class EncodeCursor:
         self._stage.stats.encode_seconds += perf_counter() - started - loading
         if barren > self._stage.patience:
             raise LoaderError(
-                f"{barren:,} samples in a row were skipped: a whole pass gave nothing",
+                f"{barren:,} samples in a row were skipped, as many as there are or more",
                 hint="look at what raises SkipSample in encode_sample",
                 code="WDS505",
             )
@@ -118,37 +125,39 @@ class EncodeCursor:
     def load_state_dict(self, state: State) -> None:
         self._samples.load_state_dict(state["samples"])
         self._outputs = None
-        for _ in range(state["left"]):
-            self._next_output()
+        # Of a hook that has changed since, no more is thrown away than what it makes of this one sample.
+        output = self._of_next_sample() if state["left"] else NOTHING
+        while output is not NOTHING and 0 < self._left < state["left"]:
+            output = self._next_output_of_sample()
 
     def _next_output(self) -> Any:
         """The next output, or NOTHING where a sample gave none."""
         if self._outputs is not None:
-            output = next(self._outputs, NOTHING)
+            output = self._next_output_of_sample()
             if output is not NOTHING:
-                self._left += 1
                 return output
-            self._outputs = None
+        return self._of_next_sample()
+
+    def _of_next_sample(self) -> Any:
         self._before = self._samples.state_dict()
         (sample,) = self._samples.take(1)
-        made = self._stage.run(sample)
+        made, self._left = self._stage.run(sample), 0
         if not isgenerator(made):
             return made
-        self._outputs, self._left = self._stage.steps(made, sample), 0
-        output = next(self._outputs, NOTHING)
+        self._outputs = self._stage.steps(made, sample)
+        return self._next_output_of_sample()
+
+    def _next_output_of_sample(self) -> Any:
+        output = NOTHING if self._outputs is None else next(self._outputs, NOTHING)
         if output is NOTHING:
             self._outputs = None
         else:
-            self._left = 1
+            self._left += 1
         return output
 
 
-def _failed(sample: Any, error: Exception) -> SampleFailed:
-    key = sample["__key__"] if isinstance(sample, dict) else sample.__key__
-    sources = (sample["__sources__"] if isinstance(sample, dict) else sample.__sources__) or ()
-    place = [f"dataset {source.dataset_path}, shard {source.shard_name}" for source in sources[:1]]
-    return SampleFailed(
-        f"encode_sample failed: {type(error).__name__}: {error}",
-        where=", ".join([*place, f"key {key}"]),
-        hint="raise SkipSample in the hook to leave such a sample out",
-    )
+def _place(sample: Any) -> str:
+    """A hook may have changed the sample before it failed."""
+    fields = sample if isinstance(sample, dict) else {name: getattr(sample, name, None) for name in BASE_FIELDS}
+    place = [f"dataset {each.dataset_path}, shard {each.shard_name}" for each in (fields.get("__sources__") or ())[:1]]
+    return ", ".join([*place, f"key {fields.get('__key__')}"])

@@ -15,6 +15,7 @@ from wdsctl.loader.source import Source
 from wdsctl.loader.stages.cursor import State
 
 Ref = tuple[Source, Block, int]  # which of the references in a block, and who loads it
+Run = tuple[Block, int, int]  # the references of a block from one to before another
 
 AHEAD = 64 << 20  # bytes of a window that the system is asked to fetch when the window is opened
 
@@ -52,14 +53,19 @@ class SourceCursor:
         return Position(self._window, self._at, self._next)
 
     def take(self, count: int) -> list[Ref]:
-        refs: list[Ref] = []
         source = self._stage.source
-        while len(refs) < count:
+        return [(source, block, i) for block, start, stop in self.runs(count) for i in range(start, stop)]
+
+    def runs(self, count: int) -> list[Run]:
+        """The next `count` references as runs of neighbours."""
+        runs: list[Run] = []
+        while count:
             block = self._opened()
-            stop = min(len(block), self._at + count - len(refs))
-            refs += [(source, block, i) for i in range(self._at, stop)]
+            start, stop = self._at, min(len(block), self._at + count)
+            runs.append((block, start, stop))
+            count -= stop - start
             self._at = stop
-        return refs
+        return runs
 
     def state_dict(self) -> State:
         return {"window": -1 if self._window is None else self._window, "at": self._at, "next": self._next}

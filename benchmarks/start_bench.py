@@ -1,0 +1,53 @@
+"""How soon things begin: the command line's help, and a training's first batch, begun and resumed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from benchmarks.competition import compete
+from benchmarks.contender import Contender
+from benchmarks.loader_data import loader_data
+from benchmarks.measure import Cost
+from benchmarks.places import OURS_PYTHON, ours
+from benchmarks.results import Row
+
+CORPORA = ("tiny",)
+#: Two passes into a million samples.
+_FAR = 60_000
+
+
+def start_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not wanted("wdsctl"):
+        return
+    helps = [
+        Contender(name="wdsctl --help", command=(ours("wdsctl"), "--help"), after=_nothing_more),
+        Contender(
+            name="import typer, rich", command=(str(OURS_PYTHON), "-c", "import typer, rich"), after=_nothing_more
+        ),
+    ]
+    yield compete("help", helps, rounds=4 * rounds)
+    data = str(loader_data("wdsctl", "tiny"))
+    script = partial(_script, data)
+    yield compete(
+        "first batch of a million samples, begun and resumed",
+        [
+            Contender(name="resumed after 60,000 batches", command=script("--batches", str(_FAR)), after=_answer),
+            Contender(name="begun", command=script(), after=_answer),
+        ],
+        rounds=rounds,
+    )
+
+
+def _script(data: str, *more: str) -> tuple[str, ...]:
+    return (str(OURS_PYTHON), "-m", "benchmarks.contenders.resume", "--data", data, *more)
+
+
+def _answer(cost: Cost) -> dict[str, float]:
+    found: dict[str, float] = json.loads(cost.output.splitlines()[-1])
+    return found
+
+
+def _nothing_more(_: Cost) -> dict[str, float]:
+    return {}

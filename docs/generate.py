@@ -1,0 +1,268 @@
+"""Writes the pages that are made from the code: catalog.md, codes.md, cli.md. With `--check`, says what is stale."""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import Column, Table, create_engine, inspect, text
+from sqlalchemy.dialects import sqlite
+
+from wdsctl.cli.main import app, main
+from wdsctl.core import errors
+from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.identity import VERSION
+from wdsctl.core.codes import CODES
+from wdsctl.core.errors import WdsctlError
+
+HERE = Path(__file__).resolve().parent
+
+EDIT_ELSEWHERE = "<!-- Written by docs/generate.py from {source}. Edit that, then run `make docs`. -->"
+
+#: The codes by their hundreds, as the docstring of `codes.py` has them.
+SECTIONS = {
+    "0": "Requests",
+    "1": "What a scan finds in shards",
+    "2": "Raw folders, splits and dataset.yaml",
+    "3": "The catalog",
+    "4": "Reading and writing",
+    "5": "The loader",
+}
+
+
+class Example(NamedTuple):
+    """A query that answers a question. A test runs it on a small dataset, where it must give rows."""
+
+    question: str
+    query: str
+
+
+EXAMPLES = {
+    "v_shard": Example(
+        "Which shards hold the most samples?", "SELECT path, samples, size FROM v_shard ORDER BY samples DESC LIMIT 5"
+    ),
+    "v_sample": Example(
+        "Where is a sample? (`position` is its place in the shard, `offset` its first byte there.)",
+        "SELECT key, shard, position, offset, size FROM v_sample ORDER BY id LIMIT 3",
+    ),
+    "v_part": Example(
+        "Which are the largest parts of one kind?",
+        "SELECT key, shard, size FROM v_part WHERE part = 'jpg' ORDER BY size DESC LIMIT 3",
+    ),
+    "v_split": Example("How large are the splits?", "SELECT name, share, shards, samples FROM v_split"),
+}
+
+CATALOG = """\
+# The catalog
+
+`catalog.sqlite` holds what `wdsctl index` found in the shards. It is an SQLite database, schema version {version}
+(`PRAGMA user_version`), and is made again from the shards and `dataset.yaml` by `wdsctl index --rebuild`.
+
+It is never in WAL mode and never changes in place: a writer builds the next one beside it and renames it into place.
+Open it read-only, as wdsctl does; this works on network file systems too:
+
+<!-- not run: a test runs the queries below through Python's sqlite3, with the same URI -->
+```sh
+sqlite3 "file:shards/.wdsctl/catalog.sqlite?mode=ro&immutable=1"
+```
+
+The **views** are for everybody's queries and stay as they are. The **tables** behind them may change with the schema
+version.
+
+A sample's id is `shard << {bits} | index`: the shard's id, and the sample's place in it. Order by id is order in the
+shards.
+"""
+
+CODES_PAGE = """\
+# Codes
+
+Every error and every finding has a code that never changes its meaning. `wdsctl explain WDS102` prints what stands
+here; `--json` carries the code too. {count} codes.
+
+## Exit codes
+
+| Exit code | Means |
+|---|---|
+| 0 | done |
+| 1 | findings (`validate`), or a bug, which leaves a traceback |
+| 2 | usage |
+| 3 | the input is missing or unreadable |
+| 4 | permission |
+| 5 | partly done: the answer has findings of severity `error` |
+| 6 | the catalog is locked, damaged, missing or incompatible |
+| 130 | interrupted; run the same command again to go on |
+
+## Errors in Python
+
+All derive from `WdsctlError` and have `message`, `hint`, `where` and `code`. A class has a code of its own; where more
+is known, an error carries a closer one.
+
+| Class | Also a | Exit code | Code |
+|---|---|---|---|
+"""
+
+CLI = """\
+# The command line
+
+What `--help` says of each command. The guide is in [prepare.md](prepare.md), the meaning of every code in
+[codes.md](codes.md).
+
+Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
+and `command`, or `error`. Progress is drawn on a terminal, and is a plain line now and then elsewhere.
+
+| Variable | Means |
+|---|---|
+| `WDSCTL_CATALOG` | where the catalog is, as `--catalog` |
+| `NO_COLOR`, `WDSCTL_NO_COLOR` | no colours |
+| `WDSCTL_DEBUG` | `1`: show the traceback of an error, as `--debug` |
+"""
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every generated page."""
+    return {
+        "catalog.md": _page("wdsctl/core/catalog/schema.py", _catalog()),
+        "codes.md": _page("wdsctl/core/codes.py and errors.py", _codes()),
+        "cli.md": _page("`wdsctl --help`", _cli()),
+    }
+
+
+def stale(folder: Path) -> str:
+    """How the pages in `folder` differ from what they should be, as a diff; empty where they do not."""
+    return "".join(
+        "".join(
+            difflib.unified_diff(
+                _lines(folder / name), page.splitlines(keepends=True), f"docs/{name}", f"docs/{name} (generated)"
+            )
+        )
+        for name, page in pages().items()
+    )
+
+
+def write(folder: Path) -> None:
+    for name, page in pages().items():
+        (folder / name).write_text(page, encoding="utf-8")
+
+
+def run(argv: list[str] | None = None, folder: Path = HERE) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 and a diff if a page is stale")
+    if not parser.parse_args(argv).check:
+        write(folder)
+        return 0
+    diff = stale(folder)
+    if diff:
+        sys.stdout.write(f"{diff}\nthe documents are stale: run `make docs`\n")
+    return 1 if diff else 0
+
+
+def _page(source: str, body: str) -> str:
+    title, _, rest = body.partition("\n")
+    return f"{title}\n\n{EDIT_ELSEWHERE.format(source=source)}\n{rest.rstrip()}\n"
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
+
+
+def _catalog() -> str:
+    parts = [CATALOG.format(version=VERSION, bits=schema.INDEX_BITS), "\n## Views\n"]
+    for name, columns in _views():
+        question, query = EXAMPLES[name]
+        parts.append(f"\n### {name}\n\nColumns: {', '.join(f'`{column}`' for column in columns)}.\n")
+        parts.append(f"\n{question}\n\n```sql\n{_wrapped(query)};\n```\n")
+    parts.append("\n## Tables\n")
+    parts += [_table(table) for table in schema.metadata.tables.values()]
+    parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{schema.KEY_INDEX}`.\n")
+    return "".join(parts)
+
+
+def _views() -> list[tuple[str, list[str]]]:
+    """The views with their columns, as SQLite has them."""
+    engine = create_engine("sqlite://")
+    with engine.begin() as connection:
+        schema.metadata.create_all(connection)
+        for name, query in schema.VIEWS.items():
+            connection.execute(text(f"CREATE VIEW {name} AS {query}"))
+        look = inspect(connection)
+        columns = [(name, [str(column["name"]) for column in look.get_columns(name)]) for name in schema.VIEWS]
+    engine.dispose()
+    return columns
+
+
+def _table(table: Table) -> str:
+    comment = table.comment or ""
+    rows = "".join(_column(column) for column in table.columns)
+    return (
+        f"\n### {table.name}\n\n{comment[:1].upper()}{comment[1:]}.\n\n| Column | Type | | |\n|---|---|---|---|\n{rows}"
+    )
+
+
+def _column(column: Column[object]) -> str:
+    kind = column.type.compile(dialect=sqlite.dialect())
+    marks = [
+        "key" if column.primary_key else "",
+        "unique" if column.unique else "",
+        "may be null" if column.nullable else "",
+    ]
+    comment = (column.comment or "").replace("|", "\\|")
+    return f"| `{column.name}` | {kind} | {', '.join(filter(None, marks))} | {comment} |\n"
+
+
+def _wrapped(query: str) -> str:
+    """The query with its clauses on lines of their own."""
+    for clause in ("FROM", "WHERE", "ORDER BY", "LIMIT"):
+        query = query.replace(f" {clause} ", f"\n{clause} ")
+    return query
+
+
+def _codes() -> str:
+    parts = [CODES_PAGE.format(count=len(CODES)), *map(_error, _errors(WdsctlError))]
+    for hundred, group in groupby(CODES.items(), key=lambda item: item[0][3]):
+        parts.append(f"\n## {SECTIONS[hundred]}\n")
+        parts += [f"\n### {code}: {c.title}\n\n{c.meaning}\n\n**What to do.** {c.remedy}\n" for code, c in group]
+    return "".join(parts)
+
+
+def _errors(kind: type[WdsctlError]) -> Iterator[type[WdsctlError]]:
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield below
+            yield from _errors(below)
+
+
+def _error(kind: type[WdsctlError]) -> str:
+    bases = ", ".join(f"`{base.__name__}`" for base in kind.__bases__ if base is not WdsctlError)
+    return f"| `{kind.__name__}` | {bases} | {kind.exit_code} | {kind.code} |\n"
+
+
+def _cli() -> str:
+    names = [str(command.name) for command in app.registered_commands]
+    parts = [CLI, f"\n## wdsctl\n\n```text\n{_help()}```\n"]
+    parts += [f"\n## wdsctl {name}\n\n```text\n{_help(name)}```\n" for name in names]
+    return "".join(parts)
+
+
+def _help(*command: str) -> str:
+    """What `wdsctl COMMAND --help` prints, 80 columns wide and without colours."""
+    before = dict(os.environ)
+    os.environ.update(COLUMNS="80", TERM="dumb", NO_COLOR="1")
+    try:
+        with redirect_stdout(io.StringIO()) as out:
+            main([*command, "--help"])
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines())
+
+
+if __name__ == "__main__":
+    sys.exit(run())

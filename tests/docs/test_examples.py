@@ -1,0 +1,149 @@
+"""Every code block of the documentation runs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import yaml
+
+from tests.docs.pages import PAGES, ROOT, Block, blocks, commands, name_of
+from wdsctl.cli.main import main
+from wdsctl.core.dataset_yaml import parse
+from wdsctl.loader import get_loader, get_train_dataset
+
+README = ROOT / "README.md"
+LOADER = ROOT / "docs" / "loader.md"
+PREPARE = ROOT / "docs" / "prepare.md"
+CATALOG = ROOT / "docs" / "catalog.md"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+#: Written by others for others to read: `make demo` runs the examples' commands, `make bench` those of the benchmarks.
+ELSEWHERE = (ROOT / "examples" / "README.md", ROOT / "docs" / "benchmarks.md")
+
+#: What the tests of this file run. A block elsewhere that could be run must be marked.
+RUN = {README: ("sh", "python"), PREPARE: ("sh", "yaml"), LOADER: ("python",), CATALOG: ("sql",)}
+
+
+def run_command(words: list[str]) -> str:
+    """Run a command of a page in the current folder; returns its stdout. Its exit code must be 0."""
+    program, *arguments = words
+    if program == "wdsctl":
+        with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+            code = main(arguments)
+        assert code == 0, err.getvalue()
+        return out.getvalue()
+    assert program == "python", f"no test runs {program}: mark the block"
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run_page(page: Path) -> Iterator[tuple[Block, list[str]]]:
+    """Run the shell blocks of a page in order; yields each with what its commands print. Writes marked files."""
+    for block in blocks(page):
+        if block.mark == "file":
+            Path(block.said).write_text(block.text, encoding="utf-8")
+        elif block.language == "sh" and not block.mark:
+            yield block, [run_command(words) for words in commands(block)]
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Where the Python blocks of a page run. Dataclasses look their module up by name."""
+    page = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", page)
+    return page
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_readme_works_and_its_training_resumes_exactly() -> None:
+    printed = [output for _, outputs in run_page(README) for output in outputs]
+    twice = "".join(printed[-2:])
+    Path("checkpoint.pt").unlink()
+    Path("once.py").write_text(Path("train.py").read_text(encoding="utf-8").replace("step + 20", "step + 40"), "utf-8")
+
+    once = run_command(["python", "once.py"])
+
+    assert [line.split()[0] for line in twice.splitlines()] == [str(step) for step in range(1, 41)]
+    assert twice == once
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_preparing_works() -> None:
+    printed = {block.text: outputs for block, outputs in run_page(PREPARE)}
+
+    (again,) = [outputs for text, outputs in printed.items() if "--force" in text]
+    assert "up to date" in again[0]
+    assert "7 shards" in again[2]
+
+
+def test_the_dataset_yaml_of_the_guide_is_read() -> None:
+    (block,) = [block for block in blocks(PREPARE) if block.language == "yaml"]
+
+    config = parse(block.text)
+
+    assert config.field_map == yaml.safe_load(block.text)["field_map"]
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_to_loading_works_and_prints_what_it_says(module: ModuleType) -> None:
+    every = blocks(LOADER)
+    expected = {id(block): output.text for block, output in pairwise(every) if output.language == "text"}
+    for block in every:
+        if block.language != "python" or block.mark:
+            continue
+        # Lines in a traceback are the page's.
+        code = compile("\n" * block.line + block.text, str(block.page), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(code, vars(module))  # noqa: S102 - the page is ours
+        assert out.getvalue() == expected.get(id(block), ""), str(block)
+
+
+@pytest.mark.usefixtures("dataset")
+@pytest.mark.parametrize("query", [block.text for block in blocks(CATALOG) if block.language == "sql"])
+def test_the_queries_of_the_catalogs_page_give_rows(query: str) -> None:
+    with contextlib.closing(
+        sqlite3.connect("file:shards/.wdsctl/catalog.sqlite?mode=ro&immutable=1", uri=True)
+    ) as connection:
+        assert connection.execute(query).fetchall()
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_state_in_the_architecture_has_the_keys_of_a_state() -> None:
+    (block,) = [block for block in blocks(ARCHITECTURE) if block.language == "json"]
+    shown = json.loads(block.text)
+
+    state = get_loader(get_train_dataset("shards", batch_size=4)).state_dict()
+
+    assert list(shown) == list(state)
+    assert list(shown["plan"]["order"]) == list(state["plan"]["order"])
+    assert {type(shown[key]) for key in shown} == {type(state[key]) for key in shown}
+    assert shown["cursors"]["0"].keys() == state["cursors"]["0"].keys()
+    assert len(shown["lanes"]) == shown["plan"]["order"]["lanes"] == len(shown["cursors"])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in ELSEWHERE], ids=name_of)
+def test_a_block_runs_or_says_why_not(page: Path) -> None:
+    for block in blocks(page):
+        assert block.language, f"{block}: a block names its language"
+        if block.mark == "not run":
+            assert len(block.said.split()) > 2, f"{block}: say why it does not run"
+        elif block.language in ("sh", "python", "sql"):
+            assert block.language in RUN.get(page, ()), f"{block}: nothing runs it"
+
+
+def test_the_blocks_of_the_readme_fit_in_80_columns() -> None:
+    lines = re.findall(r"^.{81,}$", README.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert lines == []

@@ -1,0 +1,64 @@
+"""The pages that are made from the code are what the code makes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.docs.pages import ROOT
+from wdsctl.cli.main import app
+from wdsctl.core.catalog import schema
+from wdsctl.core.codes import CODES
+
+SCRIPT = ROOT / "docs" / "generate.py"
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = spec_from_file_location("generate_docs", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_generated_pages_are_up_to_date() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+def test_a_stale_page_fails_the_check_with_a_diff(
+    generator: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert generator.run([], tmp_path) == 0
+    assert generator.run(["--check"], tmp_path) == 0
+    page = tmp_path / "codes.md"
+    page.write_text(page.read_text(encoding="utf-8").replace("# Codes", "# Numbers"), encoding="utf-8")
+
+    assert generator.run(["--check"], tmp_path) == 1
+
+    assert "-# Numbers\n+# Codes\n" in capsys.readouterr().out
+    assert page.read_text(encoding="utf-8").startswith("# Numbers")
+
+
+def test_a_missing_page_fails_the_check(generator: ModuleType, tmp_path: Path) -> None:
+    assert generator.run(["--check"], tmp_path) == 1
+
+
+def test_every_table_view_code_and_command_has_its_heading(generator: ModuleType) -> None:
+    pages = generator.pages()
+
+    for name in (*schema.metadata.tables, *schema.VIEWS):
+        assert f"\n### {name}\n" in pages["catalog.md"]
+    for code in CODES:
+        assert f"\n### {code}: " in pages["codes.md"]
+    for command in app.registered_commands:
+        assert f"\n## wdsctl {command.name}\n" in pages["cli.md"]

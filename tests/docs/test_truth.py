@@ -1,0 +1,131 @@
+"""What the documentation names exists, and what exists is documented."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import wdsctl.loader
+from tests.docs.pages import PAGES, ROOT, name_of, prose
+from wdsctl.core import errors
+from wdsctl.core.codes import CODES
+from wdsctl.core.errors import WdsctlError
+from wdsctl.version import VERSION
+
+PACKAGE = sorted((ROOT / "wdsctl").rglob("*.py"))
+
+#: The base of all errors, which is never raised itself.
+BASE_CODE = "WDS000"
+
+ERRORS = {
+    name: value for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, WdsctlError)
+}
+
+
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub links to them."""
+    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_relative_links_resolve(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = page.parent / path if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert not anchor or anchor in anchors(target), f"{link}: there is no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_paths_of_the_project_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:wdsctl|tests|docs|examples|benchmarks)/[\w./-]+)`", prose(page))
+
+    assert [path for path in named if not path.isupper() and "NAME" not in path and not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_codes_that_a_page_names_exist(page: Path) -> None:
+    assert set(re.findall(r"WDS\d{3}", page.read_text(encoding="utf-8"))) <= set(CODES)
+
+
+def test_every_code_is_raised_or_found_somewhere_and_no_other_is() -> None:
+    used = {
+        code
+        for path in PACKAGE
+        if path.name != "codes.py"
+        for code in re.findall(r"WDS\d{3}", path.read_text(encoding="utf-8"))
+    }
+
+    assert used - {BASE_CODE} == set(CODES)
+
+
+def test_codes_stand_in_order() -> None:
+    assert list(CODES) == sorted(CODES)
+
+
+def test_every_error_class_has_a_code_that_is_explained() -> None:
+    assert {error.code for error in ERRORS.values() if error is not WdsctlError} <= set(CODES)
+
+
+def raised() -> Iterator[tuple[str, ast.Call]]:
+    """Every place in the package that makes one of our errors by the name of its class."""
+    for path in PACKAGE:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
+                yield f"{name_of(path)}:{node.lineno}", node
+
+
+def test_every_error_is_made_with_a_hint() -> None:
+    places = list(raised())
+
+    assert len(places) > 50
+    for place, call in places:
+        hints = [keyword.value for keyword in call.keywords if keyword.arg == "hint"]
+        assert hints, f"{place}: no hint"
+        assert not isinstance(hints[0], ast.Constant) or hints[0].value, f"{place}: an empty hint"
+
+
+@pytest.mark.parametrize("name", sorted(ERRORS))
+def test_no_error_class_can_be_made_without_a_hint(name: str) -> None:
+    with pytest.raises(TypeError, match="hint"):
+        ERRORS[name]("something is wrong")  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", wdsctl.loader.__all__)
+def test_every_public_name_of_the_loader_is_in_its_guide(name: str) -> None:
+    guide = (ROOT / "docs" / "loader.md").read_text(encoding="utf-8")
+
+    assert re.search(rf"\b{name}\b", guide)
+
+
+@pytest.mark.parametrize("function", [wdsctl.loader.get_train_dataset, wdsctl.loader.get_val_dataset])
+def test_every_argument_of_a_dataset_is_in_the_guide(function: Callable[..., object]) -> None:
+    guide = (ROOT / "docs" / "loader.md").read_text(encoding="utf-8")
+
+    assert [name for name in inspect.signature(function).parameters if name != "path" and f"`{name}" not in guide] == []
+
+
+def test_the_changelog_has_the_version_of_the_package() -> None:
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_decisions_are_numbered_without_gaps_and_say_what_was_given_up() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+
+    assert [int(page.name[:4]) for page in pages] == list(range(1, len(pages) + 1))
+    for number, page in enumerate(pages, 1):
+        text = page.read_text(encoding="utf-8")
+        assert text.startswith(f"# {number}. ")
+        assert re.findall(r"\*\*(Context|Decision|What we gave up)\.\*\*", text) == [
+            "Context",
+            "Decision",
+            "What we gave up",
+        ]
