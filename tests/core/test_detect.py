@@ -240,9 +240,16 @@ def test_a_few_samples_without_it_do_no_harm() -> None:
 def test_two_types_that_fit_alike_lower_the_confidence_and_are_named() -> None:
     found = detect(seen(jpg=JPEG, cls=b"3", txt=b"a dog"))
 
-    assert found.sample_type == "ImageClassificationSample"
-    assert "CaptioningSample would fit nearly as well" in found.reasons
+    assert found.sample_type == "CaptioningSample"
+    assert "ImageClassificationSample would fit nearly as well" in found.reasons
     assert found.confidence < 0.7
+
+
+def test_a_text_part_says_more_than_a_record_beside_it() -> None:
+    found = detect(seen(jpg=JPEG, txt=b"a dog", json=b'{"label": 3, "class": "dog", "source": "dog.jpg"}'))
+
+    assert (found.sample_type, found.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
+    assert found.confidence > 0.8
 
 
 def test_several_texts_that_nothing_tells_apart_are_not_guessed_at() -> None:

@@ -8,8 +8,8 @@ import torch
 
 from wdsctl.loader.batch import Batch
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder
+from wdsctl.loader.hook_options import stateless
 from wdsctl.loader.samples import CaptioningSample, edataclass
-from wdsctl.loader.stateless import stateless
 from wdsctl.loader.task_encoder import (
     HOOKS,
     DefaultTaskEncoder,

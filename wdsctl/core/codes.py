@@ -17,7 +17,8 @@ class Code(NamedTuple):
 CODES: dict[str, Code] = {
     "WDS001": Code(
         "the request makes no sense",
-        "An option has a value that cannot be used, two options contradict each other, or one that is needed is absent.",
+        "An option has a value that cannot be used, two options contradict each other, or one that is "
+        "needed is absent.",
         "The message names the option. `wdsctl COMMAND --help` lists what each accepts.",
     ),
     "WDS002": Code(
@@ -42,7 +43,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS103": Code(
         "a tar header is damaged",
-        "A header's checksum does not fit its bytes. What comes after it in this shard cannot be trusted and is left out.",
+        "A header's checksum does not fit its bytes. What comes after it in this shard cannot be "
+        "trusted and is left out.",
         "Copy the shard again from its origin and run `wdsctl index` again.",
     ),
     "WDS104": Code(
@@ -85,7 +87,8 @@ CODES: dict[str, Code] = {
     "WDS111": Code(
         "members that are no regular files",
         "Directories, links and devices in a tar hold no data. They are counted and never followed.",
-        "Nothing, if they are meant. A hard link's data stands only once: write the shard again with `--hard-dereference`.",
+        "Nothing, if they are meant. A hard link's data stands only once: write the shard again with "
+        "`--hard-dereference`.",
     ),
     "WDS112": Code(
         "members whose names make no key",
@@ -153,7 +156,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS220": Code(
         "the field map does not fit",
-        "dataset.yaml does not parse, names a sample type that does not exist, or maps a field to a part that is not there.",
+        "dataset.yaml does not parse, names a sample type that does not exist, or maps a field to a "
+        "part that is not there.",
         "The message names the line. `wdsctl prepare DATASET --redetect` writes it anew.",
     ),
     "WDS221": Code(
@@ -164,7 +168,8 @@ CODES: dict[str, Code] = {
     "WDS300": Code(
         "the catalog cannot be used",
         "Something about the catalog prevents the command.",
-        "The message says what. The catalog can always be made again from the shards: `wdsctl index DATASET --rebuild`.",
+        "The message says what. The catalog can always be made again from the shards: `wdsctl index "
+        "DATASET --rebuild`.",
     ),
     "WDS301": Code(
         "there is no catalog",
@@ -185,7 +190,8 @@ CODES: dict[str, Code] = {
     "WDS304": Code(
         "the catalog is locked",
         "Another wdsctl is writing to this dataset. Reading and training go on undisturbed.",
-        "Wait for it. If the holder is on another machine and surely dead, remove the lock file that the message names.",
+        "Wait for it. If the holder is on another machine and surely dead, remove the lock file that "
+        "the message names.",
     ),
     "WDS305": Code(
         "the catalog is out of date",
@@ -205,7 +211,8 @@ CODES: dict[str, Code] = {
     "WDS402": Code(
         "permission denied",
         "The system does not let this user read or write there.",
-        "Check the owner and the mode of the path. A dataset that is read-only gets its catalog elsewhere: `--catalog DIR`.",
+        "Check the owner and the mode of the path. A dataset that is read-only gets its catalog "
+        "elsewhere: `--catalog DIR`.",
     ),
     "WDS403": Code(
         "a short read",

@@ -81,7 +81,7 @@ class LoaderError(WdsctlError):
 
 
 class StateMismatch(LoaderError):  # noqa: N818 - the noun is the error
-    """A saved state does not belong to this plan. `differences` holds a line a difference."""
+    """A saved state does not belong to this plan, or not to this rank. The message has a line a difference."""
 
     code = "WDS501"
 

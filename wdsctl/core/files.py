@@ -28,7 +28,7 @@ def replacing(path: str, *, durable: bool = True) -> Iterator[str]:
             else:
                 os.replace(draft, path)
         finally:
-            with suppress(FileNotFoundError):
+            with suppress(FileNotFoundError, NotADirectoryError):
                 os.unlink(draft)
 
 

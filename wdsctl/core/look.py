@@ -22,6 +22,8 @@ def gather(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
     for row in _rows(offsets):
         path = os.path.join(root, offsets.shards[offsets.shard_of(row)].path)
+        if not os.path.exists(path):
+            continue  # a shard that has vanished, its rows kept
         for name, offset, size in offsets.parts(row):
             head = storage.read(path, offset, min(size, HEAD))
             if len(head) < size <= WHOLE and head.lstrip()[:1] in (b"{", b"["):

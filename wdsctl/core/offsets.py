@@ -39,6 +39,16 @@ ALIGN = 64
 
 Ints = NDArray[np.int64]
 
+_DTYPES = {
+    "shard_row": "<i8",
+    "key_start": "<i8",
+    "keys": "|u1",
+    "part_offset": "<i8",
+    "part_size": "<i8",
+    "layout": "<u4",
+    "part_start": "<i8",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ShardEntry:
@@ -60,28 +70,48 @@ class Offsets:
                 self._map = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""
             finally:
                 os.close(handle)
-        if self._map[:8] != MAGIC:
-            raise _damaged(path)
-        length = int.from_bytes(self._map[8:16], "little")
         try:
-            header: dict[str, Any] = json.loads(self._map[16 : 16 + length])
-            self.generation: int = header["generation"]
-            self.extensions: list[str] = header["extensions"]
-            self.layouts: list[tuple[str, ...]] = [tuple(self.extensions[i] for i in row) for row in header["layouts"]]
-            self.shards: list[ShardEntry] = [ShardEntry(*row) for row in header["shards"]]
-            places: dict[str, tuple[int, str, int]] = header["columns"]
-            columns = {name: np.frombuffer(self._map, t, count, at) for name, (at, t, count) in places.items()}
-        except (ValueError, KeyError, TypeError) as error:
+            columns = self._read_header()
+            self.shard_row: Ints = columns["shard_row"]
+            self.key_start: Ints = columns["key_start"]
+            self.keys: NDArray[np.uint8] = columns["keys"]
+            self.part_offset: Ints = columns["part_offset"]
+            self.part_size: Ints = columns["part_size"]
+            self.layout: NDArray[np.uint32] | None = columns.get("layout")
+            self.part_start: Ints | None = columns.get("part_start")
+            self._check()
+        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             raise _damaged(path) from error
-        self.shard_row: Ints = columns["shard_row"]
-        self.key_start: Ints = columns["key_start"]
-        self.keys: NDArray[np.uint8] = columns["keys"]
-        self.part_offset: Ints = columns["part_offset"]
-        self.part_size: Ints = columns["part_size"]
-        self.layout: NDArray[np.uint32] | None = columns.get("layout")
-        self.part_start: Ints | None = columns.get("part_start")
+
+    def _read_header(self) -> dict[str, NDArray[Any]]:
+        """Take in the header; returns the columns that it describes. Raises many things if it is damaged."""
+        if self._map[:8] != MAGIC:
+            raise ValueError
+        length = int.from_bytes(self._map[8:16], "little")
+        header: dict[str, Any] = json.loads(self._map[16 : 16 + length])
+        self.generation: int = header["generation"]
+        self.extensions: list[str] = header["extensions"]
+        self.layouts: list[tuple[str, ...]] = [tuple(self.extensions[i] for i in row) for row in header["layouts"]]
+        self.shards: list[ShardEntry] = [ShardEntry(*row) for row in header["shards"]]
+        places: dict[str, tuple[int, str, int]] = header["columns"]
         begin, _, length = places["keys"]
         self.key_text = memoryview(self._map)[begin : begin + length]  # all keys: slice it by `key_start`
+        if any(dtype != _DTYPES[name] for name, (_, dtype, _) in places.items()):
+            raise ValueError
+        return {name: np.frombuffer(self._map, dtype, count, at) for name, (at, dtype, count) in places.items()}
+
+    def _check(self) -> None:
+        """Whether the columns fit one another, as far as their lengths and ends tell."""
+        samples, parts = sum(shard.samples for shard in self.shards), len(self.part_size)
+        lengths = [len(self.shard_row) - 1, len(self.key_start) - 1, len(self.part_offset), len(self.keys)]
+        wanted = [len(self.shards), samples, parts, int(self.key_start[-1])]
+        if self.layout is not None and self.part_start is not None:
+            lengths += [len(self.layout), len(self.part_start) - 1, int(self.part_start[-1])]
+            wanted += [samples, samples, parts]
+        elif samples * len(self.layouts[0] if samples else ()) != parts:
+            raise ValueError
+        if lengths != wanted or int(self.shard_row[-1]) != samples:
+            raise ValueError
 
     @property
     def samples(self) -> int:
@@ -124,9 +154,9 @@ class Offsets:
         rows = np.flatnonzero(np.isin(self.layout, layouts))
         return len(rows), int(rows[0]) if len(rows) else -1
 
-    def counts(self, rows: slice) -> NDArray[np.uint16]:
+    def counts(self, rows: slice) -> NDArray[np.uint32]:
         """How many parts each of these samples has."""
-        sizes = np.array([len(layout) for layout in self.layouts] or [0], np.uint16)
+        sizes = np.array([len(layout) for layout in self.layouts] or [0], np.uint32)
         which = np.zeros(rows.stop - rows.start, np.uint32) if self.layout is None else self.layout[rows]
         return sizes[which]
 
@@ -159,7 +189,7 @@ class ShardRows:
 
     keys: bytes
     key_sizes: NDArray[np.uint32]
-    counts: NDArray[np.uint16]
+    counts: NDArray[np.uint32]
     part_names: NDArray[np.integer[Any]]
     part_offsets: Ints
     part_sizes: Ints
@@ -196,9 +226,9 @@ class OffsetsWriter:
         self._put("key_start", np.array([self._key_bytes], np.int64))
         self._put("part_start", np.array([self._parts], np.int64))
         rows = np.cumsum([0, *(shard.samples for shard in self._shards)], dtype=np.int64)
-        columns = {"shard_row": "<i8", "key_start": "<i8", "keys": "|u1", "part_offset": "<i8", "part_size": "<i8"}
-        if len(self._layouts) > 1:
-            columns |= {"layout": "<u4", "part_start": "<i8"}
+        columns = dict(_DTYPES)
+        if len(self._layouts) <= 1:
+            del columns["layout"], columns["part_start"]
         counts = {"shard_row": len(rows), "keys": self._key_bytes}
         counts |= dict.fromkeys(("layout",), self._samples)
         counts |= dict.fromkeys(("key_start", "part_start"), self._samples + 1)
@@ -228,7 +258,7 @@ class OffsetsWriter:
         self._files[column].write(values.tobytes())
 
     def _numbered(
-        self, counts: NDArray[np.uint16], starts: Ints, names: NDArray[np.integer[Any]]
+        self, counts: NDArray[np.uint32], starts: Ints, names: NDArray[np.integer[Any]]
     ) -> NDArray[np.uint32]:
         """The layout of each sample. Those of a shard mostly have one and the same: the case to be quick at."""
         if len(counts) and (counts == counts[0]).all():

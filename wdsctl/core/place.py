@@ -54,6 +54,7 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     """Find the catalog's folder: where the caller says, else the environment, else in the root, else the user's data.
 
     A root that cannot be written gets its catalog under the user's data folder; the caller may tell by `is_inside`.
+    Once there is one, it is also what this user reads, though others may have put one into the root.
     Raises InputError where there is no such root, PermissionDenied where it cannot be read.
     """
     root = os.path.abspath(root)
@@ -63,12 +64,9 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
         return Place(root, os.path.abspath(os.path.expanduser(chosen)))
     inside = Place(root, os.path.join(root, META))
     elsewhere = Place(root, _in_user_data(root))
-    if writing:
-        writable = os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK)
-        return inside if writable else elsewhere
-    if not os.path.exists(inside.catalog) and os.path.exists(elsewhere.catalog):
-        return elsewhere
-    return inside
+    if os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
+        return inside
+    return elsewhere if writing or os.path.exists(elsewhere.catalog) else inside
 
 
 def _check_root(root: str) -> None:

@@ -1,4 +1,4 @@
-"""The sample types as facts: which fields each has and what they hold. No torch: detection and field maps need this too.
+"""The sample types as facts: which fields each has and what they hold. No torch: detection needs them too.
 
 The dataclasses themselves are in `wdsctl.loader.samples`; a test keeps the two in step.
 """

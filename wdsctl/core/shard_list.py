@@ -6,6 +6,7 @@ import fnmatch
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from stat import S_ISREG
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
@@ -21,22 +22,44 @@ class ShardListing:
 
 
 def list_shards(root: str, exclude: Sequence[str] = ()) -> ShardListing:
-    """List the shards below `root`. `exclude`: shell patterns on the path relative to it. Hidden names are passed over."""
+    """List the shards below `root`; hidden names are passed over. `exclude`: shell patterns on the relative path."""
     shards: list[ShardFile] = []
     findings: list[Finding] = []
     for path, entry in _files(root, "", findings, set()):
         if any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude):
             continue
         lower = path.lower()
-        if lower.endswith(".tar"):
-            stat = entry.stat()
-            shards.append(ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(entry.path, os.R_OK)))
-        elif lower.endswith(COMPRESSED):
+        if lower.endswith(COMPRESSED):
             message = "a compressed shard: it cannot be read at random places and is left out"
-            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=path))
+            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=_shown(path)))
+        elif lower.endswith(".tar"):
+            found = _shard(path, entry)
+            if isinstance(found, ShardFile):
+                shards.append(found)
+            else:
+                findings.append(found)
     shards.sort(key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     return ShardListing(tuple(shards), tuple(findings))
+
+
+def _shard(path: str, entry: os.DirEntry[str]) -> ShardFile | Finding:
+    if _shown(path) != path:
+        message = "a shard whose name is not UTF-8: it is left out; rename it"
+        return Finding(code="WDS116", severity="error", message=message, shard=_shown(path))
+    try:
+        stat = entry.stat()
+    except OSError as error:
+        message = f"a shard that cannot be reached: {error.strerror}"
+        return Finding(code="WDS002", severity="error", message=message, shard=path)
+    if not S_ISREG(stat.st_mode):
+        return Finding(code="WDS002", severity="error", message="a shard that is no regular file", shard=path)
+    return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(entry.path, os.R_OK))
+
+
+def _shown(path: str) -> str:
+    """The path as text that any stream and any database takes: odd bytes become \\xNN."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def holds_shards(root: str) -> bool:
@@ -47,7 +70,7 @@ def holds_shards(root: str) -> bool:
 def _files(
     root: str, below: str, findings: list[Finding], above: set[tuple[int, int]]
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every file below, with its path relative to the root. Links are followed, loops are not."""
+    """Everything below that is no folder, with its path relative to the root. Links are followed, loops are not."""
     folder = os.path.join(root, below)
     with translated(folder, "list"):
         stat = os.stat(folder)
@@ -60,13 +83,20 @@ def _files(
             if not below:
                 raise
             message = f"a folder that cannot be read: {error.strerror}"
-            findings.append(Finding(code="WDS402", severity="error", message=message, shard=below))
+            findings.append(Finding(code="WDS402", severity="error", message=message, shard=_shown(below)))
             return
     for entry in entries:
         if entry.name.startswith("."):
             continue
         path = f"{below}/{entry.name}" if below else entry.name
-        if entry.is_dir():
+        if _is_folder(entry):
             yield from _files(root, path, findings, above | {mark})
-        elif entry.is_file():
+        else:
             yield path, entry
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False

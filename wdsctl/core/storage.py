@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections import OrderedDict
+import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from wdsctl.core.errors import StorageError
@@ -35,7 +36,7 @@ class Storage(Protocol):
 
 
 class LocalStorage:
-    """Files on mounted file systems, through a bounded number of open descriptors (the least recently used is closed).
+    """Files on mounted file systems, through a bounded number of open descriptors (the one opened first is closed).
 
     `expected`: sizes in bytes that files must have when they are opened; a file of another size was replaced or cut
     short after it was indexed, and raises StorageError WDS403 at once instead of giving wrong bytes.
@@ -44,14 +45,16 @@ class LocalStorage:
     def __init__(self, expected: dict[str, int] | None = None, *, most_open: int | None = None) -> None:
         self._expected = expected or {}
         self._most_open = most_open or _quarter_of_the_limit()
-        self._open: OrderedDict[str, int] = OrderedDict()
+        self._open: dict[str, int] = {}
 
     def size(self, path: str) -> int:
         with translated(path, "read"):
             return os.stat(path).st_size
 
     def read(self, path: str, offset: int, size: int) -> bytes:
-        handle = self.descriptor(path)
+        handle = self._open.get(path)
+        if handle is None:
+            handle = self._opened(path)
         try:
             data = os.pread(handle, size, offset)
         except OSError as error:
@@ -62,16 +65,17 @@ class LocalStorage:
         return [self.read(*each) for each in ranges]
 
     def will_need(self, ranges: Iterable[Range]) -> None:
-        for path, offset, size in ranges:
-            os.posix_fadvise(self.descriptor(path), offset, size, os.POSIX_FADV_WILLNEED)
+        if not hasattr(os, "posix_fadvise"):
+            return
+        # What is wrong with a file is told to whoever reads it.
+        with suppress(OSError):
+            for path, offset, size in ranges:
+                os.posix_fadvise(self.descriptor(path), offset, size, os.POSIX_FADV_WILLNEED)
 
     def descriptor(self, path: str) -> int:
-        """An open descriptor, for the loop that reads samples. It stays open while its path is among the last used."""
+        """An open descriptor, for the loop that reads samples. It stays open until so many others are opened."""
         handle = self._open.get(path)
-        if handle is None:
-            return self._opened(path)
-        self._open.move_to_end(path)
-        return handle
+        return self._opened(path) if handle is None else handle
 
     def close(self) -> None:
         while self._open:
@@ -94,7 +98,7 @@ class LocalStorage:
             )
         self._open[path] = handle
         if len(self._open) > self._most_open:
-            os.close(self._open.popitem(last=False)[1])
+            os.close(self._open.pop(next(iter(self._open))))
         return handle
 
     def _rest(self, path: str, handle: int, data: bytes, offset: int, size: int) -> bytes:
@@ -123,22 +127,44 @@ def _quarter_of_the_limit() -> int:
     return max(16, min(soft, 1 << 16) // 4) if soft > 0 else 256
 
 
-#: File systems whose every read crosses a network.
-_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse.sshfs"})
+#: File systems whose every read crosses a network. Those of FUSE are, but for the few that lie on a disk.
+_REMOTE = frozenset(
+    [
+        "nfs",
+        "nfs4",
+        "cifs",
+        "smb3",
+        "smbfs",
+        "lustre",
+        "gpfs",
+        "beegfs",
+        "ceph",
+        "glusterfs",
+        "wekafs",
+        "panfs",
+        "orangefs",
+        "pvfs2",
+        "9p",
+        "virtiofs",
+        "afs",
+    ]
+)
+_LOCAL_FUSE = frozenset({"fuse.mergerfs", "fuse.bindfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.lxcfs", "fuse.encfs"})
 
 
-def is_remote(path: str) -> bool:
+def is_remote(path: str, mounts: str = "/proc/self/mounts") -> bool:
     """Whether a path lies on a network file system, as far as the system's list of mounts tells."""
     real = os.path.realpath(path)
     best, kind = "", ""
     try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as mounts:
-            for line in mounts:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
                 _, point, name, *_ = line.split(" ")
-                point = point.replace("\\040", " ")
+                point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
                 inside = real == point or real.startswith(point.rstrip("/") + "/")
+                # Of two mounts at one point, the later one covers the other.
                 if inside and len(point) >= len(best):
                     best, kind = point, name
-    except FileNotFoundError:
+    except OSError:
         return False
-    return kind in _REMOTE
+    return kind in _REMOTE or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)

@@ -13,6 +13,9 @@ BLOCK = 512
 NAME, SIZE, CHECKSUM, MAGIC, PREFIX = (0, 100), (124, 136), (148, 156), (257, 263), (345, 500)
 TYPE = 156
 
+#: The byte of an old GNU sparse header, and of each block that continues its map, that says another block follows.
+SPARSE_GOES_ON, SPARSE_MAP_GOES_ON = 482, 504
+
 REGULAR = frozenset(b"0\x007")  # regular file, its name before POSIX, and contiguous file
 PAX_NEXT, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK, GNU_SPARSE = b"xgLKS"
 
@@ -33,24 +36,24 @@ def padded(size: int) -> int:
 
 
 def number(field: bytes) -> int:
-    """A numeric field: octal text, or GNU's base-256 where the first bit is set."""
+    """A numeric field: octal text, or GNU's base-256 where the first bit is set. Raises BadHeader below zero, too."""
     if field[0] & 0x80:
+        if field[0] & 0x40:
+            raise BadHeader("a number below zero")
         return int.from_bytes(bytes([field[0] & 0x7F]) + field[1:], "big")
     text = field.split(b"\0", 1)[0].strip()
-    try:
+    if not text.strip(b"01234567"):
         return int(text or b"0", 8)
-    except ValueError as error:
-        raise BadHeader(f"{text!r} is no octal number") from error
+    raise BadHeader(f"{text!r} is no octal number")
 
 
 def parse_header(block: bytes) -> Header:
     """The header in 512 bytes. Raises BadHeader."""
     stored = number(block[slice(*CHECKSUM)])
-    rest = block[: CHECKSUM[0]], block[CHECKSUM[1] :]
-    unsigned = 256 + sum(map(sum, rest))
+    rest = block[: CHECKSUM[0]] + block[CHECKSUM[1] :]
+    unsigned = 8 * ord(" ") + sum(rest)
     # Some old writers summed signed bytes; POSIX allows readers to accept both.
-    signed = unsigned - 256 * sum(byte > 127 for half in rest for byte in half)
-    if stored not in (unsigned, signed):
+    if stored != unsigned and stored != unsigned - 256 * sum(byte > 127 for byte in rest):
         raise BadHeader(f"checksum is {stored}, the bytes sum to {unsigned}")
     name = block[slice(*NAME)].split(b"\0", 1)[0]
     if block[MAGIC[0] : MAGIC[1]] == b"ustar\0":
@@ -66,8 +69,8 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
     while at < len(data) and data[at] != 0:
         space = data.find(b" ", at, at + 20)
         digits = data[at:space]
-        if space < 0 or not digits.isdigit() or int(digits) <= space - at:
-            raise BadHeader("a pax record has no length")
+        if space < 0 or not digits.isdigit() or not space - at < int(digits) <= len(data) - at:
+            raise BadHeader("a pax record has no length, or a wrong one")
         key, equals, value = data[space + 1 : at + int(digits) - 1].partition(b"=")
         if not equals:
             raise BadHeader("a pax record has no value")

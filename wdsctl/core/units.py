@@ -10,7 +10,7 @@ import os
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import Any
-from zipfile import BadZipFile
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +18,14 @@ from numpy.typing import NDArray
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
-from wdsctl.core.scan import ShardScan, scan_shard
+from wdsctl.core.os_errors import translated
+from wdsctl.core.scan import scan_shard
+from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.storage import LocalStorage
 
 FORMAT = 1  # raise it when the result of a scan changes: old units are then scanned again
 
+_CHECK = 4  # bytes at the start of a unit's file: the CRC-32 of the rest
 _COLUMNS = ("key_sizes", "offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
 
 
@@ -73,28 +76,38 @@ def scan_file(root: str, shard: ShardFile) -> ShardScan:
 
 
 def save_scan(scan: ShardScan, path: str) -> None:
+    arrays: dict[str, NDArray[Any]] = {name: getattr(scan, name) for name in _COLUMNS}
+    arrays["keys"] = np.frombuffer(scan.keys, np.uint8)
     facts = {
         "status": scan.status,
         "extensions": scan.extensions,
         "findings": [asdict(finding) for finding in scan.findings],
+        "columns": [[name, array.dtype.str, len(array)] for name, array in arrays.items()],
     }
-    arrays: dict[str, NDArray[Any]] = {name: getattr(scan, name) for name in _COLUMNS}
-    arrays["keys"] = np.frombuffer(scan.keys, np.uint8)
-    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    write_whole(path, lambda file: np.savez(file, allow_pickle=False, **arrays), durable=False)
+    head = json.dumps(facts).encode()
+    pieces = [len(head).to_bytes(8, "little"), head, *(array.tobytes() for array in arrays.values())]
+    check = 0
+    for piece in pieces:
+        check = crc32(piece, check)
+    write_whole(path, lambda file: file.writelines([check.to_bytes(_CHECK, "little"), *pieces]), durable=False)
 
 
 def load_scan(path: str) -> ShardScan | None:
     """A saved scan; None where the file was damaged (its machine went down before it was written out)."""
-    try:
-        with np.load(path, allow_pickle=False) as saved:
-            facts = json.loads(saved["facts"].tobytes())
-            return ShardScan(
-                status=facts["status"],
-                keys=saved["keys"].tobytes(),
-                extensions=tuple(facts["extensions"]),
-                findings=tuple(Finding(**finding) for finding in facts["findings"]),
-                **{name: saved[name] for name in _COLUMNS},
-            )
-    except (BadZipFile, ValueError, KeyError, EOFError):
+    with translated(path, "read"), open(path, "rb") as file:
+        check, data = file.read(_CHECK), file.read()
+    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < 8:
         return None
+    at = 8 + int.from_bytes(data[:8], "little")
+    facts = json.loads(data[8:at])
+    columns: dict[str, NDArray[Any]] = {}
+    for name, dtype, count in facts["columns"]:
+        columns[name] = np.frombuffer(data, dtype, count, at)
+        at += columns[name].nbytes
+    return ShardScan(
+        status=facts["status"],
+        keys=columns.pop("keys").tobytes(),
+        extensions=tuple(facts["extensions"]),
+        findings=tuple(Finding(**finding) for finding in facts["findings"]),
+        **columns,
+    )

@@ -91,13 +91,15 @@ def _from_paths(
     def looked_into(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
         values = {n: _decoded(part, fn) for n, part, fn in zip(names, data, functions, strict=True)}
         parsed: dict[str, Any] = {}
+        fields: list[Any] = []
+        field = ""
         try:
-            fields = [
-                extract(path, values, parsed) if field in required else extract(path, values, parsed, default=None)
-                for field, path in paths.items()
-            ]
+            for field, path in paths.items():
+                given = {} if field in required else {"default": None}
+                fields.append(extract(path, values, parsed, **given))
         except FieldMissing as error:
-            raise SampleFailed(error.message, hint=error.hint, where=error.where) from error
+            words = f"the field {field!r} cannot be filled: {error.message}"
+            raise SampleFailed(words, hint=error.hint, where=error.where) from error
         return build(key, restore, subflavors, sources, *fields)
 
     return looked_into

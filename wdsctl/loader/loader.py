@@ -37,6 +37,7 @@ class Loader:
                     batch = run.draw()
             except StopIteration:
                 return
+            run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
             yield batch
             run = self._running()
 

@@ -12,10 +12,19 @@ from wdsctl.loader.decoding import BatchMemory, SampleDecoder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-T_sample = TypeVar("T_sample")
-T_encoded_sample = TypeVar("T_encoded_sample")
-T_raw_batch = TypeVar("T_raw_batch")
-T_batch = TypeVar("T_batch")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as Defaulted
+
+    # So that `class Mine(DefaultTaskEncoder)` is complete as it stands. Python has these from 3.13 on.
+    T_sample = Defaulted("T_sample", default=Any)
+    T_encoded_sample = Defaulted("T_encoded_sample", default=Any)
+    T_raw_batch = Defaulted("T_raw_batch", default=Any)
+    T_batch = Defaulted("T_batch", default=Any)
+else:
+    T_sample = TypeVar("T_sample")
+    T_encoded_sample = TypeVar("T_encoded_sample")
+    T_raw_batch = TypeVar("T_raw_batch")
+    T_batch = TypeVar("T_batch")
 
 #: In the order they run.
 HOOKS = ("encode_sample", "batch", "encode_batch")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,7 @@ class Training:
             batch=batch,
             bulk=bulk_stage(dataset, self._source, batch),
         )
-        self._cursors: dict[int, LaneCursor] = {}
+        self._cursors: dict[int, tuple[LaneCursor, State]] = {}  # with the state that each is at
         self._stand = Stand(0, {})
         self._geometry = start(sizes.lanes)
         if saved is not None:
@@ -80,36 +81,44 @@ class Training:
         self._begun = self._stand.drawn
         self._turns = turns(self._geometry, self._begun, self._rank, self._world)
         mine = {lane: state for lane, state in self._stand.states.items() if lane in self._turns}
-        self._stand = Stand(self._begun, mine)
+        self._stand = self._ahead = Stand(self._begun, mine)
         self._fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
 
     def draw(self) -> Any:
-        """The rank's next batch. After an error or an interrupt, `draw` draws the same batch again."""
+        """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing."""
         drawn, states = self._stand.drawn, self._stand.states
         lane = self._turns[(drawn - self._begun) // self._world % len(self._turns)]
-        # Taken out until the batch is there: a cursor that was stopped half way is opened again from its state.
-        cursor = self._cursors.pop(lane, None) or self._opened(lane)
+        # Taken out until the batch is there: a cursor that was stopped half way is opened again from its state, and so
+        # is one that is ahead of it, because its batch was never accepted.
+        cursor, state = self._cursors.pop(lane, (None, None))
+        if cursor is None or state is not states.get(lane):
+            cursor = self._opened(lane)
         with self.stats.as_before_if_it_fails():
             batch = cursor.draw(drawn + self._rank)
-        # In one step, so that no interrupt finds a lane moved on and its batch not counted.
-        self._stand = Stand(drawn + self._world, {**states, lane: cursor.state_dict()})
-        self._cursors[lane] = cursor
+        state = cursor.state_dict()
+        self._cursors[lane] = cursor, state
+        self._ahead = Stand(drawn + self._world, {**states, lane: state})
         return batch
 
+    def accept(self) -> None:
+        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
+        self._stand = self._ahead
+
     def state_dict(self) -> State:
-        """Where the rank stands, after the batch that was drawn last. About 10 us; nothing is asked of anybody."""
+        """Where the rank stands, after the batch that was accepted last. About 50 us; nothing is asked of anybody."""
         return {
             "version": VERSION,
             "kind": "rank",
             "rank": self._rank,
             "world": self._world,
-            "plan": self._plan_state,
+            "plan": deepcopy(self._plan_state),
             "generation": self._source.offsets.generation,
             "drawn": self._stand.drawn,
             "pass": None,
             "base": self._geometry.base,
             "lanes": [[lane.root, lane.first, lane.stride] for lane in self._geometry.lanes],
-            "cursors": {str(lane): self._stand.states.get(lane, self._fresh) for lane in sorted(self._turns)},
+            # Copies: what the caller does with its state is no business of ours.
+            "cursors": {str(lane): deepcopy(self._stand.states.get(lane, self._fresh)) for lane in sorted(self._turns)},
         }
 
     def close(self) -> None:

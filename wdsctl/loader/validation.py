@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -49,7 +50,7 @@ class Validation:
             {**recipe(dataset, self._source), "seed": dataset.seed, "seed_offset": workers.seed_offset},
         )
         self._plan_state = self.plan.to_state()
-        self._stand = Stand(0, 0, {})
+        self._stand = self._ahead = Stand(0, 0, {})
         self._made: list[Any] | None = None  # what is handed out of the batch under way
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
@@ -63,7 +64,7 @@ class Validation:
     def draw(self) -> Any:
         """The rank's next batch; StopIteration at the end of the pass, after which the next one begins.
 
-        After an error or an interrupt, `draw` draws the same batch again.
+        The same batch until it is accepted: an error or an interrupt loses nothing.
         """
         while self._stand.drawn + self._rank < self._runs.batches:
             stand, number = self._stand, self._stand.drawn + self._rank
@@ -73,14 +74,19 @@ class Validation:
             made, given = self._made, stand.given.get(number, 0)
             later = {other: count for other, count in stand.given.items() if other > number}
             if given + 1 < len(made):
-                self._stand = Stand(stand.passes, stand.drawn, {**later, number: given + 1})
+                self._ahead = Stand(stand.passes, stand.drawn, {**later, number: given + 1})
             else:
                 self._made = None
-                self._stand = Stand(stand.passes, stand.drawn + self._world, later)
+                self._ahead = Stand(stand.passes, stand.drawn + self._world, later)
             if given < len(made):
                 return made[given]
+            self.accept()
         self._stand = Stand(self._stand.passes + 1, 0, {})
         raise StopIteration
+
+    def accept(self) -> None:
+        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
+        self._stand = self._ahead
 
     def state_dict(self) -> State:
         return {
@@ -88,7 +94,7 @@ class Validation:
             "kind": "rank",
             "rank": self._rank,
             "world": self._world,
-            "plan": self._plan_state,
+            "plan": deepcopy(self._plan_state),
             "generation": self._source.offsets.generation,
             "drawn": self._stand.drawn,
             "pass": self._stand.passes,

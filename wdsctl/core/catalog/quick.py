@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, check, damaged
 from wdsctl.core.errors import InputError
 from wdsctl.core.splitting import SplitShard
 
@@ -15,20 +15,26 @@ from wdsctl.core.splitting import SplitShard
 def current_generation(path: str) -> int:
     """The generation that the catalog at `path` describes."""
     with _reading(path) as connection:
-        (value,) = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
-        return int(value)
+        row = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
+    if row is None or not str(row[0]).isdecimal():
+        raise damaged(path, "it does not say which generation it is")
+    return int(row[0])
 
 
 def read_split(path: str, name: str) -> list[SplitShard]:
-    """The shards of a split, in id order, with the samples it has of each. Raises InputError WDS211."""
+    """The shards of a split, in id order, with the samples it has of each: none where it is empty.
+
+    Raises InputError WDS211 where there is no such split.
+    """
     query = (
         "SELECT shard, split_shard.samples, bits FROM split_shard JOIN split ON split.id = split_shard.split "
         "WHERE split.name = ? ORDER BY shard"
     )
     with _reading(path) as connection:
         rows = connection.execute(query, (name,)).fetchall()
-        if not rows:
-            raise _no_such_split(path, name, [row[0] for row in connection.execute("SELECT name FROM split")])
+        names = [row[0] for row in connection.execute("SELECT name FROM split ORDER BY id")]
+    if name not in names:
+        raise _no_such_split(path, name, names)
     return [SplitShard(*row) for row in rows]
 
 
@@ -47,5 +53,5 @@ def _reading(path: str) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
             yield connection
-    except sqlite3.DatabaseError as error:
+    except DAMAGE as error:
         raise damaged(path, str(error)) from error

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from itertools import count
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.dataset_yaml import SplitRule
 from wdsctl.core.errors import CatalogError
@@ -18,12 +20,13 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.scan import ShardScan
-from wdsctl.core.splitting import Shard, SplitShard, by_sample, by_shard, resolved
-from wdsctl.core.units import ShardFile, load_scan, run_scan, scan_file, scan_unit
+from wdsctl.core.shard_scan import ShardScan
+from wdsctl.core.units import ScanUnit, ShardFile, load_scan, run_scan, scan_file, scan_unit
+from wdsctl.core.verbs.deal import deal_new
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
 
+_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|dataset\.yaml)\.\d+\.partial|lock\.[0-9a-f]{32}")
 _OFFSETS = re.compile(r"offsets-(\d+)\.bin")
 
 
@@ -36,40 +39,57 @@ class Folding:
     changed: Sequence[tuple[ShardRow, ShardFile]]
     removed: Sequence[ShardRow]
     rule: SplitRule | None
+    ids: Mapping[str, int]  # of shards that a new catalog knows from the old one, by path: they keep their numbers
+    held: Mapping[str, Held]  # which splits had the shards that are read again, by path
 
 
 def fold(
-    place: Place, draft: Draft, work: Folding, generation: int, workers: int, progress: Progress
+    place: Place, draft: Draft, work: Folding, workers: int, progress: Progress
 ) -> tuple[list[ShardRow], list[Finding]]:
     """Scan what is new, write draft and offsets. Returns the new rows, in id order, and what was found."""
-    draft.generation = generation
-    draft.next_generation()
-    first = draft.next_shard_id()
-    was_in = {row.path: draft.splits_of(row.id) for row, _ in work.changed}
+    before = draft.generation
+    draft.generation += 1
+    fresh_bytes = sum(shard.size for shard in (*work.added, *(shard for _, shard in work.changed)))
+    draft.expect(fresh_bytes / max(1, sum(row.size for row in work.kept)))
     for row in (*work.removed, *(row for row, _ in work.changed)):
         draft.remove_shard(row.id)
-    fresh = sorted((*work.added, *(shard for _, shard in work.changed)), key=lambda shard: shard.path)
     rows: list[ShardRow] = []
     findings: list[Finding] = []
     with translated(place.meta):
         os.makedirs(place.work, exist_ok=True)
         writer = OffsetsWriter(place.work)
         try:
-            for row in _copy_kept(place, work.kept, generation, draft, writer):
-                scan = scan_file(place.root, ShardFile(row.path, row.size, row.mtime_ns))
-                writer.add(_entry(row), _rows(scan, draft))
-            for shard_id, (shard, scan) in enumerate(_scans(place, fresh, workers, progress), first):
-                draft.add_shard(shard_id, shard, scan)
-                rows.append(_row(shard_id, shard, scan))
-                writer.add(_entry(rows[-1]), _rows(scan, draft))
-                findings += scan.findings
+            _copy_kept(place, work.kept, before, draft, writer)
+            fresh = _numbered(draft, work)
+            with closing(_scans(place, [shard for _, shard in fresh], workers, progress)) as scans:
+                for (shard_id, _), (shard, scan) in zip(fresh, scans, strict=True):
+                    draft.add_shard(shard_id, shard, scan)
+                    rows.append(_row(shard_id, shard, scan))
+                    writer.add(_entry(rows[-1]), _rows(scan, draft))
+                    findings += scan.findings
             progress.phase("finish")
             if work.rule is not None:
-                _deal(draft, rows, work.rule, was_in)
+                findings += deal_new(draft, rows, work.rule, work.held)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
             writer.close()
     return rows, findings
+
+
+def _numbered(draft: Draft, work: Folding) -> list[tuple[int, ShardFile]]:
+    """The shards to be read, with their ids, in the order of these: known ones first, then new ones by path."""
+    shards = [*work.added, *(shard for _, shard in work.changed)]
+    known = sorted((work.ids[shard.path], shard) for shard in shards if shard.path in work.ids)
+    new = sorted((shard for shard in shards if shard.path not in work.ids), key=lambda shard: shard.path)
+    return [*known, *((draft.next_shard_id(), shard) for shard in new)]
+
+
+def sweep(place: Place) -> None:
+    """Before writing: remove what killed runs had begun. The caller holds the lock, so nobody else is at it now."""
+    names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
+    for name in names:
+        if _PARTIAL.fullmatch(name):
+            os.unlink(os.path.join(place.meta, name))
 
 
 def tidy(place: Place, generation: int) -> None:
@@ -88,58 +108,56 @@ def last_generation(place: Place) -> int:
 
 
 def set_aside(path: str) -> None:
-    """Keep a catalog that cannot be read, under another name."""
-    from wdsctl.core.catalog.identity import check
-
-    try:
-        check(path)
-    except CatalogError as error:
-        if error.code == "WDS302":
-            with translated(path):
-                os.replace(path, path + ".damaged")
+    """Keep a damaged catalog under another name: the first free `PATH.damaged-N`."""
+    aside = next(name for n in count(1) if not os.path.lexists(name := f"{path}.damaged-{n}"))
+    with translated(path):
+        os.replace(path, aside)
 
 
 def _scans(
     place: Place, shards: Sequence[ShardFile], workers: int, progress: Progress
-) -> Iterator[tuple[ShardFile, ShardScan]]:
+) -> Generator[tuple[ShardFile, ShardScan], None, None]:
     """Every shard with its scan, in the order given. Finished units of an earlier run are not scanned again."""
     units = [scan_unit(place.root, shard, place.work) for shard in shards]
     waiting = [i for i, unit in enumerate(units) if not unit.is_done]
-    done = {i for i, unit in enumerate(units) if unit.is_done}
+    left = set(waiting)
+    done = set(range(len(units))) - left
     progress.phase("scan", items=len(units), size_bytes=sum(shard.size for shard in shards))
     if done:
         progress.advance(items=len(done), size_bytes=sum(shards[i].size for i in done))
-    results = map_units(run_scan, [units[i] for i in waiting], workers, preload=("wdsctl.core.units",))
-    at = 0
-    while at < len(units):
-        while at in done:
-            scan = load_scan(units[at].result)
-            yield shards[at], scan if scan is not None else scan_file(place.root, shards[at])
-            done.discard(at)
-            at += 1
-        if at < len(units):
-            i, _ = next(results)
-            done.add(waiting[i])
-            progress.advance(items=1, size_bytes=shards[waiting[i]].size)
+    todo = [units[i] for i in waiting]
+    with closing(map_units(run_scan, todo, workers, preload=("wdsctl.core.units",))) as results:
+        at = 0
+        while at < len(units):
+            while at in done:
+                yield shards[at], _result(units[at], is_old=at not in left)
+                done.discard(at)
+                at += 1
+            if at < len(units):
+                i, _ = next(results)
+                done.add(waiting[i])
+                progress.advance(items=1, size_bytes=shards[waiting[i]].size)
 
 
-def _copy_kept(
-    place: Place, kept: Sequence[ShardRow], generation: int, draft: Draft, writer: OffsetsWriter
-) -> Iterator[ShardRow]:
-    """Copy the kept shards' columns from the last offsets file; yields those that are not in it (it may be lost)."""
-    try:
+def _result(unit: ScanUnit, *, is_old: bool) -> ShardScan:
+    """What a unit left. Scanned again if it is damaged, or could not be read when an earlier run tried."""
+    scan = load_scan(unit.result)
+    if scan is None or (is_old and scan.status == "unreadable"):
+        return scan_file(unit.root, unit.shard)
+    return scan
+
+
+def _copy_kept(place: Place, kept: Sequence[ShardRow], generation: int, draft: Draft, writer: OffsetsWriter) -> None:
+    """Copy the kept shards' columns from the last offsets file; what is not in it is taken from the catalog."""
+    entries: dict[int, int] = {}
+    with suppress(OSError, CatalogError):
         old = Offsets(place.offsets(generation))
-    except (OSError, CatalogError):
-        yield from sorted(kept, key=lambda row: row.id)
-        return
+        entries = {entry.id: i for i, entry in enumerate(old.shards)}
     numbers = {name: i for i, name in enumerate(draft.extensions)}
-    at = {entry.id: i for i, entry in enumerate(old.shards)}
     for row in sorted(kept, key=lambda row: row.id):
-        i = at.get(row.id)
-        if i is None or old.shards[i].layout_hash != row.layout_hash:
-            yield row
-        else:
-            writer.add(_entry(row), old.shard_rows(i, numbers))
+        i = entries.get(row.id)
+        is_there = i is not None and old.shards[i].layout_hash == row.layout_hash
+        writer.add(_entry(row), old.shard_rows(i, numbers) if is_there and i is not None else draft.rows_of(row.id))
 
 
 def _rows(scan: ShardScan, draft: Draft) -> ShardRows:
@@ -163,20 +181,3 @@ def _row(shard_id: int, shard: ShardFile, scan: ShardScan) -> ShardRow:
 
 def _entry(row: ShardRow) -> ShardEntry:
     return ShardEntry(row.id, row.path, row.size, row.samples, row.layout_hash)
-
-
-def _deal(draft: Draft, rows: Sequence[ShardRow], rule: SplitRule, was_in: dict[str, list[str]]) -> None:
-    """New shards go to the splits; one that changed stays where it was, so that nothing moves from one to another."""
-    shards = [Shard(row.id, row.path, row.samples) for row in rows]
-    by = resolved(rule.by, len(shards), rule.shares)
-    if not draft.has_splits:
-        draft.replace_splits(rule.shares, by, rule.seed)
-    if by == "shard":
-        stay = [shard for shard in shards if was_in.get(shard.path)]
-        for shard in stay:
-            draft.add_to_split(was_in[shard.path][0], [SplitShard(shard.id, shard.samples)])
-        shards = [shard for shard in shards if not was_in.get(shard.path)]
-    if shards:
-        deal = by_shard if by == "shard" else by_sample
-        for name, parts in deal(shards, rule.shares, rule.seed, draft.split_totals(by)).items():
-            draft.add_to_split(name, parts)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
 from wdsctl.core.dataset_yaml import load
+from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.preview import HEAD, preview
 from wdsctl.core.sample_types import CRUDE
-from wdsctl.core.shard_list import list_shards
+from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import compare
 
@@ -62,7 +63,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     place = locate(root, catalog)
     with Catalog(place.catalog) as published:
         rows, parts, splits = published.shards(), published.parts(), published.splits()
-        generation = int(published.facts()["generation"])
+        generation, exclude = published.generation, published.exclude()
     sample_type, field_map = CRUDE, {}
     if os.path.exists(place.dataset_yaml):
         config = load(place.dataset_yaml)
@@ -83,13 +84,13 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
             ShardLine(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status) for row in rows
         ),
         first=tuple(_first(place, generation, samples)) if samples > 0 else (),
-        stale=tuple(stale_findings(place, rows)),
+        stale=tuple(stale_findings(list_shards(place.root, exclude), rows)),
     )
 
 
-def stale_findings(place: Place, rows: list[ShardRow]) -> list[Finding]:
+def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]:
     """Shards that are new, have changed or are gone since the catalog was made."""
-    changes = compare(list_shards(place.root).shards, rows)
+    changes = compare(listing.shards, rows)
     said = [
         *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
         *((shard.path, "has changed since it was indexed") for _, shard in changes.changed),
@@ -110,7 +111,7 @@ def _first(place: Place, generation: int, samples: int) -> list[SampleLine]:
                 PartLine(
                     name=name,
                     size_bytes=size,
-                    preview=preview(storage.read(path, at, min(size, HEAD)), size) if os.path.exists(path) else "gone",
+                    preview=_preview(storage, path, at, size),
                 )
                 for name, at, size in offsets.parts(row)
             ]
@@ -118,3 +119,13 @@ def _first(place: Place, generation: int, samples: int) -> list[SampleLine]:
         return lines
     finally:
         storage.close()
+
+
+def _preview(storage: LocalStorage, path: str, at: int, size: int) -> str:
+    """One line about a part. A shard that is gone or has changed is told of elsewhere, and stops nothing."""
+    if not os.path.exists(path):
+        return "gone"
+    try:
+        return preview(storage.read(path, at, min(size, HEAD)), size)
+    except (StorageError, PermissionDenied):
+        return "cannot be read"

@@ -10,8 +10,8 @@ from typing import Literal
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.dataset_yaml import DatasetConfig, SplitRule, dump, load
 from wdsctl.core.detect import Detection, detect
-from wdsctl.core.errors import DatasetError, UsageError
-from wdsctl.core.fields import validate_field_map
+from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.fields import check_sample_type, validate_field_map
 from wdsctl.core.files import write_text
 from wdsctl.core.formats.folder import OnMissing
 from wdsctl.core.lock import locked
@@ -24,7 +24,7 @@ from wdsctl.core.ratios import By
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_list import holds_shards
 from wdsctl.core.storage import LocalStorage
-from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, index_at, say_where
+from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_shards, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.split import SplitReport, split_at
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, write_folder
@@ -58,7 +58,7 @@ class PrepareOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareReport:
-    """What was done, step by step. Steps that a dry run cannot foresee are None."""
+    """What was done, step by step. Steps that a dry run cannot foresee are None; so is the split of no samples."""
 
     source: str
     dest: str
@@ -72,9 +72,13 @@ class PrepareReport:
 
 
 def look(source: str) -> Source:
-    """Whether a folder holds shards or raw files. Raises InputError, PermissionDenied."""
+    """Whether a folder holds shards or raw files. Raises InputError if it holds nothing, PermissionDenied."""
     place = locate(source)
-    return "tars" if holds_shards(place.root) else "folder"
+    if holds_shards(place.root):
+        return "tars"
+    if not any(os.scandir(place.root)):
+        raise InputError("the folder is empty", where=source, hint="check the path", code="WDS003")
+    return "folder"
 
 
 def prepare(
@@ -85,35 +89,55 @@ def prepare(
     Run again, it does what is left to do: the rest of a run that was killed, new files, nothing.
     """
     options = options or PrepareOptions()
+    _check_options(options)
     from_folder = dest is not None or look(source) == "folder"
-    if not from_folder:
-        root = source
-    elif dest is None:
+    if from_folder and dest is None:
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,
             hint=f"wdsctl prepare {source} DEST",
         )
-    else:
-        locate(source)
-        root = dest
-        if not options.dry_run:
-            with translated(dest):
-                os.makedirs(dest, exist_ok=True)
-    if from_folder and options.dry_run:
-        return _foreseen(source, root, options, progress)
+    root = dest or source
+    if from_folder:
+        _check_raw(locate(source).root)
+        if options.dry_run:
+            return _foreseen(source, root, options, progress)
+        with translated(root):
+            os.makedirs(root, exist_ok=True)
     place = locate(root, options.catalog, writing=True)
     if options.dry_run:
         report = index_at(place, _index_request(options), progress)
-        return _report(source, root, None, report, None, None, options)
+        return _report(source, root, options, index=report)
+    if not from_folder:
+        check_shards(place, options.exclude)
     say_where(place, options.catalog, progress)
     with locked(place.lock), journal(place, "prepare", [source, root], progress) as entry:
         folder = _write(source, root, options, entry, progress) if from_folder else None
         indexed = index_at(place, _index_request(options), progress)
         entry.findings += indexed.findings
-        detection = _describe(place, indexed, options, progress)
-        split = _split(place, options, progress)
-        return _report(source, root, folder, indexed, detection, split, options)
+        described = _describe(place, indexed, options, progress)
+        split = _split(place, indexed, options, progress)
+        return _report(source, root, options, folder=folder, index=indexed, described=described, split=split)
+
+
+def _check_options(options: PrepareOptions) -> None:
+    """Refuse what can be told to be wrong before hours of work."""
+    if options.sample_type:
+        check_sample_type(options.sample_type, where="--sample-type")
+        if options.field_map:
+            validate_field_map(options.sample_type, options.field_map, where="--field-map")
+
+
+def _check_raw(source: str) -> None:
+    """Refuse a folder of shards as raw files: they would become parts of samples of other shards."""
+    with translated(source, "list"):
+        tars = sorted(name for name in os.listdir(source) if name.endswith(".tar") and not name.startswith("."))
+    if tars:
+        raise UsageError(
+            f"the source holds shards already, such as {tars[0]}, and is prepared in place",
+            where=source,
+            hint=f"wdsctl prepare {source}",
+        )
 
 
 def _index_request(options: PrepareOptions) -> IndexRequest:
@@ -149,15 +173,23 @@ def _foreseen(source: str, dest: str, options: PrepareOptions, progress: Progres
     ledger_path = locate(dest, options.catalog).ledger if os.path.isdir(dest) else os.devnull
     with Ledger.peek(ledger_path) as ledger:
         folder = write_folder(source, dest, _folder_options(options), ledger=ledger, progress=progress)
-    return _report(source, dest, folder, None, None, None, options)
+    return _report(source, dest, options, folder=folder)
 
 
-def _describe(place: Place, indexed: IndexReport, options: PrepareOptions, progress: Progress) -> Detection | None:
+@dataclass(frozen=True, slots=True)
+class _Described:
+    """What dataset.yaml was made from, and whether it is another now."""
+
+    detection: Detection | None
+    is_new: bool
+
+
+def _describe(place: Place, indexed: IndexReport, options: PrepareOptions, progress: Progress) -> _Described:
     """Write dataset.yaml, unless it is there and nobody asks for another."""
     asked = bool(options.sample_type or options.field_map or options.redetect)
     there = os.path.exists(place.dataset_yaml)
     if (there and not asked) or indexed.samples == 0:
-        return None
+        return _Described(None, is_new=False)
     progress.phase("detect")
     with Catalog(place.catalog) as catalog:
         parts = catalog.parts()
@@ -169,8 +201,10 @@ def _describe(place: Place, indexed: IndexReport, options: PrepareOptions, progr
     before = load(place.dataset_yaml) if there else DatasetConfig()
     sample_type, field_map = _chosen(found, options, [part.name for part in parts])
     config = replace(before, sample_type=sample_type, field_map=field_map)
-    write_text(place.dataset_yaml, dump(config))
-    return found
+    is_new = not there or config != before
+    if is_new:
+        write_text(place.dataset_yaml, dump(config))
+    return _Described(found, is_new=is_new)
 
 
 def _chosen(found: Detection, options: PrepareOptions, names: list[str]) -> tuple[str, dict[str, str]]:
@@ -189,15 +223,26 @@ def _chosen(found: Detection, options: PrepareOptions, names: list[str]) -> tupl
     return sample_type, field_map
 
 
-def _split(place: Place, options: PrepareOptions, progress: Progress) -> SplitReport:
+@dataclass(frozen=True, slots=True)
+class _Divided:
+    """The split as it is, and whether it was made now."""
+
+    report: SplitReport | None
+    is_new: bool
+
+
+def _split(place: Place, indexed: IndexReport, options: PrepareOptions, progress: Progress) -> _Divided:
     """Make the split that is asked for, unless it is there: new shards have followed its rule already."""
+    if indexed.samples == 0:
+        return _Divided(None, is_new=False)
     with Catalog(place.catalog) as catalog:
         rule, counts = catalog.split_rule(), catalog.splits()
     wanted = dict(options.split) if options.split is not None else None
     if rule is not None and (wanted is None or _is_same(rule, wanted, options)):
         by: Literal["shard", "sample"] = "sample" if rule.by == "sample" else "shard"
-        return SplitReport(root=place.root, by=by, seed=rule.seed, splits=tuple(counts), dry_run=False)
-    return split_at(place, wanted or WHOLE, options.split_by, options.seed, progress)
+        report = SplitReport(root=place.root, by=by, seed=rule.seed, splits=tuple(counts), dry_run=False)
+        return _Divided(report, is_new=False)
+    return _Divided(split_at(place, wanted or WHOLE, options.split_by, options.seed, progress), is_new=True)
 
 
 def _is_same(rule: SplitRule, wanted: dict[str, float], options: PrepareOptions) -> bool:
@@ -208,21 +253,23 @@ def _is_same(rule: SplitRule, wanted: dict[str, float], options: PrepareOptions)
 def _report(
     source: str,
     dest: str,
-    folder: FolderReport | None,
-    indexed: IndexReport | None,
-    detection: Detection | None,
-    split: SplitReport | None,
     options: PrepareOptions,
+    *,
+    folder: FolderReport | None = None,
+    index: IndexReport | None = None,
+    described: _Described | None = None,
+    split: _Divided | None = None,
 ) -> PrepareReport:
-    unchanged = indexed is not None and indexed.up_to_date and detection is None
+    is_new = (step is not None and step.is_new for step in (described, split))
+    unchanged = index is not None and index.up_to_date and not any(is_new)
     return PrepareReport(
         source=source,
         dest=dest,
         from_folder=folder is not None,
         folder=folder,
-        index=indexed,
-        detection=detection,
-        split=split,
+        index=index,
+        detection=described.detection if described else None,
+        split=split.report if split else None,
         up_to_date=unchanged and (folder is None or folder.written == 0),
         dry_run=options.dry_run,
     )

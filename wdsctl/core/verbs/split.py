@@ -9,6 +9,7 @@ from typing import Literal
 
 from wdsctl.core.catalog.catalog import Catalog, ShardRow, SplitCount
 from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.identity import check
 from wdsctl.core.dataset_yaml import SplitRule, update_split
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
@@ -47,6 +48,7 @@ def split(
     place = locate(root, catalog, writing=True)
     if dry_run:
         return split_at(place, ratios, by, seed, progress, dry_run=True)
+    check(place.catalog)  # before anything is written beside it
     with locked(place.lock), journal(place, "split", [root, repr(dict(ratios)), by, str(seed)], progress):
         return split_at(place, ratios, by, seed, progress)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
-from wdsctl.core.dataset_yaml import load
+from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.fields import parse_field_map
 from wdsctl.core.findings import SEVERITIES, Finding
@@ -61,11 +61,12 @@ def validate(root: str, *, catalog: str | None = None, workers: int = 1, progres
 def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
     started = time.monotonic()
     with Catalog(place.catalog) as published:
-        rows, parts, generation = published.shards(), published.parts(), int(published.facts()["generation"])
+        rows, parts, generation = published.shards(), published.parts(), published.generation
+        exclude = published.exclude()
         progress.phase("keys")
         findings = [*_repeated(published)]
-    listing = list_shards(place.root)
-    findings += [*listing.findings, *stale_findings(place, rows)]
+    listing = list_shards(place.root, exclude)
+    findings += [*listing.findings, *stale_findings(listing, rows)]
     findings += _structure(place, rows, listing.shards, workers, progress)
     progress.phase("parts")
     findings += _parts(place, parts, generation)
@@ -124,25 +125,28 @@ def _parts(place: Place, parts: Sequence[PartCount], generation: int) -> Iterato
         words = "the offsets file is gone or damaged: `wdsctl index` makes it again"
         yield Finding(code="WDS305", severity="error", message=words)
         return
-    alternatives = _mapped(place)
-    wanted = alternatives or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
+    config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig()
+    wanted = _required(config) or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
     for names in wanted:
         yield from _lacking(offsets, names)
-    used = {name for names in wanted for name in names}
+    mapped = (names for _, names in _mapped(config))
+    expected = {name for names in (*wanted, *mapped) for name in names}
     for part in parts:
-        if part.name not in used and part.share <= HARDLY_ANY:
+        if part.name not in expected and part.share <= HARDLY_ANY:
             words = f"{part.samples:,} of {offsets.samples:,} samples have a part {part.name!r} that is not expected"
             yield Finding(code="WDS109", severity="warning", message=words, part=part.name, count=part.samples)
 
 
-def _mapped(place: Place) -> list[tuple[str, ...]]:
-    """The parts that each field that a sample cannot do without may come from."""
-    if not os.path.exists(place.dataset_yaml):
-        return []
-    config = load(place.dataset_yaml)
+def _mapped(config: DatasetConfig) -> list[tuple[str, tuple[str, ...]]]:
+    """The fields of the field map, each with the parts that it may come from."""
+    paths = parse_field_map(config.field_map)
+    return [(name, tuple(part for part, _ in path.alternatives)) for name, path in paths.items()]
+
+
+def _required(config: DatasetConfig) -> list[tuple[str, ...]]:
+    """The parts of the fields that a sample cannot do without."""
     required = {field.name for field in SAMPLE_TYPES.get(config.sample_type, ()) if field.required}
-    paths = [path for name, path in parse_field_map(config.field_map).items() if name in required]
-    return list(dict.fromkeys(tuple(part for part, _ in path.alternatives) for path in paths))
+    return list(dict.fromkeys(names for field, names in _mapped(config) if field in required))
 
 
 def _lacking(offsets: Offsets, names: tuple[str, ...]) -> Iterator[Finding]:

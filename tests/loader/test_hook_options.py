@@ -3,7 +3,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from wdsctl.loader.stateless import HookOptions, hook_options, stateless
+from wdsctl.loader.hook_options import HookOptions, hook_options, stateless
 
 
 class Hooks:

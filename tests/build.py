@@ -1,0 +1,109 @@
+"""Builders in words: shards, datasets, and what a folder holds, for tests at every level."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+from wdsctl.core.members import Read
+
+Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
+
+
+def a_shard(files: Files, *, format: int = tarfile.USTAR_FORMAT) -> bytes:  # noqa: A002 - tarfile's own word
+    """The bytes of a tar with these members, as Python's tarfile writes them. Pairs, where a name comes twice."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=format) as archive:
+        for name, data in files.items() if isinstance(files, Mapping) else files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return file.getvalue()
+
+
+def an_archive(members: Iterable[tarfile.TarInfo], *, format: int = tarfile.PAX_FORMAT) -> bytes:  # noqa: A002
+    """The bytes of a tar with these members, whatever they are; data is zeros."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w", format=format) as archive:
+        for member in members:
+            archive.addfile(member, io.BytesIO(bytes(member.size)))
+    return file.getvalue()
+
+
+def samples(first: int, count: int, *parts: str, size: int = 8) -> dict[str, bytes]:
+    """Members of `count` samples, `000000` and on from `first`, each with these parts (jpg and txt if none is said)."""
+    return {
+        f"{i:06d}.{part}": f"{i} {part} ".encode().ljust(size, b".")
+        for i in range(first, first + count)
+        for part in parts or ("jpg", "txt")
+    }
+
+
+def a_dataset(root: Path, shards: Mapping[str, Files | bytes]) -> str:
+    """A folder with these shards: members by name, or the bytes of the file as they are."""
+    for name, content in shards.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else a_shard(content))
+    root.mkdir(parents=True, exist_ok=True)
+    return str(root)
+
+
+def some_shards(root: Path, count: int, each: int = 5, *, first: int = 0) -> str:
+    """`count` shards of `each` samples with a jpg and a txt: `shard-000.tar` and on from `first`."""
+    return a_dataset(root, {f"shard-{i:03d}.tar": samples(i * each, each) for i in range(first, first + count)})
+
+
+def rewritten(path: str | Path, content: bytes | Files) -> None:
+    """Put something else into a shard, and move its time, as whoever writes later does."""
+    before = os.stat(path).st_mtime_ns
+    Path(path).write_bytes(content if isinstance(content, bytes) else a_shard(content))
+    os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
+
+
+def reading(data: bytes) -> Read:
+    """A shard in memory, read as strictly as storage reads: exactly the bytes asked for, within the file."""
+
+    def read(offset: int, size: int) -> bytes:
+        if not 0 <= offset <= offset + size <= len(data):
+            raise AssertionError(f"a read of {size} bytes at {offset}, in a file of {len(data)}")
+        return data[offset : offset + size]
+
+    return read
+
+
+def tree(root: str | Path) -> dict[str, tuple[int, int, int]]:
+    """Every file below, with inode, size and time: two trees are equal if nothing was written between them."""
+    found = {}
+    for folder, folders, names in os.walk(root):
+        for name in [*names, *folders]:
+            path = os.path.join(folder, name)
+            stat = os.lstat(path)
+            is_folder = name in folders
+            found[os.path.relpath(path, root)] = (stat.st_ino, 0 if is_folder else stat.st_size, stat.st_mtime_ns)
+    return found
+
+
+class Told:
+    """A progress that remembers what it was told."""
+
+    def __init__(self, *, at_advance: Callable[[], None] = lambda: None) -> None:
+        self.phases: list[tuple[str, int | None, int | None]] = []
+        self.notes: list[str] = []
+        self.items = 0
+        self.size_bytes = 0
+        self._at_advance = at_advance
+
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        self.phases.append((name, items, size_bytes))
+
+    def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
+        self.items += items
+        self.size_bytes += size_bytes
+        self._at_advance()
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)

@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, a_shard, reading, samples
+from tests.core.dumps import query
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.offsets import ShardRows
+from wdsctl.core.scan import scan_shard
+from wdsctl.core.shard_scan import ShardScan
+from wdsctl.core.splitting import SplitShard
+from wdsctl.core.units import ShardFile
+
+
+def a_scan(data: bytes) -> ShardScan:
+    return scan_shard("a.tar", reading(data), len(data))
+
+
+def a_catalog(folder: Path, *shards: bytes) -> str:
+    path = str(folder / "meta" / "catalog.sqlite")
+    with drafting(path) as draft:
+        draft.generation += 1
+        for i, data in enumerate(shards):
+            draft.add_shard(draft.next_shard_id(), ShardFile(f"{i}.tar", len(data), i), a_scan(data))
+    return path
+
+
+def test_a_draft_is_published_when_the_block_ends_well(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)))
+
+    assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
+    with Catalog(path) as catalog:
+        assert [row.samples for row in catalog.shards()] == [3]
+        assert catalog.facts()["generation"] == "1"
+
+
+def test_a_draft_is_dropped_when_the_block_fails(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)))
+    before = Path(path).read_bytes()
+
+    def fail() -> None:
+        with drafting(path) as draft:
+            draft.remove_shard(1)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert Path(path).read_bytes() == before
+    assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
+
+
+def test_a_new_draft_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)))
+    with Catalog(path) as catalog:
+        uuid = catalog.facts()["uuid"]
+    with drafting(path):
+        pass
+    with Catalog(path) as catalog:
+        assert catalog.facts()["uuid"] == uuid
+    with drafting(path, anew=True):
+        pass
+    with Catalog(path) as catalog:
+        assert catalog.shards() == []
+        assert catalog.facts()["uuid"] != uuid
+
+
+def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
+    with drafting(path) as draft:
+        draft.remove_shard(2)
+        assert draft.next_shard_id() == 3
+    with drafting(path) as draft:
+        assert draft.next_shard_id() == 4
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        a_shard(samples(0, 7)),
+        a_shard({"é.jpg": b"a", "é.seg.png": b"", "2.txt": b"xyz"}),
+        a_shard([("1.jpg", b"a"), ("1.jpg", b"b"), ("3.txt", b"c"), ("1.cls", b"d")]),
+        a_shard({}),
+    ],
+)
+def test_columns_come_back_from_rows_as_they_went_in(tmp_path: Path, data: bytes) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 2, "txt", "jpg")), data)
+    scan = a_scan(data)
+    with drafting(path) as draft:
+        rows = draft.rows_of(2)
+        names = draft.numbers_of(scan)[scan.part_names]
+    made = ShardRows(scan.keys, scan.key_sizes, scan.counts, names, scan.part_offsets, scan.part_sizes)
+
+    assert rows.keys == made.keys
+    for column in ("key_sizes", "counts", "part_names", "part_offsets", "part_sizes"):
+        assert getattr(rows, column).tolist() == getattr(made, column).tolist(), column
+
+
+def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> None:
+    from wdsctl.core.tar_header import header
+
+    data = b"".join(header(f"{i:06d}.t".encode(), 0) for i in range(50_003)) + bytes(1024)
+    path = a_catalog(tmp_path, data)
+
+    assert query(path, "SELECT count(*), min(key), max(key) FROM sample") == [(50_003, "000000", "050002")]
+    assert query(path, "SELECT id & 268435455, key, offset FROM sample WHERE key = '050001'") == [
+        (50_001, "050001", 50_001 * 512)
+    ]
+
+
+def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
+    with drafting(path) as draft:
+        draft.replace_splits({"train": 1.0}, "shard", 0)
+        draft.add_to_split("train", [SplitShard(1, 3), SplitShard(2, 3)])
+    with drafting(path) as draft:
+        draft.generation += 1
+        draft.remove_shard(1)
+
+    assert query(path, "SELECT id, added, removed FROM shard") == [(1, 1, 2), (2, 1, None)]
+    for table, column in (("sample", "id >> 28"), ("shard_part", "shard"), ("split_shard", "shard")):
+        assert {row[0] for row in query(path, f"SELECT {column} FROM {table}")} == {2}
+
+
+def test_a_catalog_without_the_key_index_gets_it_again(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)))
+    with drafting(path) as draft:
+        draft.expect(1.0)
+
+    assert query(path, "SELECT name FROM sqlite_master WHERE name = 'sample_key'") == [("sample_key",)]
+
+
+def test_a_sample_of_two_parts_takes_less_than_a_hundred_bytes(tmp_path: Path) -> None:
+    files = {f"{i:09d}.{part}": b"" for i in range(20_000) for part in ("jpg", "txt")}
+    path = a_catalog(tmp_path, a_dataset_bytes(files))
+
+    assert os.path.getsize(path) / 20_000 < 100
+
+
+def a_dataset_bytes(files: dict[str, bytes]) -> bytes:
+    from wdsctl.core.tar_header import header
+
+    return b"".join(header(name.encode(), 0) for name in files) + bytes(1024)
+
+
+def test_a_folder_that_is_a_file_is_an_error_of_writing(tmp_path: Path) -> None:
+    a_dataset(tmp_path, {"meta": b"a file"})
+
+    with pytest.raises(OSError, match="cannot write"), drafting(str(tmp_path / "meta" / "catalog.sqlite")):
+        pass

@@ -1,0 +1,107 @@
+"""The catalog of every released version can be opened: `tests/golden/catalog-vN.sql` is one, as text."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, samples
+from wdsctl.core.catalog.catalog import Catalog, SplitCount
+from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION
+from wdsctl.core.catalog.quick import current_generation, read_split
+from wdsctl.core.catalog.schema import SAMPLES_A_SHARD
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def rebuilt(folder: Path, version: int) -> str:
+    path = str(folder / "catalog.sqlite")
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript((GOLDEN / f"catalog-v{version}.sql").read_text())
+    return path
+
+
+def a_small_catalog(root: Path) -> str:
+    """What the golden file was made of."""
+    a_dataset(
+        root,
+        {
+            "a.tar": samples(0, 4),
+            "b/c.tar": {"x/1.jpg": b"1", "x/1.seg.png": b"", "x/2.jpg": b"22"},
+            "d.tar": b"no tar",
+        },
+    )
+    for path in sorted(root.rglob("*.tar")):
+        os.utime(path, ns=(10**18, 10**18))
+    index(str(root))
+    split(str(root), {"train": 2, "val": 1}, by="sample", seed=1)
+    return str(root / ".wdsctl" / "catalog.sqlite")
+
+
+def text_of(path: str) -> str:
+    """The whole catalog as SQL, with what tells it from other databases, and without what is never the same twice."""
+    with closing(sqlite3.connect(path)) as connection:
+        pragmas = [
+            f"PRAGMA {name} = {connection.execute(f'PRAGMA {name}').fetchone()[0]};"
+            for name in ("application_id", "user_version")
+        ]
+        connection.execute("UPDATE meta SET value = 'golden' WHERE key IN ('uuid', 'written_by')")
+        return "\n".join([*pragmas, *connection.iterdump()]) + "\n"
+
+
+def schema_of(path: str) -> list[tuple[str, str, str]]:
+    with closing(sqlite3.connect(path)) as connection:
+        rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY 1, 2")
+        return [(kind, name, " ".join(sql.split())) for kind, name, sql in rows]
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_every_released_catalog_can_be_read(tmp_path: Path, version: int) -> None:
+    path = rebuilt(tmp_path, version)
+
+    with Catalog(path) as catalog:
+        assert [(row.path, row.samples, row.status, row.code) for row in catalog.shards()] == [
+            ("a.tar", 4, "ok", None),
+            ("b/c.tar", 2, "ok", None),
+            ("d.tar", 0, "bad", "WDS101"),
+        ]
+        assert [(part.name, part.samples, part.empty) for part in catalog.parts()] == [
+            ("jpg", 6, 0),
+            ("txt", 4, 0),
+            ("seg.png", 1, 1),
+        ]
+        assert catalog.splits() == [SplitCount("train", 2.0, 2, 4), SplitCount("val", 1.0, 2, 2)]
+        assert catalog.repeated_keys() == (0, [])
+    assert current_generation(path) == 1
+    assert sum(part.samples for part in read_split(path, "train")) == 4
+
+
+def test_a_catalog_made_today_is_the_golden_one_of_its_version(tmp_path: Path) -> None:
+    golden = rebuilt(tmp_path, VERSION)
+
+    made = a_small_catalog(tmp_path / "data")
+    assert schema_of(made) == schema_of(golden)
+    assert text_of(made) == (GOLDEN / f"catalog-v{VERSION}.sql").read_text()
+
+
+def test_a_catalog_says_whose_it_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(rebuilt(tmp_path, VERSION))) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_the_views_write_the_number_of_a_shard_as_its_id_has_it(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(rebuilt(tmp_path, VERSION))) as connection:
+        rows = connection.execute("SELECT id, position FROM v_sample").fetchall()
+        (split_rows,) = connection.execute("SELECT samples FROM v_split WHERE name = 'val'").fetchall()
+        parts = connection.execute("SELECT count(*) FROM v_part").fetchone()
+
+    assert all(position == id & (SAMPLES_A_SHARD - 1) for id, position in rows)  # noqa: A001
+    assert (len(rows), split_rows, parts) == (6, (2,), (11,))

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.files import replacing, write_text, write_whole
+
+
+def test_a_file_is_there_whole_and_nothing_else_is(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.txt"
+    write_text(str(path), "é\n")
+    write_text(str(path), "second\n")
+
+    assert path.read_bytes() == b"second\n"
+    assert os.listdir(path.parent) == ["a.txt"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("first")
+
+    with pytest.raises(ZeroDivisionError), replacing(str(path), durable=durable) as draft:
+        Path(draft).write_text("half" * (1 // len(draft[:0])))
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_a_full_disk_is_said_with_the_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("first")
+
+    def fill(_file: object) -> None:
+        with open("/dev/full", "wb", buffering=0) as full:
+            full.write(b"x")
+
+    with pytest.raises(StorageError) as caught:
+        write_whole(str(path), fill)
+    assert caught.value.code == "WDS401"
+    assert path.read_text() == "first"
+
+
+def test_a_folder_that_may_not_be_written_is_said(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (public_path / "closed").mkdir(mode=0o755)
+    error = as_nobody(lambda: write_text(str(public_path / "closed" / "a.txt"), "x"))
+
+    assert isinstance(error, PermissionDenied)
+    assert str(public_path / "closed") in error.where

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from wdsctl.core.findings import Finding, at_least, tally
+
+FOUND = [
+    Finding(code="WDS110", severity="warning", message="empty", count=3),
+    Finding(code="WDS111", severity="note", message="a link"),
+    Finding(code="WDS101", severity="error", message="no tar"),
+    Finding(code="WDS110", severity="warning", message="empty", count=2),
+]
+
+
+def test_findings_are_picked_by_how_grave_they_are() -> None:
+    assert [found.code for found in at_least(FOUND, "error")] == ["WDS101"]
+    assert [found.code for found in at_least(FOUND, "warning")] == ["WDS110", "WDS101", "WDS110"]
+    assert at_least(FOUND, "note") == FOUND
+
+
+def test_places_are_counted_and_not_findings() -> None:
+    assert tally(FOUND) == {"WDS110": 5, "WDS111": 1, "WDS101": 1}

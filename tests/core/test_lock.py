@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.lock import STOPPED, Holder, locked
+
+HOLD = """
+import sys, time
+from wdsctl.core.lock import locked
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def a_lock_of(path: Path, holder: Holder, *, age: float = 0.0) -> None:
+    path.write_text(json.dumps(asdict(holder)))
+    then = time.time() - age
+    os.utime(path, (then, then))
+
+
+def token(path: Path) -> str:
+    return str(json.loads(path.read_text())["token"])
+
+
+def a_dead_pid() -> int:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        return process.pid
+
+
+def test_the_lock_is_there_for_the_block_and_gone_after_it(tmp_path: Path) -> None:
+    path = tmp_path / "meta" / "lock"
+    with locked(str(path)):
+        holder = json.loads(path.read_text())
+        assert (holder["pid"], holder["host"]) == (os.getpid(), socket.gethostname())
+
+    assert os.listdir(tmp_path / "meta") == []
+
+
+def test_it_goes_when_the_block_fails(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), locked(str(tmp_path / "lock")):
+        raise ZeroDivisionError
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_living_holder_is_named(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    command = [sys.executable, "-c", HOLD, path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with (
+            pytest.raises(CatalogError, match=f"process {holder.pid} on {socket.gethostname()}") as caught,
+            locked(path),
+        ):
+            pass
+        holder.kill()
+    assert (caught.value.code, caught.value.where) == ("WDS304", path)
+    assert "remove the lock file" in caught.value.hint
+    with locked(path):
+        pass
+
+
+def test_the_same_process_cannot_take_it_twice(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with locked(path), pytest.raises(CatalogError), locked(path):
+        pass
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_pid_that_was_given_out_again_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder(socket.gethostname(), os.getpid(), "1", 0.0, "old"))
+
+    with locked(str(path)):
+        assert token(path) != "old"
+
+
+def test_a_dead_holder_on_this_machine_is_taken_over_from_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder(socket.gethostname(), a_dead_pid(), "123", 0.0, "old"))
+
+    with locked(str(path)):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (STOPPED - 30, False), (STOPPED + 1, True)])
+def test_a_holder_on_another_machine_lives_while_its_heart_beats(tmp_path: Path, age: float, is_free: bool) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("another", 1, "1", 0.0, "far"), age=age)
+
+    if is_free:
+        with locked(str(path)):
+            pass
+    else:
+        with pytest.raises(CatalogError, match="process 1 on another"), locked(str(path)):
+            pass
+        assert token(path) == "far"
+
+
+@pytest.mark.parametrize("content", ["", "rubbish", "[]", '{"pid": 3}'])
+def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "lock"
+    path.write_text(content)
+
+    with pytest.raises(CatalogError), locked(str(path)):
+        pass
+    os.utime(path, (0, 0))
+    with locked(str(path)):
+        pass
+
+
+def test_of_many_takers_one_at_a_time_wins_and_all_see_a_dead_holder_off(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder(socket.gethostname(), a_dead_pid(), "123", 0.0, "old"))
+    inside, most, won = [0], [0], [0]
+
+    def take() -> None:
+        for _ in range(20):
+            try:
+                with locked(str(path)):
+                    inside[0] += 1
+                    most[0] = max(most[0], inside[0])
+                    won[0] += 1
+                    time.sleep(0.001)
+                    inside[0] -= 1
+            except CatalogError:
+                time.sleep(0.001)
+
+    threads = [threading.Thread(target=take) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert most == [1]
+    assert won[0] > 0
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_that_was_taken_over_is_not_removed_by_its_old_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(str(path)):
+        a_lock_of(path, Holder("another", 1, "1", 0.0, "new"))
+
+    assert token(path) == "new"

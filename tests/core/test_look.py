@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.build import a_dataset, samples, some_shards
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.evidence import Evidence
+from wdsctl.core.look import SAMPLES, SHARDS, gather
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.storage import LocalStorage, Range
+from wdsctl.core.verbs.index import index
+
+
+class Counting(LocalStorage):
+    """A storage that notes what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: list[Range] = []
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        self.ranges.append(Range(path, offset, size))
+        return super().read(path, offset, size)
+
+
+def looked(root: str) -> tuple[Evidence, list[Range]]:
+    index(root)
+    place = locate(root)
+    with Catalog(place.catalog) as catalog:
+        parts = catalog.parts()
+    storage = Counting()
+    evidence = gather(root, Offsets(place.offsets(1)), parts, storage)
+    storage.close()
+    return evidence, storage.ranges
+
+
+def test_a_few_samples_of_several_shards_are_read(tmp_path: Path) -> None:
+    evidence, ranges = looked(some_shards(tmp_path, 50, 20))
+
+    assert evidence.samples == 1000
+    assert [(part.name, part.samples, len(part.heads)) for part in evidence.parts] == [
+        ("jpg", 1000, SHARDS * SAMPLES),
+        ("txt", 1000, SHARDS * SAMPLES),
+    ]
+    assert len({each.path for each in ranges}) == SHARDS
+    assert ranges[0].path.endswith("shard-000.tar")
+    assert ranges[-1].path.endswith("shard-049.tar")
+
+
+def test_few_samples_are_all_read_and_once(tmp_path: Path) -> None:
+    evidence, ranges = looked(a_dataset(tmp_path, {"a.tar": samples(0, 2), "b.tar": b"", "c.tar": samples(2, 1)}))
+
+    assert [len(part.heads) for part in evidence.parts] == [3, 3]
+    assert len(ranges) == len(set(ranges)) == 6
+
+
+def test_no_samples_are_no_evidence(tmp_path: Path) -> None:
+    assert looked(a_dataset(tmp_path, {"a.tar": b""})) == (Evidence(0, ()), [])
+
+
+def test_json_is_read_whole_and_other_parts_by_their_heads(tmp_path: Path) -> None:
+    text = json.dumps({"caption": "x" * 200_000}).encode()
+    evidence, _ = looked(a_dataset(tmp_path, {"a.tar": {"1.json": text, "1.bin": bytes(200_000)}}))
+    heads = {part.name: part.heads[0] for part in evidence.parts}
+
+    assert heads["json"] == text
+    assert len(heads["bin"]) == 1 << 16
+    assert evidence.parts[0].sizes == (200_000 if evidence.parts[0].name == "bin" else len(text),)

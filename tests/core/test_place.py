@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wdsctl.core.errors import InputError, PermissionDenied
+from wdsctl.core.place import CATALOG_VARIABLE, Place, locate
+
+AsNobody = Callable[[Callable[[], Any]], Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_variable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv(CATALOG_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+
+
+def test_a_catalog_lies_in_the_dataset(tmp_path: Path) -> None:
+    place = locate(str(tmp_path))
+
+    assert place == Place(str(tmp_path), str(tmp_path / ".wdsctl"))
+    assert place.is_inside
+    assert place.catalog == str(tmp_path / ".wdsctl" / "catalog.sqlite")
+    assert place.offsets(3) == str(tmp_path / ".wdsctl" / "offsets-3.bin")
+
+
+def test_the_caller_wins_over_the_environment_and_that_over_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "by-environment"))
+
+    assert locate(str(tmp_path)).meta == str(tmp_path / "by-environment")
+    assert locate(str(tmp_path), str(tmp_path / "by-caller")).meta == str(tmp_path / "by-caller")
+    assert not locate(str(tmp_path)).is_inside
+
+
+def test_a_tilde_and_a_relative_path_are_made_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+
+    assert locate(".", "~/mine").meta == str(tmp_path / "mine")
+    assert locate(".", "here").meta == str(tmp_path / "here")
+
+
+def test_nothing_is_made(tmp_path: Path) -> None:
+    locate(str(tmp_path), writing=True)
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_root_that_cannot_be_written_has_its_catalog_in_the_users_data(
+    public_path: Path, as_nobody: AsNobody
+) -> None:
+    root = public_path / "data"
+    root.mkdir(mode=0o755)
+    writing, reading = as_nobody(lambda: (locate(str(root), writing=True), locate(str(root))))
+
+    assert not writing.is_inside
+    assert "/wdsctl/data-" in writing.meta
+    assert reading.is_inside  # nothing has been written: the catalog that is missing is the one in the root
+
+
+def test_what_was_written_elsewhere_is_what_is_read(
+    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "home"))
+    root = public_path / "data"
+    (root / ".wdsctl").mkdir(parents=True, mode=0o755)
+    (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
+    before = as_nobody(lambda: locate(str(root)))
+    elsewhere = as_nobody(lambda: locate(str(root), writing=True))
+    os.makedirs(elsewhere.meta)
+    Path(elsewhere.catalog).write_bytes(b"")
+
+    assert before.is_inside
+    assert as_nobody(lambda: locate(str(root))) == elsewhere
+
+
+def test_two_roots_of_one_name_have_two_places(public_path: Path, as_nobody: AsNobody) -> None:
+    roots = [public_path / "a" / "data", public_path / "b" / "data"]
+    for root in roots:
+        root.mkdir(parents=True, mode=0o755)
+    one, two = as_nobody(lambda: [locate(str(root), writing=True).meta for root in roots])
+
+    assert one != two
+
+
+def test_a_root_that_is_missing_a_file_or_closed_is_refused(public_path: Path, as_nobody: AsNobody) -> None:
+    (public_path / "file").write_bytes(b"")
+    closed = public_path / "closed"
+    closed.mkdir(mode=0o700)
+
+    with pytest.raises(InputError, match="does not exist"):
+        locate(str(public_path / "none"))
+    with pytest.raises(InputError, match="is a file, not a folder"):
+        locate(str(public_path / "file"))
+    assert isinstance(as_nobody(lambda: locate(str(closed))), PermissionDenied)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.errors import StorageError
+from wdsctl.core.storage import LocalStorage, Range, is_remote
+
+
+def a_file(path: Path, data: bytes = b"0123456789") -> str:
+    path.write_bytes(data)
+    return str(path)
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_read_gives_exactly_what_was_asked_for(tmp_path: Path) -> None:
+    path, storage = a_file(tmp_path / "a"), LocalStorage()
+
+    assert storage.read(path, 2, 3) == b"234"
+    assert storage.read(path, 10, 0) == b""
+    assert storage.read_many([Range(path, 8, 2), Range(path, 0, 1)]) == [b"89", b"0"]
+    assert storage.size(path) == 10
+    storage.close()
+
+
+def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
+    path, storage = a_file(tmp_path / "a"), LocalStorage()
+
+    with pytest.raises(StorageError, match="ends 3 bytes before") as caught:
+        storage.read(path, 8, 5)
+    assert (caught.value.code, caught.value.where) == ("WDS403", f"{path} (byte 8)")
+    storage.close()
+
+
+def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
+    storage = LocalStorage()
+    for attempt in (lambda: storage.read(str(tmp_path / "a"), 0, 1), lambda: storage.size(str(tmp_path / "a"))):
+        with pytest.raises(StorageError, match="cannot read") as caught:
+            attempt()
+        assert caught.value.where == str(tmp_path / "a")
+
+
+def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    path = a_file(tmp_path / "a")
+    storage = LocalStorage({path: 11})
+
+    with pytest.raises(StorageError, match="has 10 bytes and had 11") as caught:
+        storage.read(path, 0, 1)
+    assert caught.value.code == "WDS403"
+
+
+@pytest.mark.slow
+def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
+    path, storage = tmp_path / "a", LocalStorage()
+    with path.open("wb") as file:
+        file.truncate((2 << 30) + 5000)
+        file.seek((2 << 30) + 4000)
+        file.write(b"end")
+
+    data = storage.read(str(path), 0, (2 << 30) + 4500)
+    assert len(data) == (2 << 30) + 4500
+    assert data[(2 << 30) + 4000 : (2 << 30) + 4004] == b"end\0"
+    storage.close()
+
+
+def test_few_files_are_open_at_once_and_none_when_it_is_closed(tmp_path: Path) -> None:
+    paths = [a_file(tmp_path / f"{i}", b"%d" % i) for i in range(9)]
+    before = open_files()
+    storage = LocalStorage(most_open=3)
+
+    assert [storage.read(path, 0, 1) for path in paths * 2] == [b"%d" % i for i in range(9)] * 2
+    assert open_files() <= before + 3
+    storage.close()
+    assert open_files() == before
+
+
+def test_a_storage_that_is_forgotten_closes_its_files(tmp_path: Path) -> None:
+    path = a_file(tmp_path / "a")
+    before = open_files()
+    LocalStorage().read(path, 0, 1)
+
+    assert open_files() == before
+
+
+def test_a_hint_never_fails(tmp_path: Path) -> None:
+    path, storage = a_file(tmp_path / "a"), LocalStorage({str(tmp_path / "b"): 3})
+    a_file(tmp_path / "b")
+    ranges = [(path, 0, 5), (path, 100, 1 << 40), (str(tmp_path / "b"), 0, 1), (str(tmp_path / "none"), 0, 1)]
+
+    storage.will_need([Range(*each) for each in ranges])
+    assert storage.read(path, 0, 1) == b"0"
+    storage.close()
+
+
+MOUNTS = """\
+/dev/sda1 / ext4 rw 0 0
+server:/x /mnt/nfs nfs4 rw 0 0
+lustre /scratch lustre rw 0 0
+/dev/sdb1 /mnt/nfs/local\\040disk xfs rw 0 0
+me@host: /home/far fuse.sshfs rw 0 0
+a:b /home/merged fuse.mergerfs rw 0 0
+bucket /mnt/s3 fuse.s3fs rw 0 0
+systemd-1 /auto autofs rw 0 0
+server:/y /auto nfs rw 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/data", False),
+        ("/mnt/nfs/a.tar", True),
+        ("/mnt/nfsx/a.tar", False),
+        ("/mnt/nfs/local disk/a.tar", False),
+        ("/scratch", True),
+        ("/home/far/a", True),
+        ("/home/merged/a", False),
+        ("/mnt/s3/a", True),
+        ("/auto/a", True),
+    ],
+)
+def test_the_mount_that_is_nearest_tells_whether_a_path_is_remote(tmp_path: Path, path: str, expected: bool) -> None:
+    mounts = a_file(tmp_path / "mounts", MOUNTS.encode())
+
+    assert is_remote(path, mounts) is expected
+
+
+def test_without_a_list_of_mounts_nothing_is_remote(tmp_path: Path) -> None:
+    assert not is_remote("/mnt/nfs", str(tmp_path / "none"))
+    assert not is_remote(str(tmp_path))

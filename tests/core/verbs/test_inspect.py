@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, rewritten, samples, some_shards, tree
+from tests.core.dumps import catalog_of
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.inspect import PartLine, inspect
+from wdsctl.core.verbs.split import split
+
+
+def test_counts_are_those_of_the_shards(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.jpg": b"abc", "1.txt": b""}, "b.tar": {"2.jpg": b"de"}})
+    index(root)
+    report = inspect(root)
+
+    assert (report.shards, report.samples, report.generation) == (2, 2, 1)
+    assert report.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
+    assert report.catalog_bytes == catalog_of(root).stat().st_size
+    assert [(p.name, p.samples, p.share, p.size_bytes, p.empty) for p in report.parts] == [
+        ("jpg", 2, 1.0, 5, 0),
+        ("txt", 1, 0.5, 0, 1),
+    ]
+    assert [(line.path, line.samples, line.status) for line in report.shard_list] == [
+        ("a.tar", 1, "ok"),
+        ("b.tar", 1, "ok"),
+    ]
+    assert (report.stale, report.splits, report.sample_type) == ((), (), "CrudeSample")
+
+
+def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"hello\nworld", "1.bin": b""}, "b.tar": {"2.txt": b"two"}})
+    index(root)
+
+    (first,) = inspect(root, samples=1).first
+    assert (first.key, first.shard) == ("1", "a.tar")
+    assert first.parts == (
+        PartLine(name="txt", size_bytes=11, preview="hello world"),
+        PartLine(name="bin", size_bytes=0, preview="empty"),
+    )
+    assert [line.key for line in inspect(root, samples=9).first] == ["1", "2"]
+    assert inspect(root, samples=0).first == ()
+
+
+def test_splits_and_dataset_yaml_are_told(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 10)
+    index(root)
+    split(root, {"train": 9, "val": 1})
+    (tmp_path / ".wdsctl" / "dataset.yaml").write_text(
+        "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n"
+    )
+    report = inspect(root)
+
+    assert [(s.name, s.share, s.shards, s.samples) for s in report.splits] == [("train", 9, 9, 45), ("val", 1, 1, 5)]
+    assert (report.sample_type, report.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
+
+
+def test_what_is_out_of_date_is_told_shard_by_shard(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    rewritten(tmp_path / "shard-001.tar", samples(50, 1))
+    (tmp_path / "shard-002.tar").unlink()
+    some_shards(tmp_path, 1, first=3)
+    report = inspect(root, samples=12)
+
+    assert [(found.code, found.shard) for found in report.stale] == [
+        ("WDS305", "shard-003.tar"),
+        ("WDS305", "shard-001.tar"),
+        ("WDS305", "shard-002.tar"),
+    ]
+    assert report.samples == 15
+    assert report.first[-1].parts[0].preview == "gone"
+
+
+def test_a_shard_that_shrank_does_not_stop_it(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    rewritten(tmp_path / "shard-000.tar", b"tiny")
+
+    assert inspect(root).first[0].parts[0].preview == "cannot be read"
+
+
+def test_shards_that_were_excluded_are_not_called_new(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root, exclude=["*-001.tar"])
+
+    assert inspect(root).stale == ()
+
+
+def test_nothing_is_written(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    before = tree(root)
+    inspect(root)
+
+    assert tree(root) == before
+
+
+def test_without_a_catalog_it_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError) as caught:
+        inspect(some_shards(tmp_path, 1))
+    assert caught.value.code == "WDS301"
+    assert "wdsctl prepare" in caught.value.hint

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import Told
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.errors import UsageError
+from wdsctl.core.findings import Finding
+from wdsctl.core.place import Place
+from wdsctl.core.verbs.journal import Entry, journal
+
+BAD = Finding(code="WDS101", severity="error", message="no tar")
+ODD = Finding(code="WDS111", severity="note", message="a link", count=4)
+
+
+def a_place(root: Path) -> Place:
+    (root / "meta").mkdir()
+    return Place(str(root), str(root / "meta"))
+
+
+def last_run(place: Place) -> tuple[str, str, dict[str, Any]]:
+    with Ledger.peek(place.ledger) as ledger:
+        run = ledger.runs()[-1]
+    return run["command"], run["status"], run["details"]
+
+
+def noted(place: Place, *findings: Finding, error: BaseException | None = None) -> None:
+    with journal(place, "index", ["data"], Told()) as entry:
+        entry.findings += findings
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize(("findings", "status"), [((), "ok"), ((ODD,), "ok"), ((ODD, BAD), "partial")])
+def test_how_a_run_ended_is_told_by_what_it_found(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
+    place = a_place(tmp_path)
+    noted(place, *findings)
+
+    assert last_run(place)[:2] == ("index", status)
+    assert last_run(place)[2] == {"findings": {found.code: found.count for found in findings}}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(UsageError("no", hint="yes"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_a_run_that_fails_is_noted_and_fails_all_the_same(tmp_path: Path, error: BaseException, status: str) -> None:
+    place = a_place(tmp_path)
+
+    with pytest.raises(type(error)):
+        noted(place, error=error)
+    assert last_run(place)[1] == status
+
+
+def test_a_damaged_ledger_is_begun_anew_and_the_user_is_told(tmp_path: Path) -> None:
+    place, told = a_place(tmp_path), Told()
+    Path(place.ledger).write_bytes(b"rubbish" * 1000)
+    with journal(place, "index", [], told):
+        pass
+
+    assert last_run(place)[1] == "ok"
+    assert len(told.notes) == 1
+    assert "damaged" in told.notes[0]
+
+
+def test_where_nothing_can_be_written_nothing_is_noted(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    place = a_place(public_path)
+
+    def run() -> Entry:
+        with journal(place, "validate", [], Told()) as entry:
+            return entry
+
+    assert as_nobody(run) == Entry(None)
+    assert os.listdir(place.meta) == []

@@ -1,0 +1,254 @@
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, samples, some_shards, tree
+from tests.core.dumps import catalog_of, split_of
+from wdsctl.core.dataset_yaml import load
+from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.inspect import inspect
+from wdsctl.core.verbs.prepare import PrepareOptions, look, prepare
+
+
+def a_jpeg(shade: int = 0) -> bytes:
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), (shade, 0, 0)).save(file, "JPEG")
+    return file.getvalue()
+
+
+def captions(first: int, count: int) -> dict[str, bytes]:
+    return {
+        name: data
+        for i in range(first, first + count)
+        for name, data in {f"{i:03d}.jpg": a_jpeg(i), f"{i:03d}.txt": f"a picture of number {i}".encode()}.items()
+    }
+
+
+def raw(root: Path, files: dict[str, bytes]) -> str:
+    for name, data in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return str(root)
+
+
+def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"deep/er/a.tar": captions(0, 5), "b.tar": captions(5, 5)})
+    before = tree(root)
+    report = prepare(root)
+
+    assert (report.from_folder, report.up_to_date, report.dest) == (False, False, root)
+    assert report.index is not None
+    assert (report.index.shards, report.index.samples) == (2, 10)
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+    config = load(locate(root).dataset_yaml)
+    assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
+    assert set(split_of(root).values()) == {"train"}
+    after = tree(root)
+    assert {name: after[name] for name in before if name.endswith(".tar")} == {
+        name: before[name] for name in before if name.endswith(".tar")
+    }
+
+
+def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", captions(0, 20))
+    report = prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2, split={"train": 8, "val": 2}))
+
+    assert report.from_folder
+    assert report.folder is not None
+    assert (report.folder.shards, report.folder.samples) == (10, 20)
+    assert report.split is not None
+    assert {s.name: s.samples for s in report.split.splits} == {"train": 16, "val": 4}
+    assert inspect(str(tmp_path / "made")).first[0].key == "000"
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
+    source = raw(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
+    dest = str(tmp_path / "made") if is_raw else None
+    options = PrepareOptions(shard_samples=2, split={"train": 2, "val": 1})
+    first = prepare(source, dest, options)
+    before = tree(first.dest)
+    again = prepare(source, dest, options)
+
+    assert (first.up_to_date, again.up_to_date) == (False, True)
+    assert again.split is not None
+    changed = {name for name, stat in tree(again.dest).items() if before.get(name) != stat}
+    assert changed <= {".wdsctl", ".wdsctl/ledger.sqlite"}
+
+
+def test_new_files_become_new_shards_and_new_shards_are_appended(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", captions(0, 6))
+    dest = str(tmp_path / "made")
+    prepare(source, dest, PrepareOptions(shard_samples=2))
+    raw(tmp_path / "raw", captions(6, 2))
+    report = prepare(source, dest, PrepareOptions(shard_samples=2))
+
+    assert report.index is not None
+    assert (report.index.added, report.index.unchanged, report.index.samples) == (1, 3, 8)
+    assert not report.up_to_date
+
+
+def test_a_dataset_yaml_that_was_edited_is_left_alone_unless_another_is_asked_for(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+    prepare(root)
+    path = Path(locate(root).dataset_yaml)
+    edited = "# mine\n" + path.read_text().replace("subflavors: {}", "") + "subflavors: {source: web}\n"
+    path.write_text(edited)
+    report = prepare(root)
+
+    assert (report.detection, report.up_to_date, path.read_text()) == (None, True, edited)
+    report = prepare(root, options=PrepareOptions(sample_type="CrudeSample"))
+    assert not report.up_to_date
+    config = load(str(path))
+    assert (config.sample_type, config.subflavors) == ("CrudeSample", {"source": "web"})
+    report = prepare(root, options=PrepareOptions(redetect=True))
+    assert report.detection is not None
+    assert load(str(path)).sample_type == "CaptioningSample"
+
+
+def test_asking_for_what_is_there_is_up_to_date(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+    options = PrepareOptions(sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"})
+    prepare(root, options=options)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("# mine\n" + path.read_text())
+    before = path.read_text()
+
+    assert prepare(root, options=options).up_to_date
+    assert path.read_text() == before
+
+
+def test_another_split_is_made_and_is_no_up_to_date(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 10)
+    prepare(root)
+    report = prepare(root, options=PrepareOptions(split={"train": 9, "val": 1}))
+
+    assert not report.up_to_date
+    assert sorted(set(split_of(root).values())) == ["train", "val"]
+
+
+@pytest.mark.parametrize(
+    ("sample_type", "field_map", "words"),
+    [
+        ("CaptioningSample", {"image": "jpg", "caption": "cls"}, "cls"),
+        ("CaptioningSample", {"image": "jpg", "text": "txt"}, "text"),
+        ("CaptioningSample", {"image": "jpg"}, "caption"),
+        ("CaptionSample", {"image": "jpg"}, "CaptionSample"),
+    ],
+)
+def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
+    tmp_path: Path, sample_type: str, field_map: dict[str, str], words: str
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(DatasetError, match=words) as caught:
+        prepare(root, options=PrepareOptions(sample_type=sample_type, field_map=field_map))
+    assert (caught.value.code, bool(caught.value.hint)) == ("WDS220", True)
+    assert not Path(locate(root).dataset_yaml).exists()
+
+
+def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(UsageError, match="VQASample") as caught:
+        prepare(root, options=PrepareOptions(sample_type="VQASample"))
+    assert "jpg, txt" in caught.value.hint
+
+
+def test_dry_runs_write_nothing_at_all(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", captions(0, 6))
+    some_shards(tmp_path / "tars", 3)
+    before = tree(tmp_path)
+    made = prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2, dry_run=True))
+    tars = prepare(str(tmp_path / "tars"), options=PrepareOptions(dry_run=True))
+
+    assert made.folder is not None
+    assert (made.folder.shards, made.folder.samples, made.index) == (3, 6, None)
+    assert tars.index is not None
+    assert (tars.index.added, tars.dry_run) == (3, True)
+    assert tree(tmp_path) == before
+
+
+def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    report = prepare(root, options=PrepareOptions(exclude=("*-001.tar",)))
+
+    assert report.index is not None
+    assert report.index.samples == 10
+
+
+def test_bad_shards_are_findings_and_the_rest_is_prepared(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": b"bad"})
+    report = prepare(root)
+
+    assert report.index is not None
+    assert [finding.code for finding in report.index.findings] == ["WDS101"]
+    assert report.split is not None
+
+
+def test_a_dataset_of_bad_shards_alone_has_findings_and_no_split(tmp_path: Path) -> None:
+    report = prepare(a_dataset(tmp_path, {"b.tar": b"bad"}))
+
+    assert report.index is not None
+    assert ([finding.code for finding in report.index.findings], report.split) == (["WDS101"], None)
+    assert catalog_of(tmp_path).exists()
+
+
+def test_vanished_shards_that_are_kept_do_not_stop_the_detection(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": captions(5, 5)})
+    prepare(root)
+    (tmp_path / "b.tar").unlink()
+    report = prepare(root, options=PrepareOptions(missing="keep", redetect=True))
+
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+
+
+def test_raw_files_need_a_destination(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", captions(0, 2))
+
+    assert look(source) == "folder"
+    with pytest.raises(UsageError, match="none was named") as caught:
+        prepare(source)
+    assert "DEST" in caught.value.hint
+
+
+def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "tars", 2)
+    assert look(root) == "tars"
+
+    with pytest.raises(UsageError, match="holds shards already"):
+        prepare(root, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        prepare(str(tmp_path / "none"), str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
+    files: dict[str, bytes] = {}
+    for i in range(6):
+        files |= {f"{i}.jpg": a_jpeg(i), f"{i}.json": json.dumps({"caption": f"words of {i}"}).encode()}
+    root = a_dataset(tmp_path, {"a.tar": files})
+    prepare(root)
+
+    assert load(locate(root).dataset_yaml).field_map == {"image": "jpg", "caption": "json[caption]"}
+
+
+def test_samples_of_a_catalog_are_the_same_from_raw_files_and_in_place(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", samples(0, 4))
+    prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2))
+
+    assert [line.key for line in inspect(str(tmp_path / "made"), samples=4).first] == [f"{i:06d}" for i in range(4)]

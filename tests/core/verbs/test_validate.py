@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, a_shard, rewritten, samples, some_shards
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.validate import ValidateReport, validate
+
+
+def found(report: ValidateReport) -> list[tuple[str, str]]:
+    return [(finding.code, finding.shard) for finding in report.findings]
+
+
+def test_a_sound_dataset_has_no_findings(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    report = validate(root)
+
+    assert (report.shards, report.samples, report.findings) == (3, 15, ())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers: int) -> None:
+    good = a_shard(samples(0, 5))
+    root = a_dataset(
+        tmp_path,
+        {
+            "a.tar": good,
+            "b.tar": good[: 5 * 1024 + 600],
+            "c.tar": good[:2048] + b"?" + good[2049:],
+            "d.tar": dict.fromkeys(["x.jpg", "y.jpg", "x.txt", "y.txt"], b"1"),
+            "e.tar": [(f"{key}.{part}", b"1") for key in "zwz" for part in ("jpg", "txt")],
+            "f.tar": [("v.jpg", b"1"), ("v.txt", b"1"), ("v.jpg", b"2")],
+            "g.tar": {"u.jpg": b"", "u.txt": b"1"},
+            "h.tar": b"no tar",
+        },
+    )
+    index(root)
+    report = validate(root, workers=workers)
+
+    assert found(report) == [
+        ("WDS102", "b.tar"),
+        ("WDS103", "c.tar"),
+        ("WDS104", "d.tar"),
+        ("WDS105", "e.tar"),
+        ("WDS107", "f.tar"),
+        ("WDS101", "h.tar"),
+        ("WDS106", "a.tar"),
+        ("WDS110", "g.tar"),
+    ]
+
+
+def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(7, 1)})
+    index(root)
+    (finding,) = validate(root).findings
+
+    assert (finding.code, finding.severity, finding.key, finding.count) == ("WDS106", "warning", "000003", 3)
+    assert "a.tar and b.tar" in finding.message
+
+
+def test_a_changed_a_new_and_a_vanished_shard_are_each_reported_once(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    rewritten(tmp_path / "shard-001.tar", samples(50, 1))
+    (tmp_path / "shard-002.tar").unlink()
+    some_shards(tmp_path, 1, first=3)
+
+    assert found(validate(root)) == [("WDS305", f"shard-00{i}.tar") for i in (1, 2, 3)]
+
+
+def test_a_shard_that_changed_behind_its_time_and_size_is_found(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    path = tmp_path / "shard-001.tar"
+    stat = path.stat()
+    path.write_bytes(a_shard(samples(50, 5)))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    assert path.stat().st_size == stat.st_size
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.shard) == ("WDS305", "shard-001.tar")
+    assert "though its size and time are" in finding.message
+
+
+CAPTIONS = "sample_type: CaptioningSample\nfield_map: {image: 'jpg,png', caption: txt}\n"
+
+
+def test_parts_that_the_field_map_needs_are_missing(tmp_path: Path) -> None:
+    files = {**samples(0, 3), "x.png": b"1", "x.txt": b"1", "y.jpg": b"1", "z.txt": b"1"}
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+    Path(locate(root).dataset_yaml).write_text(CAPTIONS)
+
+    assert [(f.code, f.part, f.key, f.count) for f in validate(root).findings] == [
+        ("WDS108", "txt", "y", 1),
+        ("WDS108", "jpg", "z", 1),
+    ]
+
+
+def test_without_a_field_map_what_nearly_all_have_is_expected(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1", "y.jpg": b"1"}})
+    index(root)
+    (finding,) = validate(root).findings
+
+    assert (finding.code, finding.part, finding.key, finding.count) == ("WDS108", "txt", "x", 2)
+
+
+def test_a_part_that_hardly_any_sample_has_is_unexpected_unless_a_field_is_made_of_it(tmp_path: Path) -> None:
+    files = {**samples(0, 200), "000000.jgp": b"1", "000001.json": b"1"}
+    root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
+    index(root)
+
+    assert sorted(f.part for f in validate(root).findings) == ["jgp", "json"]
+    Path(locate(root).dataset_yaml).write_text(
+        "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: 'json[caption],txt'}\n"
+    )
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.part) == ("WDS109", "jgp")
+
+
+def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    Path(locate(root).offsets(1)).unlink()
+    (finding,) = validate(root).findings
+
+    assert finding.code == "WDS305"
+    assert "wdsctl index" in finding.message
+
+
+def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
+    index(root, exclude=["b.tar"])
+
+    assert validate(root).findings == ()
+
+
+def test_findings_go_into_the_ledger(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
+    index(root)
+    validate(root)
+
+    with Ledger.peek(locate(root).ledger) as ledger:
+        run = ledger.runs()[-1]
+    assert (run["command"], run["status"], run["details"]) == ("validate", "partial", {"findings": {"WDS101": 1}})
+
+
+def test_without_a_catalog_there_is_nothing_to_check(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+
+    with pytest.raises(CatalogError) as caught:
+        validate(root)
+    assert caught.value.code == "WDS301"
+    assert not (tmp_path / ".wdsctl").exists()

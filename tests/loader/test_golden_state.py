@@ -1,0 +1,90 @@
+"""A state that was saved by the first release is gone on with for ever: it guards the order and the state's form.
+
+A change to the file is a decision: raise ORDER_VERSION or the state's version, and say so in the changelog.
+"""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contracts.savable import shape_of
+from tests.loader.datasets import Raw, a_dataset
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+
+GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "state-v1.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("golden")
+    return a_dataset(root, 50, shard_samples=12, parts=lambda i: {"txt": b"%d" % i}, split={"train": 4.0, "val": 1.0})
+
+
+def training(path: str, rank: int = 0, world: int = 1) -> Loader:
+    options: dict[str, Any] = {"batch_size": 3, "shuffle_buffer_size": 6, "max_samples_per_sequence": 2, "seed": 7}
+    workers = WorkerConfig(rank, world)
+    return get_loader(get_train_dataset(path, worker_config=workers, lanes=2, task_encoder=Raw(), **options))
+
+
+def validation(path: str) -> Loader:
+    return get_loader(get_val_dataset(path, batch_size=3, task_encoder=Raw()))
+
+
+def keys(loader: Loader, count: int) -> list[str]:
+    return [" ".join(batch["__key__"]) for batch in islice(loader, count)]
+
+
+def written(path: str) -> dict[str, Any]:
+    """What the file holds. To write it anew: `python -m tests.loader.test_golden_state`."""
+    made: dict[str, Any] = {}
+    for name, loader, steps in (("training", training(path), 21), ("validation", validation(path), 2)):
+        first = keys(loader, steps)
+        state = loader.state_dict()
+        made[name] = {"first": first, "state": state, "next": keys(loader, 12 if name == "training" else 9)}
+    return made
+
+
+@pytest.mark.parametrize("name", ["training", "validation"])
+def test_a_state_of_version_1_goes_on_with_the_very_next_batches(name: str, dataset: str) -> None:
+    loader = training(dataset) if name == "training" else validation(dataset)
+
+    loader.load_state_dict(GOLDEN[name]["state"], strict=True)
+
+    assert keys(loader, 12) == GOLDEN[name]["next"]
+
+
+def test_a_state_of_version_1_goes_on_on_two_ranks(dataset: str) -> None:
+    merged = {**GOLDEN["training"]["state"], "kind": "world", "rank": -1}
+    world = [training(dataset, rank, 2) for rank in range(2)]
+    for loader in world:
+        loader.load_state_dict(merged)
+
+    streams = [keys(loader, 6) for loader in world]
+
+    assert [key for pair in zip(*streams, strict=True) for key in pair] == GOLDEN["training"]["next"]
+
+
+def test_the_order_and_the_form_of_states_are_what_they_were(dataset: str) -> None:
+    found = written(dataset)
+
+    assert found == GOLDEN
+    assert shape_of(found) == shape_of(GOLDEN)
+
+
+def main() -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        parts = {"train": 4.0, "val": 1.0}
+        root = a_dataset(Path(folder), 50, shard_samples=12, parts=lambda i: {"txt": b"%d" % i}, split=parts)
+        text = json.dumps(written(root), indent=1) + "\n"
+    (Path(__file__).parents[1] / "golden" / "state-v1.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

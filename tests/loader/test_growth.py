@@ -1,0 +1,78 @@
+"""A dataset that grows: what was begun goes on as it was, and what begins anew sees everything."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
+from wdsctl.core.errors import StateMismatch
+from wdsctl.core.verbs.index import index
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
+
+SAMPLES = 96
+
+
+def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
+    options = {"batch_size": 4, "shuffle_buffer_size": 8, **options}
+    workers = options.pop("worker_config", WorkerConfig(rank, world))
+    return get_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
+
+
+def saved_after(loader: Loader, steps: int) -> Any:
+    list(islice(loader, steps))
+    return json.loads(json.dumps(loader.state_dict()))
+
+
+def digests(loader: Loader, count: int) -> list[str]:
+    return [digest(batch) for batch in islice(loader, count)]
+
+
+def grown(root: Path) -> None:
+    a_shard(root / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
+    index(str(root))
+
+
+def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    loader = loader_of(root)
+    state = saved_after(loader, 5)
+    truth = digests(loader_of(root), 60)[5:]
+    grown(tmp_path)
+    resumed, fresh = loader_of(root), loader_of(root)
+
+    resumed.load_state_dict(state)
+
+    assert digests(resumed, 55) == truth
+    assert resumed.state_dict()["generation"] == 1
+    assert fresh.config()["order"]["samples"] == SAMPLES + 30
+    assert {key for batch in islice(fresh, 64) for key in batch["__key__"]} >= {f"new-{i}" for i in range(30)}
+    assert fresh.state_dict()["generation"] == 2
+
+
+def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    truth = digests(loader_of(root), 60)
+    loader = loader_of(root)
+    first = digests(loader, 5)
+
+    grown(tmp_path)
+
+    assert first + digests(loader, 55) == truth
+
+
+def test_a_generation_that_is_gone_says_so(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    state = saved_after(loader_of(root), 5)
+    grown(tmp_path)
+    (tmp_path / ".wdsctl" / "offsets-1.bin").unlink()
+
+    with pytest.raises(StateMismatch, match="generation 1 of the dataset, which is no longer kept") as raised:
+        loader_of(root).load_state_dict(state)
+
+    assert raised.value.hint
+    assert ".wdsctl" in raised.value.where

@@ -1,0 +1,86 @@
+"""A part over 64 MB is a handle: nothing of it is read before it is asked for, and then only what is asked for."""
+
+from __future__ import annotations
+
+import tarfile
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw
+from wdsctl.core.errors import StorageError
+from wdsctl.core.storage import LocalStorage
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import DefaultTaskEncoder, LazyPart, get_loader, get_train_dataset
+from wdsctl.loader.lazy_part import LARGE
+
+SIZE = LARGE + 1000
+
+
+class Zeros:
+    """A file object of zeros that holds none of them."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        given = min(size, self._left)
+        self._left -= given
+        return bytes(given)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One sample with a video of 64 MB and a bit, as a sparse file: its middle takes no space on the disk."""
+    root = tmp_path_factory.mktemp("large")
+    with open(root / "a.tar", "wb") as file:
+        for name, size, data in (("a.txt", 4, b"text"), ("a.mp4", SIZE, b""), ("a.json", 2, b"{}")):
+            member = tarfile.TarInfo(name)
+            member.size = size
+            file.write(member.tobuf(tarfile.USTAR_FORMAT))
+            file.write(data)
+            file.seek(size - len(data) + -size % 512, 1)
+        file.write(bytes(1024))
+    with open(root / "a.tar", "r+b") as file:
+        file.seek(1536)
+        file.write(b"begin")
+        file.seek(1536 + SIZE - 3)
+        file.write(b"end")
+    prepare(str(root), None, PrepareOptions(sample_type="CrudeSample"))
+    return str(root)
+
+
+@pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder[Any, Any, Any, Any]()], ids=["bytes", "decoded"])
+def test_a_part_over_64_mb_is_a_handle_and_its_neighbours_are_as_ever(encoder: Any, dataset: str) -> None:
+    (sample,) = islice(get_loader(get_train_dataset(dataset, task_encoder=encoder)), 1)
+
+    video = sample["mp4"]
+    assert sample["txt"] in (b"text", "text")
+    assert sample["json"] in (b"{}", {})
+    assert isinstance(video, LazyPart)
+    assert len(video) == SIZE
+    assert video.read(0, 5) == b"begin"
+    assert video.read(SIZE - 3) == b"end"
+    assert video.read(SIZE - 1, 100) == b"d"
+    assert video.read(SIZE + 7, 1) == b""
+    assert len(video.read()) == SIZE
+    assert repr(video) == f"LazyPart({str(Path(dataset) / 'a.tar')!r}, offset=1536, size={SIZE})"
+
+
+def test_a_batch_holds_handles_too(dataset: str) -> None:
+    (batch,) = islice(get_loader(get_train_dataset(dataset, batch_size=2, task_encoder=Raw())), 1)
+
+    assert [part.read(0, 5) for part in batch["mp4"]] == [b"begin", b"begin"]
+
+
+def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"0123456789")
+    part = LazyPart(str(tmp_path / "a.tar"), 5, 10, LocalStorage())
+
+    assert part.read(0, 5) == b"56789"
+    with pytest.raises(StorageError) as raised:
+        part.read()
+    assert raised.value.code == "WDS403"
+    assert str(tmp_path) in raised.value.where

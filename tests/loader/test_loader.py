@@ -1,0 +1,234 @@
+"""The loader as a training has it: what it counts, opening and closing, and asking for what there is not."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.hooked import Draws, digests, loader_of, taken
+from wdsctl.core.errors import CatalogError, InputError, UsageError
+from wdsctl.loader import (
+    DefaultTaskEncoder,
+    SkipSample,
+    get_loader,
+    get_savable_loader,
+    get_train_dataset,
+    get_val_dataset,
+)
+
+SAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=20, parts=numbered)
+
+
+# What is counted.
+
+
+def test_counts_are_exact(dataset: str) -> None:
+    class Odd(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            if int(sample["__key__"]) % 2 == 0:
+                raise SkipSample
+            return sample
+
+    loader = loader_of(dataset, Odd(), lanes=1, batch_size=5)
+    batches = taken(loader, 6 + 1)
+    resumed = loader_of(dataset, Odd(), lanes=1, batch_size=5)
+    resumed.load_state_dict(loader.state_dict())
+
+    assert sum(len(batch["__key__"]) for batch in batches) == 35
+    assert (loader.stats.batches, loader.stats.samples) == (7, 35)
+    assert loader.stats.skipped in range(30, 60), "all the even ones of the first pass, some of the second"
+    assert loader.stats.load_seconds > 0
+    assert loader.stats.encode_seconds > 0
+    assert loader.stats.batch_seconds > 0
+    assert (resumed.stats.batches, resumed.stats.samples, resumed.stats.skipped) == (0, 0, 0)
+
+
+def test_samples_one_by_one_are_counted_too(dataset: str) -> None:
+    loader = loader_of(dataset, batch_size=None)
+
+    taken(loader, 9)
+
+    assert (loader.stats.batches, loader.stats.samples) == (9, 9)
+
+
+def test_config_is_json_and_names_the_plan(dataset: str) -> None:
+    config = loader_of(dataset).config()
+
+    assert json.loads(json.dumps(config)) == config
+    assert loader_of(dataset).config() == config
+    assert loader_of(dataset, seed=1).config()["fingerprint"] != config["fingerprint"]
+    assert loader_of(dataset, batch_size=5).config()["fingerprint"] != config["fingerprint"]
+    assert (config["order"]["samples"], config["order"]["lanes"]) == (SAMPLES, 2)
+
+
+# Opening and closing.
+
+
+def open_files() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_a_loader_that_is_closed_gives_its_files_back_and_goes_on_when_it_is_asked(dataset: str) -> None:
+    truth = digests(loader_of(dataset), 12)
+    before = open_files()
+    loader = loader_of(dataset)
+
+    first = digests(loader, 5)
+    running = open_files()
+    loader.close()
+    closed = open_files()
+    with loader:
+        rest = digests(loader, 7)
+    left = open_files()
+    del loader
+
+    assert first + rest == truth
+    assert running > closed == left == before + 1, "closed, the map of the offsets is all that is open"
+    assert open_files() == before
+
+
+def test_a_loader_that_is_dropped_gives_its_files_back(dataset: str) -> None:
+    before = open_files()
+
+    for _ in range(3):
+        taken(loader_of(dataset), 3)
+
+    assert open_files() == before
+
+
+def test_restoring_again_and_again_opens_no_more_files(dataset: str) -> None:
+    loader = loader_of(dataset)
+    taken(loader, 5)
+    before = open_files()
+
+    for _ in range(5):
+        loader.load_state_dict(loader.state_dict())
+        taken(loader, 5)
+
+    assert open_files() == before
+
+
+def test_two_loaders_run_side_by_side(dataset: str) -> None:
+    truth = [digests(loader_of(dataset, Draws(), seed=seed), 8) for seed in (1, 2)]
+    one, two = loader_of(dataset, Draws(), seed=1), loader_of(dataset, Draws(), seed=2)
+
+    both = [[digest(batch) for batch in pair] for pair in islice(zip(one, two, strict=False), 8)]
+
+    assert [list(each) for each in zip(*both, strict=True)] == truth
+
+
+def test_a_loader_runs_in_another_thread(dataset: str) -> None:
+    truth = digests(loader_of(dataset, Draws()), 8)
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.extend(digests(loader_of(dataset, Draws()), 8)))
+
+    thread.start()
+    thread.join(60)
+
+    assert found == truth
+
+
+def test_two_loops_over_one_loader_share_its_place(dataset: str) -> None:
+    truth = digests(loader_of(dataset), 6)
+    loader = loader_of(dataset)
+    one, two = iter(loader), iter(loader)
+
+    assert [digest(next(stream)) for stream in (one, two, two, one, two, one)] == truth
+
+
+def test_a_loop_goes_on_from_a_state_that_is_loaded_in_it(dataset: str) -> None:
+    truth = digests(loader_of(dataset), 6)
+    loader = loader_of(dataset)
+    begin = loader.state_dict()
+    found = []
+    for batch in islice(loader, 9):
+        found.append(digest(batch))
+        if len(found) == 3:
+            loader.load_state_dict(begin)
+
+    assert found == truth[:3] + truth
+
+
+# Asking for what there is not.
+
+
+def test_a_training_has_no_length_and_a_list_of_some_can_be_made(dataset: str) -> None:
+    loader = loader_of(dataset)
+
+    with pytest.raises(TypeError, match="without end"):
+        len(loader)
+    assert len([*islice(loader, 3)]) == 3
+
+
+@pytest.mark.parametrize("what", ["a path", None, 7])
+def test_a_loader_runs_a_dataset_and_nothing_else(what: Any) -> None:
+    with pytest.raises(UsageError, match=f"not a {type(what).__name__}") as raised:
+        get_savable_loader(what)
+
+    assert "get_train_dataset" in raised.value.hint
+
+
+def test_a_split_that_there_is_not_is_refused_with_those_there_are(dataset: str) -> None:
+    with pytest.raises(InputError, match="no split 'dev'; it has train") as raised:
+        loader_of(dataset, split_part="dev").state_dict()
+
+    assert raised.value.code == "WDS211"
+
+
+def test_a_split_without_samples_is_refused(tmp_path: Path) -> None:
+    from wdsctl.core.verbs.index import index
+
+    root = a_dataset(tmp_path, 10, shard_samples=5, split={"train": 1.0, "val": 1.0})
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    (key, *_) = [batch["__key__"] for batch in loader]
+    kept = "shard-001.tar" if key == "000000" else "shard-000.tar"
+    gone = "shard-000.tar" if key == "000000" else "shard-001.tar"
+    (tmp_path / gone).unlink()
+    index(root, missing="drop")
+
+    with pytest.raises(InputError, match="the split 'val' has no samples") as raised:
+        list(get_loader(get_val_dataset(root)))
+
+    assert raised.value.code == "WDS211"
+    assert (tmp_path / kept).exists()
+
+
+def test_a_dataset_without_a_catalog_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError) as raised:
+        loader_of(str(tmp_path)).state_dict()
+
+    assert raised.value.code == "WDS301"
+    assert "wdsctl prepare" in raised.value.hint
+
+
+def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
+    get_loader(get_train_dataset(tmp_path / "nowhere", batch_size=4))
+
+    with pytest.raises(InputError, match="does not exist"):
+        next(iter(loader_of(str(tmp_path / "nowhere"))))
+
+
+def test_a_training_warns_of_nothing(dataset: str, recwarn: pytest.WarningsRecorder) -> None:
+    loader = loader_of(dataset, DefaultTaskEncoder[Any, Any, Any, Any]())
+    taken(loader, 20)
+    loader.load_state_dict(loader.state_dict())
+    taken(loader, 20)
+    loader.close()
+    del loader
+    gc.collect()
+
+    assert list(recwarn) == []

@@ -1,0 +1,70 @@
+"""A dataset is its root and its catalog, wherever that lies; a training reads and writes nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from wdsctl.core.errors import CatalogError, StorageError
+from wdsctl.loader import get_loader, get_train_dataset
+
+
+def digests(path: str | Path, **options: Any) -> list[str]:
+    dataset = get_train_dataset(path, batch_size=4, task_encoder=Raw(), **options)
+    return [digest(batch) for batch in islice(get_loader(dataset), 10)]
+
+
+def test_the_catalog_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_dataset(tmp_path / "data", 20, parts=numbered)
+    truth = digests(root)
+    shutil.move(tmp_path / "data" / ".wdsctl", tmp_path / "elsewhere")
+
+    assert digests(root, catalog=tmp_path / "elsewhere") == truth
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "elsewhere"))
+    assert digests(tmp_path / "data") == truth
+
+
+def test_a_training_changes_nothing_on_the_disk(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    digests(root)
+
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_without_dataset_yaml_samples_are_dicts_of_their_parts(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, sample_type="TextSample", field_map={"text": "txt"})
+    os.unlink(tmp_path / ".wdsctl" / "dataset.yaml")
+
+    (sample,) = islice(get_loader(get_train_dataset(root, task_encoder=Raw())), 1)
+
+    assert sample["txt"].startswith(b"text ")
+
+
+@pytest.mark.parametrize("name", ["catalog.sqlite", "offsets-1.bin"])
+def test_a_damaged_catalog_is_refused(name: str, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    (tmp_path / ".wdsctl" / name).write_bytes(b"nonsense" * 100)
+
+    with pytest.raises(CatalogError) as raised:
+        digests(root)
+
+    assert raised.value.code == "WDS302"
+    assert "--rebuild" in raised.value.hint
+
+
+def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    os.unlink(tmp_path / ".wdsctl" / "offsets-1.bin")
+
+    with pytest.raises((StorageError, CatalogError), match="offsets") as raised:
+        digests(root)
+
+    assert raised.value.hint

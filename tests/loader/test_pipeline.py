@@ -1,0 +1,119 @@
+"""Another recipe goes on from the same state: other hooks and other batches, and still every sample once."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, numbered
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
+
+SAMPLES = 96
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=30, parts=numbered)
+
+
+def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
+    options = {"batch_size": 4, "shuffle_buffer_size": 8, **options}
+    workers = options.pop("worker_config", WorkerConfig(rank, world))
+    return get_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
+
+
+def saved_after(loader: Loader, steps: int) -> Any:
+    list(islice(loader, steps))
+    return json.loads(json.dumps(loader.state_dict()))
+
+
+def ids(batches: list[Any]) -> list[Any]:
+    return [key for batch in batches for key in batch["__restore_key__"]]
+
+
+class Upper(Raw):
+    def encode_sample(self, sample: Any) -> Any:
+        return {**sample, "txt": sample["txt"].upper()}
+
+
+class Twice(Raw):
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        for copy in range(2):
+            yield {**sample, "copy": copy}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"batch_size": 4}, {"batch_size": 6}),
+        ({"batch_size": 4}, {"batch_size": None}),
+        ({}, {"encoder": Upper()}),
+        ({"encoder": Upper()}, {}),
+        ({"encoder": Upper()}, {"encoder": Upper(), "batch_size": 5}),
+    ],
+    ids=["larger batches", "no batches", "a hook more", "a hook less", "another batch size with a hook"],
+)
+def test_another_recipe_warns_and_every_sample_still_comes_once(
+    before: dict[str, Any], after: dict[str, Any], dataset: str
+) -> None:
+    loader = loader_of(dataset, **before)
+    first = list(islice(loader, 9))
+    state = json.loads(json.dumps(loader.state_dict()))
+    resumed = loader_of(dataset, **after)
+
+    with pytest.raises(StateMismatch, match="recipe: "):
+        resumed.load_state_dict(state, strict=True)
+    with pytest.warns(UserWarning, match="every sample still comes once"):
+        resumed.load_state_dict(state)
+
+    rest = list(islice(resumed, 3 * SAMPLES))
+    is_single = after.get("batch_size", 4) is None
+    counts = Counter([*ids(first), *([sample["__restore_key__"] for sample in rest] if is_single else ids(rest))])
+    assert set(counts.values()) == {1}
+    assert Counter(epoch for _, epoch, _ in counts)[0] == SAMPLES
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 8, 9, 17])
+@pytest.mark.parametrize("after", [Raw(), Upper()], ids=["no hook", "a hook that gives one"])
+def test_a_sample_of_which_some_has_left_has_come_when_the_hook_makes_one_of_it(
+    steps: int, after: Raw, dataset: str
+) -> None:
+    loader = loader_of(dataset, encoder=Twice(), batch_size=3, lanes=2)
+    given = {key for batch in islice(loader, steps) for key in batch["__restore_key__"]}
+    state = json.loads(json.dumps(loader.state_dict()))
+    resumed = loader_of(dataset, encoder=after, batch_size=3, lanes=2)
+    with pytest.warns(UserWarning, match="other hooks"):
+        resumed.load_state_dict(state)
+
+    rest = ids(list(islice(resumed, 80)))
+
+    counts = Counter([*given, *rest])
+    assert set(counts.values()) == {1}
+    assert Counter(epoch for _, epoch, _ in counts)[0] == SAMPLES
+
+
+def test_a_field_map_that_changed_is_told(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 40, sample_type="TextSample", field_map={"text": "txt"})
+    loader = loader_of(root)
+    state = saved_after(loader, 3)
+    path = tmp_path / ".wdsctl" / "dataset.yaml"
+    path.write_text(path.read_text().replace("text: txt", "text: json[number]"))
+
+    with pytest.warns(UserWarning, match="field map"):
+        loader_of(root).load_state_dict(state)
+
+
+def test_the_same_recipe_does_not_warn(dataset: str) -> None:
+    state = saved_after(loader_of(dataset, encoder=Upper()), 3)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loader_of(dataset, encoder=Upper()).load_state_dict(state, strict=True)

@@ -1,0 +1,160 @@
+"""Positions of a split are rows of the offsets file: by whole shards and by bits, each sample once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.loader.datasets import a_shard, numbered
+from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.place import locate
+from wdsctl.core.splitting import SplitShard
+from wdsctl.core.verbs.index import index
+from wdsctl.loader.selection import UNPACKED, Selection
+
+SIZES = (7, 0, 5, 9)  # samples of each shard; ids count from 1
+
+
+def offsets_of(root: Path, sizes: Sequence[int] = SIZES) -> Offsets:
+    start = 0
+    for shard, size in enumerate(sizes):
+        a_shard(root / f"{shard}.tar", ((f"{i:03}", numbered(i)) for i in range(start, start + size)))
+        start += size
+    return Offsets(locate(str(root)).offsets(index(str(root)).generation))
+
+
+@pytest.fixture(scope="module")
+def offsets(tmp_path_factory: pytest.TempPathFactory) -> Offsets:
+    return offsets_of(tmp_path_factory.mktemp("data"))
+
+
+def bits(size: int, chosen: Sequence[int]) -> bytes:
+    mask = np.zeros(size, np.bool_)
+    mask[list(chosen)] = True
+    return np.packbits(mask, bitorder="little").tobytes()
+
+
+def rows(selection: Selection) -> list[int]:
+    found: list[int] = selection.rows(np.arange(selection.n)).tolist()
+    return found
+
+
+def test_whole_shards_are_ranges_of_rows(offsets: Offsets) -> None:
+    selection = Selection(offsets, [SplitShard(1, 7), SplitShard(4, 9)])
+
+    assert selection.n == 16
+    assert rows(selection) == [*range(7), *range(12, 21)]
+
+
+def test_parts_of_shards_are_bits(offsets: Offsets) -> None:
+    selection = Selection(
+        offsets, [SplitShard(1, 2, bits(7, [1, 6])), SplitShard(3, 5), SplitShard(4, 1, bits(9, [8]))]
+    )
+
+    assert rows(selection) == [1, 6, 7, 8, 9, 10, 11, 20]
+
+
+def test_positions_may_be_asked_for_in_any_order_and_more_than_once(offsets: Offsets) -> None:
+    selection = Selection(offsets, [SplitShard(1, 2, bits(7, [1, 6])), SplitShard(3, 5)])
+
+    assert selection.rows(np.array([6, 0, 1, 0])).tolist() == [11, 1, 6, 1]
+
+
+def test_an_empty_shard_gives_no_rows(offsets: Offsets) -> None:
+    selection = Selection(offsets, [SplitShard(1, 7), SplitShard(2, 0), SplitShard(3, 5)])
+
+    assert rows(selection) == list(range(12))
+
+
+def test_a_split_without_samples_has_none(offsets: Offsets) -> None:
+    assert Selection(offsets, []).n == 0
+
+
+def test_shards_that_a_generation_does_not_have_yet_are_left_out(tmp_path: Path) -> None:
+    before = offsets_of(tmp_path, (4, 4))
+    parts = [SplitShard(1, 4), SplitShard(2, 4)]
+    truth = Selection(before, parts)
+
+    grown = Selection(before, [*parts, SplitShard(3, 100)])
+
+    assert rows(grown) == rows(truth)
+    assert grown.digest(before) == truth.digest(before)
+
+
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_every_chosen_sample_has_one_position_and_no_other_has(offsets: Offsets, data: st.DataObject) -> None:
+    parts, expected, first = [], [], 0
+    for shard, size in enumerate(SIZES, 1):
+        chosen = sorted(data.draw(st.sets(st.integers(0, size - 1)) if size else st.just(set())))
+        if chosen:
+            parts.append(SplitShard(shard, len(chosen), None if len(chosen) == size else bits(size, chosen)))
+        expected += [first + i for i in chosen]
+        first += size
+
+    assert rows(Selection(offsets, parts)) == expected
+
+
+@dataclass
+class ManyShards:
+    """As much of an offsets file as a selection looks at: shards of three samples."""
+
+    count: int
+
+    @property
+    def shards(self) -> list[ShardEntry]:
+        return [ShardEntry(i, f"{i}.tar", 1, 3, "") for i in range(1, self.count + 1)]
+
+    @property
+    def shard_row(self) -> Any:
+        return np.arange(0, 3 * self.count + 1, 3)
+
+
+def test_bits_of_so_many_shards_are_kept_and_all_are_found_again() -> None:
+    count = UNPACKED + 10
+    offsets: Any = ManyShards(count)
+    selection = Selection(offsets, [SplitShard(i, 2, bits(3, [0, 2])) for i in range(1, count + 1)])
+
+    for _ in range(2):
+        assert rows(selection) == [row for i in range(count) for row in (3 * i, 3 * i + 2)]
+        assert len(selection._unpacked) == UNPACKED
+    oldest = next(iter(selection._unpacked))
+    selection.rows(np.array([2 * oldest]))  # is now the one that was used last
+    selection.rows(np.array([0]))
+    assert list(selection._unpacked)[-2:] == [oldest, 0]
+    assert len(selection._unpacked) == UNPACKED
+
+
+def test_slices_are_cut_where_a_shard_of_the_split_ends(offsets: Offsets) -> None:
+    parts = [SplitShard(1, 7), SplitShard(2, 0), SplitShard(3, 2, bits(5, [0, 3])), SplitShard(4, 9)]
+    selection = Selection(offsets, parts)
+
+    cut = selection.by_shard(np.array([[0, 4], [4, 8], [5, 18], [7, 9]]))
+
+    assert sorted(cut.tolist()) == [[0, 4], [4, 7], [5, 7], [7, 8], [7, 9], [7, 9], [9, 18]]
+
+
+def test_the_digest_changes_when_anything_does(tmp_path: Path) -> None:
+    offsets = offsets_of(tmp_path / "a", (7, 5))
+    truth = Selection(offsets, [SplitShard(1, 7), SplitShard(2, 5)])
+    others = [
+        Selection(offsets, [SplitShard(1, 7)]),
+        Selection(offsets, [SplitShard(2, 5), SplitShard(1, 7)]),
+        Selection(offsets, [SplitShard(1, 7), SplitShard(2, 4, bits(5, [0, 1, 2, 3]))]),
+        Selection(offsets, [SplitShard(1, 7), SplitShard(2, 4, bits(5, [0, 1, 2, 4]))]),
+    ]
+    digests = [selection.digest(offsets) for selection in (truth, *others)]
+    moved = offsets_of(tmp_path / "b", (7, 5))
+    digests_elsewhere = Selection(moved, [SplitShard(1, 7), SplitShard(2, 5)]).digest(moved)
+    grown = offsets_of(tmp_path / "c", (7, 6))
+    longer = Selection(grown, [SplitShard(1, 7), SplitShard(2, 5)]).digest(grown)
+
+    assert len({*digests, longer}) == len(digests) + 1
+    assert digests_elsewhere == digests[0], "where a dataset lies is not part of it"

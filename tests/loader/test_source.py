@@ -1,0 +1,307 @@
+"""Samples come out of shards as the field map says, and what cannot be read says where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.loader.datasets import Parts, Raw, a_dataset, a_shard
+from tests.loader.decoding.pictures import a_jpeg, a_png
+from wdsctl.core.catalog.quick import read_split
+from wdsctl.core.dataset_yaml import load
+from wdsctl.core.errors import SampleFailed, StorageError
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.storage import Range
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import DefaultTaskEncoder, SampleDecoder, get_loader, get_val_dataset
+from wdsctl.loader.selection import Selection
+from wdsctl.loader.source import Source
+
+ALL_VAL = {"val": 1.0}
+
+
+class DictStorage:
+    """Files in memory. `fails_at`: the number of the read that the disk refuses."""
+
+    def __init__(self, files: Mapping[str, bytes], fails_at: int = 0) -> None:
+        self.files = files
+        self.fails_at = fails_at
+        self.reads = 0
+        self.hints: list[Range] = []
+
+    def size(self, path: str) -> int:
+        return len(self.files[path])
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        self.reads += 1
+        if self.reads == self.fails_at:
+            raise StorageError("the disk failed", where=path, hint="try again")
+        return self.files[path][offset : offset + size]
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        return [self.read(*each) for each in ranges]
+
+    def will_need(self, ranges: Iterable[Range]) -> None:
+        self.hints += ranges
+
+    def close(self) -> None:
+        self.files = {}
+
+
+def source_of(root: str, storage: DictStorage | None = None, decoder: SampleDecoder | None = None) -> Source:
+    place = locate(root)
+    offsets = Offsets(place.offsets(1))
+    selection = Selection(offsets, read_split(place.catalog, "val"))
+    return Source(root, offsets, selection, load(place.dataset_yaml), decoder, storage=storage)
+
+
+def in_memory(root: str, fails_at: int = 0) -> DictStorage:
+    return DictStorage({str(path): path.read_bytes() for path in Path(root).glob("*.tar")}, fails_at)
+
+
+def samples_of(root: str, encoder: Any = None) -> list[Any]:
+    return list(get_loader(get_val_dataset(root, task_encoder=encoder)))
+
+
+def typed(root: Path, parts: Any, count: int = 6, **field_map: str) -> str:
+    kind = field_map.pop("sample_type")
+    return a_dataset(root, count, shard_samples=3, parts=parts, sample_type=kind, field_map=field_map, split=ALL_VAL)
+
+
+def test_fields_come_out_of_parts_and_of_json(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image %d" % i, "json": json.dumps({"q": [{"text": f"why {i}"}], "a": [i, None]}).encode()}
+
+    root = typed(tmp_path, parts, sample_type="VQASample", image="jpg", context="json[q][0][text]", answers="json[a]")
+
+    samples = samples_of(root, Raw())
+
+    assert [(s.image, s.context, s.answers) for s in samples] == [
+        (b"image %d" % i, f"why {i}", [i, None]) for i in range(6)
+    ]
+    assert [s.__key__ for s in samples] == [f"{i:06}" for i in range(6)]
+    assert [s.__sources__[0].shard_name for s in samples] == ["shard-000.tar"] * 3 + ["shard-001.tar"] * 3
+    assert samples[4].__sources__[0].file_names == ("000004.jpg", "000004.json")
+
+
+def test_of_alternatives_each_sample_gives_the_first_that_it_has(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        image: Parts = {0: {"jpg": b"jpg"}, 1: {"png": b"png"}, 2: {"png": b"png", "jpg": b"jpg"}}[i % 3]
+        return {**image, "txt": b"text"}
+
+    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
+
+    assert [s.image for s in samples_of(root, Raw())] == [b"jpg", b"png", b"jpg"] * 2
+
+
+def test_an_optional_field_is_none_where_a_sample_has_no_part_for_it(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image", "cls": b"%d" % i} if i % 2 else {"jpg": b"image"}
+
+    root = typed(tmp_path, parts, sample_type="ImageClassificationSample", image="jpg", label="cls")
+
+    class Numbers(DefaultTaskEncoder[Any, Any, Any, Any]):
+        decoder = None
+
+        def encode_sample(self, sample: Any) -> Any:
+            return None if sample.label is None else int(sample.label)
+
+    assert samples_of(root, Numbers()) == [None, 1, None, 3, None, 5]
+
+
+def test_an_optional_field_is_none_where_its_json_lacks_the_key(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image", "json": json.dumps({"q": "why", **({"a": "so"} if i else {})}).encode()}
+
+    root = typed(tmp_path, parts, 2, sample_type="VQASample", image="jpg", context="json[q]", answers="json[a]")
+
+    assert [s.answers for s in samples_of(root, Raw())] == [None, "so"]
+
+
+@pytest.mark.parametrize("caption", ["txt", "json[text]"])
+def test_a_sample_without_a_required_field_says_which_and_the_others_come(caption: str, tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        have: Parts = {"txt": b"text", "json": b'{"text": "text"}'}
+        return {"jpg": b"image", **have} if i != 4 else {"jpg": b"image", "json": b'{"other": 1}'}
+
+    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption=caption)
+    source = source_of(root)
+    block = source.block(np.arange(6), 0)
+
+    with pytest.raises(SampleFailed) as raised:
+        source.load(block, 4)
+
+    where = raised.value.where
+    assert root in where
+    assert "shard-001.tar" in where
+    assert "000004" in where
+    assert caption in raised.value.message
+    assert "field 'caption'" in raised.value.message
+    assert raised.value.hint
+    assert [source.load(block, i).__key__ for i in (0, 1, 2, 3, 5)] == [f"{i:06}" for i in (0, 1, 2, 3, 5)]
+
+
+def test_broken_json_names_its_sample(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image", "json": b'{"t": "x"}' if i != 1 else b"{broken"}
+
+    root = typed(tmp_path, parts, 3, sample_type="CaptioningSample", image="jpg", caption="json[t]")
+    source = source_of(root)
+    block = source.block(np.arange(3), 0)
+
+    with pytest.raises(Exception, match="is not JSON") as raised:
+        source.load(block, 1)
+
+    assert "key 000001" in str(raised.value)
+    assert source.load(block, 2).caption == "x"
+
+
+def test_an_image_that_cannot_be_decoded_names_dataset_shard_key_and_part(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": a_jpeg(seed=i) if i != 3 else a_jpeg()[:100], "txt": b"text"}
+
+    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption="txt")
+    loader = get_loader(get_val_dataset(root))
+
+    with pytest.raises(SampleFailed) as raised:
+        list(loader)
+
+    assert raised.value.where == f"dataset {root}, shard shard-001.tar, key 000003, part 'jpg'"
+    assert raised.value.code == "WDS503"
+    assert loader.stats.batches == 3
+
+
+def test_images_are_decoded_whatever_their_part(tmp_path: Path) -> None:
+    def parts(i: int) -> Parts:
+        return {"png": a_png(), "txt": b"text"} if i % 2 else {"jpg": a_jpeg(), "txt": b"text"}
+
+    root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg,png", caption="txt")
+
+    assert {tuple(s.image.shape) for s in samples_of(root)} == {(3, 20, 30)}
+
+
+def test_of_a_part_that_a_sample_has_twice_the_last_one_counts(tmp_path: Path) -> None:
+    import io
+    import tarfile
+
+    with tarfile.open(tmp_path / "a.tar", "w") as tar:
+        for name, data in (("a.txt", b"first"), ("a.json", b"{}"), ("a.txt", b"last"), ("b.txt", b"once")):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    prepare(str(tmp_path), None, PrepareOptions(sample_type="CrudeSample", split=ALL_VAL))
+
+    first, second = samples_of(str(tmp_path), Raw())
+
+    assert (first["txt"], first["json"], second["txt"]) == (b"last", b"{}", b"once")
+
+
+def numbers(i: int) -> Parts:
+    return {"txt": b"text %d" % i}
+
+
+def a_val_dataset(root: Path) -> str:
+    return a_dataset(root, 9, shard_samples=3, parts=numbers, split=ALL_VAL)
+
+
+def test_a_source_reads_through_its_storage_alone(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    storage = in_memory(root)
+    for path in tmp_path.glob("*.tar"):
+        path.unlink()
+    source = source_of(root, storage)
+
+    block = source.block(np.arange(9), 0)
+
+    assert storage.reads == 0
+    assert [source.load(block, i)["txt"] for i in range(9)] == [b"text %d" % i for i in range(9)]
+    assert storage.reads == 9
+
+
+def test_a_disk_that_fails_once_names_the_sample_and_the_next_try_reads_it(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    source = source_of(root, in_memory(root, fails_at=3))
+    block = source.block(np.arange(9), 0)
+    read = [source.load(block, i)["txt"] for i in range(2)]
+
+    with pytest.raises(StorageError, match="the disk failed") as raised:
+        source.load(block, 2)
+
+    assert raised.value.where.startswith(f"dataset {root}, shard shard-000.tar, key 000002, ")
+    assert isinstance(raised.value.__cause__, StorageError)
+    assert [*read, source.load(block, 2)["txt"]] == [b"text 0", b"text 1", b"text 2"]
+
+
+def test_ahead_are_asked_for_so_many_bytes_at_most(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    storage = in_memory(root)
+    source = source_of(root, storage)
+    slices = np.array([[0, 2], [3, 4], [7, 9]])
+
+    source.will_need(slices, 1 << 20)
+    everything, storage.hints = storage.hints, []
+    source.will_need(slices, sum(each.size for each in everything[:2]))
+
+    assert len(everything) == 3
+    assert storage.hints == everything[:2]
+
+
+@pytest.mark.parametrize("cut", [100, 512 * 7])
+def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    os.truncate(tmp_path / "shard-001.tar", cut)
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    before = list(islice(loader, 3))
+
+    with pytest.raises(StorageError) as raised:
+        next(iter(loader))
+
+    assert len(before) == 3
+    assert raised.value.code == "WDS403"
+    assert "shard-001.tar, key 000003" in raised.value.where
+    assert "wdsctl" in raised.value.hint
+
+
+def test_a_shard_that_is_cut_short_while_it_is_open_says_so(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    list(islice(loader, 4))
+    os.truncate(tmp_path / "shard-001.tar", 700)
+
+    with pytest.raises(StorageError) as raised:
+        next(iter(loader))
+
+    assert raised.value.code == "WDS403"
+    assert "key 000004" in raised.value.where
+
+
+def test_a_shard_that_was_replaced_by_another_is_not_read(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    a_shard(tmp_path / "shard-000.tar", ((f"{i:06}", {"txt": b"another " * 2000}) for i in range(3)))
+
+    with pytest.raises(StorageError, match="when it was indexed") as raised:
+        samples_of(root, Raw())
+
+    assert raised.value.code == "WDS403"
+
+
+def test_a_shard_that_is_gone_is_named_with_the_first_sample_in_it(tmp_path: Path) -> None:
+    root = a_val_dataset(tmp_path)
+    (tmp_path / "shard-002.tar").unlink()
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+
+    with pytest.raises(StorageError, match="No such file") as raised:
+        list(loader)
+
+    assert f"dataset {root}, shard shard-002.tar, key 000006" in raised.value.where
+    shutil.copy(tmp_path / "shard-001.tar", tmp_path / "shard-002.tar")
+    assert len(list(loader)) == 3, "what was missing is read when it is there again"

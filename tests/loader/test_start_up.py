@@ -1,0 +1,85 @@
+"""What is imported, and what is not: seen from a fresh interpreter."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import wdsctl.loader
+from tests.loader.datasets import a_dataset, numbered
+
+ROOT = Path(__file__).parents[2]
+
+RUN = """
+import sys
+from itertools import islice
+from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset
+loader = get_loader(get_train_dataset(sys.argv[1], batch_size=4))
+for batch in islice(loader, 10):
+    loader.save_state_rank()
+loader.load_state_dict(loader.state_dict())
+"""
+IMPORTED = "\nprint(*sorted({name.split('.')[0] for name in sys.modules}))"
+BLOCKED = "import sys\nfor name in ('typer', 'rich', 'click', 'sqlalchemy'): sys.modules[name] = None\n"
+
+
+def fresh(program: str, *arguments: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), 30, parts=numbered)
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["wdsctl.loader", "wdsctl.loader.order.shuffle", "wdsctl.loader.order.geometry", "wdsctl.loader.order.runs"],
+)
+def test_the_arithmetic_of_orders_needs_no_torch(module: str) -> None:
+    imported = fresh(f"import sys\nimport {module}{IMPORTED}").split()
+
+    assert not {"torch", "PIL", "av", "sqlalchemy", "typer", "rich"} & set(imported)
+
+
+def test_a_training_runs_where_there_is_no_typer_no_rich_and_no_sqlalchemy(dataset: str) -> None:
+    fresh(BLOCKED + RUN, dataset)
+
+
+def test_a_training_imports_no_command_line_and_no_sqlalchemy(dataset: str) -> None:
+    imported = fresh(RUN + IMPORTED, dataset).split()
+
+    assert "torch" in imported
+    assert not {"sqlalchemy", "typer", "rich", "webdataset", "fsspec", "s3fs", "av"} & set(imported)
+
+
+def test_every_name_that_is_exported_exists_and_is_no_module() -> None:
+    for name in wdsctl.loader.__all__:
+        assert type(getattr(wdsctl.loader, name)).__name__ != "module", name
+    assert dir(wdsctl.loader) == wdsctl.loader.__all__ == sorted(wdsctl.loader.__all__)
+
+
+def test_a_star_import_gives_every_name() -> None:
+    program = "from wdsctl.loader import *\nimport wdsctl.loader as it\nprint(set(it.__all__) - set(globals()))"
+
+    assert fresh(program).strip() == "set()"
+
+
+def test_no_exported_name_is_the_name_of_a_module() -> None:
+    modules = {path.stem for path in Path(wdsctl.loader.__file__).parent.iterdir()}
+
+    assert not modules & set(wdsctl.loader.__all__), "whichever is imported last would win"
+
+
+def test_what_is_not_exported_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = wdsctl.loader.nothing
+    with pytest.raises(ImportError):
+        import_module("wdsctl.loader.nothing")

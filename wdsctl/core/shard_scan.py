@@ -1,0 +1,63 @@
+"""What a scan says of one shard: samples and parts as columns, and what is wrong with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.findings import Finding
+from wdsctl.core.plain_members import Ints
+
+Status = Literal["ok", "partial", "bad", "unreadable"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardScan:
+    """The samples of one shard as columns, in tar order. Offsets are bytes from the start of the shard."""
+
+    status: Status
+    keys: bytes  # all keys, one after the other, UTF-8
+    key_sizes: NDArray[np.uint32]  # (samples,)
+    offsets: Ints  # (samples,): the first header of each sample
+    sizes: Ints  # (samples,): from there to the end of its last part, padding included
+    counts: NDArray[np.uint32]  # (samples,): parts of each
+    extensions: tuple[str, ...]  # part names, in the order they first appear
+    part_names: NDArray[np.uint32]  # (parts,): index into `extensions`
+    part_offsets: Ints  # (parts,): first byte of the data
+    part_sizes: Ints  # (parts,)
+    findings: tuple[Finding, ...]
+
+    @property
+    def samples(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def code(self) -> str | None:
+        """The code of what is gravely wrong with the shard, if anything is."""
+        return next((finding.code for finding in self.findings if finding.severity == "error"), None)
+
+    def layout_hash(self) -> str:
+        """A name for where everything is: 32 hex digits. Two shards with one hash are read alike."""
+        digest = blake2b(digest_size=16)
+        columns = (self.key_sizes, self.offsets, self.counts, self.part_names, self.part_offsets, self.part_sizes)
+        for column in (self.keys, "\0".join(self.extensions).encode(), *(c.tobytes() for c in columns)):
+            digest.update(len(column).to_bytes(8, "little"))
+            digest.update(column)
+        return digest.hexdigest()
+
+    def key_list(self, rows: slice = slice(None)) -> list[str]:
+        """The keys of these samples."""
+        ends = np.append(0, np.cumsum(self.key_sizes, dtype=np.int64))
+        start, stop, _ = rows.indices(self.samples)
+        first = int(ends[start])
+        blob = self.keys[first : int(ends[stop])]
+        bounds = (ends[start : stop + 1] - first).tolist()
+        if blob.isascii():
+            text = blob.decode("ascii")
+            return [text[a:b] for a, b in pairwise(bounds)]
+        return [blob[a:b].decode() for a, b in pairwise(bounds)]

@@ -1,0 +1,40 @@
+"""Deals shards that are new to a catalog out to its splits. What is in a split stays in it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from wdsctl.core.catalog.catalog import Held, ShardRow
+from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.dataset_yaml import SplitRule
+from wdsctl.core.findings import Finding
+from wdsctl.core.splitting import Shard, SplitShard, by_sample, by_shard, resolved
+
+
+def deal_new(draft: Draft, rows: Sequence[ShardRow], rule: SplitRule, held: Mapping[str, Held]) -> list[Finding]:
+    """Put these shards into splits. `held`: where those were that had been dealt before, by path.
+
+    A changed shard stays in its split; where samples were dealt one by one, only if none of them moved in the shard.
+    Returns a finding for every split that is empty all the same.
+    """
+    filled = [row for row in rows if row.samples]
+    by = resolved(rule.by, len(filled), rule.shares)
+    if not draft.has_splits:
+        draft.replace_splits(rule.shares, by, rule.seed)
+    new: list[Shard] = []
+    for row in rows:
+        before = held.get(row.path)
+        if before is not None and by == "shard":
+            draft.add_to_split(next(iter(before.parts)), [SplitShard(row.id, row.samples)])
+        elif before is not None and before.layout_hash == row.layout_hash:
+            for name, (samples, bits) in before.parts.items():
+                draft.add_to_split(name, [SplitShard(row.id, samples, bits)])
+        elif row.samples:
+            new.append(Shard(row.id, row.path, row.samples))
+    if new:
+        deal = by_shard if by == "shard" else by_sample
+        for name, parts in deal(new, rule.shares, rule.seed, draft.split_totals(by)).items():
+            draft.add_to_split(name, parts)
+    empty = [name for name, samples in draft.split_totals("sample").items() if not samples]
+    words = "the split {!r} has no samples: divide the dataset anew with `wdsctl split`"
+    return [Finding(code="WDS210", severity="warning", message=words.format(name)) for name in empty]
