@@ -76,7 +76,7 @@ def look(source: str) -> Source:
     place = locate(source)
     if holds_shards(place.root):
         return "tars"
-    if not any(os.scandir(place.root)):
+    if not os.listdir(place.root):
         raise InputError("the folder is empty", where=source, hint="check the path", code="WDS003")
     return "folder"
 
