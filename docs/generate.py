@@ -120,7 +120,7 @@ and `command`, or `error`. Progress is drawn on a terminal, and is a plain line 
 
 | Variable | Means |
 |---|---|
-| `WDSCTL_CATALOG` | where the catalog is, as `--catalog` |
+| `WDSCTL_CATALOG` | a folder for the catalogs of all datasets, a subfolder each; `--catalog` wins over it |
 | `NO_COLOR`, `WDSCTL_NO_COLOR` | no colours |
 | `WDSCTL_DEBUG` | `1`: show the traceback of an error, as `--debug` |
 """

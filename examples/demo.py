@@ -57,7 +57,7 @@ def demo(folder: Path) -> None:
     example(folder, "make_raw_folder.py", "raw")
     say("2. Prepare it: write WebDataset shards, index them, split them 8 : 1 : 1.")
     wdsctl(folder, "prepare", "raw", "photos", "--split", "8,1,1", "--shard-samples", "50", "--no-input")
-    say("3. Look at what is there, and check every byte of it.")
+    say("3. Look at what is there, and check the header of every file in the shards.")
     wdsctl(folder, "inspect", "photos")
     wdsctl(folder, "validate", "photos")
     say(f"4. Train {STEPS} steps, and save model and loader after step {SAVE_AT}.")

@@ -150,9 +150,12 @@ def train(run: Run, arguments: argparse.Namespace) -> None:
     clock = Clock()
     witness = Witness(arguments.digests)
     batches = iter(run.loader)
+    begun = run.step + 1
     while run.step < arguments.steps:
         run.step += 1
         batch, loss = timed_step(run, batches, clock)
+        if run.step == begun:
+            clock = Clock()  # in its first step torch sets itself up for seconds: that is not counted
         if arguments.resume or run.step > arguments.save_at:
             witness.see(run.step, batch)
         if run.step == 1 or run.step % 10 == 0:

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.reports import DETECTION, a_prepare_report
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
-from wdsctl.cli.wizard import Interview, Outcome, Request, command_line, converse
+from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_line, converse
 from wdsctl.core.ratios import parse_ratios
 from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
@@ -75,6 +75,23 @@ def test_a_raw_folder_needs_a_destination_and_a_split(photos: str) -> None:
     assert request.dest == f"{photos}-shards"
     assert request.options.split == parse_ratios("8,1,1")
     assert [question.split()[0] for question in ask.asked] == ["folder", "split,", "use"]
+
+
+@pytest.mark.parametrize(
+    ("source", "dest"),
+    [
+        ("photos", "photos-shards"),
+        ("a/photos//", "a/photos-shards"),
+        (".", "{here}-shards"),
+        ("./", "{here}-shards"),
+        ("sub/..", "{here}-shards"),
+    ],
+)
+def test_the_folder_for_the_shards_is_beside_the_raw_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert beside(source) == dest.format(here=tmp_path)
 
 
 def test_what_the_flags_say_is_not_asked(photos: str) -> None:
@@ -186,6 +203,7 @@ def test_every_option_can_be_said_in_the_command() -> None:
         sample_type="CaptioningSample",
         field_map={"image": "jpg,png", "caption": "json[a,b=c]"},
         redetect=True,
+        moved=True,
         catalog="my catalog",
         missing="drop",
         exclude=("a*", "b c"),
@@ -206,4 +224,4 @@ def test_every_option_can_be_said_in_the_command() -> None:
         assert said[f"--{name.replace('_', '-')}"] == str(getattr(expected, name))
     assert said["--by"] == "sample"
     assert said["--parts"] == "jpg,txt"
-    assert {"--redetect", "--dry-run", "--no-input"} <= set(flags)
+    assert {"--redetect", "--yes", "--dry-run", "--no-input"} <= set(flags)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -7,13 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.lock import STOPPED, Holder, locked
+from wdsctl.core.lock import MISSED, STOPPED, Holder, check_held, locked
 
 HOLD = """
 import sys, time
@@ -32,6 +33,13 @@ def a_lock_of(path: Path, holder: Holder, *, age: float = 0.0) -> None:
 
 def token(path: Path) -> str:
     return str(json.loads(path.read_text())["token"])
+
+
+def a_holder_here(tmp_path: Path, pid: int, born: str) -> Holder:
+    """As a process of this host and pid namespace would write it."""
+    with locked(str(tmp_path / "any")):
+        mine = Holder(**json.loads((tmp_path / "any").read_text()))
+    return replace(mine, pid=pid, born=born)
 
 
 def a_dead_pid() -> int:
@@ -83,19 +91,34 @@ def test_the_same_process_cannot_take_it_twice(tmp_path: Path) -> None:
 
 def test_a_pid_that_was_given_out_again_holds_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, Holder(socket.gethostname(), os.getpid(), "1", 0.0, "old"))
+    a_lock_of(path, a_holder_here(tmp_path, os.getpid(), "1"))
 
     with locked(str(path)):
-        assert token(path) != "old"
+        assert json.loads(path.read_text())["born"] != "1"
 
 
 def test_a_dead_holder_on_this_machine_is_taken_over_from_at_once(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, Holder(socket.gethostname(), a_dead_pid(), "123", 0.0, "old"))
+    a_lock_of(path, a_holder_here(tmp_path, a_dead_pid(), "123"))
 
     with locked(str(path)):
         pass
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (MISSED - 5, False), (MISSED + 1, True)])
+def test_a_holder_in_another_container_of_this_name_lives_while_its_heart_beats(
+    tmp_path: Path, age: float, is_free: bool
+) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, replace(a_holder_here(tmp_path, a_dead_pid(), "123"), space="another"), age=age)
+
+    if is_free:
+        with locked(str(path)):
+            pass
+    else:
+        with pytest.raises(CatalogError, match="another wdsctl"), locked(str(path)):
+            pass
 
 
 @pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (STOPPED - 30, False), (STOPPED + 1, True)])
@@ -126,7 +149,7 @@ def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old(tmp_path: Path, 
 
 def test_of_many_takers_one_at_a_time_wins_and_all_see_a_dead_holder_off(tmp_path: Path) -> None:
     path = tmp_path / "lock"
-    a_lock_of(path, Holder(socket.gethostname(), a_dead_pid(), "123", 0.0, "old"))
+    a_lock_of(path, a_holder_here(tmp_path, a_dead_pid(), "123"))
     inside, most, won = [0], [0], [0]
 
     def take() -> None:
@@ -152,9 +175,64 @@ def test_of_many_takers_one_at_a_time_wins_and_all_see_a_dead_holder_off(tmp_pat
     assert os.listdir(tmp_path) == []
 
 
+def test_what_a_taker_left_that_was_killed_while_it_took_over_is_in_the_way_for_a_moment_only(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    dead = a_holder_here(tmp_path, a_dead_pid(), "123")
+    a_lock_of(path, dead)
+    claim = tmp_path / f"lock.{dead.token}.dead"
+    claim.write_text("")
+
+    with pytest.raises(CatalogError), locked(str(path)):
+        pass
+    os.utime(claim, (0, 0))
+    with locked(str(path)):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_lock_that_was_taken_over_is_not_removed_by_its_old_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     with locked(str(path)):
         a_lock_of(path, Holder("another", 1, "1", 0.0, "new"))
 
     assert token(path) == "new"
+
+
+def test_a_holder_that_lost_the_lock_is_told_so(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with locked(str(path)):
+        check_held(str(path))
+        a_lock_of(path, Holder("another", os.getpid(), "1", 0.0, "new"))
+        with pytest.raises(CatalogError, match="taken over") as caught:
+            check_held(str(path))
+        path.unlink()
+        with pytest.raises(CatalogError, match="taken over"):
+            check_held(str(path))
+    assert (caught.value.code, caught.value.where) == ("WDS304", str(path))
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
+def test_where_there_are_no_links_it_works_too(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = str(tmp_path / "lock")
+    with locked(path):
+        check_held(path)
+        with pytest.raises(CatalogError, match=f"process {os.getpid()}"), locked(path):
+            pass
+
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_draft_that_somebody_swept_away_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    link = os.link
+
+    def link_and_sweep(source: str, target: str) -> None:
+        link(source, target)
+        os.unlink(source)
+
+    monkeypatch.setattr(os, "link", link_and_sweep)
+    with locked(str(tmp_path / "lock")):
+        assert os.listdir(tmp_path) == ["lock"]

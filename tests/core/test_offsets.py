@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wdsctl.core.errors import CatalogError, StorageError
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import Offsets, OffsetsWriter, ShardEntry, ShardRows
 
 EXTENSIONS = ["jpg", "txt", "cls"]
@@ -141,9 +141,10 @@ def test_a_flipped_bit_in_the_header_gives_no_other_error(tmp_path_factory: pyte
         assert Offsets(str(path)).samples == 3
 
 
-def test_no_file_is_an_error_of_reading(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="cannot read"):
+def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="the offsets file is missing") as caught:
         Offsets(str(tmp_path / "none"))
+    assert (caught.value.code, caught.value.hint) == ("WDS302", "run `wdsctl index`: it is made again")
 
 
 def test_a_file_stays_readable_when_its_name_is_gone(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_the_caller_wins_over_the_environment_and_that_over_the_root(
 ) -> None:
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "by-environment"))
 
-    assert locate(str(tmp_path)).meta == str(tmp_path / "by-environment")
+    assert os.path.dirname(locate(str(tmp_path)).meta) == str(tmp_path / "by-environment")
     assert locate(str(tmp_path), str(tmp_path / "by-caller")).meta == str(tmp_path / "by-caller")
     assert not locate(str(tmp_path)).is_inside
 
@@ -69,10 +69,11 @@ def test_what_was_written_elsewhere_is_what_is_read(
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "home"))
     root = public_path / "data"
-    (root / ".wdsctl").mkdir(parents=True, mode=0o755)
-    (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
+    root.mkdir(mode=0o755)
     before = as_nobody(lambda: locate(str(root)))
     elsewhere = as_nobody(lambda: locate(str(root), writing=True))
+    (root / ".wdsctl").mkdir(mode=0o755)
+    (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
     os.makedirs(elsewhere.meta)
     Path(elsewhere.catalog).write_bytes(b"")
 
@@ -99,3 +100,38 @@ def test_a_root_that_is_missing_a_file_or_closed_is_refused(public_path: Path, a
     with pytest.raises(InputError, match="is a file, not a folder"):
         locate(str(public_path / "file"))
     assert isinstance(as_nobody(lambda: locate(str(closed))), PermissionDenied)
+
+
+def test_the_environment_serves_several_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    roots = [tmp_path / "a" / "data", tmp_path / "b" / "data"]
+    for root in roots:
+        root.mkdir(parents=True)
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "catalogs"))
+    one, two = (locate(str(root), writing=True).meta for root in roots)
+
+    assert one != two
+    assert {os.path.dirname(one), os.path.dirname(two)} == {str(tmp_path / "catalogs")}
+    assert os.path.basename(one).startswith("data-")
+
+
+def test_a_catalog_that_cannot_be_written_is_not_shadowed_by_a_private_one(
+    public_path: Path, as_nobody: AsNobody
+) -> None:
+    root = public_path / "data"
+    (root / ".wdsctl").mkdir(parents=True, mode=0o755)
+    (root / ".wdsctl" / "catalog.sqlite").write_bytes(b"")
+    refused = as_nobody(lambda: locate(str(root), writing=True))
+
+    assert isinstance(refused, PermissionDenied)
+    assert (refused.code, "--catalog" in refused.hint) == ("WDS402", True)
+    assert as_nobody(lambda: locate(str(root), str(public_path / "mine"), writing=True)).meta == str(
+        public_path / "mine"
+    )
+
+
+def test_a_root_whose_path_is_not_utf8_has_a_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff")
+    os.mkdir(root)
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "catalogs"))
+
+    assert os.path.dirname(locate(root).meta) == str(tmp_path / "catalogs")

@@ -6,7 +6,7 @@ import pytest
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.raw_sample import RawPart, RawSample
-from wdsctl.core.replan import WritePlan, replan
+from wdsctl.core.replan import WritePlan, may_be_source, replan
 from wdsctl.core.shard_record import ShardRecord, State, keys_of
 
 
@@ -172,3 +172,28 @@ def test_other_limits_touch_new_shards_only() -> None:
     plan = planned(samples_of("abcdefghij"), records, files, shard_samples=5)
 
     assert written(plan) == {"2.tar": "efghi", "3.tar": "j"}
+
+
+@pytest.mark.parametrize(
+    ("keys", "changed", "may_be"),
+    [
+        ("abcd", "", True),
+        ("abcdef", "", True),
+        ("d", "", True),
+        ("xyz", "", False),
+        ("", "abcd", False),
+        ("abc", "d", False),
+    ],
+)
+def test_finished_shards_come_from_a_folder_that_has_samples_of_theirs_and_none_that_changed(
+    keys: str, changed: str, may_be: bool
+) -> None:
+    records, _ = after_run(planned(samples_of("abcd")), "done", "outdated")
+
+    assert may_be_source([*samples_of(keys), *samples_of(changed, mtime_ns=2)], records) is may_be
+
+
+def test_shards_that_were_only_planned_come_from_anywhere() -> None:
+    records, _ = after_run(planned(samples_of("ab")), "planned")
+
+    assert may_be_source(samples_of("xyz"), records)

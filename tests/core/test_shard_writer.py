@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import tarfile
@@ -11,7 +12,7 @@ import pytest
 
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError
 from wdsctl.core.raw_sample import RawPart, RawSample
-from wdsctl.core.shard_writer import write_shard
+from wdsctl.core.shard_writer import ShardJob, UnreadableFile, write_job, write_shard
 from wdsctl.core.write_plan import tar_bytes
 
 
@@ -183,3 +184,27 @@ def test_a_part_of_3_gb_is_written(tmp_path: Path) -> None:
         assert file.read(4) == b"last"
     assert written.size_bytes == (tmp_path / "s.tar").stat().st_size
     (tmp_path / "s.tar").unlink()
+
+
+def test_a_lenient_job_names_every_file_that_cannot_be_read_and_writes_nothing(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"a.txt": b"words", "b.jpg": b"x"})
+    for name in ("c.txt", "d.jpg"):
+        (tmp_path / "raw" / name).symlink_to(name)  # round and round
+    samples = [a_sample("a", txt=5), a_sample("b", jpg=1), a_sample("c", txt=5), a_sample("d", jpg=5)]
+
+    result = write_job(ShardJob(str(tmp_path / "out.tar"), root, samples, is_lenient=True))
+
+    reason = os.strerror(errno.ELOOP)
+    assert result == (UnreadableFile("c", "txt", reason), UnreadableFile("d", "jpg", reason))
+    assert sorted(os.listdir(tmp_path)) == ["raw"]
+    with pytest.raises(StorageError) as caught:
+        write_job(ShardJob(str(tmp_path / "out.tar"), root, samples))
+    assert (caught.value.where, "--on-missing" in caught.value.hint) == (f"{root}/c.txt", True)
+
+
+def test_a_lenient_job_does_not_hide_trouble_with_the_shard_itself(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"a.txt": b"words"})
+    (tmp_path / "file").write_bytes(b"")
+
+    with pytest.raises(StorageError):
+        write_job(ShardJob(str(tmp_path / "file" / "out.tar"), root, [a_sample("a", txt=5)], is_lenient=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -65,11 +67,50 @@ def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> 
     assert first + digests(loader, 55) == truth
 
 
-def test_a_generation_that_is_gone_says_so(tmp_path: Path) -> None:
+def test_a_state_goes_on_after_all_shards_were_touched(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    state = saved_after(loader_of(root), 5)
+    truth = digests(loader_of(root), 60)[5:]
+    for path in tmp_path.glob("*.tar"):
+        os.utime(path)
+    index(root)
+
+    resumed = loader_of(root)
+    resumed.load_state_dict(state)
+    assert digests(resumed, 55) == truth
+    assert resumed.state_dict()["generation"] == 1
+
+
+def test_a_state_goes_on_when_a_lost_offsets_file_was_made_again(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    state = saved_after(loader_of(root), 5)
+    truth = digests(loader_of(root), 60)[5:]
+    (tmp_path / ".wdsctl" / "offsets-1.bin").unlink()
+    index(root)
+
+    resumed = loader_of(root)
+    resumed.load_state_dict(state)
+    assert digests(resumed, 55) == truth
+
+
+def test_a_generation_whose_shards_have_all_changed_says_so(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    state = saved_after(loader_of(root), 5)
+    for path in tmp_path.glob("*.tar"):
+        path.unlink()
+    a_shard(tmp_path / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
+    index(root, missing="drop")
+
+    with pytest.raises(StateMismatch, match="samples of generation 1 that are no longer in the split"):
+        loader_of(root).load_state_dict(state)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"rubbish" * 99)])
+def test_a_generation_that_is_gone_says_so(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
     state = saved_after(loader_of(root), 5)
     grown(tmp_path)
-    (tmp_path / ".wdsctl" / "offsets-1.bin").unlink()
+    damage(tmp_path / ".wdsctl" / "offsets-1.bin")
 
     with pytest.raises(StateMismatch, match="generation 1 of the dataset, which is no longer kept") as raised:
         loader_of(root).load_state_dict(state)

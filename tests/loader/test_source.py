@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard
 from tests.loader.decoding.pictures import a_jpeg, a_png
@@ -22,7 +24,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.storage import Range
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.loader import DefaultTaskEncoder, SampleDecoder, get_loader, get_val_dataset
+from wdsctl.loader import DefaultTaskEncoder, SampleDecoder, get_loader, get_train_dataset, get_val_dataset
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.source import Source
 
@@ -305,3 +307,19 @@ def test_a_shard_that_is_gone_is_named_with_the_first_sample_in_it(tmp_path: Pat
     assert f"dataset {root}, shard shard-002.tar, key 000006" in raised.value.where
     shutil.copy(tmp_path / "shard-001.tar", tmp_path / "shard-002.tar")
     assert len(list(loader)) == 3, "what was missing is read when it is there again"
+
+
+def test_a_field_says_what_a_part_is_where_its_name_does_not(tmp_path: Path) -> None:
+    picture = io.BytesIO()
+    Image.new("RGB", (4, 3), (200, 10, 10)).save(picture, "PNG")
+    parts = {"image": picture.getvalue(), "label.txt": b"7\n", "name": b"a red field"}
+    fields = {"image": "image", "label": "label.txt", "label_name": "name"}
+    path = a_dataset(tmp_path, 4, parts=lambda _: parts, sample_type="ImageClassificationSample", field_map=fields)
+
+    class Torch(DefaultTaskEncoder):
+        decoder = SampleDecoder(image_decode="torchrgb8")
+
+    batch = next(iter(get_loader(get_train_dataset(path, batch_size=4, task_encoder=Torch()))))
+
+    assert batch.image.shape == (4, 3, 3, 4)
+    assert (batch.label, batch.label_name) == ([7] * 4, ["a red field"] * 4)

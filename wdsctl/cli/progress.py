@@ -136,8 +136,8 @@ class Lines:
             if self.tally is None or now_s - self.said_s < LINE_EVERY_S:
                 return
             self.said_s = now_s
-            slowest = [f"at {safe(self.tally.doing)}"] if self.tally.doing else []
-            self._line(self.tally, [*self.tally.done(), *self.tally.eta(now_s), *slowest])
+            doing = [f"at {safe(self.tally.doing)}"] if self.tally.doing else []
+            self._line(self.tally, [*self.tally.done(), *self.tally.eta(now_s), *doing])
 
     def finish(self) -> None:
         """The phase is over; worth a line if it took long."""
@@ -156,7 +156,7 @@ class Lines:
 
 @dataclass(slots=True)
 class Bars:
-    """For people: a bar with its figures, and below it the slowest thing under way. Gone when the verb is done."""
+    """For people: a bar with its figures, and below it what the verb says it is at. Gone when the verb is done."""
 
     console: Console
     clock: Callable[[], float] = time.monotonic

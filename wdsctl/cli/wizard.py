@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Options of the verb whose flag has another name.
+FLAGS = {"split_by": "--by", "moved": "--yes"}
+
 
 class Ask(Protocol):
     """Who answers: a person at a terminal, or a test."""
@@ -127,12 +130,18 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
 
     dest, options = request.dest, request.options
     if dest is None and look(request.source) == "folder":
-        dest = interview.text("folder for the shards", f"{request.source.rstrip(os.sep)}-shards")
+        dest = interview.text("folder for the shards", beside(request.source))
     if options.split is None and not _is_prepared(dest or request.source, options.catalog):
         question = "split, such as 8,1,1 or train=9,val=1 (empty: everything is train)"
         split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output)
         options = replace(options, split=split)
     return replace(request, dest=dest, options=options)
+
+
+def beside(source: str) -> str:
+    """A folder for the shards: next to the raw folder, however that is spelt."""
+    path = source.rstrip(os.sep)
+    return f"{os.path.abspath(source) if os.path.basename(path) in ('', '.', '..') else path}-shards"
 
 
 def judge(request: Request, report: PrepareReport, interview: Interview, output: Output) -> Request:
@@ -165,7 +174,7 @@ def command_line(request: Request) -> str:
 
 
 def _flag(name: str, value: object) -> list[str]:
-    flag = "--by" if name == "split_by" else f"--{name.replace('_', '-')}"
+    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if name == "exclude" and isinstance(value, tuple):
         return [word for pattern in value for word in (flag, str(pattern))]
     if value is True:

@@ -76,7 +76,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS109": Code(
         "an unexpected part",
-        "A few samples have a part that nearly no other has and that the field map does not use.",
+        "Some samples have a part that others lack and that the field map does not use. A warning where hardly any "
+        "sample has it, else a note.",
         "Nothing, if it is meant. Otherwise it is often a misspelt extension.",
     ),
     "WDS110": Code(
@@ -178,9 +179,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS302": Code(
         "the catalog is damaged",
-        "The file is no SQLite database of ours, or fails its own checks.",
+        "The file is no SQLite database of ours, or fails its own checks; or its offsets file is missing or damaged.",
         "`wdsctl index DATASET --rebuild` makes it again from the shards; splits by rule are made again from "
-        "dataset.yaml. The damaged file is kept beside it.",
+        "dataset.yaml. The damaged file is kept beside it. An offsets file is made again by `wdsctl index DATASET`.",
     ),
     "WDS303": Code(
         "the catalog is from a newer wdsctl",
@@ -247,7 +248,7 @@ CODES: dict[str, Code] = {
     "WDS503": Code(
         "a sample failed",
         "Reading, decoding or a hook of the task encoder failed on one sample.",
-        "The message names the sample and the cause. Raise SkipSample in a hook to leave a sample out.",
+        "The message names the sample and the cause. Raise SkipSample in `encode_sample` to leave a sample out.",
     ),
     "WDS504": Code(
         "workers come with the next step",

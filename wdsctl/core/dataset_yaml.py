@@ -41,6 +41,11 @@ class SplitRule:
     by: By = "auto"
     seed: int = 0
 
+    def asks_for(self, made: SplitRule) -> bool:
+        """Whether a split that was made is what this asks for. The order of the names counts, `auto` is either way."""
+        shares = list(self.shares.items()) == list(made.shares.items())
+        return shares and self.seed == made.seed and self.by in ("auto", made.by)
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetConfig:
@@ -54,9 +59,14 @@ class DatasetConfig:
 
 def load(path: str) -> DatasetConfig:
     """Raises InputError WDS002 if there is no such file, DatasetError WDS220 with the line where it is wrong."""
+    return parse(read(path), path)
+
+
+def read(path: str) -> str:
+    """The text of the file. Raises as `load`."""
     try:
         with open(path, encoding="utf-8-sig", newline="") as file:
-            text = file.read()
+            return file.read()
     except FileNotFoundError as error:
         raise InputError(f"there is no {path}", hint="`wdsctl prepare DATASET` writes it") from error
     except PermissionError as error:
@@ -65,7 +75,6 @@ def load(path: str) -> DatasetConfig:
         raise _wrong(f"not UTF-8: {error.reason} at byte {error.start}", path, hint="save it as UTF-8") from error
     except OSError as error:
         raise StorageError(f"cannot read {path}: {error.strerror}", hint="run the command again", where=path) from error
-    return parse(text, path)
 
 
 def parse(text: str, path: str = "dataset.yaml") -> DatasetConfig:

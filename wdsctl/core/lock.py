@@ -1,11 +1,13 @@
 """One writer at a time: a lock file with host, pid and a heartbeat. Works where flock does not (NFS, Lustre).
 
 The file is made whole under another name and linked into place, so that it is never seen empty, and exactly one of
-two takers wins. A holder whose process is gone, or whose heart has stopped on another machine, is taken over from.
+two takers wins. A holder whose process is gone, or whose heart has stopped, is taken over from. One that was only
+asleep finds out before it publishes: see `check_held`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -20,7 +22,10 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
 BEAT = 5.0  # seconds between heartbeats
+MISSED = 3 * BEAT  # seconds without one, after which a process that cannot be seen on this host is taken for dead
 STOPPED = 120.0  # seconds without one, after which a holder on another machine is taken for dead
+
+_NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class Holder:
     born: str  # when the process started, by its own kernel: a pid alone may have been given out again
     since: float  # seconds since 1970
     token: str
+    space: str = ""  # the boot and the pid namespace that the pid is of: containers may share a host's name
 
 
 @contextmanager
@@ -37,7 +43,8 @@ def locked(path: str) -> Iterator[None]:
     """Hold the lock at `path` for the block. Raises CatalogError WDS304, naming the holder, if somebody else does."""
     with translated(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        mine = Holder(socket.gethostname(), os.getpid(), _born(os.getpid()), time.time(), uuid.uuid4().hex)
+        born = _born(os.getpid())
+        mine = Holder(socket.gethostname(), os.getpid(), born, time.time(), uuid.uuid4().hex, _space())
         _take(path, mine)
     stop = threading.Event()
     heart = threading.Thread(target=_beat, args=(path, stop), daemon=True, name="wdsctl-lock")
@@ -52,6 +59,20 @@ def locked(path: str) -> Iterator[None]:
                 os.unlink(path)
 
 
+def check_held(path: str) -> None:
+    """Raise CatalogError WDS304 unless this process holds the lock at `path`: it may have slept and lost it."""
+    with translated(path, "read"):
+        holder = _read(path)
+    me = (socket.gethostname(), os.getpid(), _born(os.getpid()), _space())
+    if holder is None or (holder.host, holder.pid, holder.born, holder.space) != me:
+        raise CatalogError(
+            "the lock was taken over while this process did not run: nothing is published",
+            where=path,
+            hint="run the same command again: finished work is kept",
+            code="WDS304",
+        )
+
+
 def _take(path: str, mine: Holder) -> None:
     draft = f"{path}.{mine.token}"
     with open(draft, "w", encoding="utf-8") as file:
@@ -59,30 +80,50 @@ def _take(path: str, mine: Holder) -> None:
     try:
         for _ in range(10):
             try:
-                os.link(draft, path)
+                _put(draft, path)
                 return
             except FileExistsError:
-                _remove_if_dead(path)
+                _remove_if_dead(path, draft)
         raise _busy(path, None)
     finally:
-        os.unlink(draft)
+        with suppress(FileNotFoundError):
+            os.unlink(draft)
 
 
-def _remove_if_dead(path: str) -> None:
+def _put(draft: str, path: str) -> None:
+    """Let `draft` be at `path`, too. Raises FileExistsError if anything is there."""
+    try:
+        os.link(draft, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A reader may see it half written: such a lock is honoured until it is old.
+        with open(draft, encoding="utf-8") as source, open(path, "x", encoding="utf-8") as file:
+            file.write(source.read())
+
+
+def _remove_if_dead(path: str, draft: str) -> None:
     """Remove the lock of a dead holder. Raises CatalogError if it lives."""
     holder = _read(path)
     if holder is None:
         return
     if _lives(path, holder):
         raise _busy(path, holder)
-    # Two takers may both find it dead: the rename succeeds for one, and what was renamed is looked at again.
-    aside = f"{path}.{uuid.uuid4().hex}"
+    # Several takers may find it dead. One of them makes this file, and removes the lock if it is still that one.
+    claim = f"{path}.{holder.token}.dead"
+    try:
+        _put(draft, claim)
+    except FileExistsError:
+        time.sleep(0.01)
+        with suppress(FileNotFoundError):
+            if time.time() - os.stat(claim).st_mtime > MISSED:  # of one that was killed in between
+                os.unlink(claim)
+        return
     with suppress(FileNotFoundError):
-        os.rename(path, aside)
-        if _read(aside) != holder:
-            with suppress(FileExistsError):
-                os.link(aside, path)
-        os.unlink(aside)
+        if _read(path) == holder and not _lives(path, holder):
+            os.unlink(path)
+    with suppress(FileNotFoundError):
+        os.unlink(claim)
 
 
 def _read(path: str) -> Holder | None:
@@ -96,12 +137,24 @@ def _read(path: str) -> Holder | None:
 
 
 def _lives(path: str, holder: Holder) -> bool:
-    if holder.host == socket.gethostname():
-        return _born(holder.pid) == holder.born != ""
+    is_here = holder.host == socket.gethostname()
+    if is_here and _born(holder.pid) == holder.born != "":
+        return True
+    if is_here and holder.space == _space():
+        return False
     try:
-        return time.time() - os.stat(path).st_mtime < STOPPED
+        return time.time() - os.stat(path).st_mtime < (MISSED if is_here else STOPPED)
     except FileNotFoundError:
         return False
+
+
+def _space() -> str:
+    """Names the boot and the pid namespace in which pids mean what they mean here; empty elsewhere than on Linux."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
 
 
 def _born(pid: int) -> str:

@@ -64,7 +64,10 @@ class Offsets:
 
     def __init__(self, path: str) -> None:
         with translated(path, "read"):
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                raise _unusable(path, "missing") from error
             try:
                 size = os.fstat(handle).st_size
                 self._map = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""
@@ -81,7 +84,7 @@ class Offsets:
             self.part_start: Ints | None = columns.get("part_start")
             self._check()
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise _damaged(path) from error
+            raise _unusable(path, "damaged") from error
 
     def _read_header(self) -> dict[str, NDArray[Any]]:
         """Take in the header; returns the columns that it describes. Raises many things if it is damaged."""
@@ -174,11 +177,11 @@ class Offsets:
         return list(zip(names, self.part_offset[spans].tolist(), self.part_size[spans].tolist(), strict=True))
 
 
-def _damaged(path: str) -> CatalogError:
+def _unusable(path: str, what: str) -> CatalogError:
     return CatalogError(
-        "the offsets file is damaged",
+        f"the offsets file is {what}",
         where=path,
-        hint="run `wdsctl index --rebuild` on the dataset",
+        hint="run `wdsctl index`: it is made again",
         code="WDS302",
     )
 

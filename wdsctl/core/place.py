@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from wdsctl.core.errors import InputError, PermissionDenied
 
-#: Names the catalog's folder for a whole session; `--catalog` and `catalog=` win over it.
+#: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
 META = ".wdsctl"
 
@@ -53,20 +53,32 @@ class Place:
 def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> Place:
     """Find the catalog's folder: where the caller says, else the environment, else in the root, else the user's data.
 
+    `catalog` is the folder itself; what the environment names has a subfolder for each root.
     A root that cannot be written gets its catalog under the user's data folder; the caller may tell by `is_inside`.
     Once there is one, it is also what this user reads, though others may have put one into the root.
-    Raises InputError where there is no such root, PermissionDenied where it cannot be read.
+    Raises InputError where there is no such root, PermissionDenied where it cannot be read; and, with `writing`, where
+    it has a catalog that this user cannot write: one of their own would shadow it from then on.
     """
     root = os.path.abspath(root)
     _check_root(root)
-    chosen = catalog or os.environ.get(CATALOG_VARIABLE)
-    if chosen:
-        return Place(root, os.path.abspath(os.path.expanduser(chosen)))
+    if catalog:
+        return Place(root, _absolute(catalog))
+    shared = os.environ.get(CATALOG_VARIABLE)
+    if shared:
+        return Place(root, os.path.join(_absolute(shared), _name_of(root)))
     inside = Place(root, os.path.join(root, META))
-    elsewhere = Place(root, _in_user_data(root))
+    elsewhere = Place(root, os.path.join(_user_data(), _name_of(root)))
     if os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
-    return elsewhere if writing or os.path.exists(elsewhere.catalog) else inside
+    if os.path.exists(elsewhere.catalog):
+        return elsewhere
+    if writing and os.path.exists(inside.catalog):
+        raise PermissionDenied(
+            "the dataset has a catalog that you cannot write",
+            where=inside.meta,
+            hint="ask its owner, or make a catalog of your own: `--catalog DIR`",
+        )
+    return elsewhere if writing else inside
 
 
 def _check_root(root: str) -> None:
@@ -77,7 +89,15 @@ def _check_root(root: str) -> None:
         raise PermissionDenied("the dataset's folder cannot be read", where=root, hint="check its owner and its mode")
 
 
-def _in_user_data(root: str) -> str:
+def _absolute(folder: str) -> str:
+    return os.path.abspath(os.path.expanduser(folder))
+
+
+def _user_data() -> str:
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    name = os.path.basename(root) or "root"
-    return os.path.join(data, "wdsctl", f"{name}-{blake2b(root.encode(), digest_size=8).hexdigest()}")
+    return os.path.join(data, "wdsctl")
+
+
+def _name_of(root: str) -> str:
+    """A name for a root's folder among others: told apart by the whole path, whatever bytes it is made of."""
+    return f"{os.path.basename(root) or 'root'}-{blake2b(os.fsencode(root), digest_size=8).hexdigest()}"

@@ -75,6 +75,21 @@ def replan(
     return plan
 
 
+def may_be_source(samples: Sequence[RawSample], records: Sequence[ShardRecord]) -> bool:
+    """Whether finished shards may be made of these samples: at least one of theirs is here as it was, none otherwise.
+
+    It tells a folder that was moved from another one. Cost: as `replan`.
+    """
+    made = {
+        key: record.marks[i * MARK_BYTES : (i + 1) * MARK_BYTES]
+        for record in records
+        if record.state != "planned"
+        for i, key in enumerate(keys_of(record))
+    }
+    are_unchanged = [mark(sample) == made[sample.key] for sample in samples if sample.key in made]
+    return not made or (bool(are_unchanged) and all(are_unchanged))
+
+
 def _settle(record: ShardRecord, unclaimed: dict[str, RawSample], on_disk: Mapping[str, int], plan: WritePlan) -> bool:
     """Decide what becomes of one shard of the last plan. False if its samples cannot be written again."""
     keys = keys_of(record)

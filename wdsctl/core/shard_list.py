@@ -26,7 +26,7 @@ def list_shards(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     shards: list[ShardFile] = []
     findings: list[Finding] = []
     for path, entry in _files(root, "", findings, set()):
-        if any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude):
+        if is_excluded(path, exclude):
             continue
         lower = path.lower()
         if lower.endswith(COMPRESSED):
@@ -41,6 +41,10 @@ def list_shards(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     shards.sort(key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     return ShardListing(tuple(shards), tuple(findings))
+
+
+def is_excluded(path: str, exclude: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude)
 
 
 def _shard(path: str, entry: os.DirEntry[str]) -> ShardFile | Finding:

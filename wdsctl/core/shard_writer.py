@@ -5,12 +5,13 @@ It is built beside its place under a name that no reader takes for a shard, sync
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.files import replacing
 from wdsctl.core.os_errors import translate
 from wdsctl.core.raw_sample import RawSample
@@ -20,15 +21,26 @@ from wdsctl.core.tar_header import END, header
 _GATHER = 1 << 20  # bytes: one large write instead of three small ones a member
 _LARGE = 1 << 20  # bytes: from here on the kernel copies, and nothing passes through Python
 _GAPS = [bytes(length) for length in range(BLOCK)]
+#: What says that one file cannot be read, and nothing of the others.
+_OF_THE_FILE = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP})
 _CHUNK = 64 << 20  # bytes: how much the kernel copies in one call, so that signals are heard
 
 
 class ShardJob(NamedTuple):
-    """What a worker needs to know: `write_shard`'s arguments."""
+    """What a worker needs to know: `write_shard`'s arguments, and whether files that cannot be read are to be told."""
 
     path: str
     root: str
     samples: Sequence[RawSample]
+    is_lenient: bool = False
+
+
+class UnreadableFile(NamedTuple):
+    """A file of a sample that can be listed and not read. `reason` in the system's words."""
+
+    key: str
+    part: str
+    reason: str
 
 
 class WrittenShard(NamedTuple):
@@ -52,8 +64,30 @@ def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenSh
     return WrittenShard(len(samples), size_bytes)
 
 
-def write_job(job: ShardJob) -> WrittenShard:
-    return write_shard(*job)
+def write_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
+    """Write a shard. Where files cannot be read, a lenient job writes none and says which they are: all of them.
+
+    Otherwise as `write_shard`. Cost of a shard that fails: its files are read once more.
+    """
+    try:
+        return write_shard(job.path, job.root, job.samples)
+    except (StorageError, PermissionDenied) as error:
+        unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
+        if not unreadable:
+            raise
+        return unreadable
+
+
+def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
+    for key, parts in job.samples:
+        for part, _, _ in parts:
+            try:
+                with open(f"{job.root}/{key}.{part}", "rb", buffering=0) as file:
+                    while file.read(_GATHER):
+                        pass
+            except OSError as error:
+                if error.errno in _OF_THE_FILE:
+                    yield UnreadableFile(key, part, error.strerror or str(error))
 
 
 class _Out:
@@ -161,7 +195,10 @@ def _read_some(source: int, path: str, size: int) -> bytes:
 def _of_source(error: OSError, path: str) -> WdsctlError:
     if isinstance(error, FileNotFoundError):
         return _changed(path, "it is gone")
-    return translate(error, path, "read")
+    said = translate(error, path, "read")
+    if error.errno in _OF_THE_FILE:
+        said.hint = "make it readable, or leave such files out: `--on-missing skip` (their samples too) or `keep`"
+    return said
 
 
 def _changed(path: str, how: str) -> DatasetError:

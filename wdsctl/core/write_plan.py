@@ -44,7 +44,7 @@ def plan_shards(
     A sample that is larger has a shard of its own. Numbers count up from `first_index`; names in `taken` are passed
     over. Raises UsageError. Cost: about 2 µs a file.
     """
-    _check_limits(shard_samples, shard_size)
+    check_limits(shard_samples, shard_size)
     check_template(template)
     numbers = count(first_index)
     shards = []
@@ -98,7 +98,8 @@ def _cut(samples: Sequence[RawSample], shard_samples: int, shard_size: int) -> I
         yield start, len(samples), size
 
 
-def _check_limits(shard_samples: int, shard_size: int) -> None:
+def check_limits(shard_samples: int, shard_size: int) -> None:
+    """Raises UsageError where no sample would fit."""
     if shard_samples < 1:
         raise UsageError("a shard needs at least one sample", hint="--shard-samples 10000 is the default")
     if shard_size < 1:

@@ -46,7 +46,7 @@ def bulk_stage(dataset: Dataset, source: Source, ordinary: BatchStage) -> BulkSt
     """The stage that makes batches without samples, or None where a hook or a decoder wants to see them."""
     if dataset.batch_size is None or dataset.task_encoder.decoder is not None or draws_randomly(dataset):
         return None
-    return BulkStage(source, ordinary)
+    return BulkStage(source, dataset.batch_size, ordinary.make, ordinary.stats)
 
 
 def draws_randomly(dataset: Dataset) -> bool:

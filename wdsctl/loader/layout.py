@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.fields import FieldMissing, FieldPath, extract, parse_field_map
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, Kind
 from wdsctl.loader.lazy_part import LazyPart
 from wdsctl.loader.samples import TYPES, CrudeSample, builder
 
 Decode = Callable[[bytes], Any]
+FunctionFor = Callable[[str, Kind], Decode | None]  # what decodes a part for a field of this kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +29,18 @@ class Layout:
     plain: tuple[str, ...] | None = None
 
 
-def compile_layout(
-    names: Sequence[str], config: DatasetConfig, function_for: Callable[[str], Decode | None], where: str
-) -> Layout:
+def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: FunctionFor, where: str) -> Layout:
     """The layout of samples that have the parts `names`, in this order.
 
     A sample that lacks a required field gets a layout that fails when it is built: the others still train.
     """
     places = {name: i for i, name in enumerate(names)}  # where a part stands twice, the last one counts
     if config.sample_type == CRUDE:
-        return _of_parts(builder(CrudeSample, tuple(places)), tuple(places), places, places, function_for)
+        functions = [function_for(part, "any") for part in places]
+        return _of_parts(builder(CrudeSample, tuple(places)), tuple(places), tuple(places.values()), functions)
     paths = parse_field_map(config.field_map, where=where)
     required = {field.name for field in SAMPLE_TYPES[config.sample_type] if field.required}
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES[config.sample_type]}
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
         if any(part in places for part, _ in path.alternatives):
@@ -49,9 +50,11 @@ def compile_layout(
     build = builder(TYPES[config.sample_type], tuple(filled))
     plain = [_plain_part(path, places) for path in filled.values()]
     if None not in plain and len(set(plain)) == len(plain):
-        return _of_parts(build, tuple(filled), [part for part in plain if part is not None], places, function_for)
+        parts = [part for part in plain if part is not None]
+        functions = [function_for(part, kinds[field]) for part, field in zip(parts, filled, strict=True)]
+        return _of_parts(build, tuple(filled), tuple(places[part] for part in parts), functions)
     wanted = [part for part in places if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
-    functions = [function_for(part) for part in wanted]
+    functions = [function_for(part, _kind_of(part, filled, kinds)) for part in wanted]
     return Layout(tuple(places[part] for part in wanted), _from_paths(build, wanted, functions, filled, required))
 
 
@@ -61,16 +64,16 @@ def _plain_part(path: FieldPath, places: dict[str, int]) -> str | None:
     return None if steps else part
 
 
+def _kind_of(part: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, Kind]) -> Kind:
+    """What the field holds that takes the whole part; "any" where it is looked into, or taken by several."""
+    taking = {kinds[field] for field, path in paths.items() if (part, ()) in path.alternatives}
+    return taking.pop() if len(taking) == 1 else "any"
+
+
 def _of_parts(
-    build: Callable[..., Any],
-    fields: tuple[str, ...],
-    parts: Iterable[str],
-    places: Mapping[str, int],
-    function_for: Callable[[str], Decode | None],
+    build: Callable[..., Any], fields: tuple[str, ...], needed: tuple[int, ...], functions: Sequence[Decode | None]
 ) -> Layout:
     """Every field is a part: nothing to look into. Where nothing is decoded either, nothing is called."""
-    needed = tuple(places[part] for part in parts)
-    functions = [function_for(part) for part in parts]
     if not any(functions):
         return Layout(needed, build, fields)
 

@@ -45,6 +45,9 @@ class Block:
         return len(self.rows)
 
 
+Run = tuple[Block, int, int]  # the references of a block from one to before another
+
+
 class References:
     """`needed`: for each layout of the offsets file, the parts that are read, by place in the tar."""
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.sample_types import Kind
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.storage import LocalStorage, Storage
 from wdsctl.loader.dataset import Raw
@@ -19,6 +20,8 @@ from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.references import Block, Ints, References
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
+
+Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
 
 
 class Source:
@@ -149,16 +152,16 @@ class _Functions:
     def __init__(self, decoder: SampleDecoder | None) -> None:
         self.memories: list[BatchMemory] = []
         self._decoder = decoder
-        self._known: dict[str, Decode | None] = {}
+        self._known: dict[tuple[str, Kind], Decode | None] = {}
 
-    def __call__(self, part: str) -> Decode | None:
-        """What decodes this part, or None where its bytes are handed out."""
+    def __call__(self, part: str, kind: Kind) -> Decode | None:
+        """What decodes this part for a field of this kind, or None where its bytes are handed out."""
         if self._decoder is None:
             return None
-        if part not in self._known:
-            memory = self._decoder.memory_for(part)
+        if (part, kind) not in self._known:
+            memory = self._decoder.memory_for(part, kind)
             if memory is not None:
                 self.memories.append(memory)
-            function = self._decoder.function_for(part, memory)
-            self._known[part] = None if function is as_bytes else function
-        return self._known[part]
+            function = self._decoder.function_for(part, memory, kind)
+            self._known[part, kind] = None if function is as_bytes else function
+        return self._known[part, kind]

@@ -41,7 +41,7 @@ class Validation:
         self.stats = Stats()
         saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
         self._source = open_source(dataset, None if saved is None else saved["generation"])
-        self._runs = Runs(self._source.n, dataset.batch_size or 1, 1, dataset.batch_drop_last)
+        self._runs = Runs(self._source.n, dataset.batch_size or 1, dataset.batch_drop_last)
         self._single = dataset.batch_size is None
         self._encode = encode_stage(dataset, self._source.n, self.stats)
         self._batch = batch_stage(dataset, self._source.memories, self.stats)

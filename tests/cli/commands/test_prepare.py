@@ -86,6 +86,18 @@ def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, t
     assert skipped.document["folder"]["samples"] == 11
 
 
+def test_a_folder_that_was_moved_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+    wdsctl("prepare", photos, tmp_path / "made")
+    moved = photos.rename(tmp_path / "moved")
+    for path in moved.rglob("*.*"):
+        os.utime(path, ns=(1, 1))
+
+    refused = wdsctl("prepare", moved, tmp_path / "made")
+    believed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
+
+    assert (refused.code, "`--yes`" in refused.stderr, believed.code) == (2, True, 0)
+
+
 def test_the_defaults_are_those_of_the_verb() -> None:
     defaults = PrepareOptions()
     ours = command.__kwdefaults__ or {}

@@ -20,7 +20,14 @@ def test_nothing_changed_is_one_line(piped: Show) -> None:
 
 
 def test_a_dry_run_says_would(piped: Show) -> None:
-    assert "would be indexed" in piped(render(an_index_report(dry_run=True)))[0]
+    assert piped(render(an_index_report(dry_run=True, generation=0)))[:2] == [
+        "shards: 5,029 shards, 40.0 GiB, would be indexed",
+        "  catalog  shards/.wdsctl/catalog.sqlite",
+    ]
+
+
+def test_a_dry_run_that_would_read_nothing_knows_the_samples(piped: Show) -> None:
+    assert "1,204,332 samples" in piped(render(an_index_report(dry_run=True, added=0, changed=0)))[0]
 
 
 def test_findings_are_told_the_gravest_first(piped: Show) -> None:

@@ -9,6 +9,7 @@ from tests.build import a_dataset, a_shard, reading, samples
 from tests.core.dumps import query
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
@@ -151,3 +152,14 @@ def test_a_folder_that_is_a_file_is_an_error_of_writing(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="cannot write"), drafting(str(tmp_path / "meta" / "catalog.sqlite")):
         pass
+
+
+def test_a_draft_that_is_not_ready_is_dropped(tmp_path: Path) -> None:
+    path = str(tmp_path / "catalog.sqlite")
+
+    def refuse() -> None:
+        raise CatalogError("somebody else has the lock", hint="try again", code="WDS304")
+
+    with pytest.raises(CatalogError, match="somebody else"), drafting(path, ready=refuse):
+        pass
+    assert os.listdir(tmp_path) == []

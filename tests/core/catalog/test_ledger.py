@@ -66,6 +66,40 @@ def test_a_plan_takes_the_place_of_the_last_one(path: str) -> None:
         assert ledger.planned_shards() == []
 
 
+@pytest.mark.parametrize("source", ["/raw", "/\udcff", None])
+def test_a_plan_knows_what_it_was_made_from(path: str, source: str | None) -> None:
+    with Ledger.open(path) as ledger:
+        assert ledger.plan_source() is None
+        ledger.replace_plan([a_record(0)], "/another")
+        ledger.replace_plan([a_record(0)], source)
+
+    with Ledger.peek(path) as ledger:
+        assert ledger.plan_source() == source
+
+
+def test_a_ledger_of_the_first_version_goes_on(path: str) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan([a_record(0)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE plan_source")
+        connection.execute("PRAGMA user_version = 1")
+
+    with Ledger.peek(path) as ledger:
+        assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], None)
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan(ledger.planned_shards(), "/raw")
+        assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], "/raw")
+
+
+def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff/ledger.sqlite")
+    Ledger.open(path).close()
+
+    with Ledger.peek(path) as ledger:
+        assert ledger.runs() == []
+    assert os.path.exists(path)
+
+
 def test_a_shard_that_is_done_is_marked(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(0), a_record(1)])
@@ -79,7 +113,7 @@ def test_the_file_says_whose_it_is(path: str) -> None:
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x5744534C,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
@@ -125,7 +159,7 @@ def test_an_empty_file_is_a_new_ledger(path: str) -> None:
 def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
     Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     before = Path(path).read_bytes()
 
     for opened in (Ledger.open, Ledger.peek):

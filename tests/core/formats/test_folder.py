@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
-from wdsctl.core.formats.folder import Listing, list_folder
+from wdsctl.core.formats.folder import Listing, list_folder, without
 
 
 def a_folder(root: Path, files: str) -> str:
@@ -269,3 +269,16 @@ def test_progress_counts_every_entry_once(tmp_path: Path) -> None:
     list_folder(a_folder(tmp_path, " ".join(f"{i}.t" for i in range(5_000)) + " b/x.t"), progress=progress)
 
     assert (progress.phases, progress.items) == (["list"], 5_002)
+
+
+def test_files_that_turn_out_unreadable_are_counted_and_left_out(tmp_path: Path) -> None:
+    listing = list_folder(a_folder(tmp_path, "a.jpg a.txt b.jpg b.txt c.jpg c.txt"))
+    unreadable = {("b", "txt"): "no", ("c", "jpg"): "no", ("c", "txt"): "no"}
+
+    skipped = without(str(tmp_path), listing, unreadable, "skip")
+    kept = without(str(tmp_path), listing, unreadable, "keep")
+
+    assert (keys(skipped), skipped.unreadable, skipped.examples) == (["a"], 3, ("b.txt: no", "c.jpg: no", "c.txt: no"))
+    assert parts(kept) == {"a": ["jpg", "txt"], "b": ["jpg"]}
+    with pytest.raises(InputError, match="no sample is left"):
+        without(str(tmp_path), skipped, {("a", "jpg"): "no"}, "skip")

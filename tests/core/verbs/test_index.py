@@ -156,6 +156,48 @@ def test_vanished_shards_are_an_error_that_changes_nothing_unless_asked_otherwis
     assert dump(root) == before
 
 
+def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    before = dump(root)
+    (tmp_path / "shard-001.tar").unlink()
+
+    with pytest.raises(CatalogError, match="1 of 3 shards have vanished: shard-001") as caught:
+        index(root, rebuild=True)
+    assert caught.value.code == "WDS306"
+    assert dump(root) == before
+
+
+@pytest.mark.parametrize("by", ["shard", "sample"])
+def test_a_rebuild_keeps_the_rows_of_vanished_shards_where_asked(tmp_path: Path, by: Any) -> None:
+    root = some_shards(tmp_path, 4)
+    index(root)
+    split(root, {"train": 3, "val": 1}, by=by)
+    before, where = dump(root), split_of(root)
+    parts = {offsets(root).key(row): offsets(root).parts(row) for row in range(20)}
+    (tmp_path / "shard-001.tar").unlink()
+    report = index(root, rebuild=True, missing="keep")
+
+    assert (report.samples, report.removed, report.generation) == (20, 0, 2)
+    assert [row[:9] for row in dump(root)["shard"]] == [row[:9] for row in before["shard"]]
+    assert {table: dump(root)[table] for table in ("ext", "sample", "shard_part")} == {
+        table: before[table] for table in ("ext", "sample", "shard_part")
+    }
+    assert split_of(root) == where
+    assert {offsets(root).key(row): offsets(root).parts(row) for row in range(20)} == parts
+    assert index(root, missing="keep").up_to_date
+
+
+def test_a_rebuild_drops_vanished_shards_where_asked(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    report = index(root, rebuild=True, missing="drop")
+
+    assert (report.samples, report.removed) == (10, 1)
+    assert index(root).up_to_date
+
+
 def test_numbers_are_never_given_out_twice(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)
@@ -262,11 +304,14 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> N
     report = index(root, dry_run=True)
 
     assert (report.added, report.dry_run, report.up_to_date) == (2, True, False)
+    assert (report.shards, report.samples) == (2, 0)
+    assert report.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
     assert tree(root) == before
     index(root)
     some_shards(tmp_path, 1, first=2)
     before = tree(root)
-    assert (index(root, dry_run=True).added, index(root, dry_run=True).unchanged) == (1, 2)
+    report = index(root, dry_run=True)
+    assert (report.added, report.unchanged, report.shards, report.samples) == (1, 2, 3, 10)
     assert tree(root) == before
 
 
@@ -276,6 +321,39 @@ def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
     assert index(root, exclude=["b/*"]).samples == 2
     with Catalog(locate(root).catalog) as catalog:
         assert catalog.exclude() == ("b/*",)
+
+
+@pytest.mark.parametrize("unsaid", [None, []])
+def test_what_was_excluded_stays_so_until_other_patterns_are_given(tmp_path: Path, unsaid: list[str] | None) -> None:
+    root = a_dataset(tmp_path, {"a/1.tar": samples(0, 2), "b/1.tar": samples(2, 2), "b/2.tar": samples(4, 2)})
+    index(root, exclude=["b/*"])
+
+    assert index(root, exclude=unsaid).up_to_date
+    assert index(root, exclude=unsaid, rebuild=True).samples == 2
+    assert index(root, exclude=["b/1.tar"]).samples == 4
+    assert index(root, exclude=[""]).samples == 6
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_shards_that_become_excluded_go_and_have_not_vanished(tmp_path: Path, rebuild: bool) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    report = index(root, exclude=["*-001.tar"], missing="keep", rebuild=rebuild)
+
+    assert (report.removed, report.samples, report.generation) == (1, 10, 2)
+    assert index(root).up_to_date
+
+
+def test_another_set_of_patterns_is_stored_though_it_leaves_out_nothing_more(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    report = index(root, exclude=["later/*"])
+
+    assert (report.up_to_date, report.generation, report.samples) == (False, 1, 10)
+    with Catalog(locate(root).catalog) as catalog:
+        assert catalog.exclude() == ("later/*",)
+    a_dataset(tmp_path, {"later/1.tar": samples(50, 2)})
+    assert index(root).up_to_date
 
 
 def test_the_last_three_generations_stay_for_trainings_under_way(tmp_path: Path) -> None:
@@ -292,15 +370,30 @@ def test_the_last_three_generations_stay_for_trainings_under_way(tmp_path: Path)
     assert first.key(4) == "000004"
 
 
-def test_a_lost_offsets_file_is_made_again(tmp_path: Path) -> None:
-    root = some_shards(tmp_path, 3)
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-8])
+
+
+def swapped(path: Path) -> None:
+    path.write_bytes(b"?" * path.stat().st_size)
+
+
+@pytest.mark.parametrize("damage", [Path.unlink, cut_short, swapped])
+def test_an_offsets_file_that_is_lost_or_damaged_is_made_again_as_it_was(
+    tmp_path: Path, damage: Callable[[Path], None]
+) -> None:
+    root = some_shards(tmp_path, 2, first=1)
     index(root)
-    before = contents(root)
-    Path(locate(root).offsets(1)).unlink()
+    some_shards(tmp_path, 1)
+    index(root)
+    path = Path(locate(root).offsets(2))
+    before = path.read_bytes()
+    damage(path)
     report = index(root)
 
-    assert (report.up_to_date, report.generation) == (False, 2)
-    assert contents(root) == before
+    assert (report.up_to_date, report.generation, report.findings) == (False, 2, ())
+    assert path.read_bytes() == before
+    assert index(root).up_to_date
 
 
 @pytest.mark.parametrize("workers", [2, 3])
@@ -457,6 +550,37 @@ def test_a_second_writer_is_kept_out_while_the_first_lives_and_takes_over_when_i
 
     assert index(root).samples == 5
     assert leftovers(root) == []
+
+
+def test_a_writer_that_lost_its_lock_publishes_nothing(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    before = tree(Path(root, ".wdsctl"))
+    some_shards(tmp_path, 1, first=1)
+    told = Told(at_advance=lambda: Path(locate(root).lock).unlink())
+
+    with pytest.raises(CatalogError, match="taken over") as caught:
+        index(root, progress=told)
+    assert caught.value.code == "WDS304"
+    after = tree(Path(root, ".wdsctl"))
+    assert {name: after[name] for name in ("catalog.sqlite", "offsets-1.bin")} == {
+        name: before[name] for name in ("catalog.sqlite", "offsets-1.bin")
+    }
+    assert not Path(locate(root).offsets(2)).exists()
+
+
+def test_what_killed_runs_began_is_swept_but_not_the_lock_that_somebody_is_about_to_take(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    meta = tmp_path / ".wdsctl"
+    young, old, partial = meta / f"lock.{'a' * 32}", meta / f"lock.{'b' * 32}", meta / ".catalog.sqlite.9.partial"
+    for path in (young, old, partial):
+        path.write_bytes(b"")
+    os.utime(old, (0, 0))
+    some_shards(tmp_path, 1, first=1)
+    index(root)
+
+    assert [path.exists() for path in (young, old, partial)] == [True, False, False]
 
 
 # -- killed in the middle ----------------------------------------------------------------------------------------------

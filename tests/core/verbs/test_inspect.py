@@ -90,6 +90,24 @@ def test_shards_that_were_excluded_are_not_called_new(tmp_path: Path) -> None:
     assert inspect(root).stale == ()
 
 
+@pytest.mark.parametrize(("content", "word"), [(None, "missing"), (b"rubbish" * 99, "damaged")])
+def test_without_the_offsets_file_all_but_the_first_samples_is_shown(
+    tmp_path: Path, content: bytes | None, word: str
+) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    path = tmp_path / ".wdsctl" / "offsets-1.bin"
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    report = inspect(root)
+
+    assert (report.samples, len(report.shard_list), report.first) == (10, 2, ())
+    (finding,) = report.stale
+    assert finding.code == "WDS302"
+    assert finding.message == f"the offsets file is {word}; run `wdsctl index`: it is made again"
+
+
 def test_nothing_is_written(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 
 from tests.build import Told
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
 from wdsctl.core.verbs.journal import Entry, journal
@@ -65,6 +67,47 @@ def test_a_damaged_ledger_is_begun_anew_and_the_user_is_told(tmp_path: Path) -> 
     assert last_run(place)[1] == "ok"
     assert len(told.notes) == 1
     assert "damaged" in told.notes[0]
+
+
+def test_a_ledger_that_this_user_cannot_write_stops_no_run(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    place = a_place(public_path)
+    noted(place)
+    os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
+    os.chmod(place.ledger, 0o644)
+
+    def run() -> tuple[Entry, list[str]]:
+        told = Told()
+        with journal(place, "validate", [], told) as entry:
+            return entry, told.notes
+
+    entry, notes = as_nobody(run)
+    assert entry.ledger is None
+    assert isinstance(entry.refused, PermissionDenied)
+    assert [note.startswith("this run is not noted in the ledger") for note in notes] == [True]
+
+
+@pytest.mark.parametrize("error", [None, UsageError("no", hint="yes")])
+def test_a_ledger_that_fails_at_the_end_changes_nothing_about_how_the_run_ended(
+    tmp_path: Path, error: UsageError | None
+) -> None:
+    place, told = a_place(tmp_path), Told()
+
+    def run() -> None:
+        with journal(place, "index", [], told) as entry:
+            with closing(sqlite3.connect(place.ledger)) as connection:
+                connection.execute("DROP TABLE run")
+            entry.findings.append(ODD)
+            if error is not None:
+                raise error
+
+    if error is None:
+        run()
+    else:
+        with pytest.raises(UsageError, match="no"):
+            run()
+    assert len(told.notes) == 1
 
 
 def test_where_nothing_can_be_written_nothing_is_noted(

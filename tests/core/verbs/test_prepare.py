@@ -231,6 +231,81 @@ def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> 
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
+def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
+    source = raw(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
+    part = name.split(".", 1)[1]
+
+    with pytest.raises(UsageError, match="holds shards already"):
+        prepare(source, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+    report = prepare(source, str(tmp_path / "made"), PrepareOptions(parts=(part,), on_missing="keep"))
+    assert report.folder is not None
+    assert report.folder.samples == 4
+
+
+@pytest.mark.parametrize(
+    ("dest", "options", "error"),
+    [
+        ("raw/made", PrepareOptions(), UsageError),
+        ("made", PrepareOptions(template="shard.tar"), UsageError),
+        ("made", PrepareOptions(shard_samples=0), UsageError),
+        ("made", PrepareOptions(parts=("png",)), DatasetError),
+        ("made", PrepareOptions(parts=("png",), on_missing="skip"), InputError),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_request_that_is_refused_leaves_nothing_behind(
+    tmp_path: Path, dest: str, options: PrepareOptions, error: type[Exception], is_there: bool
+) -> None:
+    source = raw(tmp_path / "raw", captions(0, 3))
+    if is_there:
+        (tmp_path / dest).mkdir()
+    before = tree(tmp_path)
+
+    with pytest.raises(error):
+        prepare(source, str(tmp_path / dest), options)
+    assert tree(tmp_path) == before
+
+
+def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    source = raw(tmp_path / "raw", captions(0, 3))
+    some_shards(tmp_path / "made", 2)
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="already holds other shards"):
+        prepare(source, str(tmp_path / "made"))
+    assert tree(tmp_path) == before
+
+
+def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:
+    dest = str(tmp_path / "made")
+    prepare(raw(tmp_path / "raw", captions(0, 6)), dest)
+    other = raw(tmp_path / "other", captions(3, 6))
+    before = {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")}
+
+    with pytest.raises(UsageError, match="made from another folder"):
+        prepare(other, dest)
+    assert {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")} == before
+    (tmp_path / "raw").rename(tmp_path / "moved")
+    assert prepare(str(tmp_path / "moved"), dest).up_to_date
+
+
+def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 10)
+    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}))
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: [")
+
+    with pytest.raises(DatasetError) as caught:
+        prepare(root)
+    assert caught.value.code == "WDS220"
+    report = prepare(root, options=PrepareOptions(redetect=True))
+    assert (report.up_to_date, report.detection is not None) == (False, True)
+    assert load(str(path)).split is not None
+    assert prepare(root).up_to_date
+
+
 def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         prepare(str(tmp_path / "none"), str(tmp_path / "made"))

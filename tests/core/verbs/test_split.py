@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, rewritten, samples, some_shards, tree
+from tests.build import Told, a_dataset, rewritten, samples, some_shards, tree
 from tests.core.dumps import split_of
 from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.dataset_yaml import SplitRule, load
-from wdsctl.core.errors import CatalogError, InputError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
+from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.ratios import By
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import SplitReport, split
+from wdsctl.core.verbs.split import SplitReport, settle_split, split
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
 
@@ -97,7 +98,7 @@ def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: By) -> N
     rewritten(tmp_path / "shard-004.tar", samples(20, 5))
     report = index(root)
 
-    assert report.changed == 1
+    assert (report.changed, report.unchanged) == (0, 10)
     assert split_of(root) == before
 
 
@@ -185,3 +186,62 @@ def test_a_split_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path
     with pytest.raises(InputError, match="no split 'dev'; it has train, val, test") as caught:
         read_split(locate(root).catalog, "dev")
     assert caught.value.code == "WDS211"
+
+
+def test_a_broken_dataset_yaml_stops_a_split_before_anything_is_changed(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split(root, {"train": 1})
+    Path(locate(root).dataset_yaml).write_text("sample_type: [")
+    before = split_of(root)
+
+    with pytest.raises(DatasetError) as caught:
+        split(root, EIGHT_ONE_ONE)
+    assert caught.value.code == "WDS220"
+    assert split_of(root) == before
+
+
+def settled(root: str, wanted: dict[str, float] | None = None) -> tuple[bool, list[str]]:
+    told = Told()
+    place = locate(root)
+    with locked(place.lock):
+        _, is_new = settle_split(place, wanted, "auto", 0, told)
+    return is_new, told.notes
+
+
+def test_a_rule_that_a_killed_run_did_not_record_is_recorded(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 1}}\n")
+    before = path.read_text()
+    split(root, EIGHT_ONE_ONE)
+    path.write_text(before)
+
+    assert settled(root, EIGHT_ONE_ONE) == (True, [])
+    assert load(str(path)).split == SplitRule(EIGHT_ONE_ONE, "shard", 0)
+    assert settled(root, EIGHT_ONE_ONE) == (False, [])
+
+
+def test_a_rule_of_the_users_is_followed_where_there_are_no_splits_and_named_where_there_are(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 8, val: 2}}  # mine\n")
+
+    assert settled(root) == (True, [])
+    assert Counter(split_of(root).values()) == {"train": 40, "val": 10}
+    before = split_of(root)
+    mine = "sample_type: CrudeSample\nsplit: {shares: {train: 5, dev: 5}, by: sample}  # mine\n"
+    path.write_text(mine)
+    is_new, (note,) = settled(root)
+
+    assert not is_new
+    assert "train=8,val=2" in note
+    assert f"wdsctl split {root} train=5,dev=5 --by sample --seed 0" in note
+    assert (path.read_text(), split_of(root)) == (mine, before)
+
+
+def test_everything_is_train_where_nobody_says_anything(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 3)
+
+    assert settled(root) == (True, [])
+    assert set(split_of(root).values()) == {"train"}
+    assert settled(root) == (False, [])

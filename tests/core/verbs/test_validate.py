@@ -131,8 +131,34 @@ def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path)
     Path(locate(root).offsets(1)).unlink()
     (finding,) = validate(root).findings
 
-    assert finding.code == "WDS305"
-    assert "wdsctl index" in finding.message
+    assert (finding.code, finding.severity) == ("WDS302", "error")
+    assert finding.message == "the offsets file is missing; run `wdsctl index`: it is made again"
+
+
+@pytest.mark.parametrize("text", ["field_map: [", "sample_type: NoSample\n", "field_map: {image: jpg}\nwhat: 1\n"])
+def test_a_broken_dataset_yaml_is_a_finding_and_the_rest_is_checked(tmp_path: Path, text: str) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1"}, "b.tar": b"no tar"})
+    index(root)
+    Path(locate(root).dataset_yaml).write_text(text)
+    findings = validate(root).findings
+
+    assert sorted((f.code, f.severity) for f in findings) == [
+        ("WDS101", "error"),
+        ("WDS108", "error"),
+        ("WDS220", "error"),
+    ]
+    assert any("dataset.yaml" in f.message for f in findings if f.code == "WDS220")
+
+
+def test_a_part_that_some_samples_have_and_no_field_uses_is_a_note_where_there_is_a_field_map(tmp_path: Path) -> None:
+    files = {**samples(0, 10), **{f"{i:06d}.json": b"1" for i in range(5)}, **{f"{i:06d}.cls": b"1" for i in range(10)}}
+    root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
+    index(root)
+
+    assert validate(root).findings == ()
+    Path(locate(root).dataset_yaml).write_text(CAPTIONS)
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 5)
 
 
 def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def command(
             workers=options.worker_count(workers),
             rebuild=rebuild,
             missing=missing,
-            exclude=exclude or (),
+            exclude=exclude,
             dry_run=dry_run,
             progress=progress,
         )

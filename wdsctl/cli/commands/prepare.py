@@ -21,6 +21,8 @@ Examples:
 \b
 Killed at any moment and run again, it does the rest. On a terminal it asks
 for what is not given, and ends by printing the command without questions.
+A SOURCE that is not the folder DEST was made from is refused; --yes says that
+it is the same folder, moved.
 """
 
 Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder of raw files, or of tars at any depth.")]
@@ -54,7 +56,7 @@ OnMissing = Annotated[
     ),
 ]
 Split = Annotated[
-    str | None, typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: no split]")
+    str | None, typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: all is train]")
 ]
 SampleType = Annotated[
     str, typer.Option("--sample-type", metavar="NAME", help="Such as CaptioningSample. [default: detected]")
@@ -112,6 +114,7 @@ def command(
         sample_type=sample_type,
         field_map=values.field_map(field_map),
         redetect=redetect,
+        moved=common.yes,
         workers=options.worker_count(workers),
         catalog=catalog,
         missing=missing,

@@ -21,17 +21,18 @@ def render(report: IndexReport) -> Iterator[RenderableType]:
     if report.up_to_date:
         yield f"{path(report.root)}: up to date ({totals(report)})"
     else:
-        would = "would be " if report.dry_run else ""
-        yield f"{path(report.root)}: {totals(report)}, {would}indexed in {duration(report.seconds)}"
-        yield labelled(
-            [("catalog", f"{path(report.catalog)} (generation {report.generation})"), ("shards", changes(report))]
-        )
+        took = "would be indexed" if report.dry_run else f"indexed in {duration(report.seconds)}"
+        yield f"{path(report.root)}: {totals(report)}, {took}"
+        generation = f" (generation {report.generation})" if report.generation else ""
+        yield labelled([("catalog", f"{path(report.catalog)}{generation}"), ("shards", changes(report))])
     yield from found(report)
 
 
 def totals(report: IndexReport) -> str:
-    """`5,029 shards, 1,204,332 samples, 40.0 GiB`."""
-    return f"{count(report.shards, 'shard')}, {count(report.samples, 'sample')}, {size(report.size_bytes)}"
+    """`5,029 shards, 1,204,332 samples, 40.0 GiB`. Samples of shards that a dry run did not read are not known."""
+    is_known = not report.dry_run or report.added + report.changed == 0
+    samples = (count(report.samples, "sample"),) if is_known else ()
+    return ", ".join((count(report.shards, "shard"), *samples, size(report.size_bytes)))
 
 
 def changes(report: IndexReport) -> str:

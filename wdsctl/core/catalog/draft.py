@@ -10,18 +10,19 @@ import os
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, delete, func, insert, select, text, update
+from sqlalchemy import Connection, Select, Table, delete, func, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.sql.dml import Insert
 
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.engine import open_draft
+from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.engine import open_draft, open_published
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.errors import DatasetError, StorageError
@@ -42,7 +43,7 @@ class Draft:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._extensions = {name: i for i, name in connection.execute(select(schema.ext.c.id, schema.ext.c.name))}
+        self._extensions = self._numbers()
         self.generation = int(self._fact("generation") or 0)
         highest = self._connection.execute(select(func.max(schema.shard.c.id))).scalar()
         self.last_shard_id = int(self._fact("last_shard_id") or highest or 0)
@@ -96,9 +97,7 @@ class Draft:
         }
         self._insert(schema.shard, [row])
         self._insert(schema.shard_part, list(part_counts(shard_id, scan, numbers)))
-        # The driver's own executemany on tuples: going through SQLAlchemy would build a dict a row.
-        cursor: sqlite3.Cursor = self._connection.connection.cursor()  # type: ignore[assignment]
-        cursor.executemany(_INSERT_SAMPLE, sample_rows(shard_id, scan, numbers))
+        self._bulk(_INSERT_SAMPLE, sample_rows(shard_id, scan, numbers))
 
     def remove_shard(self, shard_id: int) -> None:
         """A shard that is gone or has changed: its row stays and says so, its samples go."""
@@ -109,6 +108,32 @@ class Draft:
         self._connection.execute(delete(schema.split_shard).where(of_shard == shard_id))
         gone = update(schema.shard).where(schema.shard.c.id == shard_id).values(removed=self.generation)
         self._connection.execute(gone)
+
+    def retime(self, rows: Iterable[ShardRow]) -> None:
+        """Shards whose time has moved, and nothing in them."""
+        for row in rows:
+            self._connection.execute(
+                update(schema.shard).where(schema.shard.c.id == row.id).values(mtime_ns=row.mtime_ns)
+            )
+
+    def adopt(self, path: str, shard_ids: Sequence[int]) -> None:
+        """Take shards over from the catalog at `path` as they are, with their splits. The draft has nothing yet."""
+        engine = open_published(path)
+        try:
+            with engine.connect() as old:
+                for table in (schema.ext, schema.split):
+                    self._copy(table, old, select(table))
+                for shard_id in shard_ids:
+                    first = shard_id << schema.INDEX_BITS
+                    self._copy(schema.shard, old, select(schema.shard).where(schema.shard.c.id == shard_id))
+                    for table in (schema.shard_part, schema.split_shard):
+                        self._copy(table, old, select(table).where(table.c.shard == shard_id))
+                    t = schema.sample.c.id
+                    mine = select(schema.sample).where(t >= first, t < first + schema.SAMPLES_A_SHARD)
+                    self._copy(schema.sample, old, mine)
+        finally:
+            engine.dispose()
+        self._extensions = self._numbers()
 
     @property
     def has_splits(self) -> bool:
@@ -163,6 +188,18 @@ class Draft:
         if share > REINDEX:
             self._connection.execute(text("DROP INDEX IF EXISTS sample_key"))
 
+    def _numbers(self) -> dict[str, int]:
+        t = schema.ext.c
+        return {name: i for i, name in self._connection.execute(select(t.id, t.name).order_by(t.id))}
+
+    def _copy(self, table: Table, old: Connection, query: Select[Any]) -> None:
+        self._bulk(_compiled(insert(table)), map(tuple, old.execute(query)))
+
+    def _bulk(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        """The driver's own executemany on tuples: going through SQLAlchemy would build a dict a row."""
+        cursor: sqlite3.Cursor = self._connection.connection.cursor()  # type: ignore[assignment]
+        cursor.executemany(statement, rows)
+
     def _fact(self, key: str) -> str | None:
         return self._connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
 
@@ -172,10 +209,11 @@ class Draft:
 
 
 @contextmanager
-def drafting(path: str, *, anew: bool = False) -> Iterator[Draft]:
+def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambda: None) -> Iterator[Draft]:
     """A draft of the catalog at `path`, published when the block ends well and dropped when it does not.
 
-    The draft begins as a copy of what is published, or empty where nothing is or `anew` is set.
+    The draft begins as a copy of what is published, or empty where nothing is or `anew` is set. `ready` is called last,
+    and raises if it must not be published after all.
     """
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
@@ -190,6 +228,7 @@ def drafting(path: str, *, anew: bool = False) -> Iterator[Draft]:
             yield made
             made.finish()
         with translated(path):
+            ready()
             publish(draft, path)
     finally:
         with suppress(FileNotFoundError, NotADirectoryError):

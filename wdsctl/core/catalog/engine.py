@@ -30,13 +30,13 @@ def open_published(path: str) -> Engine:
     Raises CatalogError: WDS301 missing, WDS302 damaged, WDS303 too new.
     """
     check(path)
-    return _engine(f"file:{quote(path)}?mode=ro&immutable=1")
+    return _engine(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1")
 
 
 def open_draft(path: str) -> Engine:
     """A catalog under construction. No journal, no syncs: if the run dies, the draft is thrown away."""
     is_new = not os.path.exists(path)
-    engine = _engine(f"file:{quote(path)}", _BUILD)
+    engine = _engine(f"file:{quote(os.fsencode(path))}", _BUILD)
     if is_new:
         _create(engine)
     return engine

@@ -14,7 +14,7 @@ from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, Literal
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, inspect, select
 
 from wdsctl.core.catalog.ledger_file import (
     connect,
@@ -24,7 +24,7 @@ from wdsctl.core.catalog.ledger_file import (
     set_aside,
     translating,
 )
-from wdsctl.core.catalog.ledger_schema import finding, planned_shard, run
+from wdsctl.core.catalog.ledger_schema import finding, plan_source, planned_shard, run
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_record import ShardRecord, State
@@ -144,9 +144,20 @@ class Ledger:
             rows = connection.execute(select(*columns).order_by(planned_shard.c.ordinal)).all()
         return [ShardRecord(*row) for row in rows]
 
-    def replace_plan(self, records: Sequence[ShardRecord]) -> None:
-        """Put this plan in the place of the last one, in one transaction."""
+    def plan_source(self) -> str | None:
+        """The folder that the plan was made from; None where that is not known."""
         with self._transaction() as connection:
+            if not inspect(connection).has_table(plan_source.name):  # a ledger of schema version 1, opened by `peek`
+                return None
+            path = connection.execute(select(plan_source.c.path)).scalar()
+        return None if path is None else os.fsdecode(path)
+
+    def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
+        """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
+        with self._transaction() as connection:
+            connection.execute(plan_source.delete())
+            if source is not None:
+                connection.execute(plan_source.insert(), {"path": os.fsencode(source)})
             connection.execute(planned_shard.delete())
             if records:
                 connection.execute(planned_shard.insert(), [record._asdict() for record in records])

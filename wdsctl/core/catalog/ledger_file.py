@@ -21,12 +21,12 @@ _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
 
 def connect(path: str) -> Connection:
     """Open or create a ledger that is sound."""
-    return _connect(f"file:{quote(path)}")
+    return _connect(f"file:{quote(os.fsencode(path))}")
 
 
 def connect_for_reading(path: str) -> Connection:
     """Open a ledger that is there. Not read-only: what a killed run left half-written is rolled back."""
-    return _connect(f"file:{quote(path)}?mode=rw", is_new=False)
+    return _connect(f"file:{quote(os.fsencode(path))}?mode=rw", is_new=False)
 
 
 def connect_to_nothing() -> Connection:
@@ -43,7 +43,9 @@ def is_sound(path: str) -> bool:
         if not os.path.exists(path) or os.path.getsize(path) == 0:
             return True
     try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT)) as connection:
+        with closing(
+            sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT)
+        ) as connection:
             application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
             checked = _pragma(connection, "quick_check(1)")
     except sqlite3.OperationalError as error:
@@ -101,7 +103,7 @@ def _connect(uri: str, *, is_new: bool = True) -> Connection:
 
 
 def _create(connection: Connection) -> None:
-    """The tables, where there are none yet, in one transaction with the mark that says whose they are."""
+    """The tables that are not there yet, in one transaction with the mark that says whose they are."""
     with connection.begin():
         version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
     if version == VERSION:

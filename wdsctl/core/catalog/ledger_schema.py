@@ -1,11 +1,11 @@
-"""The tables of `ledger.sqlite`, schema version 1."""
+"""The tables of `ledger.sqlite`, schema version 2: version 1 has no `plan_source`."""
 
 from __future__ import annotations
 
 from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
 APPLICATION_ID = 0x5744534C  # "WDSL"
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 
@@ -50,4 +50,11 @@ planned_shard = Table(
     Column("keys", LargeBinary, nullable=False),
     Column("marks", LargeBinary, nullable=False),
     Column("state", Text, nullable=False),
+)
+
+#: At most one row: where the plan's samples come from.
+plan_source = Table(
+    "plan_source",
+    metadata,
+    Column("path", LargeBinary, primary_key=True),  # resolved; bytes, since a path need not be UTF-8
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -51,7 +52,7 @@ def _no_such_split(path: str, name: str, names: list[str]) -> InputError:
 def _reading(path: str) -> Iterator[sqlite3.Connection]:
     check(path)
     try:
-        with closing(sqlite3.connect(f"file:{quote(path)}?mode=ro&immutable=1", uri=True)) as connection:
+        with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
             yield connection
     except DAMAGE as error:
         raise damaged(path, str(error)) from error

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Literal
 
@@ -57,6 +57,30 @@ def list_folder(
     found.examples.sort()
     found.samples.sort(key=attrgetter("key"))
     return _apply_policy(root, found, parts, on_missing)
+
+
+def without(root: str, listing: Listing, unreadable: Mapping[tuple[str, str], str], on_missing: OnMissing) -> Listing:
+    """The listing when files turn out to be unreadable that looked as if they were: (key, part) -> the reason.
+
+    `keep` takes what is left of their samples, otherwise they are left out. Raises InputError if nothing is left.
+    """
+    samples = []
+    for sample in listing.samples:
+        parts = tuple(part for part in sample.parts if (sample.key, part.name) not in unreadable)
+        if len(parts) == len(sample.parts):
+            samples.append(sample)
+        elif parts and on_missing == "keep":
+            samples.append(sample._replace(parts=parts))
+    if not samples:
+        raise InputError(
+            f"no sample is left to use: {len(unreadable):,} files cannot be read",
+            where=root,
+            hint="check the owner and the mode of the files, and the disk or server that they are on",
+            code="WDS003",
+        )
+    named = [f"{printable(f'{key}.{part}')}: {reason}" for (key, part), reason in sorted(unreadable.items())]
+    examples = (*listing.examples, *named)[:EXAMPLES]
+    return replace(listing, samples=samples, unreadable=listing.unreadable + len(unreadable), examples=examples)
 
 
 def _check_root(root: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.dataset_yaml import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
+from wdsctl.core.lock import check_held
 from wdsctl.core.offsets import Offsets, OffsetsWriter, ShardEntry, ShardRows
 from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
@@ -26,7 +28,10 @@ from wdsctl.core.verbs.deal import deal_new
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
 
-_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|dataset\.yaml)\.\d+\.partial|lock\.[0-9a-f]{32}")
+LOCKING = 600.0  # seconds after which a draft of a lock is no longer about to be put in its place
+
+_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|dataset\.yaml)\.\d+\.partial")
+_LOCK = re.compile(r"lock\.[0-9a-f]{32}(\.dead)?")
 _OFFSETS = re.compile(r"offsets-(\d+)\.bin")
 
 
@@ -41,6 +46,7 @@ class Folding:
     rule: SplitRule | None
     ids: Mapping[str, int]  # of shards that a new catalog knows from the old one, by path: they keep their numbers
     held: Mapping[str, Held]  # which splits had the shards that are read again, by path
+    is_new: bool = True  # whether shards come or go: it is then a generation of its own
 
 
 def fold(
@@ -48,7 +54,8 @@ def fold(
 ) -> tuple[list[ShardRow], list[Finding]]:
     """Scan what is new, write draft and offsets. Returns the new rows, in id order, and what was found."""
     before = draft.generation
-    draft.generation += 1
+    if work.is_new:
+        draft.generation += 1
     fresh_bytes = sum(shard.size for shard in (*work.added, *(shard for _, shard in work.changed)))
     draft.expect(fresh_bytes / max(1, sum(row.size for row in work.kept)))
     for row in (*work.removed, *(row for row, _ in work.changed)):
@@ -61,8 +68,8 @@ def fold(
         try:
             _copy_kept(place, work.kept, before, draft, writer)
             fresh = _numbered(draft, work)
-            with closing(_scans(place, [shard for _, shard in fresh], workers, progress)) as scans:
-                for (shard_id, _), (shard, scan) in zip(fresh, scans, strict=True):
+            with closing(scans(place, [shard for _, shard in fresh], workers, progress)) as found:
+                for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
                     draft.add_shard(shard_id, shard, scan)
                     rows.append(_row(shard_id, shard, scan))
                     writer.add(_entry(rows[-1]), _rows(scan, draft))
@@ -70,6 +77,7 @@ def fold(
             progress.phase("finish")
             if work.rule is not None:
                 findings += deal_new(draft, rows, work.rule, work.held)
+            check_held(place.lock)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
             writer.close()
@@ -85,26 +93,49 @@ def _numbered(draft: Draft, work: Folding) -> list[tuple[int, ShardFile]]:
 
 
 def sweep(place: Place) -> None:
-    """Before writing: remove what killed runs had begun. The caller holds the lock, so nobody else is at it now."""
-    names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
-    for name in names:
-        if _PARTIAL.fullmatch(name):
-            os.unlink(os.path.join(place.meta, name))
+    """Before writing: remove what killed runs had begun. The caller holds the lock, so nobody else is at it now.
+
+    But for drafts of locks: somebody may be about to find out that the lock is taken.
+    """
+    with translated(place.meta):
+        for name in os.listdir(place.meta) if os.path.isdir(place.meta) else []:
+            path = os.path.join(place.meta, name)
+            with suppress(FileNotFoundError):
+                if _PARTIAL.fullmatch(name) or (_LOCK.fullmatch(name) and _is_old(path)):
+                    os.unlink(path)
 
 
 def tidy(place: Place, generation: int) -> None:
     """After publishing: the units are no longer needed, nor are offsets older than the last few generations."""
+    forget_units(place)
+    with translated(place.meta):
+        for name in os.listdir(place.meta):
+            match = _OFFSETS.fullmatch(name)
+            if match and int(match[1]) <= generation - KEPT_GENERATIONS:
+                with suppress(FileNotFoundError):
+                    os.unlink(os.path.join(place.meta, name))
+
+
+def forget_units(place: Place) -> None:
     shutil.rmtree(place.work, ignore_errors=True)
-    for name in os.listdir(place.meta):
-        match = _OFFSETS.fullmatch(name)
-        if match and int(match[1]) <= generation - KEPT_GENERATIONS:
-            os.unlink(os.path.join(place.meta, name))
+
+
+def is_whole(place: Place, generation: int) -> bool:
+    """Whether the offsets file of a generation is there and sound, as far as its header and lengths tell."""
+    try:
+        return Offsets(place.offsets(generation)).generation == generation
+    except (OSError, CatalogError):
+        return False
 
 
 def last_generation(place: Place) -> int:
     """The highest generation that left an offsets file: a new catalog counts on from there."""
     names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
     return max((int(match[1]) for name in names if (match := _OFFSETS.fullmatch(name))), default=0)
+
+
+def _is_old(path: str) -> bool:
+    return time.time() - os.stat(path).st_mtime > LOCKING
 
 
 def set_aside(path: str) -> None:
@@ -114,7 +145,7 @@ def set_aside(path: str) -> None:
         os.replace(path, aside)
 
 
-def _scans(
+def scans(
     place: Place, shards: Sequence[ShardFile], workers: int, progress: Progress
 ) -> Generator[tuple[ShardFile, ShardScan], None, None]:
     """Every shard with its scan, in the order given. Finished units of an earlier run are not scanned again."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from wdsctl.core.catalog.catalog import Catalog, Held, ShardRow
@@ -14,12 +15,12 @@ from wdsctl.core.codes import CODES
 from wdsctl.core.dataset_yaml import SplitRule, load
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.findings import Finding
-from wdsctl.core.lock import locked
+from wdsctl.core.lock import check_held, locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.shard_list import ShardListing, list_shards
-from wdsctl.core.units import ShardFile
-from wdsctl.core.verbs.fold import Folding, fold, last_generation, set_aside, sweep, tidy
+from wdsctl.core.verbs.changes import Changes, compare, settled
+from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, last_generation, set_aside, sweep, tidy
 from wdsctl.core.verbs.journal import journal
 
 Missing = Literal["error", "keep", "drop"]
@@ -33,7 +34,7 @@ class IndexReport:
     catalog: str
     generation: int
     shards: int
-    samples: int
+    samples: int  # a dry run knows only those of shards that need not be read
     parts: int
     size_bytes: int  # of all shards
     added: int
@@ -53,18 +54,8 @@ class IndexRequest:
     workers: int = 1
     rebuild: bool = False
     missing: Missing = "error"
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[str, ...] | None = None  # None or empty: the patterns that the catalog has
     dry_run: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """How the shards on disk differ from the catalog's."""
-
-    added: tuple[ShardFile, ...]
-    changed: tuple[tuple[ShardRow, ShardFile], ...]
-    vanished: tuple[ShardRow, ...]
-    same: tuple[ShardRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +66,9 @@ class _Published:
     rule: SplitRule | None = None
     generation: int = 0
     last_shard_id: int = 0
+    exclude: tuple[str, ...] = ()
     is_damaged: bool = False
-    forgotten: Sequence[ShardRow] = ()  # what a rebuild hands on of the old catalog: rows, and who has them
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
 
 
 def index(
@@ -87,22 +78,25 @@ def index(
     workers: int = 1,
     rebuild: bool = False,
     missing: Missing = "error",
-    exclude: Sequence[str] = (),
+    exclude: Sequence[str] | None = None,
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> IndexReport:
     """Bring the catalog up to date with the shards below `root`; only new and changed shards are read.
 
     `missing` says what to do about shards that have vanished: raise CatalogError WDS306, keep their rows, or drop them.
+    `exclude` are patterns of shards to leave out. They are kept in the catalog, and stay where none are given; an empty
+    pattern takes them back.
     `rebuild` reads all shards again. A catalog that can be read hands on its splits and the shards' numbers; of one
     that is damaged the file is kept, and splits are made by the rule in dataset.yaml.
     Cost: about 2 µs of one core a member. Memory: the largest shard's index, and a few tens of MB.
     """
     place = locate(root, catalog, writing=True)
-    request = IndexRequest(workers=workers, rebuild=rebuild, missing=missing, exclude=tuple(exclude), dry_run=dry_run)
+    patterns = None if exclude is None else tuple(exclude)
+    request = IndexRequest(workers=workers, rebuild=rebuild, missing=missing, exclude=patterns, dry_run=dry_run)
     if dry_run:
         return index_at(place, request, progress)
-    check_shards(place, exclude)
+    check_shards(place, exclude or ())
     say_where(place, catalog, progress)
     with locked(place.lock), journal(place, "index", [root], progress) as entry:
         report = index_at(place, request, progress)
@@ -114,65 +108,73 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
     """What `index` does, for a caller that holds the lock."""
     started = time.monotonic()
     progress.phase("list")
-    listing = list_shards(place.root, request.exclude)
     published = _published(place, rebuild=request.rebuild)
-    changes = compare(listing.shards, published.rows)
+    exclude = tuple(filter(None, request.exclude)) if request.exclude else published.exclude
+    listing = list_shards(place.root, exclude)
     _check(place, listing, published)
+    changes = compare(listing.shards, published.rows, exclude)
     if changes.vanished and request.missing == "error":
         raise _vanished(place, changes.vanished, len(published.rows))
-    keep = request.missing == "keep"
-    kept = (*changes.same, *(changes.vanished if keep else ()))
-    removed = () if keep else changes.vanished
-    current = not (changes.added or changes.changed or removed or request.rebuild)
-    current = current and os.path.exists(place.offsets(published.generation))
-    report = _Counts(place, changes, len(removed), started, listing.findings)
-    if request.dry_run or current:
-        return report.of(published.generation, kept, (), up_to_date=current, dry_run=request.dry_run)
-    work = _folding(place, published, changes, kept, removed)
+    if not request.dry_run:
+        changes = settled(place, changes, request.workers, progress)
+    ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
+    if request.rebuild:
+        changes = replace(changes, added=listing.shards, changed=(), same=(), touched=())
+    work = _folding(place, published, changes, ids, request)
+    current = not work.is_new and exclude == published.exclude and is_whole(place, published.generation)
+    report = _Counts(place, changes, len(work.removed), started, listing.findings)
+    if request.dry_run:
+        return report.of(published.generation, work.kept, (), up_to_date=current, dry_run=True)
+    if current and not changes.touched:
+        forget_units(place)
+        return report.of(published.generation, work.kept, (), up_to_date=True)
+    rows, findings, generation = _publish(place, published, work, changes, replace(request, exclude=exclude), progress)
+    return report.of(generation, (*work.kept, *rows), findings, up_to_date=current)
+
+
+def _publish(
+    place: Place,
+    published: _Published,
+    work: Folding,
+    changes: Changes,
+    request: IndexRequest,
+    progress: Progress,
+) -> tuple[list[ShardRow], list[Finding], int]:
+    """Write the next catalog: the rows that are new, what was found, and the generation.
+
+    Where shards neither come nor go it is the same generation still, so that states that were saved on it go on; its
+    offsets file is made again if it is not whole.
+    """
+    rows: list[ShardRow] = []
+    findings: list[Finding] = []
     sweep(place)
     if published.is_damaged:
         set_aside(place.catalog)
-    with drafting(place.catalog, anew=request.rebuild) as draft:
+    with drafting(place.catalog, anew=request.rebuild, ready=partial(check_held, place.lock)) as draft:
         draft.generation = max(draft.generation, published.generation)
         draft.last_shard_id = max(draft.last_shard_id, published.last_shard_id)
-        draft.exclude = request.exclude
-        rows, findings = fold(place, draft, work, request.workers, progress)
+        draft.exclude = request.exclude or ()
+        draft.retime(changes.touched)
+        if request.rebuild and work.kept:
+            draft.adopt(place.catalog, [row.id for row in work.kept])
+        if work.is_new or not is_whole(place, draft.generation):
+            rows, findings = fold(place, draft, work, request.workers, progress)
     tidy(place, draft.generation)
-    return report.of(draft.generation, (*kept, *rows), findings, up_to_date=False, dry_run=False)
+    return rows, findings, draft.generation
 
 
 def _folding(
-    place: Place, published: _Published, changes: Changes, kept: Sequence[ShardRow], removed: Sequence[ShardRow]
+    place: Place, published: _Published, changes: Changes, ids: Mapping[str, int], request: IndexRequest
 ) -> Folding:
-    again = [row.id for row, _ in changes.changed]
+    keep = request.missing == "keep"
+    kept = (*changes.same, *(changes.vanished if keep else ()))
+    removed = (*changes.excluded, *(() if keep else changes.vanished))
     held = published.held
-    if again:
+    if changes.changed:
         with Catalog(place.catalog) as catalog:
-            held = catalog.held(again)
-    known = {(row.path, row.size, row.mtime_ns): row.id for row in published.forgotten}
-    ids = {
-        shard.path: known[shard.path, shard.size, shard.mtime_ns]
-        for shard in changes.added
-        if (shard.path, shard.size, shard.mtime_ns) in known
-    }
-    return Folding(kept, changes.added, changes.changed, removed, published.rule, ids, held)
-
-
-def compare(shards: Sequence[ShardFile], rows: Sequence[ShardRow]) -> Changes:
-    """Which shards are new, changed, gone or the same, by path, size and time. Once unreadable, looked at again."""
-    known = {row.path: row for row in rows}
-    added, changed, same = [], [], []
-    for shard in shards:
-        row = known.pop(shard.path, None)
-        if row is None:
-            added.append(shard)
-        elif (row.size, row.mtime_ns) != (shard.size, shard.mtime_ns) or (
-            row.status == "unreadable" and shard.readable
-        ):
-            changed.append((row, shard))
-        else:
-            same.append(row)
-    return Changes(tuple(added), tuple(changed), tuple(known.values()), tuple(same))
+            held = catalog.held([row.id for row, _ in changes.changed])
+    is_new = bool(changes.added or changes.changed or removed or request.rebuild)
+    return Folding(kept, changes.added, changes.changed, removed, published.rule, ids, held, is_new)
 
 
 def say_where(place: Place, asked: str | None, progress: Progress) -> None:
@@ -198,12 +200,15 @@ def still_damaged(rows: Sequence[ShardRow]) -> list[Finding]:
 def _published(place: Place, *, rebuild: bool) -> _Published:
     try:
         with Catalog(place.catalog) as catalog:
-            rows, rule, generation = catalog.shards(), catalog.split_rule(), catalog.generation
-            last = catalog.last_shard_id
-            if not rebuild:
-                return _Published(rows, rule, generation, last)
-            held = catalog.held([row.id for row in rows])
-            return _Published([], rule, generation, last, forgotten=rows, held=held)
+            rows = catalog.shards()
+            return _Published(
+                rows=rows,
+                rule=catalog.split_rule(),
+                generation=catalog.generation,
+                last_shard_id=catalog.last_shard_id,
+                exclude=catalog.exclude(),
+                held=catalog.held([row.id for row in rows]) if rebuild else {},
+            )
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
         if error.code == "WDS301" or (rebuild and is_damaged):
@@ -260,17 +265,19 @@ class _Counts:
         findings: Sequence[Finding],
         *,
         up_to_date: bool,
-        dry_run: bool,
+        dry_run: bool = False,
     ) -> IndexReport:
+        """`rows`: what the catalog has then. A dry run knows of shards that are to be read only how large they are."""
+        unread = (*self.changes.added, *(shard for _, shard in self.changes.changed)) if dry_run else ()
         fresh = {shard.path for shard in self.changes.added} | {shard.path for _, shard in self.changes.changed}
         return IndexReport(
             root=self.place.root,
             catalog=self.place.catalog,
             generation=generation,
-            shards=len(rows),
+            shards=len(rows) + len(unread),
             samples=sum(row.samples for row in rows),
             parts=sum(row.parts for row in rows),
-            size_bytes=sum(row.size for row in rows),
+            size_bytes=sum(row.size for row in rows) + sum(shard.size for shard in unread),
             added=len(self.changes.added),
             changed=len(self.changes.changed),
             removed=self.removed,

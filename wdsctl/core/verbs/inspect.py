@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
 from wdsctl.core.dataset_yaml import load
-from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
@@ -15,7 +15,7 @@ from wdsctl.core.preview import HEAD, preview
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.storage import LocalStorage
-from wdsctl.core.verbs.index import compare
+from wdsctl.core.verbs.changes import compare
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class InspectReport:
     splits: tuple[SplitCount, ...]
     shard_list: tuple[ShardLine, ...]
     first: tuple[SampleLine, ...]
-    stale: tuple[Finding, ...]  # how the folder differs from the catalog
+    stale: tuple[Finding, ...]  # how the folder differs from the catalog, and what of the catalog cannot be read
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
@@ -68,6 +68,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     if os.path.exists(place.dataset_yaml):
         config = load(place.dataset_yaml)
         sample_type, field_map = config.sample_type, dict(config.field_map)
+    offsets = open_offsets(place, generation)
+    stale = stale_findings(list_shards(place.root, exclude), rows)
     return InspectReport(
         root=place.root,
         catalog=place.catalog,
@@ -83,8 +85,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         shard_list=tuple(
             ShardLine(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status) for row in rows
         ),
-        first=tuple(_first(place, generation, samples)) if samples > 0 else (),
-        stale=tuple(stale_findings(list_shards(place.root, exclude), rows)),
+        first=tuple(_first(place, offsets, samples)) if isinstance(offsets, Offsets) else (),
+        stale=tuple(stale if isinstance(offsets, Offsets) else (offsets, *stale)),
     )
 
 
@@ -99,8 +101,15 @@ def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]
     return [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
 
 
-def _first(place: Place, generation: int, samples: int) -> list[SampleLine]:
-    offsets = Offsets(place.offsets(generation))
+def open_offsets(place: Place, generation: int) -> Offsets | Finding:
+    """The offsets file, or what is wrong with it: everything else can be told without."""
+    try:
+        return Offsets(place.offsets(generation))
+    except (CatalogError, StorageError, PermissionDenied) as error:
+        return Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")
+
+
+def _first(place: Place, offsets: Offsets, samples: int) -> list[SampleLine]:
     storage = LocalStorage()
     try:
         lines = []

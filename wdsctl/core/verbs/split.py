@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from wdsctl.core.catalog.catalog import Catalog, ShardRow, SplitCount
 from wdsctl.core.catalog.draft import drafting
 from wdsctl.core.catalog.identity import check
-from wdsctl.core.dataset_yaml import SplitRule, update_split
+from wdsctl.core.dataset_yaml import SplitRule, load, read, update_split
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
-from wdsctl.core.lock import locked
+from wdsctl.core.lock import check_held, locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By, apportion
 from wdsctl.core.splitting import Dealt, Shard, by_sample, by_shard, resolved
 from wdsctl.core.verbs.journal import journal
+
+WHOLE = {"train": 1.0}  # the split of those who ask for none: everything is for training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +65,15 @@ def split_at(
     with Catalog(place.catalog) as published:
         rows = published.shards()
     chosen, dealt = deal_all(rows, ratios, by, seed)
+    rule = SplitRule(shares=dict(ratios), by=chosen, seed=seed)
+    text = _with_rule(place.dataset_yaml, rule)  # before anything is changed: the file may be broken
     if not dry_run:
-        with drafting(place.catalog) as draft:
+        with drafting(place.catalog, ready=partial(check_held, place.lock)) as draft:
             draft.replace_splits(ratios, chosen, seed)
             for name, parts in dealt.items():
                 draft.add_to_split(name, parts)
-        _record(place.dataset_yaml, SplitRule(shares=dict(ratios), by=chosen, seed=seed))
+        if text is not None:
+            write_text(place.dataset_yaml, text)
     splits = tuple(
         SplitCount(name, ratios[name], len(parts), sum(part.samples for part in parts)) for name, parts in dealt.items()
     )
@@ -98,8 +105,53 @@ def _check_counts(ratios: Mapping[str, float], counts: Mapping[str, int], by: st
     )
 
 
-def _record(dataset_yaml: str, rule: SplitRule) -> None:
-    if os.path.exists(dataset_yaml):
-        with open(dataset_yaml, encoding="utf-8", newline="") as file:
-            text = file.read()
-        write_text(dataset_yaml, update_split(text, rule, path=dataset_yaml))
+def _with_rule(dataset_yaml: str, rule: SplitRule) -> str | None:
+    """What dataset.yaml is to say once the rule is in force; None where it says so, or where there is none."""
+    if not os.path.exists(dataset_yaml):
+        return None
+    text = read(dataset_yaml)
+    new = update_split(text, rule, path=dataset_yaml)
+    return new if new != text else None
+
+
+def settle_split(
+    place: Place, wanted: Mapping[str, float] | None, by: By, seed: int, progress: Progress
+) -> tuple[SplitReport, bool]:
+    """Make the split that is asked for unless it is there, for `prepare`: (what there is, whether it was written).
+
+    Where none is asked for (`wanted` is None), the one that there is stays; a dataset without any is divided as
+    dataset.yaml says, and otherwise everything is `train`.
+    """
+    with Catalog(place.catalog) as catalog:
+        made, counts = catalog.split_rule(), catalog.splits()
+    authored = load(place.dataset_yaml).split if os.path.exists(place.dataset_yaml) else None
+    asked = SplitRule(dict(wanted), by, seed) if wanted is not None else None
+    if made is None or (asked is not None and not asked.asks_for(made)):
+        rule = asked or authored or SplitRule(WHOLE, by, seed)
+        return split_at(place, rule.shares, rule.by, rule.seed, progress), True
+    is_new = False
+    if authored is None or asked is not None:
+        # A run that was killed between the catalog and the file has left the file behind.
+        text = _with_rule(place.dataset_yaml, made) if authored is None or not authored.asks_for(made) else None
+        if text is not None:
+            write_text(place.dataset_yaml, text)
+            is_new = True
+    elif not authored.asks_for(made):
+        progress.note(_differs(place, authored, made))
+    unit: Literal["shard", "sample"] = "sample" if made.by == "sample" else "shard"
+    return SplitReport(root=place.root, by=unit, seed=made.seed, splits=tuple(counts), dry_run=False), is_new
+
+
+def _differs(place: Place, authored: SplitRule, made: SplitRule) -> str:
+    def said(rule: SplitRule) -> str:
+        return f"{_ratios(rule)} by {rule.by}, seed {rule.seed}"
+
+    command = ["wdsctl", "split", place.root, _ratios(authored), "--by", authored.by, "--seed", str(authored.seed)]
+    return (
+        f"dataset.yaml says {said(authored)}; the catalog has {said(made)}, which stays: "
+        f"`{shlex.join(command)}` applies the other"
+    )
+
+
+def _ratios(rule: SplitRule) -> str:
+    return ",".join(f"{name}={share!r}".removesuffix(".0") for name, share in rule.shares.items())

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
 from wdsctl.core.dataset_yaml import DatasetConfig, load
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.fields import parse_field_map
-from wdsctl.core.findings import SEVERITIES, Finding
+from wdsctl.core.findings import SEVERITIES, Finding, Severity
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place, locate
@@ -19,7 +19,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.sample_types import SAMPLE_TYPES
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.units import ScanUnit, ShardFile, scan_file
-from wdsctl.core.verbs.inspect import stale_findings
+from wdsctl.core.verbs.inspect import open_offsets, stale_findings
 from wdsctl.core.verbs.journal import journal
 
 NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
@@ -119,22 +119,35 @@ def _repeated(published: Catalog) -> Iterator[Finding]:
 
 def _parts(place: Place, parts: Sequence[PartCount], generation: int) -> Iterator[Finding]:
     """Samples that lack a part they should have, and parts that hardly any sample has."""
-    try:
-        offsets = Offsets(place.offsets(generation))
-    except (OSError, CatalogError):
-        words = "the offsets file is gone or damaged: `wdsctl index` makes it again"
-        yield Finding(code="WDS305", severity="error", message=words)
+    config = _config(place)
+    if isinstance(config, Finding):
+        yield config
+        config = DatasetConfig()
+    offsets = open_offsets(place, generation)
+    if isinstance(offsets, Finding):
+        yield offsets
         return
-    config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig()
     wanted = _required(config) or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
     for names in wanted:
         yield from _lacking(offsets, names)
-    mapped = (names for _, names in _mapped(config))
-    expected = {name for names in (*wanted, *mapped) for name in names}
+    mapped = _mapped(config)
+    expected = {name for names in (*wanted, *(names for _, names in mapped)) for name in names}
     for part in parts:
-        if part.name not in expected and part.share <= HARDLY_ANY:
+        is_rare = part.share <= HARDLY_ANY
+        if part.name not in expected and (is_rare or (mapped and part.share < NEARLY_ALL)):
             words = f"{part.samples:,} of {offsets.samples:,} samples have a part {part.name!r} that is not expected"
-            yield Finding(code="WDS109", severity="warning", message=words, part=part.name, count=part.samples)
+            severity: Severity = "warning" if is_rare else "note"
+            yield Finding(code="WDS109", severity=severity, message=words, part=part.name, count=part.samples)
+
+
+def _config(place: Place) -> DatasetConfig | Finding:
+    """What dataset.yaml says, or what is wrong with it."""
+    if not os.path.exists(place.dataset_yaml):
+        return DatasetConfig()
+    try:
+        return load(place.dataset_yaml)
+    except DatasetError as error:
+        return Finding(code=error.code, severity="error", message=f"{error.message} ({error.where})")
 
 
 def _mapped(config: DatasetConfig) -> list[tuple[str, tuple[str, ...]]]:

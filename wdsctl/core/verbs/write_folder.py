@@ -6,19 +6,21 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import sync
-from wdsctl.core.formats.folder import Listing, OnMissing, list_folder
+from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
+from wdsctl.core.formats.folder_walk import printable
 from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units, warm_up
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.replan import WritePlan, replan
+from wdsctl.core.replan import WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.shard_record import ShardRecord
-from wdsctl.core.shard_writer import ShardJob, write_job
+from wdsctl.core.shard_writer import ShardJob, WrittenShard, write_job
+from wdsctl.core.write_plan import check_limits
 
 #: What a killed run leaves of the shard it was writing.
 _PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
@@ -37,7 +39,17 @@ class FolderOptions:
     parts: tuple[str, ...] = ()
     on_missing: OnMissing = "error"
     workers: int = 1
+    moved: bool = False  # another path is the same folder, moved
     dry_run: bool = False
+
+
+@dataclass(slots=True)
+class _Written:
+    """What a run has written, and which files it could not read: (key, part) -> the reason."""
+
+    shards: int = 0
+    size_bytes: int = 0
+    unreadable: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,24 +78,65 @@ class FolderReport:
     dry_run: bool
 
 
+def survey(source: str, dest: str, options: FolderOptions, *, ledger: Ledger, progress: Progress = SILENT) -> Listing:
+    """List the samples of `source`, when everything that can be refused has been looked at. Writes nothing.
+
+    `ledger` may be `Ledger.peek`. Raises UsageError, InputError, DatasetError, PermissionDenied.
+    """
+    check_template(options.template)
+    check_limits(options.shard_samples, options.shard_size)
+    _check_apart(source, dest)
+    records = ledger.planned_shards()
+    _check_dest(dest, {record.name for record in records})
+    if options.workers > 1 and not options.dry_run and not _all_done(records):
+        warm_up(_PRELOAD)
+    return list_folder(source, parts=options.parts, on_missing=options.on_missing, progress=progress)
+
+
 def write_folder(
-    source: str, dest: str, options: FolderOptions | None = None, *, ledger: Ledger, progress: Progress = SILENT
+    source: str,
+    dest: str,
+    options: FolderOptions | None = None,
+    *,
+    ledger: Ledger,
+    listing: Listing | None = None,
+    progress: Progress = SILENT,
 ) -> FolderReport:
     """Write the samples of the folder `source` as shards below `dest`, or go on where an earlier run stopped.
 
     The same files give the same bytes, whatever the number of workers and however often the run was interrupted. The
-    caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. Raises UsageError, InputError,
-    DatasetError, PermissionDenied, StorageError; finished shards stay, and nothing half-written has a shard's name.
+    caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. `listing` is of `survey`, if that was
+    asked before. Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and
+    nothing half-written has a shard's name.
+
+    A file that turns out to be unreadable is treated as one that was listed as such: unless `on_missing` is `error`,
+    the samples of its shard are planned anew without it. No other shard is touched.
     """
     options = options or FolderOptions()
-    check_template(options.template)
-    _check_apart(source, dest)
+    listing = listing or survey(source, dest, options, ledger=ledger, progress=progress)
+    partials = _check_dest(dest, {record.name for record in ledger.planned_shards()})
+    _check_source(source, dest, listing, ledger, options)
+    written = _Written()
+    while True:
+        plan = _plan(dest, listing, ledger, options)
+        if options.dry_run:
+            written = _Written(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
+            break
+        # Removed before the new plan is stored: killed in between, the old plan still knows them.
+        _remove(dest, [*partials, *plan.leftovers])
+        partials = []
+        _keep_plan(source, plan, ledger)
+        _write(source, dest, plan, options, written, ledger, progress)
+        if not written.unreadable:
+            break
+        listing = without(source, listing, written.unreadable, options.on_missing)
+        written.unreadable = {}
+    return _report(source, dest, listing, plan, written, options)
+
+
+def _plan(dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> WritePlan:
     records = ledger.planned_shards()
-    partials = _check_dest(dest, {record.name for record in records})
-    if options.workers > 1 and not options.dry_run and not _all_done(records):
-        warm_up(_PRELOAD)
-    listing = list_folder(source, parts=options.parts, on_missing=options.on_missing, progress=progress)
-    plan = replan(
+    return replan(
         listing.samples,
         records,
         _sizes(dest, [record.name for record in records]),
@@ -91,30 +144,59 @@ def write_folder(
         shard_size=options.shard_size,
         template=options.template,
     )
-    if not options.dry_run:
-        # Removed before the new plan is stored: killed in between, the old plan still knows them.
-        _remove(dest, [*partials, *plan.leftovers])
-        if plan.records != records:
-            ledger.replace_plan(plan.records)
-        _write(source, dest, plan, options.workers, ledger, progress)
-    return _report(source, dest, listing, plan, options)
 
 
-def _write(source: str, dest: str, plan: WritePlan, workers: int, ledger: Ledger, progress: Progress) -> None:
+def _keep_plan(source: str, plan: WritePlan, ledger: Ledger) -> None:
+    """Store the plan, and what it was made from, unless both are what is stored."""
+    made_from = os.path.realpath(source)
+    if plan.records != ledger.planned_shards() or made_from != ledger.plan_source():
+        ledger.replace_plan(plan.records, made_from)
+
+
+def _write(
+    source: str,
+    dest: str,
+    plan: WritePlan,
+    options: FolderOptions,
+    written: _Written,
+    ledger: Ledger,
+    progress: Progress,
+) -> None:
+    """Write the shards that the plan has left, and add what came of it to `written`."""
     if not plan.tasks:
         return
     samples = sum(len(task.samples) for task in plan.tasks)
     progress.phase("write", items=samples, size_bytes=sum(task.size_bytes for task in plan.tasks))
-    jobs = (ShardJob(os.path.join(dest, task.name), source, task.samples) for task in plan.tasks)
-    with closing(map_units(write_job, jobs, workers, preload=_PRELOAD)) as results:
-        for i, shard in results:
-            ledger.mark_done(plan.tasks[i].name)
-            progress.advance(items=shard.samples, size_bytes=shard.size_bytes, doing=plan.tasks[i].name)
+    lenient = options.on_missing != "error"
+    jobs = (ShardJob(os.path.join(dest, task.name), source, task.samples, lenient) for task in plan.tasks)
+    with closing(map_units(write_job, jobs, options.workers, preload=_PRELOAD)) as results:
+        for i, result in results:
+            if isinstance(result, WrittenShard):
+                ledger.mark_done(plan.tasks[i].name)
+                written.shards += 1
+                written.size_bytes += result.size_bytes
+                progress.advance(items=result.samples, size_bytes=result.size_bytes)
+            else:
+                written.unreadable |= {(file.key, file.part): file.reason for file in result}
 
 
 def _all_done(records: Sequence[ShardRecord]) -> bool:
     """Whether this is most likely a run that finds nothing to do."""
     return bool(records) and all(record.state == "done" for record in records)
+
+
+def _check_source(source: str, dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> None:
+    """Refuse to go on with another folder than the one that the shards were made from, unless it was only moved."""
+    before = ledger.plan_source()
+    if options.moved or before is None or before == os.path.realpath(source):
+        return
+    if not may_be_source(listing.samples, ledger.planned_shards()):
+        raise UsageError(
+            f"the destination was made from another folder, {printable(before)}, and its samples are not those of "
+            f"{printable(source)}",
+            where=dest,
+            hint="choose another DEST; or say `--yes` if it is the same folder, moved",
+        )
 
 
 def _check_apart(source: str, dest: str) -> None:
@@ -175,7 +257,9 @@ def _remove(dest: str, names: Iterable[str]) -> None:
             sync(os.path.dirname(path))
 
 
-def _report(source: str, dest: str, listing: Listing, plan: WritePlan, options: FolderOptions) -> FolderReport:
+def _report(
+    source: str, dest: str, listing: Listing, plan: WritePlan, written: _Written, options: FolderOptions
+) -> FolderReport:
     return FolderReport(
         source=source,
         dest=dest,
@@ -188,9 +272,9 @@ def _report(source: str, dest: str, listing: Listing, plan: WritePlan, options: 
         shards=len(plan.records),
         samples=sum(record.samples for record in plan.records),
         size_bytes=sum(record.size_bytes for record in plan.records),
-        written=len(plan.tasks),
-        written_bytes=sum(task.size_bytes for task in plan.tasks),
-        kept=plan.kept,
+        written=written.shards,
+        written_bytes=written.size_bytes,
+        kept=len(plan.records) - written.shards,
         vanished=plan.vanished,
         dry_run=options.dry_run,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.sample_types import Kind
 from wdsctl.core.sniff import sniff
 from wdsctl.loader.decoding import parts
 from wdsctl.loader.decoding.images import image_dtype, image_function
@@ -63,20 +64,21 @@ class SampleDecoder:
         """Decode one part. Raises SampleFailed with the part in `where`."""
         return self.function_for(part)(data)
 
-    def function_for(self, part: str, memory: BatchMemory | None = None) -> Decode:
+    def function_for(self, part: str, memory: BatchMemory | None = None, kind: Kind = "any") -> Decode:
         """The function for all parts of this name: found once, called for every sample.
 
-        It is `parts.as_bytes` itself where there is nothing to decode. With a memory of `memory_for`, images are
-        decoded into it. The function raises SampleFailed with the part in `where`; the caller knows the sample.
+        `kind` is what the field that takes the part holds: it decides where the name says nothing. The function is
+        `parts.as_bytes` itself where there is nothing to decode. With a memory of `memory_for`, images are decoded
+        into it. The function raises SampleFailed with the part in `where`; the caller knows the sample.
         """
         if self.guess_content:
             return _guarded(part, self._by_content(part, memory), (*parts.BAD_ARRAY, *BAD_IMAGE))
-        decode, errors = self._by_name(part, memory)
+        decode, errors = self._by_name(part, memory, kind)
         return _guarded(part, decode, errors) if errors else decode
 
-    def memory_for(self, part: str) -> BatchMemory | None:
+    def memory_for(self, part: str, kind: Kind = "any") -> BatchMemory | None:
         """A place for the images of a batch, one a part and lane, or None where this part becomes no tensor."""
-        may_be_image = self.guess_content or parts.extension(part) in parts.IMAGES
+        may_be_image = self.guess_content or _is_image(parts.extension(part), kind)
         is_tensor = self._spec.container == "torch"
         return BatchMemory(image_dtype(self._spec)) if may_be_image and is_tensor else None
 
@@ -93,11 +95,13 @@ class SampleDecoder:
     def _spec(self) -> ImageSpec:
         return IMAGE_SPECS[self.image_decode]
 
-    def _by_name(self, part: str, memory: BatchMemory | None) -> tuple[Decode, parts.Errors]:
+    def _by_name(self, part: str, memory: BatchMemory | None, kind: Kind = "any") -> tuple[Decode, parts.Errors]:
         ending = parts.extension(part)
-        if ending in parts.IMAGES:
+        if _is_image(ending, kind):
             return image_function(self._spec, self.max_pixels, memory), BAD_IMAGE
-        return parts.DECODERS.get(ending, (parts.as_bytes, ()))
+        if kind == "integer" and parts.DECODERS.get(ending, parts.TEXT) == parts.TEXT:
+            return parts.DECODERS["cls"]
+        return parts.DECODERS.get(ending, parts.TEXT if kind == "text" else (parts.as_bytes, ()))
 
     def _by_content(self, part: str, memory: BatchMemory | None) -> Decode:
         image = image_function(self._spec, self.max_pixels, memory)
@@ -113,6 +117,10 @@ class SampleDecoder:
             return arrays.get(content.format, by_name)(data)
 
         return decode
+
+
+def _is_image(ending: str, kind: Kind) -> bool:
+    return ending in parts.IMAGES or (kind == "image" and ending not in parts.DECODERS)
 
 
 def _guarded(part: str, decode: Decode, errors: parts.Errors) -> Decode:

@@ -63,10 +63,12 @@ def torch_file(data: bytes) -> Any:
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
+TEXT: tuple[Callable[[bytes], Any], Errors] = (text, BAD_TEXT)
+
 #: By the last extension of a part's name, in lower case. Everything else stays bytes.
 DECODERS: dict[str, tuple[Callable[[bytes], Any], Errors]] = {
-    **dict.fromkeys(("txt", "text", "transcript", "caption"), (text, BAD_TEXT)),
-    **dict.fromkeys(("srt", "vtt", "md", "html", "xml", "csv", "tsv"), (text, BAD_TEXT)),
+    **dict.fromkeys(("txt", "text", "transcript", "caption"), TEXT),
+    **dict.fromkeys(("srt", "vtt", "md", "html", "xml", "csv", "tsv"), TEXT),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), (integer, BAD_TEXT)),
     **dict.fromkeys(("json", "jsn"), (json_value, BAD_TEXT)),
     **dict.fromkeys(("jsonl", "ndjson"), (json_lines, BAD_TEXT)),

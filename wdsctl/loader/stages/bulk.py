@@ -8,43 +8,50 @@ inside JSON) goes the ordinary way, batch by batch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
-from typing import Any
+from typing import Any, Protocol
 
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.batch import CrudeBatch, batch_type_of
+from wdsctl.loader.references import Run
 from wdsctl.loader.samples import BASE_FIELDS, TYPES
 from wdsctl.loader.source import Source
-from wdsctl.loader.stages.batch import BatchStage
-from wdsctl.loader.stages.source import SourceCursor
+from wdsctl.loader.stats import Stats
+
+
+class Runs(Protocol):
+    """References, as runs of neighbours."""
+
+    def runs(self, count: int) -> list[Run]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class BulkStage:
-    """`ordinary` makes batches of samples, and says how many samples a batch has."""
+    """`size` samples a batch; `ordinary(samples, number)` makes a batch of samples."""
 
     source: Source
-    ordinary: BatchStage
+    size: int
+    ordinary: Callable[[list[Any], int], Any]
+    stats: Stats
 
-    def draw(self, refs: SourceCursor, number: int) -> Any:
+    def draw(self, refs: Runs, number: int) -> Any:
         """The next batch of a lane, which is batch `number` of the job."""
         started = perf_counter()
-        runs = refs.runs(self.ordinary.size or 1)
+        runs = refs.runs(self.size)
         layouts = {block.alike for block, _, _ in runs}
         fields = self.source.plain_fields(layouts.pop()) if len(layouts) == 1 else None
-        stats = self.ordinary.stats
         if fields is None:
             samples = [self.source.load(block, i) for block, start, stop in runs for i in range(start, stop)]
-            stats.load_seconds += perf_counter() - started
-            return self.ordinary.make(samples, number)
+            self.stats.load_seconds += perf_counter() - started
+            return self.ordinary(samples, number)
         loaded = [self.source.load_run(*run) for run in runs]
         columns = loaded[0] if len(loaded) == 1 else [list(chain(*pieces)) for pieces in zip(*loaded, strict=True)]
-        stats.load_seconds += perf_counter() - started
-        stats.samples += len(columns[0])
-        stats.batches += 1
+        self.stats.load_seconds += perf_counter() - started
+        self.stats.samples += len(columns[0])
+        self.stats.batches += 1
         return self._batch(fields, columns)
 
     def _batch(self, fields: Sequence[str], columns: Sequence[list[Any]]) -> Any:

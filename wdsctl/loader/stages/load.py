@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
+from wdsctl.loader.source import Ref
 from wdsctl.loader.stages.cursor import Cursor, State
-from wdsctl.loader.stages.source import Ref
 from wdsctl.loader.stats import Stats
 
 

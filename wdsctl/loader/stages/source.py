@@ -8,14 +8,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.loader.order.geometry import START, Lane, Position
+from wdsctl.loader.order.geometry import START, Lane
 from wdsctl.loader.order.shuffle import Window
-from wdsctl.loader.references import Block
-from wdsctl.loader.source import Source
+from wdsctl.loader.references import Block, Run
+from wdsctl.loader.source import Ref, Source
 from wdsctl.loader.stages.cursor import State
-
-Ref = tuple[Source, Block, int]  # which of the references in a block, and who loads it
-Run = tuple[Block, int, int]  # the references of a block from one to before another
 
 AHEAD = 64 << 20  # bytes of a window that the system is asked to fetch when the window is opened
 
@@ -47,10 +44,6 @@ class SourceCursor:
         self._at = START.at
         self._next = START.next
         self._block: Block | None = None
-
-    @property
-    def position(self) -> Position:
-        return Position(self._window, self._at, self._next)
 
     def take(self, count: int) -> list[Ref]:
         source = self._stage.source

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Told, some_shards
+from wdsctl.core.dataset_yaml import SplitRule, load
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.place import Place, locate
+from wdsctl.core.verbs.describe import Asked, check_config, describe
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+
+BROKEN = "sample_type: [\n"
+
+
+def an_indexed(root: Path) -> Place:
+    index(some_shards(root, 10))
+    return locate(str(root))
+
+
+def test_a_broken_dataset_yaml_is_refused_unless_another_is_asked_for(tmp_path: Path) -> None:
+    place, told = an_indexed(tmp_path), Told()
+    Path(place.dataset_yaml).write_text(BROKEN)
+
+    with pytest.raises(DatasetError) as caught:
+        check_config(place, Asked(), told)
+    assert (caught.value.code, Path(place.dataset_yaml).read_text(), told.notes) == ("WDS220", BROKEN, [])
+
+
+@pytest.mark.parametrize("asked", [Asked(redetect=True), Asked(sample_type="CrudeSample")])
+def test_a_broken_dataset_yaml_is_set_aside_and_the_split_goes_into_the_new_one(tmp_path: Path, asked: Asked) -> None:
+    place, told = an_indexed(tmp_path), Told()
+    split(place.root, {"train": 8, "val": 2})
+    for n in (1, 2):
+        Path(place.dataset_yaml).write_text(BROKEN)
+        check_config(place, asked, told)
+        _, is_new = describe(place, 1, asked, told)
+
+        assert is_new
+        assert Path(f"{place.dataset_yaml}.broken-{n}").read_text() == BROKEN
+        assert f"dataset.yaml.broken-{n}" in told.notes[n - 1]
+        assert load(place.dataset_yaml).split == SplitRule({"train": 8, "val": 2}, "shard", 0)
+
+
+def test_a_file_that_is_there_is_left_alone_unless_another_is_asked_for(tmp_path: Path) -> None:
+    place = an_indexed(tmp_path)
+    Path(place.dataset_yaml).write_text("sample_type: CrudeSample  # mine\n")
+    check_config(place, Asked(), Told())
+
+    assert describe(place, 1, Asked(), Told()) == (None, False)
+    assert Path(place.dataset_yaml).read_text() == "sample_type: CrudeSample  # mine\n"

@@ -1,0 +1,94 @@
+"""Writes dataset.yaml, for `prepare`: from what the user says of the samples, and from what is found in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.dataset_yaml import DatasetConfig, dump, load
+from wdsctl.core.detect import Detection, detect
+from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.fields import validate_field_map
+from wdsctl.core.files import write_text
+from wdsctl.core.look import gather
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.os_errors import translated
+from wdsctl.core.place import Place
+from wdsctl.core.progress import Progress
+from wdsctl.core.sample_types import CRUDE
+from wdsctl.core.storage import LocalStorage
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user says of the samples. With any of it, a dataset.yaml that is there is written anew."""
+
+    sample_type: str = ""
+    field_map: Mapping[str, str] = field(default_factory=dict)
+    redetect: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sample_type or self.field_map or self.redetect)
+
+
+def check_config(place: Place, asked: Asked, progress: Progress) -> None:
+    """Set a dataset.yaml aside that cannot be understood, if another is asked for.
+
+    Otherwise raises DatasetError WDS220: before hours of work, not after.
+    """
+    if not os.path.exists(place.dataset_yaml):
+        return
+    try:
+        load(place.dataset_yaml)
+    except DatasetError as error:
+        if not asked:
+            raise
+        names = (f"{place.dataset_yaml}.broken-{n}" for n in count(1))
+        aside = next(name for name in names if not os.path.lexists(name))
+        with translated(place.dataset_yaml):
+            os.rename(place.dataset_yaml, aside)
+        progress.note(f"dataset.yaml was broken ({error.message}); it is now {aside}, and another is written")
+
+
+def describe(place: Place, generation: int, asked: Asked, progress: Progress) -> tuple[Detection | None, bool]:
+    """Write dataset.yaml, unless it is there and nobody asks for another: (what was found, whether it is another now).
+
+    The detection is None where nobody asks. A new file takes over the rule of the catalog's split.
+    """
+    there = os.path.exists(place.dataset_yaml)
+    if there and not asked:
+        return None, False
+    progress.phase("detect")
+    with Catalog(place.catalog) as catalog:
+        parts, rule = catalog.parts(), catalog.split_rule()
+    storage = LocalStorage()
+    try:
+        found = detect(gather(place.root, Offsets(place.offsets(generation)), parts, storage))
+    finally:
+        storage.close()
+    before = load(place.dataset_yaml) if there else DatasetConfig(split=rule)
+    sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
+    config = replace(before, sample_type=sample_type, field_map=field_map)
+    is_new = not there or config != before
+    if is_new:
+        write_text(place.dataset_yaml, dump(config))
+    return found, is_new
+
+
+def _chosen(found: Detection, asked: Asked, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """What the user says wins; what they leave open is taken from the detection, where that fits."""
+    sample_type = asked.sample_type or found.sample_type
+    field_map = dict(asked.field_map)
+    if not field_map and sample_type == found.sample_type:
+        field_map = dict(found.field_map)
+    if sample_type != CRUDE and not field_map:
+        raise UsageError(
+            f"the samples do not look like {sample_type}, so its fields must be named",
+            hint=f"--sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
+            code="WDS221",
+        )
+    validate_field_map(sample_type, field_map, names, where="--field-map")
+    return sample_type, field_map
