@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.cli import values
+from wdsctl.core.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,13 @@ def test_a_field_map_is_pairs_or_json(text: str, fields: dict[str, str]) -> None
     "text", ["jpg", "=jpg", "image=", "image=jpg,image=png", "image=jpg,,", "{", '{"a": 1}', "{}x"]
 )
 def test_what_is_no_field_map_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter):
+    with pytest.raises(UsageError):
         values.field_map(text)
 
 
-@given(st.dictionaries(st.text(), st.text()))
+PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json["a=b"]']
+
+
+@given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.sampled_from(PATHS)))
 def test_a_field_map_written_out_is_read_back_as_it_was(fields: dict[str, str]) -> None:
     assert values.field_map(values.field_map_text(fields)) == fields

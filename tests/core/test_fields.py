@@ -15,7 +15,6 @@ from wdsctl.core.fields import (
     parse_field_map,
     parse_field_path,
     parse_option,
-    parts_needed,
     validate_field_map,
 )
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
@@ -121,12 +120,6 @@ def test_a_field_map_that_does_not_parse_names_the_field() -> None:
         parse_field_map({"image": "jpg", "caption": "json[caption"}, where="dataset.yaml")
 
     assert caught.value.where == "dataset.yaml: caption"
-
-
-def test_the_parts_needed_are_each_named_once() -> None:
-    field_map = parse_field_map({"image": "jpg,png", "caption": "json[caption],txt", "label": "json[label]"})
-
-    assert parts_needed(field_map) == ("jpg", "png", "json", "txt")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,8 @@ from fractions import Fraction
 
 import typer
 
+from wdsctl.core.errors import WdsctlError
+
 #: As GNU tools count: a lone letter and KiB are powers of 1024, kB of 1000.
 SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE)
 EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
@@ -40,34 +42,9 @@ def part_names(text: str) -> tuple[str, ...]:
 
 def field_map(text: str) -> dict[str, str]:
     """`image=jpg,caption=txt` or a JSON object; in `image=jpg,png,caption=txt` the image is a jpg or else a png."""
-    if not text.strip():
-        return {}
-    if text.lstrip().startswith("{"):
-        return _field_map_of_json(text)
-    fields: dict[str, str] = {}
-    name = ""
-    for piece in text.split(","):
-        head, equals, path = (side.strip() for side in piece.partition("="))
-        if equals:
-            name = head
-            if not name or not path or name in fields:
-                raise typer.BadParameter(f"{piece!r} does not say FIELD=PART once; write image=jpg,caption=txt")
-            fields[name] = path
-        elif name and head:
-            fields[name] += f",{head}"
-        else:
-            raise typer.BadParameter(f"{text!r} does not say FIELD=PART; write image=jpg,caption=txt")
-    return fields
+    from wdsctl.core.fields import parse_option
 
-
-def _field_map_of_json(text: str) -> dict[str, str]:
-    try:
-        fields = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise typer.BadParameter(f"this is no JSON: {error}") from error
-    if not all(isinstance(path, str) for path in fields.values()):
-        raise typer.BadParameter("every field must name its part by a string")
-    return dict(fields)
+    return parse_option(text) if text.strip() else {}
 
 
 def field_map_text(fields: dict[str, str]) -> str:
@@ -75,6 +52,6 @@ def field_map_text(fields: dict[str, str]) -> str:
     text = ",".join(f"{name}={path}" for name, path in fields.items())
     try:
         is_plain = field_map(text) == fields
-    except typer.BadParameter:
+    except WdsctlError:
         is_plain = False
     return text if is_plain else json.dumps(fields, ensure_ascii=False)

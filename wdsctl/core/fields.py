@@ -24,7 +24,6 @@ __all__ = [
     "parse_field_map",
     "parse_field_path",
     "parse_option",
-    "parts_needed",
     "validate_field_map",
 ]
 
@@ -42,6 +41,9 @@ _PIECE = re.compile(
           | [^,] )+""",
     re.VERBOSE,
 )
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+_EMPTY = re.compile(r"^\s*,|,\s*(?:,|$)")
 
 
 def extract(
@@ -82,6 +84,8 @@ def parse_option(text: str) -> dict[str, str]:
     """
     if text.lstrip().startswith("{"):
         return _json_option(text)
+    if _EMPTY.search(_QUOTED.sub('""', text)):
+        raise _bad_option(text, "nothing stands beside a comma")
     field_map: dict[str, str] = {}
     field = ""
     for piece in _top_level(text):
@@ -96,11 +100,6 @@ def parse_option(text: str) -> dict[str, str]:
         else:
             raise _bad_option(text, f"{piece.strip()!r} names no field")
     return _checked_option(text, field_map)
-
-
-def parts_needed(field_map: Mapping[str, FieldPath]) -> tuple[str, ...]:
-    """The parts that any field may come from, each once, in the order of the map."""
-    return tuple(dict.fromkeys(access.part for path in field_map.values() for access in path.alternatives))
 
 
 def validate_field_map(

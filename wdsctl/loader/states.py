@@ -7,11 +7,14 @@ finite passes there are no lanes, `pass` counts them, and `cursors` has batches 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Literal
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.order.geometry import Geometry
 from wdsctl.loader.plan import differences
+from wdsctl.loader.worker_config import WorkerConfig
 
 VERSION = 1
 
@@ -19,6 +22,32 @@ State = dict[str, Any]
 RunKind = Literal["training", "validation"]
 
 _FIELDS = frozenset({"kind", "rank", "world", "plan", "generation", "drawn", "base", "lanes", "cursors", "pass"})
+
+
+def rank_state(
+    workers: WorkerConfig,
+    plan: State,
+    generation: int,
+    *,
+    drawn: int,
+    passes: int | None,
+    geometry: Geometry,
+    cursors: Mapping[int, State],
+) -> State:
+    """The state of one rank. Made of copies: what the caller does with it is no business of ours."""
+    return {
+        "version": VERSION,
+        "kind": "rank",
+        "rank": workers.rank,
+        "world": workers.world_size,
+        "plan": deepcopy(plan),
+        "generation": generation,
+        "drawn": drawn,
+        "pass": passes,
+        "base": geometry.base,
+        "lanes": [[lane.root, lane.first, lane.stride] for lane in geometry.lanes],
+        "cursors": {str(number): deepcopy(cursor) for number, cursor in cursors.items()},
+    }
 
 
 def merge_states(states: Sequence[State]) -> State:

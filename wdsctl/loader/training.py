@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from wdsctl.loader.plan import Plan
 from wdsctl.loader.source import Source
 from wdsctl.loader.stages.load import LoadStage
 from wdsctl.loader.stages.source import SourceStage
-from wdsctl.loader.states import VERSION, State, for_rank
+from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 
 SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
@@ -46,7 +45,7 @@ class Training:
     """The stream of one rank. Lanes are opened when their turn comes first."""
 
     def __init__(self, dataset: TrainDataset, state: Any = None, *, strict: bool = False) -> None:
-        workers = dataset.worker_config
+        self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self.stats = Stats()
         saved = None if state is None else for_rank(state, self._rank, self._world, "training")
@@ -106,20 +105,15 @@ class Training:
 
     def state_dict(self) -> State:
         """Where the rank stands, after the batch that was accepted last. About 50 us; nothing is asked of anybody."""
-        return {
-            "version": VERSION,
-            "kind": "rank",
-            "rank": self._rank,
-            "world": self._world,
-            "plan": deepcopy(self._plan_state),
-            "generation": self._source.offsets.generation,
-            "drawn": self._stand.drawn,
-            "pass": None,
-            "base": self._geometry.base,
-            "lanes": [[lane.root, lane.first, lane.stride] for lane in self._geometry.lanes],
-            # Copies: what the caller does with its state is no business of ours.
-            "cursors": {str(lane): deepcopy(self._stand.states.get(lane, self._fresh)) for lane in sorted(self._turns)},
-        }
+        return rank_state(
+            self._workers,
+            self._plan_state,
+            self._source.offsets.generation,
+            drawn=self._stand.drawn,
+            passes=None,
+            geometry=self._geometry,
+            cursors={lane: self._stand.states.get(lane, self._fresh) for lane in sorted(self._turns)},
+        )
 
     def close(self) -> None:
         self._source.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
@@ -12,10 +11,11 @@ import numpy as np
 from wdsctl.loader.dataset import ValDataset
 from wdsctl.loader.hooks import batch_stage, encode_stage, recipe
 from wdsctl.loader.opening import open_source
+from wdsctl.loader.order.geometry import Geometry
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.order.shuffle import ORDER_VERSION
 from wdsctl.loader.plan import Plan
-from wdsctl.loader.states import VERSION, State, for_rank
+from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 
 
@@ -36,7 +36,7 @@ class Validation:
     """The passes of one rank."""
 
     def __init__(self, dataset: ValDataset, state: Any = None, *, strict: bool = False) -> None:
-        workers = dataset.worker_config
+        self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self.stats = Stats()
         saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
@@ -89,19 +89,15 @@ class Validation:
         self._stand = self._ahead
 
     def state_dict(self) -> State:
-        return {
-            "version": VERSION,
-            "kind": "rank",
-            "rank": self._rank,
-            "world": self._world,
-            "plan": deepcopy(self._plan_state),
-            "generation": self._source.offsets.generation,
-            "drawn": self._stand.drawn,
-            "pass": self._stand.passes,
-            "base": 0,
-            "lanes": [],
-            "cursors": {str(number): {"given": count} for number, count in self._stand.given.items()},
-        }
+        return rank_state(
+            self._workers,
+            self._plan_state,
+            self._source.offsets.generation,
+            drawn=self._stand.drawn,
+            passes=self._stand.passes,
+            geometry=Geometry(base=0, lanes=()),
+            cursors={number: {"given": count} for number, count in self._stand.given.items()},
+        )
 
     def close(self) -> None:
         self._source.close()

@@ -54,11 +54,6 @@ class Draft:
         """Part names; a part's number is its index."""
         return list(self._extensions)
 
-    def next_generation(self) -> int:
-        """Begin a generation: shards change only between one and the next."""
-        self.generation += 1
-        return self.generation
-
     def next_shard_id(self) -> int:
         """A number that no shard has had, in this catalog or in one that it takes the place of."""
         self.last_shard_id += 1

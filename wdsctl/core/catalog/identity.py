@@ -57,8 +57,3 @@ def missing(path: str) -> CatalogError:
 
 def damaged(path: str, reason: str) -> CatalogError:
     return CatalogError(f"the catalog is damaged: {reason}", where=path, hint=_REBUILD, code="WDS302")
-
-
-def translate(error: sqlite3.Error, path: str) -> CatalogError:
-    """The error to raise in the place of SQLite's own."""
-    return damaged(path, str(error))
