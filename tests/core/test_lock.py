@@ -236,3 +236,22 @@ def test_a_draft_that_somebody_swept_away_does_not_matter(tmp_path: Path, monkey
     monkeypatch.setattr(os, "link", link_and_sweep)
     with locked(str(tmp_path / "lock")):
         assert os.listdir(tmp_path) == ["lock"]
+
+
+def test_a_holder_that_was_killed_and_not_waited_for_is_dead(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    code = (
+        "import sys, time; from wdsctl.core.lock import locked\n"
+        "with locked(sys.argv[1]): print('held', flush=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, path], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with pytest.raises(CatalogError), locked(path):
+            pass
+        holder.kill()
+        while Path(f"/proc/{holder.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z":
+            time.sleep(0.01)
+
+        with locked(path):
+            pass

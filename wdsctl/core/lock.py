@@ -161,7 +161,9 @@ def _born(pid: int) -> str:
     """When a process started, in its kernel's clock ticks; empty if there is none. Elsewhere than on Linux: its pid."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            return file.read().rsplit(")", 1)[1].split()[19]
+            facts = file.read().rsplit(")", 1)[1].split()
+        # A dead process that nobody has waited for is still listed: in containers, often for good.
+        return "" if facts[0] in "ZX" else facts[19]
     except (FileNotFoundError, ProcessLookupError):
         if os.path.isdir("/proc/self"):
             return ""
