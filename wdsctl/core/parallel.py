@@ -89,7 +89,7 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(told,))
     try:
         yield pool
-    except BaseException:
+    except BaseException:  # Ctrl-C and a closed generator too: shutdown waits, so the workers must be told first
         tell.close()  # the workers see the end of the pipe, and end
         raise
     finally:

@@ -24,6 +24,6 @@ class Stats:
         before = self.batches, self.samples, self.skipped
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too: an interrupted batch is drawn again, and must not count twice
             self.batches, self.samples, self.skipped = before
             raise

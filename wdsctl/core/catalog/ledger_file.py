@@ -96,7 +96,7 @@ def _connect(uri: str, *, is_new: bool = True) -> Connection:
     try:
         if is_new:
             _create(connection)
-    except BaseException:
+    except BaseException:  # Ctrl-C too: nobody else has the connection yet, so nobody else would close it
         connection.close()
         raise
     return connection
