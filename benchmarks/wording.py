@@ -107,6 +107,8 @@ NOTES = """\
 - The bare loop is a yardstick, not a loader: every shard mapped, offsets in one array, the order a numpy permutation.
 - The CPU seconds of wdsctl's rows leave out its worker processes, which are children of a fork server that the kernel
   does not add up with the command; wall seconds and memory include them.
+- Which code: the prepare and start rows were taken on commit 978797f; the loader rows while the changes of 89953fa were
+  being written in the same tree, so that they belong to no commit and are to be taken again.
 - Where a target says short. Raw: what is left is the copy out of the page cache (4 to 5 us for 18 KB by one call), on
   this machine's memory; Energon is faster here than it was when the target was set. Views: reading every byte costs
   more than making the batch does. Decoded: 0.9 of the time is libjpeg-turbo's, on one core; see docs/decisions/0001.
