@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from wdsctl.core.members import Read
+from wdsctl.core.scan import scan_shard
+from wdsctl.core.shard_scan import ShardScan
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
 
@@ -44,11 +46,16 @@ def samples(first: int, count: int, *parts: str, size: int = 8) -> dict[str, byt
 
 def a_dataset(root: Path, shards: Mapping[str, Files | bytes]) -> str:
     """A folder with these shards: members by name, or the bytes of the file as they are."""
-    for name, content in shards.items():
+    return a_folder(root, {name: data if isinstance(data, bytes) else a_shard(data) for name, data in shards.items()})
+
+
+def a_folder(root: Path, files: Mapping[str, bytes]) -> str:
+    """A folder with these files."""
+    root.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content if isinstance(content, bytes) else a_shard(content))
-    root.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
     return str(root)
 
 
@@ -85,6 +92,20 @@ def tree(root: str | Path) -> dict[str, tuple[int, int, int]]:
             is_folder = name in folders
             found[os.path.relpath(path, root)] = (stat.st_ino, 0 if is_folder else stat.st_size, stat.st_mtime_ns)
     return found
+
+
+def a_scan(data: bytes) -> ShardScan:
+    """What a scan says of a shard in memory."""
+    return scan_shard("a.tar", reading(data), len(data))
+
+
+def an_image(form: str, **options: object) -> bytes:
+    """The bytes of a small picture in one of Pillow's formats."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (48, 32), (200, 30, 60)).save(file, form, **options)
+    return file.getvalue()
 
 
 class Told:

@@ -78,7 +78,7 @@ def an_inspect_report(**changes: object) -> InspectReport:
     shards = tuple(
         ShardLine(path=f"deep/train-{i:06}.tar", samples=10_000, size_bytes=GIB, status="ok") for i in range(12)
     )
-    preview = PartLine(name="jpg", size_bytes=16_384, preview="JPEG 640x480")
+    preview = PartLine(name="jpg", size_bytes=16_384, preview="640x480 JPEG RGB")
     facts: dict[str, object] = {
         "root": "shards",
         "catalog": "shards/.wdsctl/catalog.sqlite",

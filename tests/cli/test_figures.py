@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -75,3 +76,9 @@ def test_a_path_below_the_working_directory_is_shown_relative_to_it() -> None:
     assert figures.path(os.path.join(os.getcwd(), "a", "b.tar")) == os.path.join("a", "b.tar")
     assert figures.path(os.getcwd()) == "."
     assert figures.path("/elsewhere/b.tar") == "/elsewhere/b.tar"
+
+
+def test_paths_in_a_sentence_are_relative_to_where_one_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = f"`wdsctl index {tmp_path}/a --rebuild`, '{tmp_path}/b c' and /x{tmp_path}/d; `wdsctl validate {tmp_path}`"
+    assert figures.relative(said) == f"`wdsctl index a --rebuild`, 'b c' and /x{tmp_path}/d; `wdsctl validate .`"

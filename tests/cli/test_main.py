@@ -8,37 +8,47 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer.models
 
 from tests.cli.conftest import Stream, Wdsctl
 from wdsctl.cli.main import app
 from wdsctl.version import VERSION
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
-COMMANDS = ("prepare", "index", "split", "inspect", "validate", "explain")
+COMMANDS = ("prepare", "index", "split", "inspect", "validate", "trace", "explain")
+CHECKPOINT = ("checkpoint", "checkpoint info", "checkpoint redistribute", "checkpoint diff")
 InAProcess = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@pytest.mark.parametrize("command", ["", *COMMANDS, *CHECKPOINT])
 def test_help_is_as_agreed(wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """A change is a decision: COLUMNS=80 TERM=dumb python -m wdsctl COMMAND --help > tests/golden/help/COMMAND.txt"""
     monkeypatch.setenv("TERM", "dumb")
 
-    result = wdsctl(*([command] if command else []), "--help")
+    result = wdsctl(*command.split(), "--help")
 
     assert result.code == 0
     assert result.stderr == ""
-    assert result.stdout == (GOLDEN / f"{command or 'wdsctl'}.txt").read_text()
+    assert result.stdout == (GOLDEN / f"{command.replace(' ', '-') or 'wdsctl'}.txt").read_text()
     assert max(map(len, result.stdout.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *CHECKPOINT])
 def test_every_command_has_examples(wdsctl: Wdsctl, command: str) -> None:
-    assert f"Examples:\n    wdsctl {command} " in wdsctl(command, "--help").stdout
+    assert f"Examples:\n    wdsctl {command} " in wdsctl(*command.split(), "--help").stdout
 
 
 def test_every_golden_help_is_of_a_command() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS}
+    named = {command.replace(" ", "-") for command in CHECKPOINT}
+    assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS, *named}
     assert {command.name for command in app.registered_commands} == set(COMMANDS)
+    assert {
+        f"{group.name} {command.name}" for group in app.registered_groups for command in _commands_of(group)
+    } == set(CHECKPOINT[1:])
+
+
+def _commands_of(group: typer.models.TyperInfo) -> list[typer.models.CommandInfo]:
+    return [] if group.typer_instance is None else group.typer_instance.registered_commands
 
 
 def test_no_words_at_all_show_the_help_and_fail(wdsctl: Wdsctl) -> None:
@@ -60,7 +70,15 @@ def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
         (["index", "x", "--rebild"], "no such option: --rebild (Possible options: --rebuild)", "`wdsctl index --help`"),
         (["prepare", "a", "b", "--shard-size", "3x"], "for '--shard-size': '3x' is no size", "`wdsctl prepare --help`"),
         (["prepare", "a", "--by", "colour"], "'--by'", "`wdsctl prepare --help`"),
-        (["inspect", "a", "--samples", "-1"], "'--samples'", "`wdsctl inspect --help`"),
+        (
+            ["inspect", "a", "--samples", "-1"],
+            "'--samples': 0 is the least",
+            "`wdsctl inspect --help`",
+        ),
+        (["checkpoint", "infos"], "'infos'. Did you mean 'info'?", "`wdsctl checkpoint --help`"),
+        (["checkpoint", "info"], "missing argument 'FILES'", "`wdsctl checkpoint info --help`"),
+        (["inspect", "a", "--samples", "x"], "'--samples': a whole number is needed", "`wdsctl inspect --help`"),
+        (["prepare", "a", "--by", "x"], "'--by': 'x' is not one of 'auto'", "`wdsctl prepare --help`"),
         (["explain", "WDS102", "WDS103"], "unexpected extra argument", "`wdsctl explain --help`"),
     ],
 )
@@ -108,13 +126,38 @@ def test_what_is_no_error_of_ours_is_a_bug_and_keeps_its_traceback(wdsctl: Wdsct
 
 def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> None:
     class Full(Stream):
+        name = "<stdout>"
+
         def write(self, text: str) -> int:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    result = wdsctl("explain", stdout=Full())
+    for argv in (["explain"], ["explain", "--json"]):
+        result = wdsctl(*argv, stdout=Full())
 
-    assert result.code == 3
-    assert result.stderr.startswith("error[WDS404]: cannot write the answer: No space left on device\n")
+        assert result.code == 3
+        assert result.stderr.startswith(
+            "error[WDS401]: cannot write the answer: No space left on device\n  --> <stdout>\n"
+        )
+        assert "Traceback" not in result.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["explain", "WDS102"]])
+def test_a_stdout_that_is_full_leaves_one_error_and_its_exit_code(argv: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "wdsctl", *argv], stdout=full, stderr=subprocess.PIPE, timeout=60, check=False
+        )
+    assert (result.returncode, result.stderr.count(b"\n")) == (3, 3)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_where_stderr_is_full_too_the_exit_code_still_tells() -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run(
+            [sys.executable, "-m", "wdsctl", "index"], stdout=full, stderr=full, timeout=60, check=False
+        )
+    assert result.returncode == 2
 
 
 def test_ctrl_c_says_how_to_go_on(wdsctl: Wdsctl) -> None:

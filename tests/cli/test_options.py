@@ -19,6 +19,10 @@ from wdsctl.cli import options
         (["--help"], ["--help"]),
         (["--json", "--help"], ["--json", "--help"]),
         (["--json"], ["--json"]),
+        (["--json", "checkpoint", "-q", "info", "X"], ["checkpoint", "info", "--json", "-q", "X"]),
+        (["checkpoint", "info", "--json", "X"], ["checkpoint", "info", "--json", "X"]),
+        (["checkpoint", "--help"], ["checkpoint", "--help"]),
+        (["--json", "checkpoint"], ["checkpoint", "--json"]),
         ([], []),
     ],
 )

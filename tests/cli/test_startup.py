@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import torch
+
+from tests.build import a_dataset
+from tests.core.films import a_wav
+from tests.core.job_states import a_rank_state
+from wdsctl.core.verbs.index import index
 
 HEAVY = ("torch", "sqlalchemy", "numpy", "PIL", "av", "yaml", "fsspec", "webdataset", "simplejpeg", "sqlite3")
 
@@ -23,7 +30,17 @@ print(*sys.modules, file=sys.stderr)
 
 
 @pytest.mark.parametrize(
-    "argv", [["--help"], ["--version"], ["explain", "WDS102"], ["prepare", "--help"], ["index", "--help"]]
+    "argv",
+    [
+        ["--help"],
+        ["--version"],
+        ["explain", "WDS102"],
+        ["prepare", "--help"],
+        ["index", "--help"],
+        ["trace", "--help"],
+        ["checkpoint", "--help"],
+        ["checkpoint", "info", "--help"],
+    ],
 )
 def test_help_and_explain_load_nothing_heavy(argv: list[str]) -> None:
     loaded = modules_after(*argv)
@@ -33,3 +50,23 @@ def test_help_and_explain_load_nothing_heavy(argv: list[str]) -> None:
 
 def test_help_draws_nothing_with_rich() -> None:
     assert "rich" not in modules_after("--help")
+
+
+def test_checkpoints_are_read_without_torch(tmp_path: Path) -> None:
+    path = tmp_path / "state.pt"
+    torch.save({"loader": a_rank_state(), "weights": torch.ones(3)}, path)
+
+    loaded = modules_after("checkpoint", "info", str(path))
+
+    assert loaded.isdisjoint(HEAVY)
+    assert not any(name.startswith("wdsctl.loader") for name in loaded)
+
+
+def test_inspect_loads_pyav_and_pillow_for_media_alone(tmp_path: Path) -> None:
+    texts = a_dataset(tmp_path / "texts", {"a.tar": {"1.txt": b"words"}})
+    sounds = a_dataset(tmp_path / "sounds", {"a.tar": {"1.wav": a_wav()}})
+    for root in (texts, sounds):
+        index(root)
+
+    assert modules_after("inspect", texts).isdisjoint({"av", "PIL", "torch"})
+    assert modules_after("inspect", sounds) & {"av", "PIL", "torch"} == {"av"}

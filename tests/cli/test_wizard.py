@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report
+from tests.remote import uploaded
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
-from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_line, converse
+from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_line, command_lines, converse
 from wdsctl.core.ratios import parse_ratios
 from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
@@ -225,3 +227,34 @@ def test_every_option_can_be_said_in_the_command() -> None:
     assert said["--by"] == "sample"
     assert said["--parts"] == "jpg,txt"
     assert {"--redetect", "--yes", "--dry-run", "--no-input"} <= set(flags)
+
+
+def test_a_dataset_at_a_url_is_asked_for_its_split_and_its_password_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    url = uploaded(some_shards(tmp_path / "local", 1), "memory://ann:secret@wizard/shards")
+    ask, runs = answers("8,2", True), Runs()
+
+    outcome = talk(Request(source=url, dest=None, options=PrepareOptions()), ask, runs)
+
+    assert runs.requests[0].source == url
+    assert command_line(outcome.request) == "wdsctl prepare memory://wizard/shards --split train=8,val=2 --no-input"
+
+
+def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
+    options = PrepareOptions(split=parse_ratios("8,1,1"), template="train-{index:06d}.tar", parts=("jpg", "txt"))
+    request = Request(source="a folder of photos", dest="a folder of shards", options=options)
+    lines = command_lines(request, 60)
+
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 60
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(command_line(request))
+
+
+def test_the_evidence_is_not_told_twice(photos: str) -> None:
+    for ask, output in ((answers("", True), Output()), (answers("", True), QUIET)):
+        outcome = talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, Runs(), output)
+        assert outcome.report.detection is not None
+        assert bool(outcome.report.detection.reasons) == output.quiet

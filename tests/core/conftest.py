@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import subprocess
 import tempfile
 import traceback
 import warnings
@@ -26,6 +27,23 @@ def public_path() -> Iterator[Path]:
     for folder, _, _ in os.walk(path):
         Path(folder).chmod(0o755)
     shutil.rmtree(path)
+
+
+@pytest.fixture
+def a_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mounts a file system of a size such as `2m`; a test that needs one is skipped where that is not allowed."""
+    place = tmp_path / "disk"
+
+    def mount(size: str) -> Path:
+        place.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)]
+        if subprocess.run(command, check=False, capture_output=True).returncode:
+            pytest.skip("no file system can be mounted here")
+        return place
+
+    yield mount
+    if place.is_mount():
+        subprocess.run(["umount", str(place)], check=True)
 
 
 @pytest.fixture

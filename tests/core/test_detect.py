@@ -8,17 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
 
+from tests.build import an_image
 from wdsctl.core.detect import Detection, Evidence, PartEvidence, detect
 from wdsctl.core.fields import validate_field_map
 from wdsctl.core.sample_types import CRUDE
-
-
-def an_image(form: str) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(target, form)
-    return target.getvalue()
 
 
 def a_sound() -> bytes:

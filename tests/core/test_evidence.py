@@ -1,20 +1,13 @@
 from __future__ import annotations
 
-import io
 import json
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
+from tests.build import an_image
 from wdsctl.core.evidence import KeyFact, PartEvidence, examine, percent
-
-
-def an_image(form: str) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", (8, 8)).save(target, form)
-    return target.getvalue()
 
 
 def some_json(*objects: object) -> tuple[bytes, ...]:

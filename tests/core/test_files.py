@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import replacing, write_text, write_whole
+from wdsctl.core.files import replacing, set_aside, write_text, write_whole
 
 
 def test_a_file_is_there_whole_and_nothing_else_is(tmp_path: Path) -> None:
@@ -53,3 +53,23 @@ def test_a_folder_that_may_not_be_written_is_said(
 
     assert isinstance(error, PermissionDenied)
     assert str(public_path / "closed") in error.where
+
+
+def test_what_is_set_aside_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    for content in ("first", "second"):
+        path.write_text(content)
+        set_aside(str(path), "broken")
+
+    assert sorted(os.listdir(tmp_path)) == ["a.sqlite.broken-1", "a.sqlite.broken-2"]
+    assert [(tmp_path / f"a.sqlite.broken-{n}").read_text() for n in (1, 2)] == ["first", "second"]
+
+
+def test_a_journal_goes_with_the_database_that_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite"
+    path.write_text("database")
+    (tmp_path / "a.sqlite-journal").write_text("journal")
+
+    aside = set_aside(str(path), "damaged")
+    assert (Path(aside).read_text(), Path(f"{aside}-journal").read_text()) == ("database", "journal")
+    assert len(os.listdir(tmp_path)) == 2

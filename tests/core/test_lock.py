@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.lock import MISSED, STOPPED, Holder, check_held, locked
 
 HOLD = """
@@ -133,6 +133,29 @@ def test_a_holder_on_another_machine_lives_while_its_heart_beats(tmp_path: Path,
         with pytest.raises(CatalogError, match="process 1 on another"), locked(str(path)):
             pass
         assert token(path) == "far"
+
+
+def test_a_clock_that_is_ahead_takes_no_living_holder_for_dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("another", 1, "1", 0.0, "far"))
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 2 * STOPPED)
+
+    with pytest.raises(CatalogError, match="process 1 on another"), locked(str(path)):
+        pass
+    assert token(path) == "far"
+
+
+def test_a_full_disk_leaves_no_draft_of_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(json, "dump", fill)
+
+    with pytest.raises(StorageError) as caught, locked(str(tmp_path / "lock")):
+        pass
+    assert caught.value.code == "WDS401"
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("content", ["", "rubbish", "[]", '{"pid": 3}'])

@@ -143,8 +143,8 @@ def test_a_flipped_bit_in_the_header_gives_no_other_error(tmp_path_factory: pyte
 
 def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as caught:
-        Offsets(str(tmp_path / "none"))
-    assert (caught.value.code, caught.value.hint) == ("WDS302", "run `wdsctl index`: it is made again")
+        Offsets(str(tmp_path / ".wdsctl" / "none"))
+    assert (caught.value.code, caught.value.hint) == ("WDS302", f"`wdsctl index {tmp_path}` makes it again")
 
 
 def test_a_file_stays_readable_when_its_name_is_gone(tmp_path: Path) -> None:

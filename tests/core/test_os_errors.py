@@ -53,3 +53,9 @@ def test_other_errors_are_not_touched() -> None:
         raise DatasetError("not the system's", hint="none")
     with pytest.raises(KeyError), translated("somewhere"):
         raise KeyError("a bug")
+
+
+def test_the_name_of_a_draft_is_nobodys_business() -> None:
+    with pytest.raises(StorageError) as caught, translated("some/catalog.sqlite", "write"):
+        raise OSError(errno.EIO, "bad", "some/.catalog.sqlite.12.partial")
+    assert caught.value.where == "some/catalog.sqlite"

@@ -90,6 +90,32 @@ def test_a_worker_that_dies_is_an_error_with_a_hint() -> None:
     assert "--workers" in caught.value.hint
 
 
+def test_workers_that_cannot_be_started_are_an_error_of_their_own() -> None:
+    program = """
+import os, resource
+from wdsctl.core.errors import StorageError
+from wdsctl.core.os_errors import translated
+from wdsctl.core.parallel import map_units
+used = len(os.listdir("/dev/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(os.environ["FREE"]), used + 40))
+try:
+    with translated("a catalog"):
+        list(map_units(abs, range(9), 4))
+except StorageError as error:
+    print(error.code, error.where == "", error.message)
+"""
+    for free in ("0", "3", "8"):  # too few for the server, for its pipes, for the workers
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"FREE": free},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.startswith("WDS407 True worker processes cannot be started: Too many open files"), done
+
+
 def test_units_are_taken_as_they_are_needed() -> None:
     taken: list[int] = []
 

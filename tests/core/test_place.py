@@ -135,3 +135,27 @@ def test_a_root_whose_path_is_not_utf8_has_a_place(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "catalogs"))
 
     assert os.path.dirname(locate(root).meta) == str(tmp_path / "catalogs")
+
+
+def test_a_url_is_not_looked_at_and_has_its_catalog_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = locate("s3://ann:secret@bucket/shards/", writing=True)
+
+    assert place.root == "s3://ann:secret@bucket/shards"
+    assert place.shown == "s3://bucket/shards"
+    assert os.path.dirname(place.meta) == str(tmp_path / "home" / "wdsctl")
+    assert not place.is_inside
+    assert locate("s3://bucket/shards").meta == place.meta
+    assert locate("s3://bucket/shards", str(tmp_path / "mine")).meta == str(tmp_path / "mine")
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "shared"))
+    assert os.path.dirname(locate("s3://bucket/shards").meta) == str(tmp_path / "shared")
+
+
+@pytest.mark.parametrize("root", ["s3://", "simplecache::s3://bucket/shards"])
+def test_a_url_without_a_folder_or_of_several_layers_is_refused(root: str) -> None:
+    with pytest.raises(InputError):
+        locate(root)
+
+
+def test_a_catalog_at_a_url_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="on a disk or a mounted file system"):
+        locate(str(tmp_path), "s3://bucket/catalog")

@@ -4,7 +4,14 @@ import io
 
 import pytest
 
+from tests.core.films import a_film, a_wav
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import AudioFacts, ImageFacts, Unreadable, VideoFacts
 from wdsctl.core.preview import WIDTH, preview
+
+
+def line(data: bytes) -> str:
+    return preview(ByteRange.in_memory(data)).line
 
 
 def a_picture(format_name: str) -> bytes:
@@ -16,16 +23,40 @@ def a_picture(format_name: str) -> bytes:
 
 
 @pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
-def test_a_picture_is_its_format_and_size(format_name: str) -> None:
-    data = a_picture(format_name)
+def test_a_picture_is_its_size_format_and_mode(format_name: str) -> None:
+    shown = preview(ByteRange.in_memory(a_picture(format_name)))
 
-    assert preview(data, len(data)) == f"{format_name}, 30 x 20, RGB"
+    assert shown.line == f"30x20 {format_name} RGB"
+    assert isinstance(shown.facts, ImageFacts)
 
 
-def test_a_damaged_picture_is_its_format_alone() -> None:
-    data = a_picture("PNG")[:20]
+def test_a_video_is_its_size_codec_rate_time_and_sound() -> None:
+    shown = preview(ByteRange.in_memory(a_film("mp4", video="libx264", audio="aac")))
 
-    assert "x" not in preview(data, len(data))
+    assert shown.line == "64x48 h264 24 fps 0.33 s, sound: aac 2 ch 48 kHz"
+    assert isinstance(shown.facts, VideoFacts)
+
+
+def test_a_sound_is_its_codec_channels_rate_and_time() -> None:
+    shown = preview(ByteRange.in_memory(a_wav()))
+
+    assert shown.line == "pcm_s16le 1 ch 8 kHz 0.1 s"
+    assert isinstance(shown.facts, AudioFacts)
+
+
+def test_a_damaged_picture_is_its_format_and_what_is_wrong() -> None:
+    shown = preview(ByteRange.in_memory(a_picture("PNG")[:20]))
+
+    assert shown.line == "png: its header is damaged or cut off"
+    assert isinstance(shown.facts, Unreadable)
+
+
+def test_what_has_no_known_format_is_told_by_its_kind() -> None:
+    assert line(bytes(range(256)) * 8) == "binary"
+
+
+def test_what_is_no_medium_has_no_facts() -> None:
+    assert preview(ByteRange.in_memory(b"words")).facts is None
 
 
 @pytest.mark.parametrize(
@@ -33,15 +64,15 @@ def test_a_damaged_picture_is_its_format_alone() -> None:
     [(b"", "empty"), (b"two  words\nand\tmore ", "two words and more"), (b"42", "42"), ("é漢".encode(), "é漢")],
 )
 def test_text_is_one_line(data: bytes, shown: str) -> None:
-    assert preview(data, len(data)) == shown
+    assert line(data) == shown
 
 
 def test_long_text_is_cut_at_the_width() -> None:
-    shown = preview(b"word " * 100, 500)
+    shown = line(b"word " * 100)
 
     assert len(shown) == WIDTH
     assert shown.endswith("…")
 
 
 def test_what_would_steer_a_terminal_is_not_shown() -> None:
-    assert "\x1b" not in preview(b"red \x1b[31m text and more of it", 28)
+    assert "\x1b" not in line(b"red \x1b[31m text and more of it")

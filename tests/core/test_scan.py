@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.build import a_shard, reading, samples
+from tests.build import a_shard, an_archive, reading, samples
 from wdsctl.core.findings import Finding
 from wdsctl.core.naming import split_name
 from wdsctl.core.scan import scan_shard
@@ -152,7 +152,7 @@ def test_a_truncated_shard_says_what_is_missing_and_how_many_samples_are_good() 
     [
         (b"", "bad", "WDS101"),
         (b"hello", "bad", "WDS101"),
-        (b"\x1f\x8b\x08" + bytes(3000), "bad", "WDS101"),
+        (b"\x1f\x8b\x08" + bytes(3000), "bad", "WDS113"),
         (bytes(1024), "ok", "WDS115"),
         (a_shard({}), "ok", "WDS115"),
         (a_shard({"README": b"no sample"}), "ok", "WDS115"),
@@ -186,8 +186,30 @@ def test_folders_and_links_are_counted_and_their_names_shown() -> None:
     scan = scanned(file.getvalue())
 
     assert scan.key_list() == ["a/1"]
-    assert finding(scan, "WDS111").count == 2
+    assert finding(scan, "WDS111").count == 1
     assert "'a/'" in finding(scan, "WDS111").message
+
+
+@pytest.mark.parametrize("kind", [tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.GNUTYPE_SPARSE, tarfile.FIFOTYPE])
+def test_a_part_that_is_no_regular_file_is_a_warning_since_its_sample_lacks_it(kind: bytes) -> None:
+    link, nameless = tarfile.TarInfo("a/1.txt"), tarfile.TarInfo("a/latest")
+    for member in (link, nameless):
+        member.type, member.linkname = kind, "a/1.jpg"
+    scan = scanned(an_archive([tarfile.TarInfo("a/1.jpg"), link, nameless]))
+
+    lost = finding(scan, "WDS118")
+    assert (lost.severity, lost.key, lost.part, lost.offset, lost.count) == ("warning", "a/1", "txt", 512, 1)
+    assert finding(scan, "WDS111").severity == "note"
+
+
+@pytest.mark.parametrize(
+    ("magic", "name"), [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz")]
+)
+def test_a_compressed_file_that_is_named_tar_is_told_by_its_first_bytes(magic: bytes, name: str) -> None:
+    scan = scanned(magic + bytes(600))
+
+    assert (scan.status, scan.code) == ("bad", "WDS113")
+    assert name in finding(scan, "WDS113").message
 
 
 def test_members_without_a_key_are_counted_and_do_not_part_a_sample() -> None:

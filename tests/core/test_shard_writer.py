@@ -4,24 +4,17 @@ import errno
 import os
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.build import a_folder
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError
 from wdsctl.core.raw_sample import RawPart, RawSample
 from wdsctl.core.shard_writer import ShardJob, UnreadableFile, write_job, write_shard
 from wdsctl.core.write_plan import tar_bytes
-
-
-def a_folder(root: Path, files: dict[str, bytes]) -> str:
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return str(root)
 
 
 def a_sample(key: str, **sizes: int) -> RawSample:
@@ -66,14 +59,15 @@ def test_parts_of_every_size_are_whole(tmp_path: Path, size: int) -> None:
     assert written.size_bytes == (tmp_path / "s.tar").stat().st_size
 
 
-def test_large_parts_from_another_file_system_are_whole(tmp_path: Path, tiny_disk: Path) -> None:
+def test_large_parts_from_another_file_system_are_whole(tmp_path: Path, a_disk: Callable[[str], Path]) -> None:
     """The kernel may refuse to copy between the two."""
+    disk = a_disk("2m")
     data = os.urandom((1 << 20) + 5)
     root = a_folder(tmp_path / "raw", {"a.bin": data})
 
-    write_shard(str(tiny_disk / "s.tar"), root, [a_sample("a", bin=len(data))])
+    write_shard(str(disk / "s.tar"), root, [a_sample("a", bin=len(data))])
 
-    assert members(tiny_disk / "s.tar") == [("a.bin", data)]
+    assert members(disk / "s.tar") == [("a.bin", data)]
 
 
 def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
@@ -116,30 +110,21 @@ def test_a_file_that_is_gone_has_changed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 MiB."""
-    place = tmp_path / "disk"
-    place.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", place], check=False, capture_output=True)
-    if made.returncode:
-        pytest.skip("no file system can be mounted here")
-    yield place
-    subprocess.run(["umount", place], check=True)
-
-
 @pytest.mark.parametrize("size", [100_000, 3 << 20])
-def test_a_full_disk_is_said_and_leaves_what_was_there(tmp_path: Path, tiny_disk: Path, size: int) -> None:
+def test_a_full_disk_is_said_and_leaves_what_was_there(
+    tmp_path: Path, a_disk: Callable[[str], Path], size: int
+) -> None:
+    disk = a_disk("2m")
     count = (3 << 20) // size
     root = a_folder(tmp_path / "raw", {f"{i:02d}.t": b"x" * size for i in range(count)})
-    (tiny_disk / "s.tar").write_bytes(b"before")
+    (disk / "s.tar").write_bytes(b"before")
 
     with pytest.raises(StorageError) as caught:
-        write_shard(str(tiny_disk / "s.tar"), root, [a_sample(f"{i:02d}", t=size) for i in range(count)])
+        write_shard(str(disk / "s.tar"), root, [a_sample(f"{i:02d}", t=size) for i in range(count)])
 
-    assert (caught.value.code, caught.value.where) == ("WDS401", str(tiny_disk / "s.tar"))
-    assert os.listdir(tiny_disk) == ["s.tar"]
-    assert (tiny_disk / "s.tar").read_bytes() == b"before"
+    assert (caught.value.code, caught.value.where) == ("WDS401", str(disk / "s.tar"))
+    assert os.listdir(disk) == ["s.tar"]
+    assert (disk / "s.tar").read_bytes() == b"before"
 
 
 def test_a_folder_that_cannot_be_written(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:

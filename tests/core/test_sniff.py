@@ -14,8 +14,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
 
+from tests.build import an_image
 from wdsctl.core.sniff import Content, sniff
 
 JSON_VALUES = st.recursive(
@@ -23,12 +23,6 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
     max_leaves=8,
 )
-
-
-def an_image(form: str, **options: object) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", (48, 32), (200, 30, 60)).save(target, form, **options)
-    return target.getvalue()
 
 
 def a_zip(*names: str) -> bytes:

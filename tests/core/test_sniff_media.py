@@ -1,62 +1,9 @@
 from __future__ import annotations
 
-import io
-import wave
-from fractions import Fraction
-
-import av
-import numpy as np
 import pytest
-from av.container import OutputContainer
 
+from tests.core.films import a_film, a_wav
 from wdsctl.core.sniff import Content, sniff
-
-
-def a_film(container: str, *, video: str = "", audio: str = "", options: dict[str, str] | None = None) -> bytes:
-    """A third of a second of grey pictures, silence, or both."""
-    target = io.BytesIO()
-    with av.open(target, "w", format=container, options=options or {}) as out:
-        pictures = add_pictures(out, video) if video else None
-        sound = add_sound(out, audio) if audio else None
-        for index in range(8 if pictures else 0):
-            frame = av.VideoFrame.from_ndarray(np.full((48, 64, 3), 90, np.uint8), format="rgb24")
-            frame.pts, frame.time_base = index, Fraction(1, 24)
-            assert pictures
-            out.mux(pictures.encode(frame))
-        if sound:
-            silence = av.AudioFrame.from_ndarray(np.zeros((2, 16_000), np.float32), format="fltp", layout="stereo")
-            silence.sample_rate, silence.pts = 48_000, 0
-            resampler = av.AudioResampler(sound.format.name, "stereo", 48_000, frame_size=sound.frame_size or None)
-            for piece in (*resampler.resample(silence), *resampler.resample(None)):
-                out.mux(sound.encode(piece))
-            out.mux(sound.encode(None))
-        if pictures:
-            out.mux(pictures.encode(None))
-    return target.getvalue()
-
-
-def add_pictures(out: OutputContainer, codec: str) -> av.VideoStream:
-    stream = out.add_stream(codec, rate=24)
-    assert isinstance(stream, av.VideoStream)
-    stream.width, stream.height, stream.pix_fmt = 64, 48, "yuv420p"
-    return stream
-
-
-def add_sound(out: OutputContainer, codec: str) -> av.AudioStream:
-    stream = out.add_stream(codec, rate=48_000)
-    assert isinstance(stream, av.AudioStream)
-    stream.layout = "stereo"
-    return stream
-
-
-def a_wav() -> bytes:
-    target = io.BytesIO()
-    with wave.open(target, "wb") as out:
-        out.setnchannels(1)
-        out.setsampwidth(2)
-        out.setframerate(8_000)
-        out.writeframes(b"\0\0" * 800)
-    return target.getvalue()
 
 
 def test_a_heic_image_is_known_by_its_brand() -> None:

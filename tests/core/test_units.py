@@ -5,14 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import a_shard, reading, samples
-from wdsctl.core.scan import scan_shard
+from tests.build import a_scan, a_shard, samples
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.units import ShardFile, load_scan, run_scan, save_scan, scan_file, scan_unit
-
-
-def a_scan(data: bytes) -> ShardScan:
-    return scan_shard("a.tar", reading(data), len(data))
 
 
 @pytest.mark.parametrize(

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import typer
 
-from wdsctl.cli.figures import path, safe
+from wdsctl.cli.figures import path, relative, safe
 from wdsctl.cli.output import document, has_color, write
-from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 
 INTERRUPTED = "interrupted; run the same command again to go on"
+#: What Typer's checks say, by whichever library it checks with, and what we say.
+VOICE = (
+    (
+        re.compile(r"(?:-?\S+ is not in the range x>=|Input should be greater than or equal to )(-?\S+)"),
+        r"\1 is the least",
+    ),
+    (re.compile(r"(?:-?\S+ is not in the range x<=|Input should be less than or equal to )(-?\S+)"), r"\1 is the most"),
+    (re.compile(r"(?:\S+ is not a valid integer|Input should be a valid integer.*)"), "a whole number is needed"),
+    (re.compile(r"(?:\S+ is not a valid float|Input should be a valid number.*)"), "a number is needed"),
+    (re.compile(r"Value error, "), ""),
+)
 BUG = "this is a bug of wdsctl: please report it with the lines above and the command"
 
 
@@ -37,14 +50,14 @@ class Manner:
 
 
 def report(error: WdsctlError, manner: Manner) -> int:
-    """Say it, on stderr or as one JSON document on stdout. Returns the exit code."""
+    """Say it, on stderr or as one JSON document on stdout. Returns the exit code.
+
+    Where stdout takes no more, the document cannot come: the text comes in its place.
+    """
     if manner.debug:
-        write(sys.stderr, "".join(traceback.format_exception(error)))
-    if manner.json:
-        facts = {"code": error.code, "message": error.message, "where": error.where, "hint": error.hint}
-        write(sys.stdout, document({"error": facts}))
-    else:
-        write(sys.stderr, as_text(error, is_colored=has_color(sys.stderr, manner.no_color)))
+        _tell("".join(traceback.format_exception(error)))
+    if not (manner.json and _is_answered(error)):
+        _tell(as_text(error, is_colored=has_color(sys.stderr, manner.no_color)))
     return error.exit_code
 
 
@@ -62,6 +75,8 @@ def as_text(error: WdsctlError, *, is_colored: bool) -> str:
 def from_typer(error: typer.TyperException) -> UsageError:
     """Typer's usage errors in our shape; its suggestions are part of its message."""
     message = error.format_message().strip().removesuffix(".").replace("\n\t", " ")
+    for theirs, ours in VOICE:
+        message = theirs.sub(ours, message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "wdsctl"
     return UsageError(message[:1].lower() + message[1:], hint=f"`{command} --help` lists what it accepts")
@@ -69,9 +84,24 @@ def from_typer(error: typer.TyperException) -> UsageError:
 
 def bug() -> int:
     """The traceback of the exception being handled stays: it is for us."""
-    write(sys.stderr, f"{traceback.format_exc()}\n{BUG}\n")
+    _tell(f"{traceback.format_exc()}\n{BUG}\n")
     return 1
 
 
+def _is_answered(error: WdsctlError) -> bool:
+    facts = {"code": error.code, "message": error.message, "where": error.where, "hint": error.hint}
+    try:
+        write(sys.stdout, document({"error": facts}))
+    except StorageError:
+        return False
+    return True
+
+
+def _tell(text: str) -> None:
+    """Write to stderr. Where that takes no more either, the exit code is all that can still be said."""
+    with suppress(StorageError):
+        write(sys.stderr, text)
+
+
 def _lines(text: str) -> str:
-    return "\n  ".join(safe(line) for line in text.split("\n"))
+    return "\n  ".join(safe(line) for line in relative(text).split("\n"))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import textwrap
+
+from wdsctl.core.counted import counted
+from wdsctl.core.printable import one_line
 
 UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def count(number: int, noun: str = "") -> str:
     """`1,204` or, with a noun in the singular, `1 shard`, `1,204 shards`."""
-    if not noun:
-        return f"{number:,}"
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return counted(number, noun) if noun else f"{number:,}"
 
 
 def size(size_bytes: int) -> str:
@@ -55,9 +57,7 @@ def field_map(fields: dict[str, str]) -> str:
 
 def safe(text: str) -> str:
     """`text` on one line with nothing in it that moves a terminal's cursor: keys and paths come from anywhere."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+    return one_line(text)
 
 
 def path(text: str) -> str:
@@ -66,6 +66,13 @@ def path(text: str) -> str:
     if os.path.join(text, "") == here:
         return "."
     return safe(text.removeprefix(here))
+
+
+def relative(text: str) -> str:
+    """A sentence with the paths in it as people would type them here."""
+    here = os.getcwd()
+    below = re.sub(rf"(?<![^\s`'\"=(,]){re.escape(os.path.join(here, ''))}(?=[^\s`'\",;:)])", "", text)
+    return re.sub(rf"(?<![^\s`'\"=(,]){re.escape(here)}(?=[\s`'\",;:)]|$)", ".", below)
 
 
 def wrap(text: str, width: int, indent: str = "") -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from wdsctl.cli import errors
-from wdsctl.cli.commands import explain, index, inspect, prepare, split, validate
+from wdsctl.cli.commands import checkpoint, explain, index, inspect, prepare, split, trace, validate
 from wdsctl.cli.options import common_first, with_common
 from wdsctl.cli.output import PipeClosed, write
 from wdsctl.core.errors import WdsctlError
@@ -49,9 +49,11 @@ for name, module in (
     ("split", split),
     ("inspect", inspect),
     ("validate", validate),
+    ("trace", trace),
     ("explain", explain),
 ):
     app.command(name, epilog=module.EPILOG)(with_common(module.command))
+app.add_typer(checkpoint.group, name="checkpoint", help=checkpoint.HELP, epilog=checkpoint.EPILOG)
 
 
 def _show_version(is_asked: bool) -> None:

@@ -13,7 +13,9 @@ import typer
 
 from wdsctl.cli.output import Output
 
-Root = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset: a folder with shards in it, at any depth.")]
+Root = Annotated[
+    str, typer.Argument(metavar="ROOT", help="The dataset: a folder with shards in it, at any depth, or its URL.")
+]
 Catalog = Annotated[
     str | None,
     typer.Option("--catalog", metavar="DIR", help="Keep the catalog in DIR instead of ROOT/.wdsctl."),
@@ -49,6 +51,8 @@ COMMON: dict[str, Any] = {
 }
 #: Those of them that may also stand before the command.
 SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug"})
+#: Commands that have commands.
+GROUPS = frozenset({"checkpoint"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +98,21 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
 
 def common_first(words: list[str]) -> list[str]:
     """`--json inspect X` as `inspect --json X`: these options mean the same on both sides of the command."""
+    before, command, after = _parted(words)
+    if command in GROUPS:
+        between, inner, rest = _parted(after)
+        return [command, *([inner] if inner else []), *before, *between, *rest]
+    return [command, *before, *after] if command else words
+
+
+def _parted(words: list[str]) -> tuple[list[str], str, list[str]]:
+    """Common options, the command after them (or nothing), and the rest."""
     leading = 0
     while leading < len(words) and words[leading] in SPELLINGS:
         leading += 1
     if leading == len(words) or words[leading].startswith("-"):
-        return words
-    return [words[leading], *words[:leading], *words[leading + 1 :]]
+        return words[:leading], "", words[leading:]
+    return words[:leading], words[leading], words[leading + 1 :]
 
 
 def worker_count(asked: int | None) -> int:

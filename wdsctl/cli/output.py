@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from wdsctl.core.errors import StorageError
+from wdsctl.core.os_errors import is_full
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -112,6 +113,6 @@ def write(stream: TextIO, text: str) -> None:
         raise StorageError(
             f"cannot write the answer: {error.strerror}",
             hint="the command itself is done; send its output somewhere with space, and run it again to see it",
-            where=f"<{getattr(stream, 'name', 'stream')}>",
-            code="WDS404",
+            where=getattr(stream, "name", "<stream>"),
+            code="WDS401" if is_full(error) else "WDS404",
         ) from error

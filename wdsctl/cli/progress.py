@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, duration, progress_of_size, safe, size
+from wdsctl.cli.figures import count, duration, progress_of_size, relative, safe, size
 from wdsctl.cli.output import Output, has_color, is_lively
 from wdsctl.core.progress import SILENT, Progress
 
@@ -26,7 +26,7 @@ LOOK_EVERY_S = 0.5
 DRAWN_A_SECOND = 5
 
 #: What a phase counts.
-NOUNS = {"list": "files", "write": "samples", "scan": "shards", "check": "shards"}
+NOUNS = {"list": "files", "write": "samples", "scan": "shards", "check": "shards", "column": "shards"}
 
 
 @contextmanager
@@ -127,7 +127,7 @@ class Lines:
             self.tally.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        self.say(safe(message))
+        self.say(safe(relative(message)))
 
     def tick(self) -> None:
         """Say how far it is, if the last line is long enough ago."""
@@ -190,7 +190,7 @@ class Bars:
             self.tally.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        self.console.print(safe(message), markup=False, emoji=False, highlight=False, soft_wrap=True)
+        self.console.print(safe(relative(message)), markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
         from rich.console import Group

@@ -18,6 +18,7 @@ from wdsctl.cli.options import Common
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import listening
 from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.urls import is_url, shown
 
 if TYPE_CHECKING:
     from wdsctl.core.detect import Detection
@@ -120,6 +121,9 @@ def converse(
     if judged != request:
         # The second run writes dataset.yaml anew and no more: what was done is in the report of the first.
         report = replace(report, detection=run(judged, output).detection)
+    elif report.detection is not None and not output.quiet:
+        # The evidence has been read, or nobody wanted it: the answer need not repeat it.
+        report = replace(report, detection=replace(report.detection, reasons=(), rejected=()))
     return Outcome(request=judged, report=report, has_asked=interview.has_asked)
 
 
@@ -132,7 +136,7 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
     if dest is None and look(request.source) == "folder":
         dest = interview.text("folder for the shards", beside(request.source))
     if options.split is None and not _is_prepared(dest or request.source, options.catalog):
-        question = "split, such as 8,1,1 or train=9,val=1 (empty: everything is train)"
+        question = "split, such as 8,1,1 (empty: all is train)"
         split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output)
         options = replace(options, split=split)
     return replace(request, dest=dest, options=options)
@@ -160,17 +164,31 @@ def judge(request: Request, report: PrepareReport, interview: Interview, output:
     return replace(request, options=replace(options, sample_type=sample_type, field_map=fields, redetect=True))
 
 
+def command_lines(request: Request, width: int) -> list[str]:
+    """The command, on as many lines as it takes, each but the last going on in the next as shells have it."""
+    lines = ["  "]
+    for word in map(shlex.quote, _words(request)):
+        if lines[-1].strip() and len(f"{lines[-1]} {word} \\") > width:
+            lines.append("     ")
+        lines[-1] += word if lines[-1] == "  " else f" {word}"
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
 def command_line(request: Request) -> str:
     """The shell command of this request: what differs from the defaults, quoted."""
+    return shlex.join(_words(request))
+
+
+def _words(request: Request) -> list[str]:
     from wdsctl.core.verbs.prepare import PrepareOptions
 
-    words = ["wdsctl", "prepare", request.source, *([request.dest] if request.dest is not None else [])]
+    words = ["wdsctl", "prepare", shown(request.source), *([request.dest] if request.dest is not None else [])]
     defaults = PrepareOptions()
     for field in fields(PrepareOptions):
         value = getattr(request.options, field.name)
         if value != getattr(defaults, field.name) and field.name != "workers":
             words += _flag(field.name, value)
-    return shlex.join([*words, "--no-input"])
+    return [*words, "--no-input"]
 
 
 def _flag(name: str, value: object) -> list[str]:
@@ -220,4 +238,4 @@ def _sample_type(text: str) -> str:
 def _is_prepared(root: str, catalog: str | None) -> bool:
     from wdsctl.core.place import locate
 
-    return os.path.isdir(root) and os.path.exists(locate(root, catalog).dataset_yaml)
+    return (is_url(root) or os.path.isdir(root)) and os.path.exists(locate(root, catalog).dataset_yaml)

@@ -1,6 +1,7 @@
 """Every code that wdsctl prints, what it means and what to do: the text behind `wdsctl explain`.
 
-0xx requests · 1xx what a scan finds in shards · 2xx raw folders and splits · 3xx catalog · 4xx storage · 5xx loader.
+0xx requests · 1xx what a scan finds in shards · 2xx raw folders and splits · 3xx catalog · 4xx storage · 5xx loader ·
+6xx blend files.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CODES: dict[str, Code] = {
     "WDS101": Code(
         "not a tar file",
         "The file ends in .tar, but its first block is no tar header.",
-        "Look at it with `file`. If it is compressed, decompress it; if a copy went wrong, copy it again.",
+        "Look at it with `file`. If a copy went wrong, copy it again.",
     ),
     "WDS102": Code(
         "the shard is truncated",
@@ -87,9 +88,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS111": Code(
         "members that are no regular files",
-        "Directories, links and devices in a tar hold no data. They are counted and never followed.",
-        "Nothing, if they are meant. A hard link's data stands only once: write the shard again with "
-        "`--hard-dereference`.",
+        "Directories in a tar hold no data, nor do links and devices whose names make no part. They are counted, and "
+        "never followed.",
+        "Nothing, if they are meant.",
     ),
     "WDS112": Code(
         "members whose names make no key",
@@ -98,7 +99,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS113": Code(
         "a compressed shard",
-        "A .tar.gz (.tgz, .tar.zst, ...) cannot be read at random places, and is not used for training.",
+        "A .tar.gz (.tgz, .tar.zst, ...) cannot be read at random places, and is not used for training. An error where "
+        "the name says .tar.",
         "Decompress it: `gunzip SHARD.tar.gz`. Media are compressed already; a tar of them is hardly larger.",
     ),
     "WDS114": Code(
@@ -121,6 +123,18 @@ CODES: dict[str, Code] = {
         "data after the end of the archive",
         "Something stands behind the end-of-archive mark, where no tar reader looks. Two tars joined by `cat` look so.",
         "Unpack both and write them into one: `tar --concatenate` joins archives, `cat` does not.",
+    ),
+    "WDS118": Code(
+        "a part that is no regular file",
+        "A hard or symbolic link, a sparse file or a device has the name of a part. Its data is not in the tar under "
+        "that name, so the sample is without this part.",
+        "Write the shard again from the files themselves: `tar --dereference --hard-dereference -cf NEW.tar ...`.",
+    ),
+    "WDS119": Code(
+        "a dataset without samples",
+        "The shards are there, and nothing in them makes a sample. A member makes one by a name such as `0001.jpg`: a "
+        "key, a dot and a part.",
+        "`wdsctl validate DATASET` tells of each shard what it holds instead.",
     ),
     "WDS200": Code(
         "the data is not what it should be",
@@ -204,6 +218,34 @@ CODES: dict[str, Code] = {
         "The catalog lists shards that are no longer there.",
         "Bring them back, or say `--missing drop` to forget them, `--missing keep` to keep their rows.",
     ),
+    "WDS310": Code(
+        "there is no such column",
+        "The dataset has no numbers of this name for its samples.",
+        "The message lists the columns that there are. `wdsctl index DATASET --column NAME=MODULE:FUNCTION` makes one.",
+    ),
+    "WDS311": Code(
+        "a column is damaged",
+        "The file of a column is cut short, or is no such file.",
+        "`wdsctl index DATASET --drop-column NAME --column NAME=MODULE:FUNCTION` makes it again.",
+    ),
+    "WDS312": Code(
+        "the function of a column cannot be used",
+        "There is no such module, or nothing of that name in it, or it is no function; or no sample has the part that "
+        "it is to look at.",
+        "Modules are looked for in the current folder first, as `python -m` does. The message names what is nearest.",
+    ),
+    "WDS313": Code(
+        "a sample has no value in a column",
+        "The function of the column raised an error for the sample, or gave something that is no whole number from 0 "
+        "to 2^63 - 1. The column is published only when every sample has a value; shards that are done are kept.",
+        "Mend the function and run the same command again. `--on-error zero` gives such samples 0.",
+    ),
+    "WDS314": Code(
+        "a column is out of date",
+        "The column was made for an earlier generation of the dataset, or shards were written again since. Columns of "
+        "functions in Python are brought up to date only when they are asked for.",
+        "The message has the command. Shards that have not changed keep their values.",
+    ),
     "WDS401": Code(
         "the disk is full",
         "Nothing half-written is left in place; what was there before is unchanged.",
@@ -230,6 +272,16 @@ CODES: dict[str, Code] = {
         "A process that worked on a shard ended without a word. Mostly the system ended it because memory ran out.",
         "Give fewer --workers, or more memory, and run the same command again: finished work is kept.",
     ),
+    "WDS406": Code(
+        "no driver for this kind of store",
+        "The dataset is at a URL, and the package that opens such URLs is not installed, or there is none.",
+        "The message names the package, such as `pip install gcsfs`. s3:// works as wdsctl is installed.",
+    ),
+    "WDS407": Code(
+        "worker processes cannot be started",
+        "The system refused a process, a pipe or a thread: a limit on them is reached, or memory is short.",
+        "`--workers 1` starts none. `ulimit -a` shows the limits; containers have more of their own.",
+    ),
     "WDS500": Code(
         "the loader cannot go on",
         "The request or the data does not allow it.",
@@ -250,11 +302,6 @@ CODES: dict[str, Code] = {
         "Reading, decoding or a hook of the task encoder failed on one sample.",
         "The message names the sample and the cause. Raise SkipSample in `encode_sample` to leave a sample out.",
     ),
-    "WDS504": Code(
-        "workers come with the next step",
-        "This release runs the loader in the training process.",
-        "`WorkerConfig(num_workers=0)`.",
-    ),
     "WDS505": Code(
         "no sample comes through",
         "A whole pass over the data gave no sample: every one was skipped.",
@@ -264,5 +311,147 @@ CODES: dict[str, Code] = {
         "samples cannot be batched",
         "The samples of one batch have different types or tensors that cannot be stacked.",
         "Override `batch`, or make them alike in `encode_sample`.",
+    ),
+    "WDS507": Code(
+        "too many samples failed",
+        "A sample that fails is told in the log, counted in `loader.stats.failed` and left out. Many in a row failed, "
+        "or one failed in a way that no other sample will cure: a module or a name that is missing, or no memory.",
+        "Look at the failure that the message names. `global_error_handler=reraise_exception` of WorkerConfig stops at "
+        "the first one; `@stateless(failure_tolerance=n)` sets how many in a row a hook may fail, 0 any number.",
+    ),
+    "WDS508": Code(
+        "a hook is not deterministic",
+        "With `check_determinism=True` every hook runs twice on each sample, with the same random numbers, and this "
+        "one gave two results. A resumed run could not make the same batches.",
+        "Draw random numbers from torch, numpy or random, which are seeded for each sample, and keep nothing from one "
+        "sample to the next.",
+    ),
+    "WDS509": Code(
+        "a sample is too long for a pack",
+        "Its length is above the capacity of packs, and `too_long` of the packing is 'error'.",
+        "The message names the sample. Raise the capacity, or choose `too_long` 'drop', 'truncate' or 'split'.",
+    ),
+    "WDS510": Code(
+        "the ranks cannot agree",
+        "Ranks that have unlike numbers of batches are to be evened out, hooks decide how many there are, and the "
+        "ranks cannot ask one another: torch.distributed is not running for them.",
+        "Initialise torch.distributed before the loader, or give uneven='keep'.",
+    ),
+    "WDS511": Code(
+        "nothing to pad with",
+        "A rank has no batch at all in this pass, and so none that it could hand out once more.",
+        "Give more data than there are ranks, or uneven='drop'.",
+    ),
+    "WDS520": Code(
+        "the ranks do not run the same job",
+        "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "
+        "has gone on meanwhile. Going on would repeat or miss samples.",
+        "The message names the ranks and what differs. Give all of them the same arguments and the same catalog.",
+    ),
+    "WDS521": Code(
+        "a checkpoint that cannot be read",
+        "The file is no JSON and no file of torch.save, is damaged, or holds objects that only code could make. "
+        "Nothing in a checkpoint is ever run: containers, text and numbers are read, tensors passed over.",
+        "Save the loader's state in a file of its own: `json.dump(loader.state_dict(), file)`, or "
+        '`torch.save({"dataloader_state_dict": loader.state_dict()}, path)`.',
+    ),
+    "WDS522": Code(
+        "no state of a loader is in the checkpoint",
+        "The files were read, and nothing in them looks like what `state_dict()` of a loader returns.",
+        "Name the file that the state was saved in; `--key` chooses among several.",
+    ),
+    "WDS530": Code(
+        "a worker ended twice at the same task",
+        "A worker process died or hung; another one took its place, and ended at the same task. The message says how, "
+        "and what the worker said it was doing.",
+        "Run with num_workers=0 to see the failure in the training process. SIGKILL mostly means that memory ran out: "
+        "fewer workers, or smaller batches. A hang is cut short after `timeout_seconds`.",
+    ),
+    "WDS531": Code(
+        "the work cannot be pickled",
+        'Workers that begin in a fresh interpreter ("spawn", "forkserver") get their dataset and hooks by pickle. '
+        "The message names the attribute that does not pickle, or the class that the new interpreter cannot find.",
+        'Start workers by "fork", or define the class or function at the top level of a module.',
+    ),
+    "WDS532": Code(
+        "a hook asked its process to exit",
+        "A hook called `exit()`, `sys.exit()` or raised SystemExit in a worker.",
+        "Raise SkipSample to leave a sample out, or another exception to stop the training.",
+    ),
+    "WDS533": Code(
+        "an exception that cannot travel",
+        "A worker raised an exception that does not come out of a pickle as what it was, or that is no Exception.",
+        "The message has its text, and the worker's traceback is its cause.",
+    ),
+    "WDS534": Code(
+        "the training script runs on import",
+        "A fresh interpreter imports the training script to find its classes, and the script began to train again.",
+        'Put what the script runs under `if __name__ == "__main__":`.',
+    ),
+    "WDS540": Code(
+        "there is no trace",
+        "The folder does not exist, or no rank of a job has written its trace into it.",
+        'Give the folder that `get_train_dataset(..., trace="FOLDER")` named.',
+    ),
+    "WDS541": Code(
+        "a trace file cannot be read as a whole",
+        "An error where a part of it is damaged, or where a newer wdsctl wrote it; all else is told. A note where only "
+        "its end is missing, as it is after a `kill -9`, or while it is being written.",
+        "Copy the file again if it was copied. What was in the damaged part is lost; training is not touched by it.",
+    ),
+    "WDS542": Code(
+        "nothing in the trace matches",
+        "The step, the batch or the sample that was asked for is not in it: it came before tracing began, it was never "
+        "reached, or its rank was killed before it was written.",
+        "`wdsctl trace FOLDER` shows which batches there are.",
+    ),
+    "WDS543": Code(
+        "a dataset of the trace cannot be used",
+        "The trace has numbers of samples, and their dataset or its catalog is no longer where it was; or the shard "
+        "has been removed or has changed since. Restore keys are told all the same, keys and places are not.",
+        "`--root OLD=NEW` says where it is now. The catalog is made again by `wdsctl index`.",
+    ),
+    "WDS544": Code(
+        "a split is not the one that was traced",
+        "In the same generation, the split of the dataset has other samples than it had. After `wdsctl split` that is "
+        "harmless. After the catalog was deleted and made again, shards may have other numbers, and keys may be wrong.",
+        "If the catalog was made again, find a copy of the old one, and name it by `--root OLD=NEW`.",
+    ),
+    "WDS600": Code(
+        "the blend file is not as it must be",
+        "It is no YAML, a key is unknown or stands twice, a value is of the wrong kind, or a list is empty.",
+        "The message names file, line and key. docs/blend-files.md lists the keys.",
+    ),
+    "WDS601": Code(
+        "the blend files go round in a circle",
+        "A blend file refers to itself, by way of others or at once, or an anchor contains itself.",
+        "The message lists the files of the circle. Take one of the references out.",
+    ),
+    "WDS602": Code(
+        "the weights cannot be used",
+        "A weight or a number of repetitions is below zero or no number, all of them are 0, or a schedule of weights "
+        "has steps that do not rise or names an entry that is not there.",
+        'Write numbers such as 2, 0.5 or "1/3". 0 means never, and at least one must be above it.',
+    ),
+    "WDS603": Code(
+        "the range does not fit",
+        "The range of a `subset` is no range, is empty, mixes positions and percent, or reaches past the last sample.",
+        "Write `[0, 500]`, `[500, end]` or `[0%, 25%]`. The message says how many samples there are.",
+    ),
+    "WDS604": Code(
+        "a blend inside an epochized blend",
+        "`blend_epochized` and `concat` are one order with an end: each sample comes so many times. A `blend` draws by "
+        "weight and goes on for ever, so it has no place in such an order.",
+        "Turn it round: a blend may have epochized entries. Or make the inner one epochized too, with repetitions.",
+    ),
+    "WDS605": Code(
+        "joins are not there yet",
+        "The blend file joins datasets by key. Joins come with the polylithic datasets.",
+        "Write the joined samples into shards of their own, and refer to those.",
+    ),
+    "WDS606": Code(
+        "the blend file has no such split",
+        "A split was asked for, by the caller or by `split_part`, that the file's `splits:` does not name.",
+        "The message lists the splits that it names. `split_part` at a reference chooses another one.",
     ),
 }

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core import yaml_nodes
+from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 from wdsctl.core.fields import check_field, check_sample_type, did_you_mean, parse_field_path, validate_field_map
 from wdsctl.core.ratios import By
@@ -68,7 +69,7 @@ def read(path: str) -> str:
         with open(path, encoding="utf-8-sig", newline="") as file:
             return file.read()
     except FileNotFoundError as error:
-        raise InputError(f"there is no {path}", hint="`wdsctl prepare DATASET` writes it") from error
+        raise InputError(f"there is no {path}", hint=f"{command_beside(path, 'prepare')} writes it") from error
     except PermissionError as error:
         raise PermissionDenied(f"may not read {path}", hint="check the mode of the file", where=path) from error
     except UnicodeDecodeError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import count
 from typing import BinaryIO
 
 from wdsctl.core.os_errors import translated
@@ -37,6 +38,17 @@ def publish(draft: str, path: str) -> None:
     sync(draft)
     os.replace(draft, path)
     sync(os.path.dirname(path) or ".")
+
+
+def set_aside(path: str, why: str) -> str:
+    """Rename a file that is of no use, so that it is kept, to the first free `PATH.WHY-N`. Returns the new path."""
+    aside = next(name for n in count(1) if not os.path.lexists(name := f"{path}.{why}-{n}"))
+    with translated(path):
+        # SQLite would apply a journal that stayed behind to the next file of this name.
+        with suppress(FileNotFoundError):
+            os.rename(f"{path}-journal", f"{aside}-journal")
+        os.rename(path, aside)
+    return aside
 
 
 def sync(path: str) -> None:

@@ -59,6 +59,13 @@ def locked(path: str) -> Iterator[None]:
                 os.unlink(path)
 
 
+def writer(path: str) -> str:
+    """Who holds the lock at `path`, in words; empty where nobody does who lives."""
+    with translated(path, "read"):
+        holder = _read(path)
+        return _said(holder) if holder is not None and _lives(path, holder, time.time()) else ""
+
+
 def check_held(path: str) -> None:
     """Raise CatalogError WDS304 unless this process holds the lock at `path`: it may have slept and lost it."""
     with translated(path, "read"):
@@ -75,15 +82,17 @@ def check_held(path: str) -> None:
 
 def _take(path: str, mine: Holder) -> None:
     draft = f"{path}.{mine.token}"
-    with open(draft, "w", encoding="utf-8") as file:
-        json.dump(asdict(mine), file)
     try:
+        with open(draft, "w", encoding="utf-8") as file:
+            json.dump(asdict(mine), file)
+        # Heartbeats are by the file system's clock, which may be a server's: ours may go wrong.
+        now = os.stat(draft).st_mtime
         for _ in range(10):
             try:
                 _put(draft, path)
                 return
             except FileExistsError:
-                _remove_if_dead(path, draft)
+                _remove_if_dead(path, draft, now)
         raise _busy(path, None)
     finally:
         with suppress(FileNotFoundError):
@@ -102,12 +111,12 @@ def _put(draft: str, path: str) -> None:
             file.write(source.read())
 
 
-def _remove_if_dead(path: str, draft: str) -> None:
+def _remove_if_dead(path: str, draft: str, now: float) -> None:
     """Remove the lock of a dead holder. Raises CatalogError if it lives."""
     holder = _read(path)
     if holder is None:
         return
-    if _lives(path, holder):
+    if _lives(path, holder, now):
         raise _busy(path, holder)
     # Several takers may find it dead. One of them makes this file, and removes the lock if it is still that one.
     claim = f"{path}.{holder.token}.dead"
@@ -116,11 +125,11 @@ def _remove_if_dead(path: str, draft: str) -> None:
     except FileExistsError:
         time.sleep(0.01)
         with suppress(FileNotFoundError):
-            if time.time() - os.stat(claim).st_mtime > MISSED:  # of one that was killed in between
+            if now - os.stat(claim).st_mtime > MISSED:  # of one that was killed in between
                 os.unlink(claim)
         return
     with suppress(FileNotFoundError):
-        if _read(path) == holder and not _lives(path, holder):
+        if _read(path) == holder and not _lives(path, holder, now):
             os.unlink(path)
     with suppress(FileNotFoundError):
         os.unlink(claim)
@@ -136,14 +145,14 @@ def _read(path: str) -> Holder | None:
         return Holder("", 0, "", 0.0, "unreadable")
 
 
-def _lives(path: str, holder: Holder) -> bool:
+def _lives(path: str, holder: Holder, now: float) -> bool:
     is_here = holder.host == socket.gethostname()
     if is_here and _born(holder.pid) == holder.born != "":
         return True
     if is_here and holder.space == _space():
         return False
     try:
-        return time.time() - os.stat(path).st_mtime < (MISSED if is_here else STOPPED)
+        return now - os.stat(path).st_mtime < (MISSED if is_here else STOPPED)
     except FileNotFoundError:
         return False
 
@@ -185,10 +194,14 @@ def _beat(path: str, stop: threading.Event) -> None:
 def _busy(path: str, holder: Holder | None) -> CatalogError:
     if holder is None:
         return CatalogError("the catalog is locked", where=path, hint="try again", code="WDS304")
-    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
     return CatalogError(
-        f"another wdsctl is writing to this dataset: process {holder.pid} on {holder.host}, since {since}",
+        f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
         hint="wait for it; if it is surely dead, remove the lock file",
         code="WDS304",
     )
+
+
+def _said(holder: Holder) -> str:
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
+    return f"process {holder.pid} on {holder.host}, since {since}"

@@ -9,7 +9,7 @@ import numpy as np
 from wdsctl.core.catalog.catalog import PartCount
 from wdsctl.core.evidence import Evidence, PartEvidence
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.storage import Storage
+from wdsctl.core.storage import Range, Storage
 
 SHARDS = 8  # looked into, spread over the dataset
 SAMPLES = 4  # of each, spread over the shard
@@ -20,10 +20,12 @@ WHOLE = 1 << 20  # bytes up to which a part that looks like JSON is read whole
 def gather(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
     """Evidence from the counts of the catalog and the contents of up to 32 samples."""
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
-    for row in _rows(offsets):
-        path = os.path.join(root, offsets.shards[offsets.shard_of(row)].path)
-        if not os.path.exists(path):
-            continue  # a shard that has vanished, its rows kept
+    paths = {row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path) for row in _rows(offsets)}
+    # One may have vanished, its rows kept.
+    there = {path for path in set(paths.values()) if storage.exists(path)}
+    rows = [(row, path) for row, path in paths.items() if path in there]
+    storage.will_need(Range(path, at, min(size, HEAD)) for row, path in rows for _, at, size in offsets.parts(row))
+    for row, path in rows:
         for name, offset, size in offsets.parts(row):
             head = storage.read(path, offset, min(size, HEAD))
             if len(head) < size <= WHOLE and head.lstrip()[:1] in (b"{", b"["):

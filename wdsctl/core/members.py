@@ -36,6 +36,7 @@ class Odd:
 
     offset: int
     name: str
+    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,8 @@ def _member(header: tar.Header, said: _Said, start: int, data: int, length: int)
     # Before POSIX, a directory was a regular member whose name ends in a slash.
     if header.type in tar.REGULAR and not name.endswith(b"/") and not said.is_sparse:
         return start, data, length, name
-    return Odd(start, name.decode("utf-8", "backslashreplace"))
+    is_folder = header.type == tar.DIRECTORY or name.endswith(b"/")
+    return Odd(start, name.decode("utf-8", "backslashreplace"), is_folder)
 
 
 def _as_members(parsed: _Parsed) -> Iterator[Members | Odd]:

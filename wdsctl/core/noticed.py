@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from wdsctl.core.findings import Finding
 from wdsctl.core.member_names import strings
 from wdsctl.core.members import Odd
+from wdsctl.core.naming import split_name
 from wdsctl.core.plain_members import Ints, Members
 
 
@@ -27,8 +28,22 @@ class Noticed:
         self.counts[finding.code] = self.counts.get(finding.code, 0) + count
 
     def odd(self, member: Odd) -> None:
-        message = f"members that are no regular files, such as {member.name!r}"
-        self.note(Finding(code="WDS111", severity="note", message=message, shard=self.shard, offset=member.offset))
+        split = None if member.is_folder else split_name(member.name)
+        if split is None:
+            message = f"members that are no regular files, such as {member.name!r}"
+            self.note(Finding(code="WDS111", severity="note", message=message, shard=self.shard, offset=member.offset))
+            return
+        message = "parts that are links, or otherwise no regular files: their samples are without them"
+        finding = Finding(
+            code="WDS118",
+            severity="warning",
+            message=message,
+            shard=self.shard,
+            key=split[0],
+            part=split[1],
+            offset=member.offset,
+        )
+        self.note(finding)
 
     def nameless(self, members: Members, which: NDArray[np.bool_]) -> None:
         rows = np.flatnonzero(which)

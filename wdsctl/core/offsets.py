@@ -30,12 +30,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.files import replacing
 from wdsctl.core.os_errors import translated
 
 MAGIC = b"WDSOFF1\n"
 ALIGN = 64
+SMALL = 1 << 20  # bytes: files up to this are read instead of mapped
 
 Ints = NDArray[np.int64]
 
@@ -70,7 +72,10 @@ class Offsets:
                 raise _unusable(path, "missing") from error
             try:
                 size = os.fstat(handle).st_size
-                self._map = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""
+                # A map keeps a descriptor: a blend of a thousand small datasets would hold a thousand of them.
+                self._map: mmap.mmap | bytes = (
+                    os.read(handle, size) if size <= SMALL else mmap.mmap(handle, size, prot=mmap.PROT_READ)
+                )
             finally:
                 os.close(handle)
         try:
@@ -181,7 +186,7 @@ def _unusable(path: str, what: str) -> CatalogError:
     return CatalogError(
         f"the offsets file is {what}",
         where=path,
-        hint="run `wdsctl index`: it is made again",
+        hint=f"{command_beside(path, 'index')} makes it again",
         code="WDS302",
     )
 

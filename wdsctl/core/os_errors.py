@@ -16,7 +16,8 @@ _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 def translated(path: str, doing: str = "write") -> Iterator[None]:
     """Turn any OSError of the block into StorageError or PermissionDenied at `path`; ours pass through unchanged.
 
-    `doing` is the verb of the sentence (`read`, `write`, `list`). A path that the error itself names wins over `path`.
+    `doing` is the verb of the sentence (`read`, `write`, `list`). A path that the error itself names wins over `path`,
+    unless it is of a draft: nobody knows that name.
     """
     try:
         yield
@@ -26,11 +27,17 @@ def translated(path: str, doing: str = "write") -> Iterator[None]:
         raise translate(error, path, doing) from error
 
 
+def is_full(error: OSError) -> bool:
+    """Whether there is no room left on the device, or in the user's share of it."""
+    return error.errno in _FULL
+
+
 def translate(error: OSError, path: str, doing: str) -> WdsctlError:
     """The error to raise in the place of `error`: WDS401 disk full, WDS402 permission, WDS404 the rest."""
-    where = error.filename if isinstance(error.filename, str) else path
+    named = error.filename if isinstance(error.filename, str) else path
+    where = path if named.endswith(".partial") else named
     words = error.strerror or str(error)
-    if error.errno in _FULL:
+    if is_full(error):
         return StorageError(
             f"cannot {doing}: {words}",
             where=where,

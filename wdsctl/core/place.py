@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from wdsctl.core.errors import InputError, PermissionDenied
+from wdsctl.core.urls import is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
@@ -15,7 +16,10 @@ META = ".wdsctl"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours."""
+    """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
+
+    `root` is a path or a URL, `meta` always a path.
+    """
 
     root: str
     meta: str
@@ -42,6 +46,11 @@ class Place:
         return os.path.join(self.meta, "lock")
 
     @property
+    def shown(self) -> str:
+        """The root as it may be printed and stored: a URL without user and password."""
+        return shown(self.root)
+
+    @property
     def is_inside(self) -> bool:
         """Whether the catalog lies in the dataset itself, as it does unless that cannot be written."""
         return self.meta == os.path.join(self.root, META)
@@ -58,7 +67,11 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     Once there is one, it is also what this user reads, though others may have put one into the root.
     Raises InputError where there is no such root, PermissionDenied where it cannot be read; and, with `writing`, where
     it has a catalog that this user cannot write: one of their own would shadow it from then on.
+    A root that is a URL is not looked at, and has its catalog elsewhere, like one that cannot be written.
     """
+    root = plain(root)
+    if is_url(root):
+        return _of_a_url(root, catalog)
     root = os.path.abspath(root)
     _check_root(root)
     if catalog:
@@ -81,6 +94,19 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     return elsewhere if writing else inside
 
 
+def _of_a_url(root: str, catalog: str | None) -> Place:
+    if not root.partition("://")[2]:
+        raise InputError("the URL names no folder", where=root, hint="such as s3://bucket/shards")
+    if is_chained(root):
+        raise InputError(
+            "URLs of several layers are not understood", where=shown(root), hint="give the URL of the store itself"
+        )
+    if catalog:
+        return Place(root, _absolute(catalog))
+    shared = os.environ.get(CATALOG_VARIABLE)
+    return Place(root, os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(root))))
+
+
 def _check_root(root: str) -> None:
     if not os.path.isdir(root):
         kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
@@ -90,6 +116,13 @@ def _check_root(root: str) -> None:
 
 
 def _absolute(folder: str) -> str:
+    folder = plain(folder)
+    if is_url(folder):
+        raise InputError(
+            "a catalog lies on a disk or a mounted file system, not at a URL",
+            where=shown(folder),
+            hint="give a folder: `--catalog DIR`",
+        )
     return os.path.abspath(os.path.expanduser(folder))
 
 

@@ -1,39 +1,45 @@
-"""A part in one line, as a person wants to see it: text as text, an image as its format and size, the rest by kind."""
+"""A part in one line, as a person wants to see it: text as text, a medium as its facts, the rest by kind."""
 
 from __future__ import annotations
 
-import io
+from dataclasses import dataclass
 
-from wdsctl.core.sniff import sniff
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import Facts, Unreadable
+from wdsctl.core.media.probe import probe
+from wdsctl.core.media.words import in_words
+from wdsctl.core.sniff import Content, sniff
 
 WIDTH = 60  # characters of text
-HEAD = 64 << 10  # bytes that are enough: an image's header, the beginning of a text
+HEAD = 64 << 10  # bytes that are enough: most headers, the beginning of a text
 
 
-def preview(head: bytes, size: int) -> str:
-    """One line about a part of `size` bytes that begins with `head`."""
-    content = sniff(head, size)
+@dataclass(frozen=True, slots=True)
+class Preview:
+    line: str
+    facts: Facts | Unreadable | None = None  # None: the part is no image, sound or video
+
+
+def preview(part: ByteRange) -> Preview:
+    """What `part` is, from its head, and of a medium from a few more pages. Raises what reading them raises."""
+    content = sniff(part.head, part.size)
+    if content.kind in ("image", "audio", "video"):
+        return _medium(part, content)
     if content.kind == "empty":
-        return "empty"
-    if content.kind == "image":
-        return _image(head, content.format)
+        return Preview("empty")
     if content.kind in ("text", "integer", "number", "json"):
-        return _text(head)
-    return f"{content.kind}, {content.format}" if content.format != content.kind else content.kind
+        return Preview(_text(part.head))
+    return Preview(f"{content.kind}, {content.format}" if content.format not in ("", content.kind) else content.kind)
+
+
+def _medium(part: ByteRange, content: Content) -> Preview:
+    facts = probe(part, content)
+    if isinstance(facts, Unreadable):
+        return Preview(f"{content.format}: {facts.reason}", facts)
+    return Preview(in_words(facts), facts)
 
 
 def _text(head: bytes) -> str:
     text = " ".join(head[: 8 * WIDTH].decode("utf-8", "replace").split())
     shown = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return shown if len(shown) <= WIDTH else shown[: WIDTH - 1] + "…"
-
-
-def _image(head: bytes, format_name: str) -> str:
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(head)) as image:
-            return f"{image.format or format_name}, {image.width} x {image.height}, {image.mode}"
-    except (OSError, ValueError, Image.DecompressionBombError):
-        # The header is damaged, or longer than what was read: the format alone is known.
-        return format_name

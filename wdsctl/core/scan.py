@@ -21,6 +21,15 @@ from wdsctl.core.scan_findings import ending_findings, sample_findings
 from wdsctl.core.shard_scan import ShardScan, Status
 from wdsctl.core.tar import BLOCK
 
+_HEAD = 6  # bytes that tell a compression
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
 
 @dataclass(slots=True)
 class _Columns:
@@ -50,7 +59,13 @@ def scan_shard(shard: str, read: Read, size: int) -> ShardScan:
             noticed.odd(item)
         else:
             ending = item
-    return _finish(columns, table, noticed, ending)
+    compressed = _compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
+    return _finish(columns, table, noticed, ending, compressed)
+
+
+def _compression(head: bytes) -> str:
+    """What a file that is no tar was compressed with; empty if it was not."""
+    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), "")
 
 
 def _add(columns: _Columns, members: Members, table: Extensions, noticed: Noticed) -> None:
@@ -86,7 +101,7 @@ def _add_keys(columns: _Columns, names: Bytes, sizes: Ints, noticed: Noticed) ->
     columns.key_sizes.append(sizes)
 
 
-def _finish(columns: _Columns, table: Extensions, noticed: Noticed, ending: Ending) -> ShardScan:
+def _finish(columns: _Columns, table: Extensions, noticed: Noticed, ending: Ending, compressed: str) -> ShardScan:
     starts = _joined(columns.starts)
     offsets, part_offsets = _joined(columns.offsets), _joined(columns.part_offsets)
     part_sizes, part_names = _joined(columns.part_sizes), _joined(columns.names).astype(np.uint32)
@@ -113,7 +128,7 @@ def _finish(columns: _Columns, table: Extensions, noticed: Noticed, ending: Endi
         findings=(),
     )
     findings = [
-        *ending_findings(noticed.shard, ending, kept),
+        *ending_findings(noticed.shard, ending, kept, compressed),
         *noticed.findings(),
         *sample_findings(noticed.shard, scan),
     ]

@@ -15,7 +15,8 @@ from wdsctl.core.shard_scan import ShardScan
 _ROWS = 1 << 16  # keys hashed at a time
 
 
-def ending_findings(shard: str, ending: Ending, samples: int) -> Iterator[Finding]:
+def ending_findings(shard: str, ending: Ending, samples: int, compressed: str = "") -> Iterator[Finding]:
+    """`compressed`: what a file that is no tar was compressed with."""
     name = ending.name.decode("utf-8", "backslashreplace")
     member = f"member {name!r} " if name else "the last member "
     said = {
@@ -25,10 +26,14 @@ def ending_findings(shard: str, ending: Ending, samples: int) -> Iterator[Findin
         "no mark": ("WDS114", "warning", "no end-of-archive mark"),
         "trailing data": ("WDS117", "warning", "data after the end-of-archive mark, which no reader sees"),
     }
-    if ending.how in said:
+    if compressed:
+        message = f"compressed with {compressed}, though the name does not say so: decompress it"
+        yield Finding(code="WDS113", severity="error", message=message, shard=shard, offset=0)
+    elif ending.how in said:
         code, severity, message = said[ending.how]
         if samples and severity == "error":
-            message += f"; the {samples:,} samples before it are good"
+            good = "sample before it is" if samples == 1 else f"{samples:,} samples before it are"
+            message += f"; the {good} good"
         yield Finding(code=code, severity=severity, message=message, shard=shard, offset=ending.offset)  # type: ignore[arg-type]
     elif samples == 0:
         yield Finding(code="WDS115", severity="warning", message="no samples in this shard", shard=shard)

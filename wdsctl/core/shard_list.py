@@ -10,7 +10,9 @@ from stat import S_ISREG
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
+from wdsctl.core.printable import printable
 from wdsctl.core.units import ShardFile
+from wdsctl.core.urls import is_url
 
 COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
 
@@ -22,18 +24,21 @@ class ShardListing:
 
 
 def list_shards(root: str, exclude: Sequence[str] = ()) -> ShardListing:
-    """List the shards below `root`; hidden names are passed over. `exclude`: shell patterns on the relative path."""
+    """List the shards below `root`; hidden names are passed over. `exclude`: shell patterns on the relative path.
+
+    Below a URL, what stands for a shard's time is made of its etag. Raises InputError where there is no such root.
+    """
     shards: list[ShardFile] = []
     findings: list[Finding] = []
-    for path, entry in _files(root, "", findings, set()):
+    for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
         if is_excluded(path, exclude):
             continue
         lower = path.lower()
         if lower.endswith(COMPRESSED):
             message = "a compressed shard: it cannot be read at random places and is left out"
-            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=_shown(path)))
+            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
         elif lower.endswith(".tar"):
-            found = _shard(path, entry)
+            found = entry if isinstance(entry, ShardFile) else _shard(path, entry)
             if isinstance(found, ShardFile):
                 shards.append(found)
             else:
@@ -48,9 +53,9 @@ def is_excluded(path: str, exclude: Sequence[str]) -> bool:
 
 
 def _shard(path: str, entry: os.DirEntry[str]) -> ShardFile | Finding:
-    if _shown(path) != path:
+    if printable(path) != path:
         message = "a shard whose name is not UTF-8: it is left out; rename it"
-        return Finding(code="WDS116", severity="error", message=message, shard=_shown(path))
+        return Finding(code="WDS116", severity="error", message=message, shard=printable(path))
     try:
         stat = entry.stat()
     except OSError as error:
@@ -61,14 +66,21 @@ def _shard(path: str, entry: os.DirEntry[str]) -> ShardFile | Finding:
     return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(entry.path, os.R_OK))
 
 
-def _shown(path: str) -> str:
-    """The path as text that any stream and any database takes: odd bytes become \\xNN."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def holds_shards(root: str) -> bool:
     """Whether there is a tar, compressed or not, anywhere below `root`. Stops at the first."""
-    return any(path.lower().endswith((".tar", *COMPRESSED)) for path, _ in _files(root, "", [], set()))
+    files = _remote(root) if is_url(root) else _files(root, "", [], set())
+    return any(path.lower().endswith((".tar", *COMPRESSED)) for path, _ in files)
+
+
+def is_empty(root: str) -> bool:
+    """Whether there is nothing at all in it."""
+    return not (any(_remote(root)) if is_url(root) else os.listdir(root))
+
+
+def _remote(root: str) -> Iterator[tuple[str, ShardFile]]:
+    from wdsctl.core.remote_list import remote_files
+
+    return ((file.path, file) for file in remote_files(root))
 
 
 def _files(
@@ -87,7 +99,7 @@ def _files(
             if not below:
                 raise
             message = f"a folder that cannot be read: {error.strerror}"
-            findings.append(Finding(code="WDS402", severity="error", message=message, shard=_shown(below)))
+            findings.append(Finding(code="WDS402", severity="error", message=message, shard=printable(below)))
             return
     for entry in entries:
         if entry.name.startswith("."):

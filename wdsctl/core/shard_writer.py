@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.files import replacing
 from wdsctl.core.os_errors import translate
@@ -145,7 +146,8 @@ def _read(path: str, size: int) -> bytes:
     except OSError as error:
         raise _of_source(error, path) from error
     if len(data) != size:
-        raise _changed(path, f"it has {'more' if len(data) > size else len(data)} bytes, where {size:,} were listed")
+        now = "more" if len(data) > size else f"{len(data):,}"
+        raise _changed(path, f"it had {counted(size, 'byte')}, and has {now}")
     return data
 
 
@@ -169,7 +171,7 @@ def _copy(out: _Out, path: str, size: int) -> None:
     finally:
         os.close(source)
     if not size == before == copied == after:
-        raise _changed(path, f"it has {after:,} bytes, where {size:,} were listed")
+        raise _changed(path, f"it had {counted(size, 'byte')}, and has {after:,}")
 
 
 def _copy_in_kernel(out: _Out, source: int, size: int) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from wdsctl.core.errors import StorageError
 from wdsctl.core.os_errors import translate, translated
+from wdsctl.core.urls import is_url
 
 
 class Range(NamedTuple):
@@ -23,6 +24,8 @@ class Storage(Protocol):
 
     def size(self, path: str) -> int:
         """The file's size in bytes."""
+
+    def exists(self, path: str) -> bool: ...
 
     def read(self, path: str, offset: int, size: int) -> bytes: ...
 
@@ -47,9 +50,16 @@ class LocalStorage:
         self._most_open = most_open or _quarter_of_the_limit()
         self._open: dict[str, int] = {}
 
+    def expect(self, sizes: Mapping[str, int]) -> None:
+        """More files, with the sizes that they must have."""
+        self._expected.update(sizes)
+
     def size(self, path: str) -> int:
         with translated(path, "read"):
             return os.stat(path).st_size
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         handle = self._open.get(path)
@@ -93,7 +103,7 @@ class LocalStorage:
             raise StorageError(
                 f"the shard has {size:,} bytes and had {self._expected[path]:,} when it was indexed",
                 where=path,
-                hint="run `wdsctl index` on the dataset, or restore the shard",
+                hint="run `wdsctl index DATASET`, or restore the shard",
                 code="WDS403",
             )
         self._open[path] = handle
@@ -112,7 +122,7 @@ class LocalStorage:
                 raise StorageError(
                     f"the file ends {size - have:,} bytes before the range asked for does",
                     where=f"{path} (byte {offset:,})",
-                    hint="the shard is shorter than when it was indexed: run `wdsctl validate` on the dataset",
+                    hint="the shard is shorter than when it was indexed: run `wdsctl validate DATASET`",
                     code="WDS403",
                 )
             pieces.append(piece)
@@ -153,7 +163,9 @@ _LOCAL_FUSE = frozenset({"fuse.mergerfs", "fuse.bindfs", "fuse.ntfs-3g", "fuse.e
 
 
 def is_remote(path: str, mounts: str = "/proc/self/mounts") -> bool:
-    """Whether a path lies on a network file system, as far as the system's list of mounts tells."""
+    """Whether a path lies on a network file system, as far as the system's list of mounts tells. A URL does."""
+    if is_url(path):
+        return True
     real = os.path.realpath(path)
     best, kind = "", ""
     try:

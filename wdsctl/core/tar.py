@@ -17,6 +17,7 @@ TYPE = 156
 SPARSE_GOES_ON, SPARSE_MAP_GOES_ON = 482, 504
 
 REGULAR = frozenset(b"0\x007")  # regular file, its name before POSIX, and contiguous file
+DIRECTORY = ord("5")
 PAX_NEXT, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK, GNU_SPARSE = b"xgLKS"
 
 

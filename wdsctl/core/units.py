@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -15,15 +16,17 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.storage import LocalStorage
+from wdsctl.core.stores import storage_for
+from wdsctl.core.urls import is_url
 
-FORMAT = 1  # raise it when the result of a scan changes: old units are then scanned again
+FORMAT = 2  # raise it when the result of a scan changes: old units are then scanned again
 
 _CHECK = 4  # bytes at the start of a unit's file: the CRC-32 of the rest
 _COLUMNS = ("key_sizes", "offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
@@ -35,7 +38,7 @@ class ShardFile:
 
     path: str
     size: int  # bytes
-    mtime_ns: int
+    mtime_ns: int  # in a store that is not mounted, a number that stands for its content
     readable: bool = True
 
 
@@ -64,9 +67,11 @@ def run_scan(unit: ScanUnit) -> str:
 
 def scan_file(root: str, shard: ShardFile) -> ShardScan:
     path = os.path.join(root, shard.path)
-    storage = LocalStorage()
+    storage = storage_for(root)
+    blocks = BlockReader(storage, path, shard.size)
+    read = blocks.read if is_url(root) else partial(storage.read, path)
     try:
-        return scan_shard(shard.path, lambda offset, size: storage.read(path, offset, size), shard.size)
+        return scan_shard(shard.path, read, shard.size)
     except (StorageError, PermissionDenied) as error:
         finding = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)
         empty = scan_shard(shard.path, lambda _offset, _size: b"", 0)

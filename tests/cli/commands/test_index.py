@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import json
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.cli.conftest import Wdsctl, a_tar
@@ -71,3 +74,53 @@ def test_the_catalog_can_be_kept_elsewhere(wdsctl: Wdsctl, shards: Path, tmp_pat
     document = wdsctl("index", shards, "--catalog", tmp_path / "elsewhere", "--json").document
     assert document["catalog"] == str(tmp_path / "elsewhere" / "catalog.sqlite")
     assert not (shards / ".wdsctl").exists()
+
+
+def test_columns_are_made_told_and_dropped(wdsctl: Wdsctl, shards: Path) -> None:
+    made = wdsctl("index", shards, "--column", "bytes=size:txt", "--column", "chars=json:json:caption", "--json")
+    assert (made.code, [column["name"] for column in made.document["columns"]]) == (0, ["bytes", "chars"])
+    assert made.document["columns"][0] == {
+        "name": "bytes",
+        "function": "size:txt",
+        "state": "made",
+        "generation": 1,
+        "shards_read": 0,
+        "samples": 30,
+        "failed": 0,
+        "min": 5,
+        "mean": 5.0,
+        "p50": 5,
+        "p99": 5,
+        "max": 5,
+        "total": 150,
+    }
+    assert wdsctl("inspect", shards, "--json").document["columns"][1]["total"] == 150
+
+    dropped = wdsctl("index", shards, "--drop-column", "bytes")
+    assert dropped.code == 0
+    assert [line.split()[0] for line in dropped.stdout.splitlines()[-2:]] == ["bytes", "chars"]
+    assert len(wdsctl("inspect", shards, "--json").document["columns"]) == 1
+
+
+def test_a_function_in_the_current_folder_is_found(
+    in_a_process: Callable[..., subprocess.CompletedProcess[str]], shards: Path
+) -> None:
+    (shards.parent / "lengths.py").write_text("def words(sample):\n    return len(sample['txt'].split())\n")
+    result = in_a_process("index", str(shards), "--column", "words=lengths:words", "--json", cwd=shards.parent)
+    assert (result.returncode, json.loads(result.stdout)["columns"][0]["total"]) == (0, 60)
+    result = in_a_process("index", str(shards), "--column", "words=lenghts:words", cwd=shards.parent)
+    assert (result.returncode, "did you mean lengths?" in result.stderr) == (2, True)
+
+
+def test_samples_without_a_value_are_a_partial_success_unless_zero_is_asked_for(wdsctl: Wdsctl, shards: Path) -> None:
+    failed = wdsctl("index", shards, "--column", "n=json:json:tokens")
+    assert failed.code == 5
+    assert "incomplete, 30 samples without a value" in failed.stdout
+    assert "--json lists them all" in failed.stdout
+    zero = wdsctl("index", shards, "--column", "n=json:json:tokens", "--on-error", "zero", "--json")
+    assert (zero.code, zero.document["columns"][0]["failed"]) == (0, 30)
+
+
+def test_a_column_that_is_not_said_as_name_and_function_is_a_usage_error(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("index", shards, "--column", "tokens", "--json")
+    assert (result.code, result.document["error"]["code"]) == (2, "WDS312")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Wdsctl
+from tests.cli.conftest import Wdsctl, a_tar
 from wdsctl.cli.commands.prepare import command
 from wdsctl.core.verbs.prepare import PrepareOptions
 
@@ -115,9 +115,10 @@ def test_at_a_terminal_it_asks_and_tells_the_command_that_does_not(
     screen = at_a_terminal(["prepare", "photos"], tmp_path, [("shards", ""), ("split", "2,1"), ("use it?", "")])
 
     assert "(photos-shards)" in screen or "[photos-shards]" in screen
-    match = re.search(r"the same without questions: (wdsctl .*)", screen)
+    assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 80
+    match = re.search(r"the same without questions:\s+(wdsctl [^$]*)", screen)
     assert match is not None
-    again = shlex.split(match[1])
+    again = shlex.split(match[1].replace("\r", ""))
     assert again == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1", "--no-input"]
     splits = wdsctl("inspect", tmp_path / "photos-shards", "--json").document["splits"]
     assert [split["samples"] for split in splits] == [8, 4]
@@ -194,3 +195,32 @@ def test_ctrl_c_leaves_no_traceback_and_says_how_to_go_on(tmp_path: Path) -> Non
 
     assert (process.returncode, out) == (130, "")
     assert err == "interrupted; run the same command again to go on\n"
+
+
+@pytest.mark.parametrize("option", [("--sample-type", "Foo"), ("--field-map", "image=xyz,caption=txt")])
+def test_what_is_wrong_with_an_option_is_an_error_of_usage(
+    wdsctl: Wdsctl, shards: Path, option: tuple[str, str]
+) -> None:
+    result = wdsctl("prepare", shards, *option)
+
+    assert (result.code, f"--> {option[0]}" in result.stderr) == (2, True)
+
+
+def test_shards_without_samples_are_no_success(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    a_tar(tmp_path / "s" / "a.tar", {"readme": b"1", "licence": b"2"})
+    for verb in ("prepare", "index", "prepare", "inspect"):
+        result = wdsctl(verb, tmp_path / "s")
+        assert (result.code, "error[WDS119]: a dataset without samples" in result.stdout) == (3, True)
+    assert "2 members whose names make no key" in wdsctl("index", tmp_path / "s", "--rebuild").stdout
+    split = wdsctl("split", tmp_path / "s", "8,1,1")
+    assert (split.code, f"`wdsctl validate {tmp_path / 's'}` tells why" in split.stderr) == (3, True)
+
+
+def test_a_newline_in_a_name_does_not_break_a_line(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    for name in ("1.jpg", "1.txt", "2.jpg", "2.txt", "a\nb.jpg"):
+        (raw / name).write_bytes(b"1")
+    result = wdsctl("prepare", raw, tmp_path / "s")
+
+    assert r"a\nb: no txt" in [line.strip() for line in result.stderr.splitlines()]

@@ -3,6 +3,7 @@ from __future__ import annotations
 from tests.cli.render.conftest import Show
 from tests.cli.reports import FINDINGS, TRUNCATED, an_index_report
 from wdsctl.cli.render.index import render
+from wdsctl.core.verbs.column_report import ColumnReport
 
 
 def test_the_counts_come_first(piped: Show) -> None:
@@ -42,7 +43,7 @@ def test_findings_are_told_the_gravest_first(piped: Show) -> None:
 
 def test_many_findings_are_counted_not_listed(piped: Show) -> None:
     lines = piped(render(an_index_report(findings=(TRUNCATED,) * 9)))
-    assert lines[-1] == "  ... and 4 more (`wdsctl validate` lists them all)"
+    assert lines[-1] == "  ... and 4 more (`wdsctl validate shards` lists them all)"
     assert sum(line.startswith("error[") for line in lines) == 5
 
 
@@ -53,3 +54,27 @@ def test_up_to_date_still_tells_what_is_wrong(piped: Show) -> None:
 
 def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
     assert max(map(len, on_a_terminal(render(an_index_report(findings=FINDINGS))))) <= 80
+
+
+def test_columns_are_a_table(piped: Show) -> None:
+    columns = (
+        ColumnReport(
+            name="tokens",
+            function="lengths:tokens",
+            state="outdated",
+            generation=2,
+            samples=4,
+            min=0,
+            mean=1234.5,
+            p50=7,
+            p99=4000,
+            max=4000,
+            total=4938,
+        ),
+        ColumnReport(name="n", function="json:json:n", state="incomplete", generation=None, failed=3),
+    )
+    assert piped(render(an_index_report(columns=columns)))[3:] == [
+        "column  total     mean  min  p50    p99    max  function        state",
+        "tokens  4,938  1,234.5    0    7  4,000  4,000  lengths:tokens  outdated (generation 2)",
+        "n                                               json:json:n     incomplete, 3 samples without a value",
+    ]

@@ -18,7 +18,7 @@ def test_everything_is_told_in_order(piped: Show) -> None:
         "jpg      1,204,332    100 %  39.0 GiB      0",
         "seg.png        120  < 0.1 %  39.0 MiB      2",
     ]
-    assert lines[-3:] == ["first samples", "a/0001 in deep/train-000000.tar", "  jpg  16.0 KiB  JPEG 640x480"]
+    assert lines[-3:] == ["first samples", "a/0001 in deep/train-000000.tar", "  jpg  16.0 KiB  640x480 JPEG RGB"]
 
 
 def test_ten_shards_are_listed_and_the_rest_counted(piped: Show) -> None:
@@ -28,7 +28,7 @@ def test_ten_shards_are_listed_and_the_rest_counted(piped: Show) -> None:
 
 
 def test_a_dataset_without_splits_says_how_to_make_them(piped: Show) -> None:
-    assert "no splits yet (`wdsctl split` makes them)" in piped(render(an_inspect_report(splits=())))
+    assert "no splits yet (`wdsctl split shards 8,1,1` makes them)" in piped(render(an_inspect_report(splits=())))
 
 
 def test_a_dataset_without_a_sample_type_says_so(piped: Show) -> None:

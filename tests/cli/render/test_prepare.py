@@ -14,6 +14,7 @@ def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
         "         a/0042: no json",
         "         b/stray",
         "         c: no jpg",
+        "         ... and 2 more",
         "  index  5,029 shards, 1,204,332 samples, 40.0 GiB (12 added, 1 changed, 5,016 unchanged)",
         "         shards/.wdsctl/catalog.sqlite",
         "  type   CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)",
@@ -48,7 +49,7 @@ def test_a_dry_run_says_that_nothing_is_written(piped: Show) -> None:
 
 def test_a_dry_run_from_a_folder_cannot_foresee_the_catalog(piped: Show) -> None:
     report = a_prepare_report(dry_run=True, index=None, detection=None, split=None)
-    assert len(piped(render(report))) == 6
+    assert len(piped(render(report))) == 7
 
 
 def test_what_the_user_says_of_the_type_is_told_as_such(piped: Show) -> None:
@@ -65,7 +66,7 @@ def test_nothing_amiss_is_not_mentioned(piped: Show) -> None:
 
 def test_bad_shards_are_named_at_the_end(piped: Show) -> None:
     lines = piped(render(a_prepare_report(index=an_index_report(findings=FINDINGS))))
-    assert lines[16] == "found: 1 error, 1,204 warnings, 3 notes"
+    assert lines[17] == "found: 1 error, 1,204 warnings, 3 notes"
 
 
 def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:

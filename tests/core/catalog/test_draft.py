@@ -1,24 +1,20 @@
 from __future__ import annotations
 
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_shard, reading, samples
+from tests.build import a_dataset, a_scan, a_shard, samples
 from tests.core.dumps import query
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.draft import drafting
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ShardRows
-from wdsctl.core.scan import scan_shard
-from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.units import ShardFile
-
-
-def a_scan(data: bytes) -> ShardScan:
-    return scan_shard("a.tar", reading(data), len(data))
 
 
 def a_catalog(folder: Path, *shards: bytes) -> str:
@@ -51,6 +47,18 @@ def test_a_draft_is_dropped_when_the_block_fails(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail()
     assert Path(path).read_bytes() == before
+    assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
+
+
+@pytest.mark.parametrize(("fact", "value"), [("generation", "x"), ("last_shard_id", ""), ("exclude", "[")])
+def test_facts_that_make_no_sense_are_damage(tmp_path: Path, fact: str, value: str) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE meta SET value = ? WHERE key = ?", (f"{value} ", fact))
+
+    with pytest.raises(CatalogError) as caught, drafting(path):
+        pass
+    assert (caught.value.code, caught.value.where) == ("WDS302", path)
     assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
 
 

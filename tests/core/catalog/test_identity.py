@@ -15,7 +15,7 @@ from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.identity import APPLICATION_ID, check
 from wdsctl.core.catalog.quick import current_generation
-from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.verbs.index import index
 
 
@@ -42,12 +42,13 @@ def test_what_is_no_database_is_damaged(tmp_path: Path, content: bytes) -> None:
     assert caught.value.code == "WDS302"
 
 
-def test_none_is_missing_and_a_folder_cannot_be_read(tmp_path: Path) -> None:
+def test_none_is_missing_and_a_folder_is_damage_that_a_rebuild_sets_aside(tmp_path: Path) -> None:
     with pytest.raises(CatalogError) as caught:
         check(str(tmp_path / "none"))
     assert caught.value.code == "WDS301"
-    with pytest.raises((StorageError, PermissionDenied)):
+    with pytest.raises(CatalogError, match="it is a folder") as caught:
         check(str(tmp_path))
+    assert (caught.value.code, "--rebuild" in caught.value.hint) == ("WDS302", True)
 
 
 def test_a_database_of_something_else_is_named_so(tmp_path: Path) -> None:

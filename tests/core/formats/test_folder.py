@@ -282,3 +282,35 @@ def test_files_that_turn_out_unreadable_are_counted_and_left_out(tmp_path: Path)
     assert parts(kept) == {"a": ["jpg", "txt"], "b": ["jpg"]}
     with pytest.raises(InputError, match="no sample is left"):
         without(str(tmp_path), skipped, {("a", "jpg"): "no"}, "skip")
+
+
+def test_a_part_that_differs_by_case_alone_is_pointed_at(tmp_path: Path) -> None:
+    a_folder(tmp_path, " ".join([*(f"{i}.jpg {i}.txt" for i in range(4)), "7.JPG", "7.txt"]))
+    with pytest.raises(DatasetError) as caught:
+        list_folder(str(tmp_path))
+    assert "7: no jpg (it has JPG: case counts)" in caught.value.message
+
+
+def test_links_that_lead_nowhere_are_unreadable_and_not_incomplete(tmp_path: Path) -> None:
+    a_folder(tmp_path, " ".join(f"{i}.jpg {i}.txt" for i in range(4)))
+    for name in ("8.jpg", "9.jpg"):
+        (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DatasetError) as caught:
+        list_folder(str(tmp_path))
+
+    assert caught.value.message.splitlines() == [
+        "2 files or folders cannot be read",
+        "  8.jpg: cannot be read",
+        "  9.jpg: cannot be read",
+    ]
+    assert "check the mode" in caught.value.hint
+    assert "complete" not in caught.value.hint
+
+
+def test_more_than_the_examples_are_counted(tmp_path: Path) -> None:
+    a_folder(tmp_path, " ".join(f"{i}.jpg {i}.txt" for i in range(20)))
+    for i in range(9):
+        (tmp_path / f"{i}.txt").unlink()
+    with pytest.raises(DatasetError) as caught:
+        list_folder(str(tmp_path))
+    assert caught.value.message.splitlines()[-1] == "  ... and 4 more"

@@ -149,7 +149,7 @@ def test_vanished_shards_are_an_error_that_changes_nothing_unless_asked_otherwis
     before = dump(root)
     (tmp_path / "shard-001.tar").unlink()
 
-    with pytest.raises(CatalogError, match="1 of 3 shards have vanished: shard-001") as caught:
+    with pytest.raises(CatalogError, match="1 of 3 shards has vanished: shard-001") as caught:
         index(root)
     assert caught.value.code == "WDS306"
     assert "--missing drop" in caught.value.hint
@@ -162,7 +162,7 @@ def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> No
     before = dump(root)
     (tmp_path / "shard-001.tar").unlink()
 
-    with pytest.raises(CatalogError, match="1 of 3 shards have vanished: shard-001") as caught:
+    with pytest.raises(CatalogError, match="1 of 3 shards has vanished: shard-001") as caught:
         index(root, rebuild=True)
     assert caught.value.code == "WDS306"
     assert dump(root) == before
@@ -251,7 +251,8 @@ def test_what_was_wrong_is_said_again_until_it_is_mended(tmp_path: Path) -> None
     index(root)
 
     (again,) = index(root).findings
-    assert (again.code, again.shard, again.message) == ("WDS101", "b.tar", "not a tar file, as when it was indexed")
+    assert (again.code, again.shard) == ("WDS101", "b.tar")
+    assert again.message == f"found when it was indexed, and not mended: `wdsctl validate {root}` tells all"
     rewritten(tmp_path / "b.tar", samples(2, 2))
     assert index(root).findings == ()
 
@@ -268,6 +269,35 @@ def test_a_shard_that_may_not_be_read_is_read_when_it_may(public_path: Path, as_
     assert isinstance(first, IndexReport)
     assert (codes(first), first.samples) == (["WDS402"], 5)
     assert (codes(second), second.samples, second.changed) == ([], 10, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "there"),
+    [
+        ({"readme": b"1", "licence": b"2"}, "2 members whose names make no key, such as 'readme'"),
+        ({}, "no members at all"),
+    ],
+)
+def test_a_dataset_without_samples_is_an_error_that_says_what_is_there_instead(
+    tmp_path: Path, files: dict[str, bytes], there: str
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": files})
+    first, again = index(root), index(root)
+
+    (finding,) = (finding for finding in first.findings if finding.code == "WDS119")
+    assert finding.severity == "error"
+    assert finding.message == f"no samples in 1 shard: {there} (`wdsctl validate {root}` tells more)"
+    assert (codes(again), again.up_to_date) == (["WDS119"], True)
+    assert again.findings[0].message == f"no samples in 1 shard (`wdsctl validate {root}` tells more)"
+
+
+def test_a_catalog_that_is_a_folder_is_set_aside_by_a_rebuild_which_says_so(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    Path(locate(root).catalog).mkdir(parents=True)
+    told = Told()
+
+    assert index(root, rebuild=True, progress=told).samples == 5
+    assert told.notes == [f"the catalog was damaged; it is now {locate(root).catalog}.damaged-1, and a new one is made"]
 
 
 def test_a_dataset_of_bad_shards_alone_has_an_empty_catalog(tmp_path: Path) -> None:
@@ -574,13 +604,15 @@ def test_what_killed_runs_began_is_swept_but_not_the_lock_that_somebody_is_about
     index(root)
     meta = tmp_path / ".wdsctl"
     young, old, partial = meta / f"lock.{'a' * 32}", meta / f"lock.{'b' * 32}", meta / ".catalog.sqlite.9.partial"
-    for path in (young, old, partial):
+    claim = meta / "lock.unreadable.dead"
+    for path in (young, old, claim, partial):
         path.write_bytes(b"")
-    os.utime(old, (0, 0))
+    for path in (old, claim):
+        os.utime(path, (0, 0))
     some_shards(tmp_path, 1, first=1)
     index(root)
 
-    assert [path.exists() for path in (young, old, partial)] == [True, False, False]
+    assert [path.exists() for path in (young, old, claim, partial)] == [True, False, False, False]
 
 
 # -- killed in the middle ----------------------------------------------------------------------------------------------
@@ -680,37 +712,23 @@ def test_a_read_only_dataset_gets_its_catalog_elsewhere_and_says_so_once(
     assert tree(root) == before
 
 
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Path:
-    path = tmp_path / "disk"
-    path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=600k", "tmpfs", str(path)], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("cannot mount a disk here")
-    return path
+def test_a_full_disk_is_said_and_what_was_there_is_unchanged(tmp_path: Path, a_disk: Callable[[str], Path]) -> None:
+    tiny_disk = a_disk("600k")
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 100)})
+    catalog = str(tiny_disk / "meta")
+    index(root, catalog=catalog)
+    kept = {name: (tiny_disk / "meta" / name).read_bytes() for name in ("catalog.sqlite", "offsets-1.bin")}
+    a_dataset(tmp_path / "data", {f"{i}.tar": samples(i * 10_000, 3000, size=1) for i in range(1, 4)})
 
-
-def test_a_full_disk_is_said_and_what_was_there_is_unchanged(tmp_path: Path, tiny_disk: Path) -> None:
-    try:
-        root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 100)})
-        catalog = str(tiny_disk / "meta")
+    with pytest.raises(OSError, match="WDS401") as caught:
         index(root, catalog=catalog)
-        kept = {name: (tiny_disk / "meta" / name).read_bytes() for name in ("catalog.sqlite", "offsets-1.bin")}
-        a_dataset(tmp_path / "data", {f"{i}.tar": samples(i * 10_000, 3000, size=1) for i in range(1, 4)})
-
-        with pytest.raises(OSError, match="WDS401") as caught:
-            index(root, catalog=catalog)
-        assert getattr(caught.value, "code", "") == "WDS401"
-        assert {name: (tiny_disk / "meta" / name).read_bytes() for name in kept} == kept
-        with Catalog(str(tiny_disk / "meta" / "catalog.sqlite")) as published:
-            assert len(published.shards()) == 1
-        assert not list((tiny_disk / "meta").glob("*.partial"))
-        subprocess.run(["mount", "-o", "remount,size=20m", str(tiny_disk)], check=True)
-        assert index(root, catalog=catalog).samples == 9100
-    finally:
-        subprocess.run(["umount", str(tiny_disk)], check=False)
+    assert getattr(caught.value, "code", "") == "WDS401"
+    assert {name: (tiny_disk / "meta" / name).read_bytes() for name in kept} == kept
+    with Catalog(str(tiny_disk / "meta" / "catalog.sqlite")) as published:
+        assert len(published.shards()) == 1
+    assert not list((tiny_disk / "meta").glob("*.partial"))
+    subprocess.run(["mount", "-o", "remount,size=20m", str(tiny_disk)], check=True)
+    assert index(root, catalog=catalog).samples == 9100
 
 
 @pytest.mark.slow

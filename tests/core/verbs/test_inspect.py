@@ -6,7 +6,9 @@ import pytest
 
 from tests.build import a_dataset, rewritten, samples, some_shards, tree
 from tests.core.dumps import catalog_of
+from tests.core.films import a_film, a_wav
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.media.facts import AudioFacts, Unreadable, VideoFacts
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import PartLine, inspect
 from wdsctl.core.verbs.split import split
@@ -43,6 +45,21 @@ def test_the_first_samples_are_shown_part_by_part(tmp_path: Path) -> None:
     )
     assert [line.key for line in inspect(root, samples=9).first] == ["1", "2"]
     assert inspect(root, samples=0).first == ()
+
+
+def test_media_among_the_first_samples_have_their_facts(tmp_path: Path) -> None:
+    film = a_film("mp4", video="libx264", audio="aac")
+    root = a_dataset(
+        tmp_path, {"a.tar": {"1.mp4": film, "1.wav": a_wav(), "1.txt": b"words", "1.png": b"\x89PNG\r\n\x1a\n"}}
+    )
+    index(root)
+
+    video, sound, text, image = inspect(root, samples=1).first[0].parts
+    assert video.preview == "64x48 h264 24 fps 0.33 s, sound: aac 2 ch 48 kHz"
+    assert isinstance(video.facts, VideoFacts)
+    assert isinstance(sound.facts, AudioFacts)
+    assert text.facts is None
+    assert image.facts == Unreadable(reason="its header is damaged or cut off")
 
 
 def test_splits_and_dataset_yaml_are_told(tmp_path: Path) -> None:
@@ -105,7 +122,7 @@ def test_without_the_offsets_file_all_but_the_first_samples_is_shown(
     assert (report.samples, len(report.shard_list), report.first) == (10, 2, ())
     (finding,) = report.stale
     assert finding.code == "WDS302"
-    assert finding.message == f"the offsets file is {word}; run `wdsctl index`: it is made again"
+    assert finding.message == f"the offsets file is {word}; `wdsctl index {root}` makes it again"
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

@@ -2,17 +2,23 @@ from __future__ import annotations
 
 import io
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards, tree
+from tests.build import Told, a_dataset, a_folder, samples, some_shards, tree
 from tests.core.dumps import catalog_of, split_of
+from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset_yaml import load
-from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.inspect import inspect
 from wdsctl.core.verbs.prepare import PrepareOptions, look, prepare
+
+AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def a_jpeg(shade: int = 0) -> bytes:
@@ -29,14 +35,6 @@ def captions(first: int, count: int) -> dict[str, bytes]:
         for i in range(first, first + count)
         for name, data in {f"{i:03d}.jpg": a_jpeg(i), f"{i:03d}.txt": f"a picture of number {i}".encode()}.items()
     }
-
-
-def raw(root: Path, files: dict[str, bytes]) -> str:
-    for name, data in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
-    return str(root)
 
 
 def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_path: Path) -> None:
@@ -59,7 +57,7 @@ def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_
 
 
 def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", captions(0, 20))
+    source = a_folder(tmp_path / "raw", captions(0, 20))
     report = prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2, split={"train": 8, "val": 2}))
 
     assert report.from_folder
@@ -72,7 +70,7 @@ def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
-    source = raw(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
+    source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
     dest = str(tmp_path / "made") if is_raw else None
     options = PrepareOptions(shard_samples=2, split={"train": 2, "val": 1})
     first = prepare(source, dest, options)
@@ -86,10 +84,10 @@ def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: 
 
 
 def test_new_files_become_new_shards_and_new_shards_are_appended(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", captions(0, 6))
+    source = a_folder(tmp_path / "raw", captions(0, 6))
     dest = str(tmp_path / "made")
     prepare(source, dest, PrepareOptions(shard_samples=2))
-    raw(tmp_path / "raw", captions(6, 2))
+    a_folder(tmp_path / "raw", captions(6, 2))
     report = prepare(source, dest, PrepareOptions(shard_samples=2))
 
     assert report.index is not None
@@ -150,7 +148,7 @@ def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
 
-    with pytest.raises(DatasetError, match=words) as caught:
+    with pytest.raises(UsageError, match=words) as caught:
         prepare(root, options=PrepareOptions(sample_type=sample_type, field_map=field_map))
     assert (caught.value.code, bool(caught.value.hint)) == ("WDS220", True)
     assert not Path(locate(root).dataset_yaml).exists()
@@ -165,7 +163,7 @@ def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_p
 
 
 def test_dry_runs_write_nothing_at_all(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", captions(0, 6))
+    source = a_folder(tmp_path / "raw", captions(0, 6))
     some_shards(tmp_path / "tars", 3)
     before = tree(tmp_path)
     made = prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2, dry_run=True))
@@ -199,7 +197,7 @@ def test_a_dataset_of_bad_shards_alone_has_findings_and_no_split(tmp_path: Path)
     report = prepare(a_dataset(tmp_path, {"b.tar": b"bad"}))
 
     assert report.index is not None
-    assert ([finding.code for finding in report.index.findings], report.split) == (["WDS101"], None)
+    assert ([finding.code for finding in report.index.findings], report.split) == (["WDS101", "WDS119"], None)
     assert catalog_of(tmp_path).exists()
 
 
@@ -214,7 +212,7 @@ def test_vanished_shards_that_are_kept_do_not_stop_the_detection(tmp_path: Path)
 
 
 def test_raw_files_need_a_destination(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", captions(0, 2))
+    source = a_folder(tmp_path / "raw", captions(0, 2))
 
     assert look(source) == "folder"
     with pytest.raises(UsageError, match="none was named") as caught:
@@ -233,7 +231,7 @@ def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
 def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
-    source = raw(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
+    source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
     part = name.split(".", 1)[1]
 
     with pytest.raises(UsageError, match="holds shards already"):
@@ -258,7 +256,7 @@ def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path:
 def test_a_request_that_is_refused_leaves_nothing_behind(
     tmp_path: Path, dest: str, options: PrepareOptions, error: type[Exception], is_there: bool
 ) -> None:
-    source = raw(tmp_path / "raw", captions(0, 3))
+    source = a_folder(tmp_path / "raw", captions(0, 3))
     if is_there:
         (tmp_path / dest).mkdir()
     before = tree(tmp_path)
@@ -269,7 +267,7 @@ def test_a_request_that_is_refused_leaves_nothing_behind(
 
 
 def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", captions(0, 3))
+    source = a_folder(tmp_path / "raw", captions(0, 3))
     some_shards(tmp_path / "made", 2)
     before = tree(tmp_path)
 
@@ -280,8 +278,8 @@ def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> N
 
 def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:
     dest = str(tmp_path / "made")
-    prepare(raw(tmp_path / "raw", captions(0, 6)), dest)
-    other = raw(tmp_path / "other", captions(3, 6))
+    prepare(a_folder(tmp_path / "raw", captions(0, 6)), dest)
+    other = a_folder(tmp_path / "other", captions(3, 6))
     before = {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")}
 
     with pytest.raises(UsageError, match="made from another folder"):
@@ -289,6 +287,23 @@ def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path)
     assert {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")} == before
     (tmp_path / "raw").rename(tmp_path / "moved")
     assert prepare(str(tmp_path / "moved"), dest).up_to_date
+
+
+def test_a_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
+    source, made = a_folder(tmp_path / "raw", captions(0, 6)), tmp_path / "made"
+    made.mkdir()
+    place = locate(str(made))
+
+    def lose() -> None:
+        if os.path.exists(place.lock):
+            Path(place.lock).write_text("of another")
+
+    with pytest.raises(CatalogError, match="taken over"):
+        prepare(source, str(made), PrepareOptions(shard_samples=1), progress=Told(at_advance=lose))
+    with Ledger.peek(place.ledger) as ledger:
+        assert [record.state for record in ledger.planned_shards()] == ["done", *["planned"] * 5]
+    assert len(list(made.glob("*.tar"))) == 2  # the one that was under way, too
+    assert not os.path.exists(place.catalog)
 
 
 def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
@@ -323,7 +338,36 @@ def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
 
 
 def test_samples_of_a_catalog_are_the_same_from_raw_files_and_in_place(tmp_path: Path) -> None:
-    source = raw(tmp_path / "raw", samples(0, 4))
+    source = a_folder(tmp_path / "raw", samples(0, 4))
     prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2))
 
     assert [line.key for line in inspect(str(tmp_path / "made"), samples=4).first] == [f"{i:06d}" for i in range(4)]
+
+
+@pytest.mark.parametrize("dest", [None, "out"])
+@pytest.mark.parametrize(("source", "words"), [("nope", "does not exist"), ("README.md", "is a file, not a folder")])
+def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
+    tmp_path: Path, source: str, words: str, dest: str | None
+) -> None:
+    a_folder(tmp_path, {"README.md": b"1"})
+
+    with pytest.raises(InputError, match=f"the source {words}") as caught:
+        prepare(str(tmp_path / source), dest and str(tmp_path / dest))
+    assert "raw files" in caught.value.hint
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made(
+    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    raw = a_folder(public_path / "raw", captions(0, 5))
+    closed = public_path / "closed"
+    dest = closed if there else closed / "below" / "dest"
+    closed.mkdir()
+    closed.chmod(0o755)
+    monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "data"))
+    error = as_nobody(lambda: prepare(raw, str(dest)))
+
+    assert isinstance(error, PermissionDenied)
+    assert (error.message, error.where) == ("the destination cannot be written", str(dest))
+    assert not (public_path / "data").exists()

@@ -245,3 +245,15 @@ def test_everything_is_train_where_nobody_says_anything(tmp_path: Path) -> None:
     assert settled(root) == (True, [])
     assert set(split_of(root).values()) == {"train"}
     assert settled(root) == (False, [])
+
+
+def test_a_dataset_without_samples_has_nothing_to_divide_and_no_split_to_read(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"readme": b"1"}})
+    index(root)
+
+    with pytest.raises(DatasetError, match="no samples to divide") as divided:
+        split(root, {"train": 1.0})
+    with pytest.raises(InputError, match="no samples") as asked:
+        read_split(locate(root).catalog, "train")
+    assert divided.value.hint == asked.value.hint == f"`wdsctl validate {root}` tells why"
+    assert (divided.value.code, asked.value.code) == ("WDS119", "WDS211")

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_shard, rewritten, samples, some_shards
+from tests.build import a_dataset, a_folder, a_shard, rewritten, samples, some_shards
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateReport, validate
+
+AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def found(report: ValidateReport) -> list[tuple[str, str]]:
@@ -53,6 +58,8 @@ def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers
         ("WDS101", "h.tar"),
         ("WDS106", "a.tar"),
         ("WDS110", "g.tar"),
+        ("WDS109", ""),
+        ("WDS109", ""),
     ]
 
 
@@ -132,7 +139,7 @@ def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path)
     (finding,) = validate(root).findings
 
     assert (finding.code, finding.severity) == ("WDS302", "error")
-    assert finding.message == "the offsets file is missing; run `wdsctl index`: it is made again"
+    assert finding.message == f"the offsets file is missing; `wdsctl index {root}` makes it again"
 
 
 @pytest.mark.parametrize("text", ["field_map: [", "sample_type: NoSample\n", "field_map: {image: jpg}\nwhat: 1\n"])
@@ -150,13 +157,14 @@ def test_a_broken_dataset_yaml_is_a_finding_and_the_rest_is_checked(tmp_path: Pa
     assert any("dataset.yaml" in f.message for f in findings if f.code == "WDS220")
 
 
-def test_a_part_that_some_samples_have_and_no_field_uses_is_a_note_where_there_is_a_field_map(tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", ["", CAPTIONS])
+def test_a_part_that_only_some_samples_have_is_a_note_with_and_without_a_field_map(tmp_path: Path, config: str) -> None:
     files = {**samples(0, 10), **{f"{i:06d}.json": b"1" for i in range(5)}, **{f"{i:06d}.cls": b"1" for i in range(10)}}
     root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
     index(root)
 
-    assert validate(root).findings == ()
-    Path(locate(root).dataset_yaml).write_text(CAPTIONS)
+    if config:
+        Path(locate(root).dataset_yaml).write_text(config)
     (finding,) = validate(root).findings
     assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 5)
 
@@ -185,3 +193,53 @@ def test_without_a_catalog_there_is_nothing_to_check(tmp_path: Path) -> None:
         validate(root)
     assert caught.value.code == "WDS301"
     assert not (tmp_path / ".wdsctl").exists()
+
+
+def test_a_page_of_zeros_in_the_catalog_is_never_nothing_wrong(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3, 400)
+    index(root)
+    catalog = Path(locate(root).catalog)
+    sound = catalog.read_bytes()
+    assert validate(root).findings == ()
+    for at in range(4096, len(sound), 4096):
+        catalog.write_bytes(sound[:at] + bytes(4096) + sound[at + 4096 :])
+        with pytest.raises(CatalogError) as caught:
+            validate(root)
+        assert (caught.value.code, "--rebuild" in caught.value.hint) == ("WDS302", True)
+
+
+def test_a_shard_that_cannot_be_read_is_not_said_to_have_changed(public_path: Path, as_nobody: AsNobody) -> None:
+    root = some_shards(public_path / "data", 2)
+    index(root)
+    Path(root, "shard-000.tar").chmod(0)
+    report = as_nobody(lambda: validate(root))
+
+    assert found(report) == [("WDS402", "shard-000.tar")]
+
+
+@pytest.mark.parametrize("files", [{"readme": b"1", "licence": b"2"}, {}])
+def test_a_dataset_without_samples_is_an_error(tmp_path: Path, files: dict[str, bytes]) -> None:
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+
+    first = validate(root).findings[0]
+    assert (first.code, first.severity) == ("WDS119", "error")
+
+
+def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {})
+    with (
+        locked(locate(root).lock),
+        pytest.raises(CatalogError, match=f"being prepared.*process {os.getpid()}") as caught,
+    ):
+        validate(root)
+    assert caught.value.code == "WDS304"
+
+
+def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no tar files here") as caught:
+        validate(a_folder(tmp_path, {"a.jpg": b"1"}))
+    assert (caught.value.code, caught.value.hint) == (
+        "WDS003",
+        f"raw files become shards by `wdsctl prepare {tmp_path} DEST`",
+    )

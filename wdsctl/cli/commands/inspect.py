@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from wdsctl.cli import options
+from wdsctl.cli import exit_codes, options
 
 EPILOG = """
 \b
@@ -28,5 +28,6 @@ def command(
     from wdsctl.cli.render.inspect import render
     from wdsctl.core.verbs.inspect import inspect
 
-    common.output.answer("inspect", inspect(root, catalog=catalog, samples=samples), render)
-    return 0
+    report = inspect(root, catalog=catalog, samples=samples)
+    common.output.answer("inspect", report, render)
+    return exit_codes.of_inspect(report)

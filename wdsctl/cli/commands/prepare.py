@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from typing import Annotated, Literal
 
 import typer
 
-from wdsctl.cli import options, values
+from wdsctl.cli import exit_codes, options, values
 
 EPILOG = """
 \b
@@ -25,7 +26,9 @@ A SOURCE that is not the folder DEST was made from is refused; --yes says that
 it is the same folder, moved.
 """
 
-Source = Annotated[str, typer.Argument(metavar="SOURCE", help="A folder of raw files, or of tars at any depth.")]
+Source = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="A folder of raw files, or of tars at any depth; tars also at a URL.")
+]
 Dest = Annotated[
     str | None,
     typer.Argument(metavar="DEST", help="Where the shards of raw files go; tars stay where they are."),
@@ -97,8 +100,8 @@ def command(
     """
     from wdsctl.cli import wizard
     from wdsctl.cli.figures import path
+    from wdsctl.cli.output import width
     from wdsctl.cli.render.prepare import renderer
-    from wdsctl.core.findings import at_least
     from wdsctl.core.ratios import parse_ratios
     from wdsctl.core.verbs.prepare import PrepareOptions
 
@@ -125,7 +128,8 @@ def command(
     report, output = outcome.report, common.output
     output.answer("prepare", report, renderer(outcome.request.options))
     if not (report.dry_run or report.up_to_date or common.json):
-        output.say(f"next: wdsctl inspect {shlex.quote(path(report.dest))}")
+        verb = "inspect" if report.split is not None else "validate"
+        output.say(f"next: wdsctl {verb} {shlex.quote(path(report.dest))}")
     if outcome.has_asked:
-        output.say(f"the same without questions: {wizard.command_line(outcome.request)}")
-    return 5 if report.index is not None and at_least(report.index.findings, "error") else 0
+        output.say("the same without questions:", *wizard.command_lines(outcome.request, width(sys.stderr)))
+    return exit_codes.of_index(report.index) if report.index is not None else 0

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, duration, path, size
-from wdsctl.cli.render.pieces import finding_lines, gravest_first, labelled, tally_of_severities
+from wdsctl.cli.figures import count, duration, path, relative, size
+from wdsctl.cli.render.pieces import finding_lines, gravest_first, labelled, table, tally_of_severities
+from wdsctl.core.command_line import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
+    from wdsctl.core.verbs.column_report import ColumnReport
     from wdsctl.core.verbs.index import IndexReport
 
 #: Findings shown after a command that did something else; `validate` shows the rest.
@@ -25,6 +28,8 @@ def render(report: IndexReport) -> Iterator[RenderableType]:
         yield f"{path(report.root)}: {totals(report)}, {took}"
         generation = f" (generation {report.generation})" if report.generation else ""
         yield labelled([("catalog", f"{path(report.catalog)}{generation}"), ("shards", changes(report))])
+    if report.columns:
+        yield columns_table(report.columns)
     yield from found(report)
 
 
@@ -50,7 +55,35 @@ def found(report: IndexReport) -> Iterator[RenderableType]:
     """The gravest findings, and how many there are."""
     if not report.findings:
         return
-    yield f"found: {tally_of_severities(report.findings)}"
+    # Of shards that were not read again, the catalog has only what is worst in each: no sum can be made of that.
+    yield "not as it should be:" if report.up_to_date else f"found: {tally_of_severities(report.findings)}"
     yield from finding_lines(gravest_first(report.findings)[:SHOWN])
     if len(report.findings) > SHOWN:
-        yield f"  ... and {count(len(report.findings) - SHOWN)} more (`wdsctl validate` lists them all)"
+        where = (
+            "--json"
+            if any(each.code == "WDS313" for each in report.findings)
+            else relative(command("validate", report.root))
+        )
+        yield f"  ... and {count(len(report.findings) - SHOWN)} more ({where} lists them all)"
+
+
+def columns_table(columns: Sequence[ColumnReport]) -> Table:
+    """A line a column: what its numbers are like, what they are made by, and how it stands."""
+    return table(
+        ("column", "#total", "#mean", "#min", "#p50", "#p99", "#max", "function", "state"),
+        [(column.name, *_figures(column), column.function, _state(column)) for column in columns],
+    )
+
+
+def _figures(column: ColumnReport) -> tuple[str, ...]:
+    mean = "" if column.mean is None else f"{column.mean:,.1f}"
+    total, *rest = (
+        "" if n is None else count(n) for n in (column.total, column.min, column.p50, column.p99, column.max)
+    )
+    return (total, mean, *rest)
+
+
+def _state(column: ColumnReport) -> str:
+    without = f", {count(column.failed, 'sample')} without a value" if column.failed else ""
+    of = f" (generation {column.generation})" if column.state == "outdated" and column.generation else ""
+    return f"{column.state}{of}{without}"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, field_map, path, safe, share, size
+from wdsctl.cli.figures import count, field_map, path, relative, safe, share, size
+from wdsctl.cli.render.index import columns_table
 from wdsctl.cli.render.pieces import finding_lines, labelled, table
 from wdsctl.cli.render.split import splits_table
+from wdsctl.core.command_line import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,12 +27,21 @@ def render(report: InspectReport) -> Iterator[RenderableType]:
         f"{size(report.size_bytes)}"
     )
     yield labelled(_facts(report))
-    yield ""
-    yield _parts(report)
-    yield ""
-    yield splits_table(report.splits) if report.splits else "no splits yet (`wdsctl split` makes them)"
-    yield ""
-    yield from _shards(report)
+    if report.parts:
+        yield ""
+        yield _parts(report)
+    if report.splits:
+        yield ""
+        yield splits_table(report.splits)
+    elif report.samples:
+        yield ""
+        yield f"no splits yet ({relative(command('split', report.root, '8,1,1'))} makes them)"
+    if report.columns:
+        yield ""
+        yield columns_table(report.columns)
+    if report.shard_list:
+        yield ""
+        yield from _shards(report)
     if report.first:
         yield ""
         yield from _samples(report.first)

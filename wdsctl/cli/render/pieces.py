@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, safe
+from wdsctl.cli.figures import count, relative, safe
 from wdsctl.core.codes import CODES
 from wdsctl.core.findings import SEVERITIES, Finding
 
@@ -61,7 +61,7 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
     """In the shape of errors: what kind, how often, where the first of them is, and what exactly."""
     for finding in findings:
         yield _head(finding)
-        message = "" if finding.message == title(finding) else finding.message
+        message = "" if finding.message == title(finding) else relative(finding.message)
         yield labelled([("-->", ": ".join(filter(None, (where(finding), message))))], gap=1)
 
 

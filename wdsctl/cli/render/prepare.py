@@ -11,6 +11,7 @@ from wdsctl.cli.figures import count, field_map, path, share, size
 from wdsctl.cli.render.index import changes, found, totals
 from wdsctl.cli.render.pieces import labelled
 from wdsctl.cli.render.split import rule, splits_table
+from wdsctl.core.counted import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -76,16 +77,19 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         ("write", f"{made} ({would}{count(folder.written)} written, {count(folder.kept)} kept)")
     ]
     reasons = (
-        (folder.incomplete, "incomplete sample"),
-        (folder.strays, "stray file"),
-        (folder.unreadable, "unreadable file"),
-        (folder.ignored, "hidden file"),
-        (folder.vanished, "vanished sample"),
+        (folder.incomplete, "incomplete sample", ""),
+        (folder.strays, "stray file", ""),
+        (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
+        (folder.ignored, "hidden file or folder", "hidden files or folders"),
+        (folder.vanished, "vanished sample", ""),
     )
-    left_out = ", ".join(count(n, noun) for n, noun in reasons if n)
+    left_out = ", ".join(counted(n, noun, plural) for n, noun, plural in reasons if n)
     if left_out:
+        shown = folder.examples[:EXAMPLES_SHOWN]
+        more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
         rows.append(("", f"not as it should be: {left_out}"))
-        rows += [("", example) for example in folder.examples[:EXAMPLES_SHOWN]]
+        rows += [("", example) for example in shown]
+        rows += [("", f"... and {count(more)} more")] if shown and more > 0 else []
     return rows
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
@@ -104,6 +104,13 @@ class Catalog:
         with self._reading() as connection:
             highest = connection.execute(select(func.max(schema.shard.c.id))).scalar() or 0
         return max(highest, int(said) if said.isdecimal() else 0)
+
+    def check_pages(self) -> None:
+        """Raise CatalogError WDS302 where a page of the file is not as it must be. Reads all of it."""
+        with self._reading() as connection:
+            said = str(connection.execute(text("PRAGMA quick_check(1)")).scalar())
+        if said != "ok":
+            raise damaged(self.path, " ".join(said.split()))
 
     def shards(self) -> list[ShardRow]:
         """The shards of the current generation, in the order they were added."""

@@ -208,7 +208,7 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
     """A draft of the catalog at `path`, published when the block ends well and dropped when it does not.
 
     The draft begins as a copy of what is published, or empty where nothing is or `anew` is set. `ready` is called last,
-    and raises if it must not be published after all.
+    and raises if it must not be published after all. Raises CatalogError WDS302 and WDS303, StorageError.
     """
     folder, name = os.path.split(path)
     draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
@@ -219,7 +219,7 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
                 check(path)
                 shutil.copyfile(path, draft)
         with _connected(draft, path) as connection:
-            made = Draft(connection)
+            made = _begun(connection, path)
             yield made
             made.finish()
         with translated(path):
@@ -228,6 +228,13 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
     finally:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(draft)
+
+
+def _begun(connection: Connection, path: str) -> Draft:
+    try:
+        return Draft(connection)
+    except ValueError as error:
+        raise damaged(path, "its facts do not parse") from error
 
 
 @contextmanager

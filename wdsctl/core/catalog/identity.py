@@ -6,6 +6,7 @@ import os
 import sqlite3
 import struct
 
+from wdsctl.core.command_line import command, command_beside, root_beside
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
@@ -16,7 +17,6 @@ VERSION = 1
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
 _MAGIC = b"SQLite format 3\0"
-_REBUILD = "run `wdsctl index --rebuild` on the dataset: it is made again from the shards"
 
 
 def check(path: str) -> None:
@@ -28,6 +28,8 @@ def check(path: str) -> None:
     except OSError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             raise missing(path) from error
+        if isinstance(error.__cause__, IsADirectoryError):
+            raise damaged(path, "it is a folder") from error
         raise
     if len(head) < 100 or not head.startswith(_MAGIC):
         raise damaged(path, "it is no SQLite database")
@@ -38,10 +40,11 @@ def check(path: str) -> None:
     if application != APPLICATION_ID:
         raise damaged(path, "it is a database of something else")
     if version > VERSION:
+        own = command("index", root_beside(path), "--catalog", "DIR")
         raise CatalogError(
             f"the catalog has schema version {version}, this wdsctl knows versions up to {VERSION}",
             where=path,
-            hint="upgrade wdsctl (`pip install -U wdsctl`), or make one of your own: `wdsctl index --catalog DIR`",
+            hint=f"upgrade wdsctl (`pip install -U wdsctl`), or make one of your own: {own}",
             code="WDS303",
         )
 
@@ -50,10 +53,15 @@ def missing(path: str) -> CatalogError:
     return CatalogError(
         "there is no catalog",
         where=path,
-        hint="run `wdsctl prepare` on the dataset; a catalog that is kept elsewhere is named by --catalog",
+        hint=f"{command_beside(path, 'prepare')} makes it; one that is kept elsewhere is named by --catalog",
         code="WDS301",
     )
 
 
 def damaged(path: str, reason: str) -> CatalogError:
-    return CatalogError(f"the catalog is damaged: {reason}", where=path, hint=_REBUILD, code="WDS302")
+    return CatalogError(
+        f"the catalog is damaged: {reason}",
+        where=path,
+        hint=f"{command_beside(path, 'index', '--rebuild')} makes it again from the shards",
+        code="WDS302",
+    )

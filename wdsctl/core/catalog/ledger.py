@@ -10,6 +10,7 @@ import os
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, fields
 from datetime import datetime, timezone
 from types import TracebackType
 from typing import Any, Literal
@@ -21,10 +22,10 @@ from wdsctl.core.catalog.ledger_file import (
     connect_for_reading,
     connect_to_nothing,
     is_sound,
-    set_aside,
     translating,
 )
 from wdsctl.core.catalog.ledger_schema import finding, plan_source, planned_shard, run
+from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_record import ShardRecord, State
@@ -51,7 +52,7 @@ class Ledger:
             os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         notes: tuple[str, ...] = ()
         if not is_sound(path):
-            notes = (f"the ledger was damaged; it is now {set_aside(path)}, and a new one has been begun",)
+            notes = (f"the ledger was damaged; it is now {set_aside(path, 'damaged')}, and a new one has been begun",)
         with translating(path):
             return cls(path, connect(path), notes)
 
@@ -101,41 +102,18 @@ class Ledger:
         return [{**row, "argv": json.loads(row["argv"]), "details": json.loads(row["details"] or "{}")} for row in rows]
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
-        rows = [
-            {
-                "run_id": run_id,
-                "code": found.code,
-                "severity": found.severity,
-                "shard": found.shard,
-                "key": found.key,
-                "part": found.part,
-                "byte_offset": found.offset,
-                "count": found.count,
-                "message": found.message,
-            }
-            for found in findings
-        ]
+        rows = [{"run_id": run_id, **asdict(found)} for found in findings]
         if rows:
             with self._transaction() as connection:
                 connection.execute(finding.insert(), rows)
 
     def findings(self, run_id: int) -> list[Finding]:
         """What a run found, in the order it was noted."""
+        names = [field.name for field in fields(Finding)]
+        columns = [finding.c[name] for name in names]
         with self._transaction() as connection:
-            rows = connection.execute(select(finding).where(finding.c.run_id == run_id).order_by(finding.c.id)).all()
-        return [
-            Finding(
-                code=row.code,
-                severity=row.severity,
-                message=row.message,
-                shard=row.shard,
-                key=row.key,
-                part=row.part,
-                offset=row.byte_offset,
-                count=row._mapping["count"],  # noqa: SLF001 - a row is a tuple, and `count` its method
-            )
-            for row in rows
-        ]
+            rows = connection.execute(select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id)).all()
+        return [Finding(**dict(zip(names, row, strict=True))) for row in rows]
 
     def planned_shards(self) -> list[ShardRecord]:
         """The plan of the last `prepare` from a raw folder, in order; empty if there was none."""

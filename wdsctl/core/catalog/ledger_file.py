@@ -1,4 +1,4 @@
-"""Opens `ledger.sqlite`, sets a damaged one aside, and says SQLite's troubles in our words."""
+"""Opens `ledger.sqlite`, tells whether it is sound, and says SQLite's troubles in our words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import count
 from urllib.parse import quote
 
 from sqlalchemy import Connection, NullPool, create_engine, event
@@ -60,17 +59,6 @@ def is_sound(path: str) -> bool:
             code="WDS303",
         )
     return application == APPLICATION_ID and checked == "ok"
-
-
-def set_aside(path: str) -> str:
-    """Rename a damaged ledger, and its journal, to the first free `PATH.damaged-N`. Returns the new path."""
-    aside = next(name for n in count(1) if not os.path.lexists(name := f"{path}.damaged-{n}"))
-    with translated(path):
-        # SQLite would apply a journal that stayed behind to the new file.
-        if os.path.exists(f"{path}-journal"):
-            os.rename(f"{path}-journal", f"{aside}-journal")
-        os.rename(path, aside)
-    return aside
 
 
 @contextmanager

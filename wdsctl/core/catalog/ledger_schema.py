@@ -34,7 +34,7 @@ finding = Table(
     Column("shard", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("part", Text, nullable=False),
-    Column("byte_offset", Integer),
+    Column("byte_offset", Integer, key="offset"),
     Column("count", Integer, nullable=False),
     Column("message", Text, nullable=False),
 )

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from urllib.parse import quote
 
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import InputError
 from wdsctl.core.splitting import SplitShard
 
@@ -25,7 +26,7 @@ def current_generation(path: str) -> int:
 def read_split(path: str, name: str) -> list[SplitShard]:
     """The shards of a split, in id order, with the samples it has of each: none where it is empty.
 
-    Raises InputError WDS211 where there is no such split.
+    Raises InputError WDS211 where there is no such split, or where the dataset has no samples at all.
     """
     query = (
         "SELECT shard, split_shard.samples, bits FROM split_shard JOIN split ON split.id = split_shard.split "
@@ -34,16 +35,28 @@ def read_split(path: str, name: str) -> list[SplitShard]:
     with _reading(path) as connection:
         rows = connection.execute(query, (name,)).fetchall()
         names = [row[0] for row in connection.execute("SELECT name FROM split ORDER BY id")]
+        filled = connection.execute("SELECT 1 FROM shard WHERE removed IS NULL AND samples > 0 LIMIT 1").fetchone()
+    if filled is None:
+        raise _no_samples(path)
     if name not in names:
         raise _no_such_split(path, name, names)
     return [SplitShard(*row) for row in rows]
+
+
+def _no_samples(path: str) -> InputError:
+    return InputError(
+        "the dataset has no samples, and so no split to train on",
+        where=path,
+        hint=f"{command_beside(path, 'validate')} tells why",
+        code="WDS211",
+    )
 
 
 def _no_such_split(path: str, name: str, names: list[str]) -> InputError:
     return InputError(
         f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
         where=path,
-        hint="`wdsctl split DATASET train=8,val=1,test=1` makes splits; split_part= chooses one",
+        hint=f"{command_beside(path, 'split', 'train=8,val=1,test=1')} makes splits; split_part= chooses one",
         code="WDS211",
     )
 

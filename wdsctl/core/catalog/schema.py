@@ -27,7 +27,7 @@ shard = Table(
     Column("id", Integer, primary_key=True, comment="never used again after the shard is gone"),
     Column("path", Text, nullable=False, comment="relative to the dataset's root, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
-    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970"),
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
     Column("samples", Integer, nullable=False),
     Column("parts", Integer, nullable=False),
     Column("status", Text, nullable=False, comment="ok, partial (its end is missing), bad or unreadable"),

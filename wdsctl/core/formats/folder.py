@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from operator import attrgetter
 from typing import Literal
 
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
-from wdsctl.core.formats.folder_walk import EXAMPLES, Found, printable, walk
+from wdsctl.core.formats.folder_walk import EXAMPLES, Found, walk
+from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.raw_sample import RawSample
 
@@ -73,13 +76,13 @@ def without(root: str, listing: Listing, unreadable: Mapping[tuple[str, str], st
             samples.append(sample._replace(parts=parts))
     if not samples:
         raise InputError(
-            f"no sample is left to use: {len(unreadable):,} files cannot be read",
+            f"no sample is left to use: {counted(len(unreadable), 'file')} cannot be read",
             where=root,
             hint="check the owner and the mode of the files, and the disk or server that they are on",
             code="WDS003",
         )
-    named = [f"{printable(f'{key}.{part}')}: {reason}" for (key, part), reason in sorted(unreadable.items())]
-    examples = (*listing.examples, *named)[:EXAMPLES]
+    these = [f"{named(f'{key}.{part}')}: {reason}" for (key, part), reason in sorted(unreadable.items())]
+    examples = (*listing.examples, *these)[:EXAMPLES]
     return replace(listing, samples=samples, unreadable=listing.unreadable + len(unreadable), examples=examples)
 
 
@@ -95,13 +98,13 @@ def _check_root(root: str) -> None:
 def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: OnMissing) -> Listing:
     expected = parts or _usual_parts(found)
     incomplete = dict(_lacking(found, expected))
-    examples = tuple([*_describe(incomplete), *found.examples][:EXAMPLES])
+    examples = _examples(found, incomplete)
     if on_missing == "error" and (incomplete or found.faults):
+        more = len(incomplete) + found.faults - len(examples)
         raise DatasetError(
-            "\n  ".join([_counts(len(incomplete), found), *examples]),
+            "\n  ".join([_counts(len(incomplete), found), *examples, *([f"... and {more:,} more"] if more else [])]),
             where=root,
-            hint=f"complete them, or say --on-missing skip (leave them out) or --on-missing keep (take what there is); "
-            f"a complete sample has {', '.join(expected) or 'any part'}: --parts says otherwise",
+            hint=_remedy(expected, incomplete=bool(incomplete), found=found),
             code="WDS201",
         )
     samples = found.samples
@@ -126,15 +129,14 @@ def _usual_parts(found: Found) -> tuple[str, ...]:
 
 
 def _lacking(found: Found, expected: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(key, the parts it lacks) of every incomplete sample. A part that cannot be read is there: it counts as such."""
+    """(key, the parts it lacks) of every incomplete sample.
+
+    A part that cannot be read is there, and counts as such. So does a sample of which no part can be read.
+    """
     hidden = found.unreadable_parts
     complete = frozenset(expected)
     for key, parts in found.samples:
         missing = complete.difference([part.name for part in parts], hidden.get(key, ()))
-        if missing:
-            yield key, tuple(sorted(missing))
-    for key in _unreadable_keys(found):
-        missing = complete - hidden[key]
         if missing:
             yield key, tuple(sorted(missing))
 
@@ -145,15 +147,40 @@ def _unreadable_keys(found: Found) -> list[str]:
     return sorted(hidden.keys() - {sample.key for sample in found.samples if sample.key in hidden}) if hidden else []
 
 
-def _describe(incomplete: dict[str, tuple[str, ...]]) -> Iterator[str]:
-    for key, missing in incomplete.items():
-        yield f"{printable(key)}: no {', '.join(missing)}"
+def _examples(found: Found, incomplete: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """The first few of what is wrong, some of either kind."""
+    lacking = list(_describe(found, dict(islice(incomplete.items(), EXAMPLES))))
+    kept = max(EXAMPLES - len(found.examples), EXAMPLES // 2 + 1)
+    return tuple([*lacking[:kept], *found.examples][:EXAMPLES])
+
+
+def _describe(found: Found, incomplete: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """A line a sample, with the parts that differ from a missing one by their letters' case alone."""
+    for key, parts in found.samples:
+        if key in incomplete:
+            alike = {part.name.lower(): part.name for part in parts}
+            lacks = [
+                f"{part} (it has {alike[part.lower()]}: case counts)" if part.lower() in alike else part
+                for part in incomplete[key]
+            ]
+            yield f"{named(key)}: no {', '.join(lacks)}"
+
+
+def _remedy(expected: Sequence[str], *, incomplete: bool, found: Found) -> str:
+    steps = (
+        (incomplete, "complete the samples"),
+        (found.strays > 0, "take away the files that belong to none"),
+        (found.unreadable > 0, "check the mode of what cannot be read, and where its links lead"),
+    )
+    do = ", ".join(step for is_due, step in steps if is_due)
+    usual = f"; a complete sample has {', '.join(expected) or 'any part'}: --parts says otherwise" if incomplete else ""
+    return f"{do}; or say --on-missing skip (leave them out) or --on-missing keep (take what there is){usual}"
 
 
 def _counts(incomplete: int, found: Found) -> str:
-    counted = (
+    kinds = (
         (incomplete, "sample is incomplete", "samples are incomplete"),
         (found.strays, "file belongs to no sample", "files belong to no sample"),
         (found.unreadable, "file or folder cannot be read", "files or folders cannot be read"),
     )
-    return ", ".join(f"{n:,} {one if n == 1 else many}" for n, one, many in counted if n)
+    return ", ".join(counted(n, one, many) for n, one, many in kinds if n)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from wdsctl.core.naming import split_name
 from wdsctl.core.os_errors import translated
+from wdsctl.core.printable import named
 from wdsctl.core.progress import Progress
 from wdsctl.core.raw_sample import RawPart, RawSample
 
@@ -48,7 +49,7 @@ class Found:
 
     def _example(self, path: str, reason: str) -> None:
         """Keep the first few by name: file systems list in no order, and a message should not change between runs."""
-        self.examples.append(f"{printable(path)}: {reason}")
+        self.examples.append(f"{named(path)}: {reason}")
         if len(self.examples) > EXAMPLES:
             self.examples.sort()
             self.examples.pop()
@@ -67,11 +68,6 @@ def walk(root: str, found: Found, progress: Progress) -> None:
         except OSError as error:
             with translated(path, "list"):
                 _pass_over(folder.prefix, error, found)
-
-
-def printable(path: str) -> str:
-    r"""The path as text that any stream takes: bytes that are no UTF-8 appear as `\xNN`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 class _Folder(NamedTuple):

@@ -6,12 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.command_line import command_at
 from wdsctl.core.dataset_yaml import SplitRule
 from wdsctl.core.findings import Finding
+from wdsctl.core.place import Place
 from wdsctl.core.splitting import Shard, SplitShard, by_sample, by_shard, resolved
 
 
-def deal_new(draft: Draft, rows: Sequence[ShardRow], rule: SplitRule, held: Mapping[str, Held]) -> list[Finding]:
+def deal_new(
+    place: Place, draft: Draft, rows: Sequence[ShardRow], rule: SplitRule, held: Mapping[str, Held]
+) -> list[Finding]:
     """Put these shards into splits. `held`: where those were that had been dealt before, by path.
 
     A changed shard stays in its split; where samples were dealt one by one, only if none of them moved in the shard.
@@ -36,5 +40,6 @@ def deal_new(draft: Draft, rows: Sequence[ShardRow], rule: SplitRule, held: Mapp
         for name, parts in deal(new, rule.shares, rule.seed, draft.split_totals(by)).items():
             draft.add_to_split(name, parts)
     empty = [name for name, samples in draft.split_totals("sample").items() if not samples]
-    words = "the split {!r} has no samples: divide the dataset anew with `wdsctl split`"
-    return [Finding(code="WDS210", severity="warning", message=words.format(name)) for name in empty]
+    anew = command_at(place, "split", "8,1,1")
+    words = f"has no samples: divide the dataset anew, such as by {anew}"
+    return [Finding(code="WDS210", severity="warning", message=f"the split {name!r} {words}") for name in empty]

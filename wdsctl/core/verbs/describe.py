@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.dataset_yaml import DatasetConfig, dump, load
 from wdsctl.core.detect import Detection, detect
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.fields import validate_field_map
-from wdsctl.core.files import write_text
+from wdsctl.core.files import set_aside, write_text
 from wdsctl.core.look import gather
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.sample_types import CRUDE
-from wdsctl.core.storage import LocalStorage
+from wdsctl.core.stores import storage_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,15 @@ class Asked:
         return bool(self.sample_type or self.field_map or self.redetect)
 
 
+@contextmanager
+def as_asked() -> Iterator[None]:
+    """What is wrong with an option is a matter of usage, though in dataset.yaml it would be one of the dataset."""
+    try:
+        yield
+    except DatasetError as error:
+        raise UsageError(error.message, hint=error.hint, where=error.where, code=error.code) from error
+
+
 def check_config(place: Place, asked: Asked, progress: Progress) -> None:
     """Set a dataset.yaml aside that cannot be understood, if another is asked for.
 
@@ -46,10 +54,7 @@ def check_config(place: Place, asked: Asked, progress: Progress) -> None:
     except DatasetError as error:
         if not asked:
             raise
-        names = (f"{place.dataset_yaml}.broken-{n}" for n in count(1))
-        aside = next(name for name in names if not os.path.lexists(name))
-        with translated(place.dataset_yaml):
-            os.rename(place.dataset_yaml, aside)
+        aside = set_aside(place.dataset_yaml, "broken")
         progress.note(f"dataset.yaml was broken ({error.message}); it is now {aside}, and another is written")
 
 
@@ -64,7 +69,7 @@ def describe(place: Place, generation: int, asked: Asked, progress: Progress) ->
     progress.phase("detect")
     with Catalog(place.catalog) as catalog:
         parts, rule = catalog.parts(), catalog.split_rule()
-    storage = LocalStorage()
+    storage = storage_for(place.root)
     try:
         found = detect(gather(place.root, Offsets(place.offsets(generation)), parts, storage))
     finally:
@@ -90,5 +95,6 @@ def _chosen(found: Detection, asked: Asked, names: Sequence[str]) -> tuple[str, 
             hint=f"--sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
             code="WDS221",
         )
-    validate_field_map(sample_type, field_map, names, where="--field-map")
+    with as_asked():
+        validate_field_map(sample_type, field_map, names, where="--field-map")
     return sample_type, field_map

@@ -9,7 +9,6 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from itertools import count
 
 from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
@@ -31,7 +30,7 @@ KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older g
 LOCKING = 600.0  # seconds after which a draft of a lock is no longer about to be put in its place
 
 _PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|dataset\.yaml)\.\d+\.partial")
-_LOCK = re.compile(r"lock\.[0-9a-f]{32}(\.dead)?")
+_LOCK = re.compile(r"lock\.([0-9a-f]{32}|unreadable)(\.dead)?")
 _OFFSETS = re.compile(r"offsets-(\d+)\.bin")
 
 
@@ -76,7 +75,7 @@ def fold(
                     findings += scan.findings
             progress.phase("finish")
             if work.rule is not None:
-                findings += deal_new(draft, rows, work.rule, work.held)
+                findings += deal_new(place, draft, rows, work.rule, work.held)
             check_held(place.lock)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
@@ -136,13 +135,6 @@ def last_generation(place: Place) -> int:
 
 def _is_old(path: str) -> bool:
     return time.time() - os.stat(path).st_mtime > LOCKING
-
-
-def set_aside(path: str) -> None:
-    """Keep a damaged catalog under another name: the first free `PATH.damaged-N`."""
-    aside = next(name for n in count(1) if not os.path.lexists(name := f"{path}.damaged-{n}"))
-    with translated(path):
-        os.replace(path, aside)
 
 
 def scans(

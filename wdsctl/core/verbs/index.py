@@ -11,17 +11,26 @@ from typing import Literal
 
 from wdsctl.core.catalog.catalog import Catalog, Held, ShardRow
 from wdsctl.core.catalog.draft import drafting
-from wdsctl.core.codes import CODES
+from wdsctl.core.command_line import command_at
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import SplitRule, load
 from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
-from wdsctl.core.lock import check_held, locked
+from wdsctl.core.lock import check_held, locked, writer
 from wdsctl.core.place import Place, locate
+from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.shard_list import ShardListing, list_shards
+from wdsctl.core.stores import workers_for
+from wdsctl.core.urls import shown
 from wdsctl.core.verbs.changes import Changes, compare, settled
-from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, last_generation, set_aside, sweep, tidy
+from wdsctl.core.verbs.column import check_columns, settle_columns
+from wdsctl.core.verbs.column_job import ColumnRequest, OnError
+from wdsctl.core.verbs.column_report import ColumnReport
+from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, last_generation, sweep, tidy
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import no_samples, no_shards
 
 Missing = Literal["error", "keep", "drop"]
 
@@ -45,6 +54,7 @@ class IndexReport:
     up_to_date: bool
     dry_run: bool
     seconds: float
+    columns: tuple[ColumnReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +66,7 @@ class IndexRequest:
     missing: Missing = "error"
     exclude: tuple[str, ...] | None = None  # None or empty: the patterns that the catalog has
     dry_run: bool = False
+    columns: ColumnRequest = field(default_factory=ColumnRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +91,9 @@ def index(
     missing: Missing = "error",
     exclude: Sequence[str] | None = None,
     dry_run: bool = False,
+    columns: Mapping[str, str] | None = None,
+    drop_columns: Sequence[str] = (),
+    on_error: OnError = "error",
     progress: Progress = SILENT,
 ) -> IndexReport:
     """Bring the catalog up to date with the shards below `root`; only new and changed shards are read.
@@ -89,16 +103,23 @@ def index(
     pattern takes them back.
     `rebuild` reads all shards again. A catalog that can be read hands on its splits and the shards' numbers; of one
     that is damaged the file is kept, and splits are made by the rule in dataset.yaml.
+    `columns`: name -> function, numbers that are worked out for every sample (docs/columns.md). Columns of functions
+    that need no code are brought along without being named. `on_error`: "zero" gives a sample 0 for which a function
+    fails; otherwise the column is not published, and the samples are findings.
     Cost: about 2 µs of one core a member. Memory: the largest shard's index, and a few tens of MB.
     """
     place = locate(root, catalog, writing=True)
     patterns = None if exclude is None else tuple(exclude)
-    request = IndexRequest(workers=workers, rebuild=rebuild, missing=missing, exclude=patterns, dry_run=dry_run)
+    asked = ColumnRequest(wanted=dict(columns or {}), drop=tuple(drop_columns), on_error=on_error)
+    request = IndexRequest(
+        workers=workers, rebuild=rebuild, missing=missing, exclude=patterns, dry_run=dry_run, columns=asked
+    )
+    check_columns(place, asked)
     if dry_run:
         return index_at(place, request, progress)
     check_shards(place, exclude or ())
     say_where(place, catalog, progress)
-    with locked(place.lock), journal(place, "index", [root], progress) as entry:
+    with locked(place.lock), journal(place, "index", [shown(root)], progress) as entry:
         report = index_at(place, request, progress)
         entry.findings += report.findings
         return report
@@ -107,6 +128,28 @@ def index(
 def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexReport:
     """What `index` does, for a caller that holds the lock."""
     started = time.monotonic()
+    report = _index_shards(place, request, progress)
+    columns, found = settle_columns(
+        place,
+        report.generation,
+        request.columns,
+        workers=request.workers,
+        anew=request.rebuild,
+        dry_run=request.dry_run,
+        progress=progress,
+    )
+    return replace(
+        report,
+        columns=tuple(columns),
+        findings=(*report.findings, *found),
+        up_to_date=report.up_to_date and all(each.state in ("current", "outdated") for each in columns),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _index_shards(place: Place, request: IndexRequest, progress: Progress) -> IndexReport:
+    started = time.monotonic()
+    request = replace(request, workers=workers_for(place.root, request.workers))
     progress.phase("list")
     published = _published(place, rebuild=request.rebuild)
     exclude = tuple(filter(None, request.exclude)) if request.exclude else published.exclude
@@ -149,7 +192,8 @@ def _publish(
     findings: list[Finding] = []
     sweep(place)
     if published.is_damaged:
-        set_aside(place.catalog)
+        aside = set_aside(place.catalog, "damaged")
+        progress.note(f"the catalog was damaged; it is now {aside}, and a new one is made")
     with drafting(place.catalog, anew=request.rebuild, ready=partial(check_held, place.lock)) as draft:
         draft.generation = max(draft.generation, published.generation)
         draft.last_shard_id = max(draft.last_shard_id, published.last_shard_id)
@@ -183,13 +227,17 @@ def say_where(place: Place, asked: str | None, progress: Progress) -> None:
         progress.note(f"the catalog is kept in {place.meta}")
 
 
-def still_damaged(rows: Sequence[ShardRow]) -> list[Finding]:
-    """What earlier runs found wrong with shards that have not changed since."""
+def still_damaged(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
+    """The shards with which earlier runs found something gravely wrong, and which have not changed since.
+
+    The catalog has only the first code of each: how much else is wrong, another scan would tell.
+    """
+    words = f"found when it was indexed, and not mended: {command_at(place, 'validate')} tells all"
     return [
         Finding(
             code=row.code,
             severity="error",
-            message=f"{CODES[row.code].title}, as when it was indexed",
+            message=words,
             shard=row.path,
         )
         for row in rows
@@ -222,8 +270,11 @@ def _authored_rule(place: Place) -> SplitRule | None:
 
 
 def check_shards(place: Place, exclude: Sequence[str]) -> None:
-    """Refuse a folder without shards before anything is written into it. Raises InputError WDS003 or WDS113."""
-    if not os.path.exists(place.catalog):
+    """Refuse a folder without shards before anything is written into it. Raises InputError WDS003 or WDS113.
+
+    Not while somebody else is at it: they may be about to write the shards, and the lock tells of them.
+    """
+    if not os.path.exists(place.catalog) and not writer(place.lock):
         _check(place, list_shards(place.root, exclude), _Published([]))
 
 
@@ -231,20 +282,23 @@ def _check(place: Place, listing: ShardListing, published: _Published) -> None:
     if listing.shards or published.rows:
         return
     compressed = sum(finding.code == "WDS113" for finding in listing.findings)
+    if not compressed:
+        raise no_shards(place)
     raise InputError(
-        f"no tar files here, only {compressed} compressed ones" if compressed else "no tar files here",
-        where=place.root,
-        hint="decompress them first" if compressed else "raw files become shards by `wdsctl prepare SOURCE DEST`",
-        code="WDS113" if compressed else "WDS003",
+        f"no tar files here, only {counted(compressed, 'compressed one')}",
+        where=place.shown,
+        hint="decompress them first",
+        code="WDS113",
     )
 
 
 def _vanished(place: Place, vanished: Sequence[ShardRow], shards: int) -> CatalogError:
-    names = ", ".join(row.path for row in vanished[:3])
-    more = f" and {len(vanished) - 3} more" if len(vanished) > 3 else ""
+    names = ", ".join(named(row.path) for row in vanished[:3])
+    more = f" and {len(vanished) - 3:,} more" if len(vanished) > 3 else ""
+    have = "has" if len(vanished) == 1 else "have"
     return CatalogError(
-        f"{len(vanished)} of {shards} shards have vanished: {names}{more}",
-        where=place.root,
+        f"{len(vanished):,} of {counted(shards, 'shard')} {have} vanished: {names}{more}",
+        where=place.shown,
         hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
         code="WDS306",
     )
@@ -270,8 +324,10 @@ class _Counts:
         """`rows`: what the catalog has then. A dry run knows of shards that are to be read only how large they are."""
         unread = (*self.changes.added, *(shard for _, shard in self.changes.changed)) if dry_run else ()
         fresh = {shard.path for shard in self.changes.added} | {shard.path for _, shard in self.changes.changed}
+        known = [row for row in rows if row.path not in fresh]
+        said = (*self.listed, *still_damaged(self.place, known), *findings)
         return IndexReport(
-            root=self.place.root,
+            root=self.place.shown,
             catalog=self.place.catalog,
             generation=generation,
             shards=len(rows) + len(unread),
@@ -282,7 +338,7 @@ class _Counts:
             changed=len(self.changes.changed),
             removed=self.removed,
             unchanged=len(self.changes.same),
-            findings=(*self.listed, *still_damaged([row for row in rows if row.path not in fresh]), *findings),
+            findings=said if unread else (*said, *no_samples(self.place, rows, said)),
             up_to_date=up_to_date,
             dry_run=dry_run,
             seconds=time.monotonic() - self.started,

@@ -9,13 +9,19 @@ from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
-from wdsctl.core.preview import HEAD, preview
+from wdsctl.core.preview import HEAD, Preview, preview
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_list import ShardListing, list_shards
-from wdsctl.core.storage import LocalStorage
+from wdsctl.core.storage import Range, Storage
+from wdsctl.core.stores import storage_for
 from wdsctl.core.verbs.changes import compare
+from wdsctl.core.verbs.column import column_reports
+from wdsctl.core.verbs.column_report import ColumnReport
+from wdsctl.core.verbs.presence import check_catalog, no_samples
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +37,7 @@ class PartLine:
     name: str
     size_bytes: int
     preview: str
+    facts: Facts | Unreadable | None = None  # of an image, a sound or a video
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +63,13 @@ class InspectReport:
     shard_list: tuple[ShardLine, ...]
     first: tuple[SampleLine, ...]
     stale: tuple[Finding, ...]  # how the folder differs from the catalog, and what of the catalog cannot be read
+    columns: tuple[ColumnReport, ...] = ()
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
     """What is in the dataset at `root`, and its first `samples` samples. Cost: a row a shard, whatever it holds."""
     place = locate(root, catalog)
+    check_catalog(place)
     with Catalog(place.catalog) as published:
         rows, parts, splits = published.shards(), published.parts(), published.splits()
         generation, exclude = published.generation, published.exclude()
@@ -69,9 +78,10 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         config = load(place.dataset_yaml)
         sample_type, field_map = config.sample_type, dict(config.field_map)
     offsets = open_offsets(place, generation)
-    stale = stale_findings(list_shards(place.root, exclude), rows)
+    columns, damaged = column_reports(place, generation, offsets if isinstance(offsets, Offsets) else None)
+    stale = [*stale_findings(list_shards(place.root, exclude), rows), *damaged]
     return InspectReport(
-        root=place.root,
+        root=place.shown,
         catalog=place.catalog,
         catalog_bytes=os.path.getsize(place.catalog),
         generation=generation,
@@ -86,7 +96,8 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
             ShardLine(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status) for row in rows
         ),
         first=tuple(_first(place, offsets, samples)) if isinstance(offsets, Offsets) else (),
-        stale=tuple(stale if isinstance(offsets, Offsets) else (offsets, *stale)),
+        stale=(*(() if isinstance(offsets, Offsets) else (offsets,)), *stale, *no_samples(place, rows)),
+        columns=tuple(columns),
     )
 
 
@@ -110,31 +121,33 @@ def open_offsets(place: Place, generation: int) -> Offsets | Finding:
 
 
 def _first(place: Place, offsets: Offsets, samples: int) -> list[SampleLine]:
-    storage = LocalStorage()
+    storage = storage_for(place.root)
     try:
         lines = []
-        for row in range(min(samples, offsets.samples)):
-            shard = offsets.shards[offsets.shard_of(row)].path
+        shown = [(row, offsets.shards[offsets.shard_of(row)].path) for row in range(min(samples, offsets.samples))]
+        storage.will_need(
+            Range(os.path.join(place.root, shard), at, min(size, HEAD))
+            for row, shard in shown
+            for _, at, size in offsets.parts(row)
+        )
+        for row, shard in shown:
             path = os.path.join(place.root, shard)
-            parts = [
-                PartLine(
-                    name=name,
-                    size_bytes=size,
-                    preview=_preview(storage, path, at, size),
-                )
-                for name, at, size in offsets.parts(row)
-            ]
+            parts = [_part(storage, path, name, at, size) for name, at, size in offsets.parts(row)]
             lines.append(SampleLine(key=offsets.key(row), shard=shard, parts=tuple(parts)))
         return lines
     finally:
         storage.close()
 
 
-def _preview(storage: LocalStorage, path: str, at: int, size: int) -> str:
-    """One line about a part. A shard that is gone or has changed is told of elsewhere, and stops nothing."""
-    if not os.path.exists(path):
-        return "gone"
+def _part(storage: Storage, path: str, name: str, at: int, size: int) -> PartLine:
+    found = _preview(storage, path, at, size)
+    return PartLine(name=name, size_bytes=size, preview=found.line, facts=found.facts)
+
+
+def _preview(storage: Storage, path: str, at: int, size: int) -> Preview:
+    """What a part is. A shard that is gone or has changed is told of elsewhere, and stops nothing."""
     try:
-        return preview(storage.read(path, at, min(size, HEAD)), size)
+        head = storage.read(path, at, min(size, HEAD))
+        return preview(ByteRange.of(storage, path, at, size, head=head))
     except (StorageError, PermissionDenied):
-        return "cannot be read"
+        return Preview("cannot be read" if storage.exists(path) else "gone")

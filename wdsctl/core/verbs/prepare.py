@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.command_line import command
 from wdsctl.core.detect import Detection
-from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
-from wdsctl.core.formats.folder import Listing, OnMissing
-from wdsctl.core.lock import locked
+from wdsctl.core.formats.folder import Listing
+from wdsctl.core.lock import check_held, locked
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
+from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
-from wdsctl.core.shard_list import COMPRESSED, holds_shards
-from wdsctl.core.verbs.describe import Asked, check_config, describe
+from wdsctl.core.shard_list import COMPRESSED, holds_shards, is_empty
+from wdsctl.core.urls import is_url, plain, shown
+from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_shards, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.split import SplitReport, settle_split
@@ -28,26 +32,18 @@ Source = Literal["folder", "tars"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrepareOptions:
-    """What may be asked of `prepare`. The first five, and `moved`, concern raw folders only."""
+class PrepareOptions(FolderOptions):
+    """What may be asked of `prepare`. What it inherits, but for `workers` and `dry_run`, concerns raw folders only."""
 
-    shard_samples: int = 10_000
-    shard_size: int = 1 << 30  # bytes
-    template: str = "shard-{index:06d}.tar"
-    parts: tuple[str, ...] = ()  # what a complete raw sample has; empty: what at least half of them have
-    on_missing: OnMissing = "error"
     split: Mapping[str, float] | None = None  # None: keep the split there is, or dataset.yaml's, or all is `train`
     split_by: By = "auto"
     seed: int = 0
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
-    moved: bool = False  # the raw folder is the one that the shards were made from, at another path
-    workers: int = 1
     catalog: str | None = None
     missing: Missing = "error"
     exclude: tuple[str, ...] = ()
-    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +63,14 @@ class PrepareReport:
 
 def look(source: str) -> Source:
     """Whether a folder holds shards or raw files. Raises InputError if it holds nothing, PermissionDenied."""
+    _check_there(source)
     place = locate(source)
     if holds_shards(place.root):
         return "tars"
-    if not os.listdir(place.root):
-        raise InputError("the folder is empty", where=source, hint="check the path", code="WDS003")
+    if is_empty(place.root):
+        raise InputError("the folder is empty", where=place.shown, hint="check the path", code="WDS003")
+    if is_url(place.root):
+        raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", place.root)
     return "folder"
 
 
@@ -83,18 +82,25 @@ def prepare(
     Run again, it does what is left to do: the rest of a run that was killed, new files, nothing.
     """
     options = options or PrepareOptions()
+    source, dest = plain(source), None if dest is None else plain(dest)
     _check_options(options)
+    if dest is not None and is_url(source):
+        raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", source)
+    if dest is not None and is_url(dest):
+        raise _not_mounted("shards are written to a disk or a mounted file system, not to a URL", dest)
     from_folder = dest is not None or look(source) == "folder"
     if from_folder and dest is None:
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,
-            hint=f"wdsctl prepare {source} DEST",
+            hint=command("prepare", source, "DEST"),
         )
     root = dest or source
     listing = None
     if from_folder:
+        _check_there(source)
         _check_raw(locate(source).root, options.parts)
+        _check_writable(root)
         if options.dry_run:
             return _foreseen(source, root, options, progress)
         listing = _survey(source, root, options, progress)  # before anything is made: it may be refused
@@ -107,7 +113,7 @@ def prepare(
     if not from_folder:
         check_shards(place, options.exclude)
     say_where(place, options.catalog, progress)
-    with locked(place.lock), journal(place, "prepare", [source, root], progress) as entry:
+    with locked(place.lock), journal(place, "prepare", [shown(source), shown(root)], progress) as entry:
         return _do(place, source, root, listing, options, entry, progress)
 
 
@@ -123,7 +129,7 @@ def _do(
     """All the steps, for a caller that holds the lock. `listing` is of the raw folder, if there is one."""
     asked = Asked(options.sample_type, options.field_map, options.redetect)
     check_config(place, asked, progress)
-    folder = _write(source, dest, options, listing, entry, progress) if listing else None
+    folder = _write(place, source, dest, options, listing, entry, progress) if listing else None
     indexed = index_at(place, _index_request(options), progress)
     entry.findings += indexed.findings
     detection = split = None
@@ -133,8 +139,8 @@ def _do(
         split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
         is_new = is_new or is_divided
     return PrepareReport(
-        source=source,
-        dest=dest,
+        source=shown(source),
+        dest=shown(dest),
         from_folder=folder is not None,
         folder=folder,
         index=indexed,
@@ -145,12 +151,44 @@ def _do(
     )
 
 
+def _not_mounted(message: str, url: str) -> UsageError:
+    return UsageError(
+        message,
+        where=shown(url),
+        hint="copy the raw files to a disk and prepare them there; the shards may then be copied to the store",
+    )
+
+
 def _check_options(options: PrepareOptions) -> None:
     """Refuse what can be told to be wrong before hours of work."""
     if options.sample_type:
-        check_sample_type(options.sample_type, where="--sample-type")
-        if options.field_map:
-            validate_field_map(options.sample_type, options.field_map, where="--field-map")
+        with as_asked():
+            check_sample_type(options.sample_type, where="--sample-type")
+            if options.field_map:
+                validate_field_map(options.sample_type, options.field_map, where="--field-map")
+
+
+def _check_there(source: str) -> None:
+    """It may hold raw files or shards: the words must fit both."""
+    if is_url(source) or os.path.isdir(source):
+        return
+    kind = "is a file, not a folder" if os.path.exists(source) else "does not exist"
+    raise InputError(
+        f"the source {kind}", where=source, hint="check the path: give a folder of raw files, or one of shards"
+    )
+
+
+def _check_writable(dest: str) -> None:
+    """Refuse a destination that shards cannot be written to, before anything is made there or elsewhere."""
+    there = os.path.abspath(dest)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if os.path.isdir(there) and not os.access(there, os.W_OK | os.X_OK):
+        raise PermissionDenied(
+            "the destination cannot be written",
+            where=dest,
+            hint=f"give another one, or check the owner and the mode of {named(there)}",
+        )
 
 
 def _check_raw(source: str, parts: Sequence[str]) -> None:
@@ -160,7 +198,7 @@ def _check_raw(source: str, parts: Sequence[str]) -> None:
     raise UsageError(
         "the source holds shards already, and is prepared in place",
         where=source,
-        hint=f"wdsctl prepare {source}; if its tars are parts of samples, name them: --parts jpg,tar",
+        hint=f"{command('prepare', source)}; if its tars are parts of samples, name them: `--parts jpg,tar`",
     )
 
 
@@ -170,22 +208,9 @@ def _index_request(options: PrepareOptions) -> IndexRequest:
     )
 
 
-def _folder_options(options: PrepareOptions) -> FolderOptions:
-    return FolderOptions(
-        shard_samples=options.shard_samples,
-        shard_size=options.shard_size,
-        template=options.template,
-        parts=options.parts,
-        on_missing=options.on_missing,
-        workers=options.workers,
-        moved=options.moved,
-        dry_run=options.dry_run,
-    )
-
-
 def _survey(source: str, dest: str, options: PrepareOptions, progress: Progress) -> Listing:
     with _peeked(dest, options) as ledger:
-        return survey(source, dest, _folder_options(options), ledger=ledger, progress=progress)
+        return survey(source, dest, options, ledger=ledger, progress=progress)
 
 
 def _peeked(dest: str, options: PrepareOptions) -> Ledger:
@@ -194,26 +219,33 @@ def _peeked(dest: str, options: PrepareOptions) -> Ledger:
 
 
 def _write(
-    source: str, dest: str, options: PrepareOptions, listing: Listing, entry: Entry, progress: Progress
+    place: Place,
+    source: str,
+    dest: str,
+    options: PrepareOptions,
+    listing: Listing,
+    entry: Entry,
+    progress: Progress,
 ) -> FolderReport:
     if entry.ledger is None:
         raise entry.refused or DatasetError(
             "the plan of the shards cannot be kept", where=dest, hint="choose a catalog that is writable"
         )
-    return write_folder(source, dest, _folder_options(options), ledger=entry.ledger, listing=listing, progress=progress)
+    check = partial(check_held, place.lock)
+    return write_folder(source, dest, options, ledger=entry.ledger, listing=listing, check=check, progress=progress)
 
 
 def _foreseen(source: str, dest: str, options: PrepareOptions, progress: Progress) -> PrepareReport:
     """A dry run from a raw folder: the shards are planned, and what comes after them depends on them."""
     with _peeked(dest, options) as ledger:
-        folder = write_folder(source, dest, _folder_options(options), ledger=ledger, progress=progress)
+        folder = write_folder(source, dest, options, ledger=ledger, progress=progress)
     return _foretold(source, dest, folder, None)
 
 
 def _foretold(source: str, dest: str, folder: FolderReport | None, index: IndexReport | None) -> PrepareReport:
     return PrepareReport(
-        source=source,
-        dest=dest,
+        source=shown(source),
+        dest=shown(dest),
         from_folder=folder is not None,
         folder=folder,
         index=index,

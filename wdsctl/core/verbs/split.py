@@ -12,15 +12,19 @@ from typing import Literal
 from wdsctl.core.catalog.catalog import Catalog, ShardRow, SplitCount
 from wdsctl.core.catalog.draft import drafting
 from wdsctl.core.catalog.identity import check
+from wdsctl.core.command_line import command_at
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import SplitRule, load, read, update_split
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By, apportion
 from wdsctl.core.splitting import Dealt, Shard, by_sample, by_shard, resolved
+from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import check_catalog
 
 WHOLE = {"train": 1.0}  # the split of those who ask for none: everything is for training
 
@@ -51,9 +55,11 @@ def split(
     """
     place = locate(root, catalog, writing=True)
     if dry_run:
+        check_catalog(place)
         return split_at(place, ratios, by, seed, progress, dry_run=True)
+    check_catalog(place)
     check(place.catalog)  # before anything is written beside it
-    with locked(place.lock), journal(place, "split", [root, repr(dict(ratios)), by, str(seed)], progress):
+    with locked(place.lock), journal(place, "split", [shown(root), repr(dict(ratios)), by, str(seed)], progress):
         return split_at(place, ratios, by, seed, progress)
 
 
@@ -64,6 +70,13 @@ def split_at(
     progress.phase("split")
     with Catalog(place.catalog) as published:
         rows = published.shards()
+    if not any(row.samples for row in rows):
+        raise DatasetError(
+            "the dataset has no samples to divide",
+            where=place.shown,
+            hint=f"{command_at(place, 'validate')} tells why",
+            code="WDS119",
+        )
     chosen, dealt = deal_all(rows, ratios, by, seed)
     rule = SplitRule(shares=dict(ratios), by=chosen, seed=seed)
     text = _with_rule(place.dataset_yaml, rule)  # before anything is changed: the file may be broken
@@ -77,7 +90,7 @@ def split_at(
     splits = tuple(
         SplitCount(name, ratios[name], len(parts), sum(part.samples for part in parts)) for name, parts in dealt.items()
     )
-    return SplitReport(root=place.root, by=chosen, seed=seed, splits=splits, dry_run=dry_run)
+    return SplitReport(root=place.shown, by=chosen, seed=seed, splits=splits, dry_run=dry_run)
 
 
 def deal_all(
@@ -96,9 +109,10 @@ def _check_counts(ratios: Mapping[str, float], counts: Mapping[str, int], by: st
     if not empty:
         return
     names = " and ".join(empty)
-    have = f"{shards} shards" if by == "shard" else f"{samples} samples"
+    have = counted(shards, "shard") if by == "shard" else counted(samples, "sample")
+    do = "does" if (shards if by == "shard" else samples) == 1 else "do"
     raise UsageError(
-        f"{names} would be empty: {have} do not go round",
+        f"{names} would be empty: {have} {do} not go round",
         where=",".join(f"{name}={share}" for name, share in ratios.items()),
         hint="divide it by samples: `--by sample`" if by == "shard" else "give it a larger share, or leave it out",
         code="WDS210",
@@ -139,14 +153,14 @@ def settle_split(
     elif not authored.asks_for(made):
         progress.note(_differs(place, authored, made))
     unit: Literal["shard", "sample"] = "sample" if made.by == "sample" else "shard"
-    return SplitReport(root=place.root, by=unit, seed=made.seed, splits=tuple(counts), dry_run=False), is_new
+    return SplitReport(root=place.shown, by=unit, seed=made.seed, splits=tuple(counts), dry_run=False), is_new
 
 
 def _differs(place: Place, authored: SplitRule, made: SplitRule) -> str:
     def said(rule: SplitRule) -> str:
         return f"{_ratios(rule)} by {rule.by}, seed {rule.seed}"
 
-    command = ["wdsctl", "split", place.root, _ratios(authored), "--by", authored.by, "--seed", str(authored.seed)]
+    command = ["wdsctl", "split", place.shown, _ratios(authored), "--by", authored.by, "--seed", str(authored.seed)]
     return (
         f"dataset.yaml says {said(authored)}; the catalog has {said(made)}, which stays: "
         f"`{shlex.join(command)}` applies the other"

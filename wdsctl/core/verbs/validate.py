@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.fields import parse_field_map
@@ -18,9 +19,12 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.sample_types import SAMPLE_TYPES
 from wdsctl.core.shard_list import list_shards
+from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ScanUnit, ShardFile, scan_file
+from wdsctl.core.urls import shown
 from wdsctl.core.verbs.inspect import open_offsets, stale_findings
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import check_catalog, no_samples
 
 NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
 HARDLY_ANY = 0.01  # a part that so few have, and no field map names, is unexpected
@@ -40,10 +44,14 @@ class ValidateReport:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What a worker says of one shard: the hash of what is there now, and what is wrong with it."""
+    """What a worker says of one shard: the hash of what is there now, and what is wrong with it.
+
+    Of a shard that could not be read (`is_read`), nobody knows whether it is as it was.
+    """
 
     layout_hash: str
     findings: tuple[Finding, ...]
+    is_read: bool
 
 
 def validate(root: str, *, catalog: str | None = None, workers: int = 1, progress: Progress = SILENT) -> ValidateReport:
@@ -52,7 +60,7 @@ def validate(root: str, *, catalog: str | None = None, workers: int = 1, progres
     What is found is in the report and in the ledger. Raises only where there is nothing to check (no catalog).
     """
     place = locate(root, catalog)
-    with journal(place, "validate", [root], progress) as entry:
+    with journal(place, "validate", [shown(root)], progress) as entry:
         report = _validate(place, workers, progress)
         entry.findings += report.findings
         return report
@@ -60,7 +68,10 @@ def validate(root: str, *, catalog: str | None = None, workers: int = 1, progres
 
 def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
     started = time.monotonic()
+    check_catalog(place)
+    progress.phase("catalog")
     with Catalog(place.catalog) as published:
+        published.check_pages()
         rows, parts, generation = published.shards(), published.parts(), published.generation
         exclude = published.exclude()
         progress.phase("keys")
@@ -70,9 +81,10 @@ def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
     findings += _structure(place, rows, listing.shards, workers, progress)
     progress.phase("parts")
     findings += _parts(place, parts, generation)
+    findings += no_samples(place, rows, findings)
     findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
     return ValidateReport(
-        root=place.root,
+        root=place.shown,
         shards=len(rows),
         samples=sum(row.samples for row in rows),
         size_bytes=sum(row.size for row in rows),
@@ -84,7 +96,7 @@ def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
 def check_unit(unit: ScanUnit) -> _Checked:
     """Scan one shard and throw the index away: only what is wrong with it matters."""
     scan = scan_file(unit.root, unit.shard)
-    return _Checked(scan.layout_hash(), scan.findings)
+    return _Checked(scan.layout_hash(), scan.findings, scan.status != "unreadable")
 
 
 def _structure(
@@ -93,13 +105,13 @@ def _structure(
     progress.phase("check", items=len(shards), size_bytes=sum(shard.size for shard in shards))
     known = {row.path: row for row in rows}
     units = [ScanUnit(place.root, shard, "") for shard in shards]
-    for i, checked in map_units(check_unit, units, workers, preload=("wdsctl.core.units",)):
+    for i, checked in map_units(check_unit, units, workers_for(place.root, workers), preload=("wdsctl.core.units",)):
         shard = shards[i]
         progress.advance(items=1, size_bytes=shard.size)
         yield from checked.findings
         row = known.get(shard.path)
         same_file = row is not None and (row.size, row.mtime_ns) == (shard.size, shard.mtime_ns)
-        if row is not None and same_file and row.layout_hash != checked.layout_hash:
+        if row is not None and same_file and checked.is_read and row.layout_hash != checked.layout_hash:
             words = "is not as it was indexed, though its size and time are"
             yield Finding(code="WDS305", severity="error", message=words, shard=shard.path)
 
@@ -133,10 +145,10 @@ def _parts(place: Place, parts: Sequence[PartCount], generation: int) -> Iterato
     mapped = _mapped(config)
     expected = {name for names in (*wanted, *(names for _, names in mapped)) for name in names}
     for part in parts:
-        is_rare = part.share <= HARDLY_ANY
-        if part.name not in expected and (is_rare or (mapped and part.share < NEARLY_ALL)):
-            words = f"{part.samples:,} of {offsets.samples:,} samples have a part {part.name!r} that is not expected"
-            severity: Severity = "warning" if is_rare else "note"
+        if part.name not in expected and part.share < NEARLY_ALL:
+            unused = ", and no field is made of it" if mapped else ""
+            words = f"only {part.samples:,} of {counted(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
+            severity: Severity = "warning" if part.share <= HARDLY_ANY else "note"
             yield Finding(code="WDS109", severity=severity, message=words, part=part.name, count=part.samples)
 
 

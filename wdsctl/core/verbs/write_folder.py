@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
@@ -12,9 +12,9 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import sync
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
-from wdsctl.core.formats.folder_walk import printable
 from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units, warm_up
+from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.replan import WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
@@ -100,14 +100,16 @@ def write_folder(
     *,
     ledger: Ledger,
     listing: Listing | None = None,
+    check: Callable[[], None] = lambda: None,
     progress: Progress = SILENT,
 ) -> FolderReport:
     """Write the samples of the folder `source` as shards below `dest`, or go on where an earlier run stopped.
 
     The same files give the same bytes, whatever the number of workers and however often the run was interrupted. The
     caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. `listing` is of `survey`, if that was
-    asked before. Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished shards stay, and
-    nothing half-written has a shard's name.
+    asked before. `check` is asked before anything is changed and after every shard, and raises if the lock is lost:
+    nothing more is written then. Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished
+    shards stay, and nothing half-written has a shard's name.
 
     A file that turns out to be unreadable is treated as one that was listed as such: unless `on_missing` is `error`,
     the samples of its shard are planned anew without it. No other shard is touched.
@@ -122,12 +124,15 @@ def write_folder(
         if options.dry_run:
             written = _Written(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
             break
+        check()
         # Removed before the new plan is stored: killed in between, the old plan still knows them.
         _remove(dest, [*partials, *plan.leftovers])
         partials = []
         _keep_plan(source, plan, ledger)
-        _write(source, dest, plan, options, written, ledger, progress)
+        _write(source, dest, plan, options, written, ledger, check, progress)
         if not written.unreadable:
+            # A worker of a run that was killed lives on for a moment, and may have begun a file meanwhile.
+            _remove(dest, _partials(_files(dest)) if plan.tasks else [])
             break
         listing = without(source, listing, written.unreadable, options.on_missing)
         written.unreadable = {}
@@ -160,6 +165,7 @@ def _write(
     options: FolderOptions,
     written: _Written,
     ledger: Ledger,
+    check: Callable[[], None],
     progress: Progress,
 ) -> None:
     """Write the shards that the plan has left, and add what came of it to `written`."""
@@ -171,6 +177,7 @@ def _write(
     jobs = (ShardJob(os.path.join(dest, task.name), source, task.samples, lenient) for task in plan.tasks)
     with closing(map_units(write_job, jobs, options.workers, preload=_PRELOAD)) as results:
         for i, result in results:
+            check()
             if isinstance(result, WrittenShard):
                 ledger.mark_done(plan.tasks[i].name)
                 written.shards += 1
@@ -192,8 +199,8 @@ def _check_source(source: str, dest: str, listing: Listing, ledger: Ledger, opti
         return
     if not may_be_source(listing.samples, ledger.planned_shards()):
         raise UsageError(
-            f"the destination was made from another folder, {printable(before)}, and its samples are not those of "
-            f"{printable(source)}",
+            f"the destination was made from another folder, {named(before)}, and its samples are not those of "
+            f"{named(source)}",
             where=dest,
             hint="choose another DEST; or say `--yes` if it is the same folder, moved",
         )
@@ -220,10 +227,14 @@ def _check_dest(dest: str, known: set[str]) -> list[str]:
     if unknown:
         more = f" and {len(unknown) - _EXAMPLES:,} more" if len(unknown) > _EXAMPLES else ""
         raise UsageError(
-            f"the destination already holds other shards: {', '.join(unknown[:_EXAMPLES])}{more}",
+            f"the destination already holds other shards: {', '.join(map(named, unknown[:_EXAMPLES]))}{more}",
             where=dest,
             hint="give an empty folder, or one that was made from this raw folder",
         )
+    return _partials(names)
+
+
+def _partials(names: Iterable[str]) -> list[str]:
     return [name for name in names if _PARTIAL.fullmatch(os.path.basename(name))]
 
 

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.cli.render.conftest import Show
+from tests.core.job_states import a_pass_state, a_rank_state, job
+from wdsctl.cli.render.checkpoint import render_diff, render_info, render_redistribute
+from wdsctl.core.checkpoint_files import PassedOver
+from wdsctl.core.job_state import merge_states
+from wdsctl.core.state_facts import LaneStep, describe
+from wdsctl.core.verbs.checkpoint import DiffReport, InfoReport, RedistributeReport, StateLine
+
+WHOLE = InfoReport(
+    states=(StateLine(path="state.json", key="loader", facts=describe(merge_states(job(4))), problem=""),),
+    passed_over=(),
+    job=describe(merge_states(job(4))),
+    missing=(),
+    alike=(1, 2, 4, 8),
+    problem="",
+)
+WRITTEN = RedistributeReport(
+    states=4,
+    world=4,
+    ranks=6,
+    step=40,
+    lanes=8,
+    splits_into=24,
+    files=("new/0.json", "new/1.json"),
+    size_bytes=1792,
+    dry_run=False,
+)
+SPLIT = (
+    "the files are alike: on 6 ranks the 8 lanes split into 24; nothing comes twice, nothing is missed, "
+    "batches are composed anew"
+)
+DIFFERENT = DiffReport(
+    first="a",
+    second="b",
+    tier="order",
+    order=("seed: 1 in the first, 2 in the second",),
+    recipe=(),
+    place=("world: 4 in the first, 2 in the second",),
+    bans=(),
+    steps=-1,
+    lanes=(LaneStep(lane=0, picks=1200, other=1204), LaneStep(lane=1, picks=None, other=3)),
+    is_same=False,
+)
+
+
+def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
+    assert piped(render_info(WHOLE)) == [
+        "file        key     rank  of  step  lanes  pending     size   budget",
+        "state.json  loader   all   4    40      8       32  1.8 KiB  3.3 KiB",
+        "",
+        "  job      training of 4 ranks, step 40 (batches of all ranks)",
+        "  picked   1,308 samples",
+        "  lanes    8",
+        "  sources  3, of generation 1, 3",
+        "  waiting  32 positions in pack, group",
+        "  banned   0 samples",
+        "  order    order_version 2, split train, samples 1000, seed 7, lanes 8, sources [3]",
+        "  recipe   37a38053740e2180a2a425ad794af5d3",
+        "",
+        "any number of ranks can resume from this; with the same global batches 1, 2, 4, 8",
+    ]
+
+
+def test_what_is_wrong_is_told_with_its_file(piped: Show) -> None:
+    broken = StateLine(path="rank1.pt", key="", facts=None, problem="the state is damaged: 'drawn' is '40'")
+    passed = (PassedOver("model.pt", "made by code"),)
+    report = replace(WHOLE, states=(broken,), passed_over=passed, job=None, missing=(0,), problem=broken.problem)
+
+    lines = piped(render_info(report))
+
+    assert "rank1.pt: the state is damaged: 'drawn' is '40'" in lines
+    assert "passed over model.pt: made by code" in lines
+    assert lines[-1].startswith("these cannot be resumed from together: ")
+
+
+def test_a_pass_without_lanes_has_no_figures_of_lanes(piped: Show) -> None:
+    facts = describe(a_pass_state())
+    line = StateLine(path="val.json", key="", facts=facts, problem="")
+
+    lines = piped(render_info(replace(WHOLE, states=(line,), job=facts, alike=())))
+
+    assert "  job      validation, pass 0 of 1 rank, step 4 (batches of all ranks)" in lines
+    assert not any(line.startswith("  lanes") for line in lines)
+    assert lines[-1] == "any number of ranks can resume from this"
+
+
+def test_many_states_are_counted(piped: Show) -> None:
+    line = StateLine(path="x.json", key="", facts=describe(a_rank_state()), problem="")
+
+    assert "... and 44 more (--json lists them all)" in piped(render_info(replace(WHOLE, states=(line,) * 64)))
+
+
+def test_what_was_written_is_listed_with_what_it_means(piped: Show) -> None:
+    assert piped(render_redistribute(WRITTEN)) == [
+        "4 states of 4 ranks at step 40: wrote 1.8 KiB to",
+        "  new/0.json",
+        "  new/1.json",
+        SPLIT,
+    ]
+    same = piped(render_redistribute(replace(WRITTEN, ranks=2, splits_into=8, dry_run=True)))
+    assert "would write" in same[0]
+    assert same[-1] == "the files are alike: 2 ranks go on with the very same global batches"
+    assert piped(render_redistribute(replace(WRITTEN, ranks=0)))[-1] == "every rank of any job resumes from it"
+
+
+def test_differences_are_told_by_tier_with_what_they_mean(piped: Show) -> None:
+    assert piped(render_diff(DIFFERENT)) == [
+        "order (the job of the one refuses the state of the other)",
+        "  seed: 1 in the first, 2 in the second",
+        "place (who saved it, and over which lanes: it hinders nothing)",
+        "  world: 4 in the first, 2 in the second",
+        "steps: the second is 1 batch behind",
+        "",
+        "lane  first  second  apart",
+        "   0  1,200   1,204     +4",
+        "   1   none       3",
+    ]

@@ -1,0 +1,84 @@
+"""Functions of samples, as users write them for `wdsctl index --column NAME=tests.core.counting:FUNCTION`."""
+
+from __future__ import annotations
+
+import os
+import time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+Sample = dict[str, Any]
+
+
+def words(sample: Sample) -> int:
+    """The words of the text."""
+    return len(sample["txt"].split())
+
+
+words.parts = ("txt",)  # type: ignore[attr-defined]
+
+
+def number(sample: Sample) -> np.int32:
+    """The number that the key is; a number of numpy."""
+    return np.int32(int(sample["__key__"]))
+
+
+def given(sample: Sample) -> int:
+    """How many things are in the sample, which must be bytes but for its key."""
+    if not all(isinstance(value, str if name == "__key__" else bytes) for name, value in sample.items()):
+        raise TypeError("not bytes")
+    return len(sample)
+
+
+def not_fives(sample: Sample) -> int:
+    if sample["__key__"].endswith("5"):
+        raise KeyError("fives")
+    return 1
+
+
+def slow(sample: Sample) -> int:
+    """The number that the key is, after a while; leaves a line in the file that COUNTED names."""
+    with open(os.environ["COUNTED"], "a", encoding="utf-8") as file:
+        file.write(f"{sample['__key__']}\n")
+    time.sleep(0.02)
+    return int(sample["__key__"])
+
+
+def loud(sample: Sample) -> int:
+    print("look at", sample["__key__"])  # noqa: T201 - what it is about
+    return 1
+
+
+def emptied(sample: Sample) -> int:
+    """Takes from its sample what it has read: no other column may notice."""
+    return len([sample.pop(name) for name in list(sample)])
+
+
+def true(_sample: Sample) -> Any:
+    return True
+
+
+def numpy_true(_sample: Sample) -> Any:
+    return np.bool_(True)
+
+
+def half(_sample: Sample) -> Any:
+    return 0.5
+
+
+def decimal(_sample: Sample) -> Any:
+    return Decimal(2)
+
+
+def nothing(_sample: Sample) -> Any:
+    return None
+
+
+def below_zero(_sample: Sample) -> Any:
+    return -1
+
+
+def too_large(_sample: Sample) -> Any:
+    return 1 << 63

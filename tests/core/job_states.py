@@ -1,0 +1,64 @@
+"""States as a loader saves them, made of numbers, for what reads them without a loader."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+PLAN: dict[str, Any] = {
+    "order": {
+        "order_version": 2,
+        "split": "train",
+        "samples": 1000,
+        "seed": 7,
+        "lanes": 8,
+        "sources": ["0a0a0a0a", "1b1b1b1b", "2c2c2c2c"],
+    },
+    "recipe": "37a38053740e2180a2a425ad794af5d3",
+    "shape": ["pack", "group"],
+}
+
+
+def a_cursor(picks: int, *, waiting: int = 2, levels: int = 1, bans: int = 0) -> dict[str, Any]:
+    """Of a lane that packs and groups, with `waiting` packs of two samples in its groups."""
+    addresses = [{"of": [pick, [pick + 1, 1]], "step": 0} for pick in range(0, 2 * waiting, 2)]
+    pack = {"of": [picks, 0], "packs": 1, "left": 0}
+    return {
+        "picks": picks,
+        "stream": {"of": {"of": pack, "waiting": addresses}, "left": 0},
+        "mix": [[[0, 0]] for _ in range(levels)],
+        "bans": [[entry, 3] for entry in range(bans)],
+    }
+
+
+def a_rank_state(rank: int = 0, world: int = 1, *, lanes: int = 8, drawn: int = 40, **changes: Any) -> dict[str, Any]:
+    """Of a training that began with this geometry, `drawn` a multiple of `world`."""
+    own = range((drawn + rank) % world, lanes, world)
+    state = {
+        "version": 2,
+        "kind": "rank",
+        "rank": rank,
+        "world": world,
+        "plan": copy.deepcopy(PLAN),
+        "generation": [1, 3],
+        "drawn": drawn,
+        "pass": None,
+        "virtual": 5,
+        "base": 0,
+        "lanes": [[root, []] for root in range(lanes)],
+        "cursors": {str(lane): a_cursor(drawn * 4 + lane) for lane in own},
+        "bans": [],
+    }
+    return {**state, **changes}
+
+
+def job(world: int = 4, **changes: Any) -> list[dict[str, Any]]:
+    """The states of all ranks."""
+    return [a_rank_state(rank, world, **changes) for rank in range(world)]
+
+
+def a_pass_state(rank: int = 0, world: int = 1, **changes: Any) -> dict[str, Any]:
+    """Of a validation that runs through positions, without lanes."""
+    plan = {"order": {"order_version": 2, "split": "val", "samples": 12}, "recipe": "0" * 32, "shape": []}
+    state = a_rank_state(rank, world, lanes=0, drawn=4 * world, plan=plan)
+    return {**state, "cursors": {}, "pass": 0, "virtual": 0, **changes}

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import StorageError
+from wdsctl.core.media.byte_range import PAGE, ByteRange
+
+DATA = bytes(range(251)) * 5000  # some pages, the last one cut
+
+
+class Counted:
+    """Reads of memory, counted."""
+
+    def __init__(self, data: bytes = DATA) -> None:
+        self.data = data
+        self.reads: list[tuple[int, int]] = []
+
+    def __call__(self, offset: int, size: int) -> bytes:
+        assert 0 <= offset < offset + size <= len(self.data)
+        self.reads.append((offset, size))
+        return self.data[offset : offset + size]
+
+
+@given(
+    head=st.integers(0, 2 * PAGE),
+    moves=st.lists(st.tuples(st.integers(-9, len(DATA) + 9), st.integers(-1, PAGE + 9)), max_size=8),
+)
+def test_it_reads_like_a_file_in_memory(head: int, moves: list[tuple[int, int]]) -> None:
+    ours, plain = ByteRange(Counted(), len(DATA), head=DATA[:head]), io.BytesIO(DATA)
+    for to, size in moves:
+        assert ours.seek(to) == plain.seek(max(0, to))
+        assert ours.read(size) == plain.read(size)
+        assert ours.tell() == plain.tell()
+
+
+def test_it_seeks_from_all_three_places() -> None:
+    part = ByteRange.in_memory(DATA)
+
+    assert (part.seek(7), part.seek(3, io.SEEK_CUR), part.seek(-2, io.SEEK_END)) == (7, 10, len(DATA) - 2)
+    assert part.read() == DATA[-2:]
+
+
+def test_no_page_is_fetched_twice_and_the_head_never() -> None:
+    read = Counted()
+    part = ByteRange(read, len(DATA), head=DATA[:PAGE])
+    for at in (0, PAGE - 10, 2 * PAGE, 5, PAGE, 2 * PAGE + 7):
+        part.seek(at)
+        part.read(10)
+
+    assert read.reads == [(2 * PAGE, PAGE), (PAGE, PAGE)]
+
+
+def test_past_its_limit_it_ends_and_says_so() -> None:
+    part = ByteRange(Counted(), len(DATA), most=2 * PAGE)
+
+    assert part.read() == DATA[: 2 * PAGE]
+    assert part.is_spent
+    assert part.failure is None
+    assert part.seek(0) == 0
+    assert part.read(4) == DATA[:4]
+
+
+def test_a_failure_is_kept_and_reads_as_the_end() -> None:
+    def bad_disk(offset: int, size: int) -> bytes:
+        raise StorageError("cannot read: input/output error", hint="look at the disk", where="a.tar")
+
+    part = ByteRange(bad_disk, 100, head=b"head")
+
+    assert part.read() == b"head"
+    assert isinstance(part.failure, StorageError)
+    assert not part.is_spent
+
+
+@pytest.mark.parametrize("size", [0, 1, PAGE - 1, PAGE, PAGE + 1])
+def test_it_ends_where_the_part_ends(size: int) -> None:
+    part = ByteRange(Counted(DATA[:size]), size)
+
+    assert part.read() == DATA[:size]
+    assert part.read(1) == b""

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import ImageFacts, Unreadable
+from wdsctl.core.media.image import READERS
+from wdsctl.core.media.probe import probe
+from wdsctl.core.sniff import sniff
+
+
+def facts_of(data: bytes) -> ImageFacts | Unreadable:
+    facts = probe(ByteRange.in_memory(data), sniff(data))
+    assert isinstance(facts, ImageFacts | Unreadable)
+    return facts
+
+
+def an_image(form: str, mode: str = "RGB", *, orientation: int = 0, **options: object) -> bytes:
+    file = io.BytesIO()
+    if orientation:
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        options["exif"] = exif
+    Image.new(mode, (30, 20)).save(file, form, **options)
+    return file.getvalue()
+
+
+def a_png(*chunks: tuple[bytes, bytes]) -> bytes:
+    pieces = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(pieces)
+
+
+def a_png_header(width: int, height: int, *, bits: int = 8, color: int = 2) -> tuple[bytes, bytes]:
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000", "ICO", "PPM", "AVIF"])
+def test_size_mode_and_format_are_those_that_pillow_opens(form: str) -> None:
+    data = an_image(form, "P" if form == "GIF" else "RGB")
+    with Image.open(io.BytesIO(data)) as image:
+        expected = (image.format, image.mode, image.width, image.height)
+
+    facts = facts_of(data)
+    assert isinstance(facts, ImageFacts)
+    assert (facts.format, facts.mode, facts.width, facts.height) == expected
+    assert (facts.display_width, facts.display_height, facts.orientation) == (facts.width, facts.height, 1)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize(("orientation", "seen"), [(1, (30, 20)), (3, (30, 20)), (6, (20, 30)), (8, (20, 30))])
+def test_orientation_swaps_the_size_as_seen(form: str, orientation: int, seen: tuple[int, int]) -> None:
+    facts = facts_of(an_image(form, orientation=orientation))
+
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height, facts.orientation) == (30, 20, orientation)
+    assert (facts.display_width, facts.display_height) == seen
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 60_000])
+def test_an_orientation_that_is_none_counts_as_upright(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    facts = facts_of(an_image("JPEG", exif=exif.tobytes()))
+
+    assert isinstance(facts, ImageFacts)
+    assert facts.orientation == 1
+
+
+def test_damaged_exif_costs_the_orientation_alone() -> None:
+    facts = facts_of(an_image("JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\x7f"))
+
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.orientation) == (30, 1)
+
+
+@pytest.mark.parametrize(("color", "mode"), [(0, "I;16"), (2, "RGB"), (6, "RGBA")])
+def test_png_of_sixteen_bits_is_read(color: int, mode: str) -> None:
+    facts = facts_of(a_png(a_png_header(7, 5, bits=16, color=color), (b"IDAT", b"")))
+
+    assert isinstance(facts, ImageFacts)
+    assert (facts.mode, facts.width, facts.height) == (mode, 7, 5)
+
+
+@pytest.mark.parametrize("size", [(12_000, 10_000), (60_000, 60_000)])
+def test_a_decompression_bomb_is_told_by_its_size_and_not_decoded(size: tuple[int, int]) -> None:
+    """More pixels than Pillow warns of, and more than it refuses. No exif is there, which would make Pillow decode."""
+    assert size[0] * size[1] > (Image.MAX_IMAGE_PIXELS or 0)
+    facts = facts_of(a_png(a_png_header(*size), (b"IDAT", b"not pixels")))
+
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height) == size
+
+
+def test_a_webp_bomb_takes_no_memory() -> None:
+    side = (16_383 - 1).to_bytes(3, "little")
+    data = b"RIFF\x1e\0\0\0WEBPVP8X\x0a\0\0\0" + bytes(4) + side + side + b"VP8 \0\0\0\0"
+
+    facts = facts_of(data)
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height) == (16_383, 16_383)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG"])
+def test_an_image_cut_off_behind_its_header_has_its_facts(form: str) -> None:
+    data = an_image(form)
+    facts = facts_of(data[: data.index(b"IDAT") + 8] if form == "PNG" else data[:-20])
+
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height) == (30, 20)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000", "AVIF"])
+def test_an_image_cut_off_in_its_header_is_unreadable(form: str) -> None:
+    size = {"GIF": 8, "TIFF": 8}.get(form, 20)
+
+    assert isinstance(facts_of(an_image(form)[:size]), Unreadable)
+
+
+def test_what_nothing_here_reads_says_so() -> None:
+    facts = facts_of(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(40))
+
+    assert facts == Unreadable(reason="there is nothing here that reads jxl")
+
+
+def test_a_table_behind_the_pixels_is_found() -> None:
+    data = an_image("TIFF", "L")
+    far = b"II*\0" + struct.pack("<I", 3 << 20)
+    # The directory moves to three megabytes on; what it says of the pixels does not matter for the facts.
+    start = struct.unpack_from("<I", data, 4)[0]
+    moved = far + bytes((3 << 20) - 8) + data[start:]
+    reads: list[int] = []
+
+    def read(offset: int, size: int) -> bytes:
+        reads.append(size)
+        return moved[offset : offset + size]
+
+    facts = probe(ByteRange(read, len(moved)), sniff(moved[:4096], len(moved)))
+    assert isinstance(facts, ImageFacts)
+    assert (facts.width, facts.height) == (30, 20)
+    assert sum(reads) < len(moved) / 4
+
+
+WRITERS: list[Callable[[], bytes]] = [
+    *(lambda form=form: an_image(form) for form in ("PNG", "GIF", "BMP", "TIFF", "WEBP", "JPEG2000")),
+    lambda: an_image("JPEG", orientation=6),
+]
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data())
+def test_whatever_stands_in_a_header_nothing_but_facts_comes_out(data: st.DataObject) -> None:
+    image = bytearray(data.draw(st.sampled_from(WRITERS))())
+    content = sniff(bytes(image))
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(4, min(len(image) - 1, 300)), st.integers(0, 255)))):
+        image[at] = byte
+    cut = data.draw(st.integers(4, len(image)))
+
+    assert isinstance(probe(ByteRange.in_memory(bytes(image[:cut])), content), ImageFacts | Unreadable)
+
+
+def test_every_reader_is_a_format_that_sniff_names() -> None:
+    named = {sniff(an_image(name)).format for _, name in READERS.values()}
+
+    assert named == set(READERS)

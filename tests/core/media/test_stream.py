@@ -1,0 +1,328 @@
+from __future__ import annotations
+
+import io
+import struct
+from pathlib import Path
+
+import av
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.core.films import a_film, a_wav
+from wdsctl.core.errors import StorageError
+from wdsctl.core.media.byte_range import PAGE, ByteRange
+from wdsctl.core.media.facts import AudioFacts, Facts, Unreadable, VideoFacts
+from wdsctl.core.media.probe import probe
+from wdsctl.core.media.stream import DEMUXERS
+from wdsctl.core.sniff import Content, sniff
+from wdsctl.core.storage import LocalStorage
+
+HALF_A_GIB = 512 << 20
+
+
+def facts_of(data: bytes) -> Facts | Unreadable:
+    return probe(ByteRange.in_memory(data), sniff(data))
+
+
+def of_video(data: bytes) -> VideoFacts:
+    facts = facts_of(data)
+    assert isinstance(facts, VideoFacts), facts
+    return facts
+
+
+def of_audio(data: bytes) -> AudioFacts:
+    facts = facts_of(data)
+    assert isinstance(facts, AudioFacts), facts
+    return facts
+
+
+def decoded_samples(data: bytes) -> int:
+    with av.open(io.BytesIO(data)) as container:
+        assert isinstance(container, av.container.InputContainer)
+        return sum(frame.samples for frame in container.decode(audio=0))
+
+
+def with_cover_art(mp3: bytes) -> bytes:
+    """An ID3v2.3 tag with a picture in front."""
+    file = io.BytesIO()
+    from PIL import Image
+
+    Image.new("RGB", (300, 300)).save(file, "JPEG")
+    body = b"\0image/jpeg\0\x03\0" + file.getvalue()
+    frame = b"APIC" + struct.pack(">I", len(body)) + b"\0\0" + body
+    size = bytes(len(frame) >> shift & 0x7F for shift in (21, 14, 7, 0))
+    return b"ID3\3\0\0" + size + frame + mp3
+
+
+def with_a_gap(mp4: bytes, size: int) -> tuple[bytes, bytes]:
+    """A film with `size` bytes of nothing between pictures and table of contents: what stands before, and behind."""
+    at = mp4.index(b"moov") - 4
+    assert mp4.index(b"mdat") < at, "the table of contents is to stand at the end"
+    return mp4[:at] + struct.pack(">I", size) + b"free", mp4[at:]
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "form", "name"),
+    [
+        ("mp4", "libx264", "mp4", "h264"),
+        ("mov", "libx264", "mov", "h264"),
+        ("matroska", "libx264", "matroska", "h264"),
+        ("webm", "libvpx-vp9", "webm", "vp9"),
+        ("avi", "mpeg4", "avi", "mpeg4"),
+        ("flv", "flv", "flv", "flv1"),
+        ("mpegts", "libx264", "mpegts", "h264"),
+    ],
+)
+def test_a_video_has_its_facts(container: str, codec: str, form: str, name: str) -> None:
+    facts = of_video(a_film(container, video=codec))
+
+    assert (facts.format, facts.codec, facts.width, facts.height) == (form, name, 64, 48)
+    assert (facts.fps, facts.fps_ratio, facts.rotation) == (24.0, (24, 1), 0)
+    assert facts.duration_s == pytest.approx(8 / 24, abs=0.05)
+    assert (facts.has_audio, facts.audio) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("container", "codec", "form", "name"),
+    [
+        ("ogg", "libopus", "ogg", "opus"),
+        ("ogg", "flac", "ogg", "flac"),
+        ("flac", "flac", "flac", "flac"),
+        ("mp3", "libmp3lame", "mp3", "mp3"),
+        ("ipod", "aac", "m4a", "aac"),
+        ("mp4", "aac", "m4a", "aac"),
+        ("adts", "aac", "aac", "aac"),
+        ("matroska", "libopus", "matroska", "opus"),
+        ("wav", "pcm_s16le", "wav", "pcm_s16le"),
+        ("aiff", "pcm_s16be", "aiff", "pcm_s16be"),
+    ],
+)
+def test_a_sound_has_its_facts(container: str, codec: str, form: str, name: str) -> None:
+    facts = of_audio(a_film(container, audio=codec))
+
+    assert (facts.format, facts.codec, facts.channels, facts.rate_hz) == (form, name, 2, 48_000)
+    assert facts.duration_s == pytest.approx(1 / 3, abs=0.05)
+    assert facts.samples == pytest.approx(16_000, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"), [("wav", "pcm_s16le"), ("aiff", "pcm_s16be"), ("flac", "flac"), ("ogg", "flac")]
+)
+def test_samples_that_are_stated_are_those_that_are_decoded(container: str, codec: str) -> None:
+    sound = a_film(container, audio=codec)
+    facts = of_audio(sound)
+
+    assert (facts.samples, facts.samples_are) == (decoded_samples(sound), "stated")
+
+
+@pytest.mark.parametrize(
+    ("container", "codec"), [("ogg", "libopus"), ("mp3", "libmp3lame"), ("adts", "aac"), ("ipod", "aac")]
+)
+def test_samples_that_a_header_does_not_count_are_called_estimated(container: str, codec: str) -> None:
+    sound = a_film(container, audio=codec)
+    facts = of_audio(sound)
+
+    assert facts.samples_are == "estimated"
+    assert facts.samples == pytest.approx(decoded_samples(sound), rel=0.05)
+
+
+def test_a_plain_wav_is_counted_exactly() -> None:
+    facts = of_audio(a_wav())
+
+    assert (facts.channels, facts.rate_hz, facts.duration_s, facts.samples) == (1, 8_000, 0.1, 800)
+
+
+@pytest.mark.parametrize(("container", "origin"), [("mp4", "stated"), ("mov", "stated"), ("matroska", "estimated")])
+def test_frames_say_whether_the_file_states_them(container: str, origin: str) -> None:
+    facts = of_video(a_film(container, video="libx264"))
+
+    assert (facts.frames, facts.frames_are) == (8, origin)
+
+
+def test_a_fragmented_mp4_has_its_frames_estimated() -> None:
+    facts = of_video(a_film("mp4", video="libx264", options={"movflags": "frag_keyframe+empty_moov"}))
+
+    assert (facts.frames, facts.frames_are) == (8, "estimated")
+
+
+@pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("avi", "libmp3lame")])
+def test_a_video_carries_the_facts_of_its_sound(container: str, codec: str) -> None:
+    facts = of_video(a_film(container, video="mpeg4", audio=codec))
+
+    assert facts.has_audio
+    assert facts.audio is not None
+    assert (facts.audio.channels, facts.audio.rate_hz) == (2, 48_000)
+    assert facts.audio.codec in codec + " mp3"
+
+
+def test_a_varying_frame_rate_gives_the_average() -> None:
+    facts = of_video(a_film("mp4", video="mpeg4", times=[0, 1, 4, 9, 16, 25, 36, 47]))
+
+    assert (facts.frames, facts.frames_are) == (8, "stated")
+    assert facts.fps == pytest.approx(8 / (facts.duration_s or 0), rel=0.01)
+    assert facts.duration_s == pytest.approx(2, abs=0.1)
+
+
+@pytest.mark.parametrize("container", ["mp4", "mov", "matroska"])
+@pytest.mark.parametrize(
+    ("counterclockwise", "clockwise", "seen"), [(90, 270, (48, 64)), (-90, 90, (48, 64)), (180, 180, (64, 48))]
+)
+def test_rotation_is_told_clockwise_and_swaps_the_size_as_seen(
+    container: str, counterclockwise: int, clockwise: int, seen: tuple[int, int]
+) -> None:
+    facts = of_video(a_film(container, video="libx264", rotation=counterclockwise))
+
+    assert facts.rotation == clockwise
+    assert (facts.width, facts.height) == (64, 48)
+    assert (facts.display_width, facts.display_height) == seen
+
+
+@pytest.mark.parametrize("container", ["mp4", "mov", "matroska", "mpegts"])
+def test_a_stream_that_begins_late_is_as_long_as_its_pictures(container: str) -> None:
+    facts = of_video(a_film(container, video="libx264", times=range(120, 168)))
+
+    assert facts.duration_s == pytest.approx(2, abs=0.05)
+    assert facts.frames == pytest.approx(48, abs=1)
+
+
+def test_cover_art_is_no_video() -> None:
+    sound = a_film("mp3", audio="libmp3lame", options={"id3v2_version": "0"})
+
+    assert of_audio(with_cover_art(sound)).codec == "mp3"
+
+
+def test_an_mp4_with_sound_alone_is_audio_even_where_its_head_looks_like_video() -> None:
+    sound = a_film("mp4", audio="aac")
+
+    facts = probe(ByteRange.in_memory(sound), Content("video", "mp4"))
+    assert isinstance(facts, AudioFacts)
+    assert facts.format == "mp4"
+
+
+def test_a_video_cut_off_behind_its_table_of_contents_has_its_facts() -> None:
+    film = a_film("mp4", video="libx264", times=range(48))
+    at = film.index(b"mdat") - 4
+    film = film[:at] + film[film.index(b"moov") - 4 :] + film[at : at + 60]
+
+    facts = of_video(film)
+    assert (facts.width, facts.frames, facts.frames_are) == (64, 48, "stated")
+    assert facts.rotation is None, "no frame is there to tell it"
+
+
+@pytest.mark.parametrize("container", ["mp4", "matroska", "avi", "webm"])
+def test_a_video_cut_off_in_its_header_is_unreadable(container: str) -> None:
+    film = a_film(container, video="libvpx-vp9" if container == "webm" else "mpeg4")
+
+    assert isinstance(facts_of(film[:64]), Unreadable)
+
+
+@pytest.mark.parametrize("form", sorted(DEMUXERS))
+def test_garbage_is_unreadable_and_says_nothing_on_its_own(form: str, capfd: pytest.CaptureFixture[str]) -> None:
+    garbage = bytes((7 * n * n + n) % 251 for n in range(5000))
+
+    facts = probe(ByteRange.in_memory(garbage), Content("video", form))
+    assert isinstance(facts, Unreadable) or form in {"mpeg", "mp3", "mp2"}
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_nothing_here_reads_says_so() -> None:
+    assert probe(ByteRange.in_memory(b"?"), Content("video", "hologram")) == Unreadable(
+        reason="there is nothing here that reads hologram"
+    )
+
+
+def test_tags_of_any_encoding_do_not_matter() -> None:
+    sound = a_film("mp3", audio="libmp3lame")
+    tag = b"TIT2\0\0\0\x05\0\0\x03\xff\xfe\xfd\xfc"
+    at = 10
+    size = int.from_bytes(sound[6:10], "big") + len(tag)
+    assert max(size.to_bytes(4, "big")) < 0x80
+
+    assert of_audio(sound[:6] + size.to_bytes(4, "big") + tag + sound[at:]).codec == "mp3"
+
+
+class Metered(LocalStorage):
+    """Counts the bytes that are read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_bytes = 0
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        self.read_bytes += size
+        return super().read(path, offset, size)
+
+
+@pytest.fixture
+def a_large_film(tmp_path: Path) -> tuple[str, int]:
+    """Half a GiB with the table of contents at its end, in a shard where something stands before and behind it."""
+    before, behind = with_a_gap(a_film("mp4", video="libx264", audio="aac"), HALF_A_GIB)
+    path = tmp_path / "large.tar"
+    with path.open("wb") as file:
+        file.write(bytes(512) + before)
+        file.seek(512 + len(before) + HALF_A_GIB - 8)
+        file.write(behind + bytes(1024))
+    return str(path), len(before) + HALF_A_GIB - 8 + len(behind)
+
+
+def test_of_a_large_file_less_than_a_hundredth_is_read(a_large_film: tuple[str, int]) -> None:
+    path, size = a_large_film
+    storage = Metered()
+
+    facts = probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))
+    storage.close()
+    assert isinstance(facts, VideoFacts)
+    assert (facts.frames, facts.has_audio) == (8, True)
+    assert 0 < storage.read_bytes < size / 100
+
+
+def test_a_header_that_is_too_far_away_is_given_up_on(a_large_film: tuple[str, int]) -> None:
+    path, size = a_large_film
+    storage = Metered()
+    part = ByteRange(lambda at, length: storage.read(path, 512 + at, length), size, most=PAGE)
+
+    facts = probe(part, Content("video", "mp4"))
+    storage.close()
+    assert facts == Unreadable(reason="its header needs more than 262,144 bytes to be read")
+    assert storage.read_bytes <= PAGE
+
+
+def test_a_shard_that_cannot_be_read_is_an_error_and_not_a_broken_medium(
+    a_large_film: tuple[str, int], capfd: pytest.CaptureFixture[str]
+) -> None:
+    path, size = a_large_film
+    with Path(path).open("r+b") as file:
+        file.truncate(1 << 20)
+    storage = LocalStorage()
+
+    with pytest.raises(StorageError):
+        probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))
+    storage.close()
+    assert capfd.readouterr() == ("", "")
+
+
+FILMS = {
+    "mp4": a_film("mp4", video="libx264", audio="aac"),
+    "matroska": a_film("matroska", video="libx264", audio="libopus"),
+    "avi": a_film("avi", video="mpeg4"),
+    "mpegts": a_film("mpegts", video="libx264"),
+    "flv": a_film("flv", video="flv"),
+    "ogg": a_film("ogg", audio="libopus"),
+    "mp3": with_cover_art(a_film("mp3", audio="libmp3lame")),
+    "flac": a_film("flac", audio="flac"),
+    "wav": a_wav(),
+}
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_whatever_stands_in_a_file_nothing_but_facts_comes_out(data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(sorted(FILMS)))
+    film = bytearray(FILMS[form])
+    for at, byte in data.draw(st.lists(st.tuples(st.integers(0, len(film) - 1), st.integers(0, 255)), max_size=20)):
+        film[at] = byte
+    cut = data.draw(st.integers(1, len(film)))
+
+    facts = probe(ByteRange.in_memory(bytes(film[:cut])), Content("video", form))
+    assert isinstance(facts, AudioFacts | VideoFacts | Unreadable)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from tests.build import a_shard, samples
+from wdsctl.core.block_reader import BlockReader
+from wdsctl.core.scan import scan_shard
+from wdsctl.core.storage import Range
+
+MIB = 1 << 20
+
+
+class InMemory:
+    """A shard whose reads are noted."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.reads: list[tuple[int, int]] = []
+
+    def size(self, path: str) -> int:
+        return len(self.data)
+
+    def exists(self, path: str) -> bool:
+        return True
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        assert 0 <= offset <= offset + size <= len(self.data)
+        self.reads.append((offset, size))
+        return self.data[offset : offset + size]
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        return [self.read(*each) for each in ranges]
+
+    def will_need(self, ranges: Iterable[Range]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_shard_of_small_members_is_read_once_in_few_requests() -> None:
+    storage = InMemory(a_shard(samples(0, 3000, size=3000)))
+    reader = BlockReader(storage, "x", len(storage.data), block=4 * MIB)
+
+    scan = scan_shard("x", reader.read, len(storage.data))
+
+    assert scan.samples == 3000
+    assert sum(size for _, size in storage.reads) <= len(storage.data)
+    assert max(size for _, size in storage.reads) <= 4 * MIB
+    assert len(storage.reads) <= len(storage.data) // (4 * MIB) + 3
+
+
+def test_the_data_of_large_members_is_skipped() -> None:
+    members = {f"{i}.{part}": data for i in range(5) for part, data in (("mp4", bytes(6 * MIB)), ("txt", b"x"))}
+    storage = InMemory(a_shard(members))
+    reader = BlockReader(storage, "x", len(storage.data), block=2 * MIB, jump=MIB)
+
+    scan = scan_shard("x", reader.read, len(storage.data))
+
+    assert scan.samples == 5
+    assert sum(size for _, size in storage.reads) < 4 * MIB
+
+
+def test_a_scan_through_blocks_is_the_scan_without() -> None:
+    storage = InMemory(a_shard(samples(0, 400, size=5000)) + b"after the end".ljust(512))
+    reader = BlockReader(storage, "x", len(storage.data), block=70_001)
+
+    through = scan_shard("x", reader.read, len(storage.data))
+    without = scan_shard("x", lambda offset, size: storage.data[offset : offset + size], len(storage.data))
+
+    assert through.layout_hash() == without.layout_hash()
+    assert through.findings == without.findings

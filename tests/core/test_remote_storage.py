@@ -1,0 +1,213 @@
+from __future__ import annotations
+
+import errno
+import os
+import pickle
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+
+import fsspec
+import pytest
+
+from tests.remote import FaultyFileSystem, OnceEach, s3_server
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.remote_storage import TRIES, FsspecStorage
+from wdsctl.core.storage import Range
+
+DATA = bytes(range(200))
+A, B = "faulty://store/data/a.tar", "faulty://store/data/sub/b.tar"
+
+
+@pytest.fixture(autouse=True)
+def _store() -> Iterator[None]:
+    FaultyFileSystem.reset()
+    filesystem = FaultyFileSystem()
+    filesystem.pipe_file("/store/data/a.tar", DATA)
+    filesystem.pipe_file("/store/data/sub/b.tar", DATA[::-1])
+    yield
+    FaultyFileSystem.reset()
+
+
+def a_storage(expected: dict[str, int] | None = None) -> FsspecStorage:
+    return FsspecStorage("faulty://store/data/", expected, pause=0.0)
+
+
+def cut(path: str, start: int, stop: int, data: bytes) -> bytes:
+    return data[:-1]
+
+
+def raising(error: Exception) -> OnceEach:
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        raise error
+
+    return OnceEach(strike, times=TRIES)
+
+
+def test_a_read_gives_exactly_what_was_asked_for() -> None:
+    storage = a_storage()
+
+    assert storage.read(A, 2, 3) == DATA[2:5]
+    assert storage.read(A, 200, 0) == b""
+    assert storage.read_many([Range(B, 0, 2), Range(A, 8, 2), Range(B, 1, 3)]) == [
+        bytes([199, 198]),
+        DATA[8:10],
+        bytes([198, 197, 196]),
+    ]
+    assert storage.size(A) == 200
+    assert (storage.exists(A), storage.exists(A + "x")) == (True, False)
+
+
+def test_the_files_below_a_root_have_paths_relative_to_it() -> None:
+    assert sorted(file.path for file in a_storage().files()) == ["a.tar", "sub/b.tar"]
+
+
+def test_neighbours_are_read_in_one_request() -> None:
+    a_storage().read_many([Range(A, 10 * i, 5) for i in range(10)])
+
+    assert FaultyFileSystem.reads == [("/store/data/a.tar", 0, 95)]
+
+
+def test_a_window_is_fetched_when_its_first_range_is_read_and_handed_out_once() -> None:
+    storage = a_storage()
+    window = [Range(A, 50, 5), Range(B, 0, 7), Range(A, 10, 5)]
+    storage.will_need(window)
+    assert FaultyFileSystem.reads == []
+
+    assert [storage.read(*each) for each in window] == [DATA[50:55], DATA[::-1][:7], DATA[10:15]]
+    assert len(FaultyFileSystem.reads) == 2, "one request a file"
+
+    storage.read(*window[0])
+    assert len(FaultyFileSystem.reads) == 3, "nothing is kept of what has been handed out"
+
+
+def test_a_range_of_the_window_that_fails_does_not_fail_the_others() -> None:
+    storage = a_storage()
+    storage.will_need([Range(A, 0, 5), Range(A + "-gone", 0, 5)])
+
+    assert storage.read(A, 0, 5) == DATA[:5]
+    with pytest.raises(StorageError, match="no such object") as caught:
+        storage.read(A + "-gone", 0, 5)
+    assert caught.value.where == A + "-gone"
+
+
+def test_a_read_that_is_cut_short_on_the_way_is_asked_for_again() -> None:
+    FaultyFileSystem.fault.append(OnceEach(cut))
+
+    assert a_storage().read(A, 0, 50) == DATA[:50]
+
+
+def test_a_read_that_stays_short_is_refused() -> None:
+    FaultyFileSystem.fault.append(cut)
+
+    with pytest.raises(StorageError, match="sent 49 bytes where 50 were asked for, 4 times") as caught:
+        a_storage().read(A, 0, 50)
+    assert caught.value.code == "WDS403"
+
+
+def test_a_range_beyond_the_end_says_where_and_how_much() -> None:
+    with pytest.raises(StorageError, match="ends 10 bytes before") as caught:
+        a_storage().read(A, 150, 60)
+    assert (caught.value.code, caught.value.where) == ("WDS403", f"{A} (byte 150)")
+
+
+def test_a_store_that_sends_whole_files_for_ranges_is_refused() -> None:
+    FaultyFileSystem.fault.append(lambda *_: DATA)
+
+    with pytest.raises(StorageError, match="does not serve ranges"):
+        a_storage().read(A, 0, 50)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError("reset"), TimeoutError("slow"), OSError(errno.EBUSY, "SlowDown")], ids=repr
+)
+def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
+    fault = raising(error)
+    FaultyFileSystem.fault.append(fault)
+
+    with pytest.raises(StorageError, match="the store does not answer") as caught:
+        a_storage().read(A, 0, 50)
+    assert (caught.value.code, caught.value.where) == ("WDS404", A)
+    assert len(FaultyFileSystem.reads) == TRIES
+
+    assert a_storage().read(A, 0, 50) == DATA[:50], "and it has passed"
+
+
+def test_what_is_forbidden_is_not_tried_again() -> None:
+    FaultyFileSystem.fault.append(raising(PermissionError("Forbidden")))
+
+    with pytest.raises(PermissionDenied, match="Forbidden"):
+        a_storage().read(A, 0, 50)
+    assert len(FaultyFileSystem.reads) == 1
+
+
+def test_a_file_of_another_size_than_expected_is_refused_before_it_is_read() -> None:
+    storage = a_storage({A: 199, B: 200})
+
+    assert storage.read(B, 0, 1) == DATA[-1:]
+    with pytest.raises(StorageError, match="has 200 bytes and had 199") as caught:
+        storage.read(A, 0, 1)
+    assert (caught.value.code, caught.value.where) == ("WDS403", A)
+    assert len(FaultyFileSystem.reads) == 1
+
+
+def test_sizes_are_asked_for_once() -> None:
+    storage = a_storage({A: 200})
+    for _ in range(3):
+        storage.read(A, 0, 1)
+
+    assert FaultyFileSystem.asked == ["/store/data/a.tar"]
+
+
+def test_a_listing_tells_what_the_driver_says() -> None:
+    FaultyFileSystem.denied.append(FileNotFoundError("The specified bucket does not exist"))
+    with pytest.raises(InputError, match="no such bucket"):
+        a_storage().files()
+    FaultyFileSystem.denied[:] = [type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")]
+    with pytest.raises(PermissionDenied, match="no credentials"):
+        a_storage().files()
+
+
+def test_a_store_without_a_driver_says_what_to_install() -> None:
+    with pytest.raises(InputError) as caught:
+        FsspecStorage("gs://bucket/x").files()
+    assert (caught.value.code, caught.value.hint) == ("WDS406", "pip install gcsfs")
+    with pytest.raises(InputError, match="nothing that is installed opens foo://") as caught:
+        FsspecStorage("foo://user:secret@host/x").files()
+    assert caught.value.where == "foo://host/x"
+
+
+def test_a_storage_pickles_without_what_is_open() -> None:
+    storage = a_storage({A: 200})
+    storage.read(A, 0, 1)
+
+    assert pickle.loads(pickle.dumps(storage)).read(A, 5, 5) == DATA[5:10]  # noqa: S301 - our own
+
+
+def test_a_storage_that_was_read_from_works_in_a_forked_process_and_goes_on_in_its_parent() -> None:
+    with s3_server():
+        fsspec.filesystem("s3").pipe_file("bucket/forked/a.tar", DATA)
+        path = "s3://bucket/forked/a.tar"
+        storage = FsspecStorage("s3://bucket/forked", {path: len(DATA)})
+        assert storage.read(path, 0, 5) == DATA[:5]
+
+        assert in_a_fork(lambda: storage.read(path, 5, 5)) == DATA[5:10]
+        assert storage.read(path, 10, 5) == DATA[10:15]
+
+
+def in_a_fork(fn: Callable[[], bytes]) -> bytes:
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: those of fsspec are what this is about
+        child = os.fork()
+    if child == 0:
+        try:
+            os.write(write, fn())
+        except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
+            traceback.print_exc()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said

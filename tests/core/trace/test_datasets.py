@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import a_dataset, samples, some_shards
+from tests.core.traces import a_source
+from wdsctl.core.catalog.quick import read_split
+from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.ratios import parse_ratios
+from wdsctl.core.split_digest import split_digest
+from wdsctl.core.trace import SourceFacts
+from wdsctl.core.trace.datasets import Moved, TracedDataset, TracedDatasets, parse_moved
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+
+
+def opened(root: str, **facts: Any) -> TracedDataset:
+    dataset = TracedDatasets(Moved({})).open(a_source(root=root, **facts))
+    assert isinstance(dataset, TracedDataset), dataset
+    return dataset
+
+
+def traced(root: str, name: str) -> SourceFacts:
+    """A source as a training on this split writes it down."""
+    place = locate(root)
+    digest = split_digest(Offsets(place.offsets(1)), read_split(place.catalog, name))
+    return a_source(root=root, split=name, digest=digest)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    """Three shards of five samples."""
+    made = some_shards(tmp_path / "data", 3)
+    index(made)
+    return made
+
+
+def test_a_sample_is_found_by_its_id(root: str) -> None:
+    dataset = opened(root)
+    located = dataset.locate(2 << 28 | 3)
+    assert located is not None
+    assert (located.key, located.shard.path, [part.name for part in located.parts]) == (
+        "000008",
+        "shard-001.tar",
+        ["jpg", "txt"],
+    )
+    ranges = dataset.ranges(located)
+    with open(ranges[0].path, "rb") as shard:
+        shard.seek(ranges[0].offset)
+        assert shard.read(ranges[0].size) == b"8 jpg .."
+
+
+@pytest.mark.parametrize("sample_id", [9 << 28, 1 << 28 | 5, -1, 0])
+def test_an_id_of_no_sample_is_not_found(root: str, sample_id: int) -> None:
+    assert opened(root).locate(sample_id) is None
+
+
+def test_all_samples_of_a_key_are_found(tmp_path: Path) -> None:
+    root = a_dataset(
+        tmp_path, {"a.tar": samples(0, 5), "b.tar": {"x/é.txt": b"", "000003.jpg": b""}, "c.tar": {"9000003.txt": b""}}
+    )
+    index(root)
+    dataset = opened(root)
+    assert dataset.ids_of("000003") == [1 << 28 | 3, 2 << 28 | 1]
+    assert dataset.ids_of("x/é") == [2 << 28]
+    assert dataset.ids_of("00003") == dataset.ids_of("") == []
+
+
+def test_a_generation_that_is_gone_is_read_from_the_present_one(root: str) -> None:
+    some_shards(Path(root), 2, first=3)
+    os.unlink(os.path.join(root, "shard-000.tar"))
+    index(root, missing="drop")
+    os.unlink(locate(root).offsets(1))
+    dataset = opened(root)
+    located = dataset.locate(3 << 28 | 4)
+    assert located is not None
+    assert located.key == "000014"
+    assert dataset.locate(1 << 28) is None
+    assert not dataset.is_other
+
+
+def test_a_split_that_was_made_anew_is_noticed(root: str) -> None:
+    split(root, parse_ratios("2,1"), by="shard")
+    facts = traced(root, "train")
+    datasets = TracedDatasets(Moved({}))
+    assert isinstance(datasets.open(facts), TracedDataset)
+    assert not datasets.open(facts).is_other  # type: ignore[union-attr]
+
+    split(root, parse_ratios("1,2"), by="shard")
+    assert TracedDatasets(Moved({})).open(facts).is_other  # type: ignore[union-attr]
+
+
+def test_a_dataset_that_is_gone_says_how_to_name_the_new_place(root: str, tmp_path: Path) -> None:
+    shutil.move(root, tmp_path / "moved")
+    gone = TracedDatasets(Moved({})).open(a_source(root=root))
+    assert isinstance(gone, WdsctlError)
+    assert (gone.code, gone.where) == ("WDS543", root)
+    assert f"--root {root}=NEW" in gone.hint
+
+    there = TracedDatasets(parse_moved([f"{root}={tmp_path / 'moved'}"], [root])).open(a_source(root=root))
+    assert isinstance(there, TracedDataset)
+
+
+def test_a_catalog_that_is_gone_is_told(root: str) -> None:
+    shutil.rmtree(os.path.join(root, ".wdsctl"))
+    gone = TracedDatasets(Moved({})).open(a_source(root=root))
+    assert isinstance(gone, WdsctlError)
+    assert "no catalog" in gone.message
+
+
+def test_the_catalog_that_the_trace_names_is_used(root: str, tmp_path: Path) -> None:
+    shutil.move(os.path.join(root, ".wdsctl"), tmp_path / "catalog")
+    assert opened(root, catalog=str(tmp_path / "catalog")).locate(1 << 28)
+
+
+@pytest.mark.parametrize(
+    ("word", "folders"),
+    [
+        ("/data/cats=/new/cats", {"/data/cats": "/new/cats"}),
+        ("/data=/new=1", {"/data": "/new=1"}),
+        ("/data/=/new/", {"/data/": "/new/"}),
+        ("s3://b/day=3=/mnt/b", {"s3://b/day=3": "/mnt/b"}),
+    ],
+)
+def test_moves_are_told_by_the_datasets_of_the_trace(word: str, folders: dict[str, str]) -> None:
+    assert parse_moved([word], ["/data/cats", "s3://b/day=3"]).folders == folders
+
+
+@pytest.mark.parametrize("word", ["/dat=/new", "/data/cats", "/data/cats=", "=/new", "/elsewhere=/new"])
+def test_moves_of_what_is_not_in_the_trace_are_refused(word: str) -> None:
+    with pytest.raises(UsageError, match="does not begin with a dataset") as error:
+        parse_moved([word], ["/data/cats"])
+    assert "/data/cats" in error.value.hint
+
+
+def test_a_folder_above_moves_what_is_below_and_nothing_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    moved = Moved({"/data/": str(tmp_path)})
+    assert moved.place_of(a_source(root="/data/cats")).root == str(tmp_path / "cats")
+    with pytest.raises(WdsctlError, match="does not exist"):
+        moved.place_of(a_source(root="/database/cats"))

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.core.traces import a_source, a_writer, origins_of, read, told
+from wdsctl.core.errors import StorageError, UsageError, WdsctlError
+from wdsctl.core.trace import TraceWriter
+from wdsctl.core.trace.writer import BATCHES, NAME, SECONDS
+
+#: Writes batches for ever; says on stdout how many it has handed over.
+ENDLESS = """
+import sys
+from wdsctl.core.trace import SourceFacts, TraceWriter
+writer = TraceWriter(sys.argv[1], 0, 1, [SourceFacts(0, "/data", "", 1, "")], run={})
+number = 0
+while True:
+    writer.add(number, [(0, 0, number)] * 32)
+    number += 1
+    if number % 10 == 0:
+        print(number, flush=True)
+"""
+
+#: Ends after seven batches, without a word to the writer.
+SEVEN = """
+import os, sys
+from wdsctl.core.trace import SourceFacts, TraceWriter
+writer = TraceWriter(sys.argv[1], 0, 1, [SourceFacts(0, "/data", "", 1, "")], run={})
+for number in range(7):
+    writer.add(number, [(0, 0, number)])
+if len(sys.argv) > 2 and os.fork() == 0:
+    sys.exit()
+if len(sys.argv) > 2:
+    os.wait()
+"""
+
+
+def test_a_block_is_written_every_hundred_batches(tmp_path: Path) -> None:
+    writer = a_writer(tmp_path)
+    for number in range(BATCHES * 2 + 5):
+        writer.add(number, origins_of(number))
+    assert len(told(read(tmp_path))) == BATCHES * 2
+    writer.flush()
+    assert told(read(tmp_path)) == {number: origins_of(number) for number in range(BATCHES * 2 + 5)}
+
+
+def test_batches_of_many_samples_make_shorter_blocks(tmp_path: Path) -> None:
+    writer = a_writer(tmp_path)
+    writer.add(0, [(0, 0, 1)] * (1 << 16))
+    assert len(told(read(tmp_path))) == 1
+
+
+def test_after_some_seconds_the_next_batch_is_written(tmp_path: Path) -> None:
+    writer = a_writer(tmp_path)
+    writer.add(0, origins_of(0))
+    writer._pending._since -= SECONDS
+    writer.add(1, origins_of(1))
+    assert list(told(read(tmp_path))) == [0, 1]
+
+
+def test_kill_9_loses_at_most_the_last_block(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", ENDLESS, tmp_path], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    handed_over = 0
+    for line in child.stdout:
+        handed_over = int(line)
+        if handed_over >= 1230:
+            break
+    child.send_signal(signal.SIGKILL)
+    handed_over = max([handed_over, *map(int, child.stdout.read().split())])
+    child.stdout.close()
+    child.wait()
+
+    found = told(read(tmp_path))
+
+    assert list(found) == list(range(len(found)))
+    assert handed_over - BATCHES < len(found) <= handed_over + 10
+    assert found[1000] == [(0, 0, 1000)] * 32
+
+
+@pytest.mark.parametrize("arguments", [[], ["fork"]])
+def test_an_orderly_exit_loses_nothing_and_a_forked_child_writes_nothing(tmp_path: Path, arguments: list[str]) -> None:
+    subprocess.run([sys.executable, "-W", "ignore", "-c", SEVEN, tmp_path, *arguments], check=True)
+    trace = read(tmp_path)
+    assert (list(told(trace)), trace.flaws, trace.batch_count) == (list(range(7)), [], 7)
+
+
+def test_every_run_has_a_file_that_is_later_than_all_before_whatever_the_clock_says(tmp_path: Path) -> None:
+    (tmp_path / "rank-00007-99999999999999999.trace").write_bytes(b"")
+    writers = [a_writer(tmp_path, rank) for rank in (3, 3, 0)]
+    names = [NAME.fullmatch(os.path.basename(writer.path)) for writer in writers]
+    started = [int(name[2]) for name in names if name]
+    assert started == [99999999999999999 + i for i in (1, 2, 3)]
+    assert os.path.basename(writers[0].path).startswith("rank-00003-")
+
+
+def test_urls_lose_their_secrets_and_nothing_else_of_them_is_in_the_file(tmp_path: Path) -> None:
+    writer = a_writer(tmp_path, sources=[a_source(root="s3://me:hunter2@bucket/cats?token=hunter2")])
+    writer.close()
+    assert b"hunter2" not in Path(writer.path).read_bytes()
+    assert read(tmp_path).files[0].facts.sources[0].root == "s3://bucket/cats"
+
+
+def test_the_header_keeps_the_facts_of_the_run(tmp_path: Path) -> None:
+    TraceWriter(str(tmp_path), 2, 4, [a_source()], run={"fingerprint": "ab"}).close()
+    facts = read(tmp_path).files[0].facts
+    assert (facts.rank, facts.world, facts.sources, dict(facts.run)) == (2, 4, (a_source(),), {"fingerprint": "ab"})
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """The system lets no file of this process grow beyond `size` bytes: the write that reaches it is a short one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("room", [0, 1, 30, 70])
+def test_what_could_not_be_written_leaves_no_half_block_and_is_written_with_the_next(tmp_path: Path, room: int) -> None:
+    writer = a_writer(tmp_path)
+    writer.add(0, origins_of(0))
+    with files_of_at_most(os.path.getsize(writer.path) + room), pytest.raises(StorageError) as error:
+        writer.flush()
+    assert error.value.where == writer.path
+    assert (told(read(tmp_path)), read(tmp_path).flaws) == ({}, [])
+    writer.add(1, origins_of(1))
+    writer.close()
+    assert told(read(tmp_path)) == {number: origins_of(number) for number in range(2)}
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(WdsctlError) as error:
+        a_writer(tmp_path / "file" / "traces")
+    assert "file" in error.value.where
+
+
+def test_a_trace_at_a_url_is_refused() -> None:
+    with pytest.raises(UsageError, match="cannot do that"):
+        TraceWriter("s3://me:secret@bucket/traces", 0, 1, [], run={})
+
+
+def test_nothing_is_added_after_closing_and_closing_twice_is_harmless(tmp_path: Path) -> None:
+    writer = a_writer(tmp_path)
+    writer.close()
+    writer.close()
+    writer.add(0, origins_of(0))
+    with pytest.raises(UsageError, match="closed"):
+        writer.flush()

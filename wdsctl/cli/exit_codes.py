@@ -1,0 +1,29 @@
+"""What a command that did not fail ends with: 0, or a code that says how much of it came out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from wdsctl.core.findings import at_least
+
+if TYPE_CHECKING:
+    from wdsctl.core.verbs.index import IndexReport
+    from wdsctl.core.verbs.inspect import InspectReport
+
+NO_SAMPLES = 3
+PARTLY = 5
+
+
+def of_index(report: IndexReport) -> int:
+    """A dry run that would read shards does not know their samples yet."""
+    is_known = not report.dry_run or report.added + report.changed == 0
+    if is_known and not report.samples:
+        return NO_SAMPLES
+    return PARTLY if at_least(report.findings, "error") else 0
+
+
+def of_inspect(report: InspectReport) -> int:
+    if not report.samples:
+        return NO_SAMPLES
+    is_whole = all(shard.status == "ok" for shard in report.shard_list)
+    return 0 if is_whole and not at_least(report.stale, "error") else PARTLY

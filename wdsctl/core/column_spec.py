@@ -1,0 +1,111 @@
+"""The text that says how the numbers of a column are made: `MODULE:FUNCTION`, or one of three that need no code.
+
+size:PART             bytes of a part; nothing is read                              0 where a sample lacks the part
+chars:PART            characters of a part that is UTF-8                            0 where a sample lacks the part
+json:PART:FIELD.PATH  a number in a JSON part, or the length of a string or list    an error where it is not there
+MODULE:FUNCTION       what a function of Python says; FUNCTION may be dotted
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.fields import did_you_mean
+
+Kind = Literal["size", "chars", "json", "python"]
+Sample = dict[str, Any]  # `__key__` -> str, part name -> bytes
+
+HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH or MODULE:FUNCTION"
+
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """`first` is the part, or the module; `rest` the path within."""
+
+    text: str
+    kind: Kind
+    first: str
+    rest: tuple[str, ...] = ()
+
+    @property
+    def is_built_in(self) -> bool:
+        return self.kind != "python"
+
+    @property
+    def reads(self) -> bool:
+        """Whether the shards must be read."""
+        return self.kind != "size"
+
+
+def parse_spec(text: str) -> Spec:
+    """Raises UsageError WDS312."""
+    word, _, rest = text.partition(":")
+    if word in ("size", "chars") and rest:
+        return Spec(text, "size" if word == "size" else "chars", rest)
+    if word == "json" and rest:
+        part, _, path = rest.partition(":")
+        if part and path and all(path.split(".")):
+            return Spec(text, "json", part, tuple(path.split(".")))
+    elif _DOTTED.fullmatch(word) and _DOTTED.fullmatch(rest):
+        return Spec(text, "python", word, tuple(rest.split(".")))
+    raise UsageError(f"{text!r} does not say how a column is made", hint=HINT, code="WDS312")
+
+
+def check_part(spec: Spec, parts: Iterable[str]) -> None:
+    """Raises UsageError WDS312 where a function that needs no code is to look at a part that no sample has."""
+    known = list(parts)
+    if spec.is_built_in and spec.first not in known:
+        raise UsageError(
+            f"no sample has a part {spec.first!r}",
+            where=spec.text,
+            hint=did_you_mean(spec.first, known) or f"the parts are {', '.join(known) or 'none'}",
+            code="WDS312",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    part: str
+
+    def __call__(self, sample: Sample) -> int:
+        return len(str(sample.get(self.part, b""), "utf-8"))
+
+
+@dataclass(frozen=True, slots=True)
+class InJson:
+    part: str
+    path: tuple[str, ...]
+
+    def __call__(self, sample: Sample) -> int:
+        """Raises ValueError, with the reason, where there is no such number, string or list."""
+        if self.part not in sample:
+            raise ValueError(f"the sample has no part {self.part!r}")
+        value = json.loads(sample[self.part])
+        for i, step in enumerate(self.path):
+            value = _stepped(value, step, ".".join(self.path[: i + 1]))
+        if isinstance(value, str | list):
+            return len(value)
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+        raise ValueError(f"{'.'.join(self.path)!r} is {_named(value)}, not a whole number, a string or a list")
+
+
+def _stepped(value: Any, step: str, path: str) -> Any:
+    if isinstance(value, dict) and step in value:
+        return value[step]
+    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        return value[int(step)]
+    raise ValueError(f"there is no {path!r} in it")
+
+
+def _named(value: Any) -> str:
+    return "an object" if isinstance(value, dict) else json.dumps(value)

@@ -1,0 +1,193 @@
+"""The state of a job, as JSON: saved by each rank for the lanes it runs, merged for any other number of ranks.
+
+    version     2
+    kind        "rank", or "world" once the states of all ranks are merged
+    rank        0 to world - 1; -1 of a merged state
+    world       how many ranks saved it
+    plan        {"order": facts that are compared one by one, "recipe": a digest, "shape": the stages that have states}
+    generation  [int, ...]: of each dataset of the blend, in its order
+    drawn       batches that the world has drawn, in this pass where there are passes
+    pass        which pass of a finite run, from 0; null in a training without end
+    virtual     batches that a rank has given in its present virtual epoch
+    base        `drawn` when the geometry began
+    lanes       the geometry: [root, [[picks, children, child], ...]] of every lane of the job; empty where a pass is
+                cut into runs of positions
+    cursors     lane -> {"picks", "stream", "mix", "bans"}: where it stands. Without lanes: batch -> how much left
+    bans        [[key | [source, id], ...], ...]: what is left out, as it was given
+
+A rank has the cursors of the lanes that are its own, a merged state those of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from wdsctl.core.errors import StateMismatch
+from wdsctl.core.state_form import State, wrong_with
+
+VERSION = 2
+
+FIELDS = (
+    "kind",
+    "rank",
+    "world",
+    "plan",
+    "generation",
+    "drawn",
+    "pass",
+    "virtual",
+    "base",
+    "lanes",
+    "cursors",
+    "bans",
+)
+SHARED = ("world", "generation", "pass", "base", "lanes", "bans")  # what all ranks of a job have alike
+SAVED_BY = "give what save_state_rank() or state_dict() returned"
+
+_NAMED = 8  # ranks, lanes or fields that a message lists
+
+
+def check_form(state: Any) -> State:
+    """The state, if it is one and is whole. Some 40 µs with 8 lanes. Raises StateMismatch WDS502.
+
+    What the stages keep in `stream` is looked at as JSON: its form is the stages' own.
+    """
+    if not isinstance(state, dict) or type(state.get("version")) is not int:
+        raise _no_state("this is no state of a wdsctl loader", SAVED_BY)
+    version = state["version"]
+    if version > VERSION:
+        words = f"the state was saved by a newer wdsctl: it has version {version}, this one reads version {VERSION}"
+        raise _no_state(words, "update wdsctl: pip install -U wdsctl")
+    if version < VERSION:
+        words = f"the state has version {version}, whose order is another one; this wdsctl reads version {VERSION}"
+        raise _no_state(words, "finish that run with the wdsctl that began it, or begin a new one")
+    missing = [field for field in FIELDS if field not in state]
+    if missing:
+        raise _no_state(f"the state is truncated: it lacks {listed(missing)}", SAVED_BY)
+    wrong = wrong_with(state)
+    if wrong:
+        raise _no_state(f"the state is damaged: {wrong}", SAVED_BY)
+    return state
+
+
+def merge_states(states: Sequence[State]) -> State:
+    """The state of the whole job from the states of all its ranks, saved at the same step; any ranks resume from it.
+
+    Raises StateMismatch WDS502, naming the ranks, where steps or plans differ or ranks or lanes are missing or double.
+    """
+    if not states:
+        raise _misfit("there are no states to merge")
+    for state in states:
+        check_form(state)
+    ordered = sorted(states, key=lambda state: int(state["rank"]))
+    first = ordered[0]
+    if len(ordered) == 1 and first["kind"] == "world":
+        return first
+    if first["kind"] == "world":
+        raise _misfit("a merged state is among them: it has all ranks already")
+    for state in ordered[1:]:
+        _same_job(first, state)
+    _all_ranks([state["rank"] for state in ordered], first["world"])
+    steps = {state["rank"]: state["drawn"] for state in ordered}
+    if len(set(steps.values())) > 1:
+        raise _misfit(f"the ranks were saved at different steps (rank: batches of the world): {_shown(steps)}")
+    cursors = {number: cursor for state in ordered for number, cursor in state["cursors"].items()}
+    return {**first, "kind": "world", "rank": -1, "cursors": dict(sorted(cursors.items(), key=_number))}
+
+
+def missing_ranks(states: Sequence[State]) -> list[int]:
+    """Which ranks of the job have no state among these; none where a merged one is there."""
+    if any(state["kind"] == "world" for state in states):
+        return []
+    there = {state["rank"] for state in states}
+    return [rank for rank in range(max((state["world"] for state in states), default=0)) if rank not in there]
+
+
+def differences(
+    saved: Mapping[str, Any], here: Mapping[str, Any], places: tuple[str, str] = ("in the state", "here")
+) -> list[str]:
+    """A line for each key whose values differ."""
+    keys = [*saved, *(key for key in here if key not in saved)]
+    return [
+        _difference(key, saved.get(key, "absent"), here.get(key, "absent"), places)
+        for key in keys
+        if saved.get(key, "absent") != here.get(key, "absent")
+    ]
+
+
+def copied(value: Any) -> Any:
+    """A JSON value once more, sharing nothing that can change. A tenth of what `copy.deepcopy` takes."""
+    if isinstance(value, dict):
+        return {key: copied(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [each if type(each) is int else copied(each) for each in value]
+    return value
+
+
+def listed(names: Collection[Any]) -> str:
+    """The first of these, and how many more there are."""
+    shown = ", ".join(str(name) for name in list(names)[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+
+
+def _difference(key: str, saved: Any, here: Any, places: tuple[str, str]) -> str:
+    """Of lists (a blend has a digest a source) only how many differ, and the first of them."""
+    if isinstance(saved, list) and isinstance(here, list):
+        if len(saved) != len(here):
+            return f"{key}: {len(saved)} {places[0]}, {len(here)} {places[1]}"
+        other = [i for i, pair in enumerate(zip(saved, here, strict=True)) if pair[0] != pair[1]]
+        i = other[0]
+        return (
+            f"{key}: {len(other)} of {len(here)} differ, the first is number {i}: "
+            f"{saved[i]} {places[0]}, {here[i]} {places[1]}"
+        )
+    return f"{key}: {saved} {places[0]}, {here} {places[1]}"
+
+
+def _same_job(first: State, state: State) -> None:
+    """Raise StateMismatch unless two ranks are of one job."""
+    ranks = f"ranks {first['rank']} and {state['rank']}"
+    if state["world"] != first["world"]:
+        raise _misfit(f"{ranks} differ in 'world': {first['world']} and {state['world']} ranks")
+    places = f"on rank {first['rank']}", f"on rank {state['rank']}"
+    plan, other = first["plan"], state["plan"]
+    lines = differences(plan["order"], other["order"], places)
+    lines += differences({"recipe": plan["recipe"]}, {"recipe": other["recipe"]}, places)
+    lines += differences({"shape": plan["shape"]}, {"shape": other["shape"]}, places)
+    if lines:
+        raise _misfit(f"{ranks} have different plans: {'; '.join(lines)}")
+    for key in SHARED:
+        if state[key] != first[key]:
+            raise _misfit(f"{ranks} differ in {key!r}")
+
+
+def _all_ranks(ranks: Sequence[int], world: int) -> None:
+    missing = sorted(set(range(world)) - set(ranks))
+    if missing:
+        raise _misfit(f"ranks [{listed(missing)}] are missing: the job had {world}")
+    twice = sorted({rank for rank in ranks if ranks.count(rank) > 1}) if len(ranks) > world else []
+    if twice:
+        raise _misfit(f"ranks [{listed(twice)}] come twice: the job had {world}")
+
+
+def _shown(steps: Mapping[int, int]) -> str:
+    """All of a small world; of a large one, which ranks stand at which step."""
+    if len(steps) <= _NAMED:
+        return str(dict(steps))
+    at: dict[int, list[int]] = {}
+    for rank, step in steps.items():
+        at.setdefault(step, []).append(rank)
+    return "; ".join(f"step {step}: ranks {listed(ranks)}" for step, ranks in sorted(at.items()))
+
+
+def _number(item: tuple[str, Any]) -> int:
+    return int(item[0])
+
+
+def _no_state(words: str, hint: str) -> StateMismatch:
+    return StateMismatch(words, hint=hint, code="WDS502")
+
+
+def _misfit(words: str) -> StateMismatch:
+    return StateMismatch(words, hint="give the states of all ranks, saved at the same step", code="WDS502")

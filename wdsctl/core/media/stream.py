@@ -1,0 +1,175 @@
+"""Facts of sounds and videos, through PyAV: what FFmpeg finds out when it opens a file."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import islice
+
+import av
+from av.audio.stream import AudioStream
+from av.codec.context import CodecContext
+from av.container import InputContainer
+from av.stream import Disposition, Stream
+from av.video.stream import VideoStream
+
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import AudioFacts, Origin, Unreadable, VideoFacts
+
+#: Format as `sniff` calls it -> FFmpeg's demuxer. Named, so that FFmpeg does not guess another, and never one such as
+#: HLS or concat, which open further files and addresses.
+DEMUXERS = {
+    "mp4": "mov",
+    "mov": "mov",
+    "m4a": "mov",
+    "matroska": "matroska",
+    "webm": "matroska",
+    "avi": "avi",
+    "flv": "flv",
+    "asf": "asf",
+    "mpegts": "mpegts",
+    "ogg": "ogg",
+    "mp3": "mp3",
+    "mp2": "mp3",
+    "aac": "aac",
+    "flac": "flac",
+    "wav": "wav",
+    "aiff": "aiff",
+    "mpeg": None,  # programme streams and bare ones: FFmpeg tells them apart
+}
+OPTIONS = {"format_whitelist": ",".join(sorted({*filter(None, DEMUXERS.values()), "mpeg", "mpegvideo"}))}
+
+#: Files whose header counts the samples. In the others (MP4 among them) a stream begins and ends with samples that only
+#: fill its codec's blocks, or its duration is a guess from the bit rate.
+_COUNTED = frozenset({"wav", "aiff", "flac", "ogg"})
+#: Files that can say that a picture is to be turned.
+_TURNABLE = frozenset({"mov", "matroska"})
+_FIRST_PACKETS = 32  # a decoder that has given no frame by then gives none
+_STILLS = Disposition.attached_pic | Disposition.timed_thumbnails  # a record's cover is no video
+
+
+def stream_facts(source: ByteRange, format_name: str) -> AudioFacts | VideoFacts | Unreadable:
+    if format_name not in DEMUXERS:
+        return Unreadable(reason=f"there is nothing here that reads {format_name}")
+    try:
+        with av.open(
+            source,
+            "r",
+            format=DEMUXERS[format_name],
+            container_options=OPTIONS,
+            metadata_errors="replace",
+            buffer_size=1 << 16,
+        ) as container:
+            if source.is_spent:
+                return Unreadable(reason="its header was not read to the end")
+            return _facts(container, format_name)
+    except av.FFmpegError as error:
+        words = (error.strerror or "unknown error").lower()
+        return Unreadable(reason=f"FFmpeg cannot read it as {format_name}: {words}")
+
+
+def _facts(container: InputContainer, format_name: str) -> AudioFacts | VideoFacts | Unreadable:
+    moving = [stream for stream in container.streams.video if not stream.disposition & _STILLS]
+    sounds = container.streams.audio
+    video = next((stream for stream in moving if _is_known(stream) and stream.width and stream.height), None)
+    audio = next((stream for stream in sounds if _is_known(stream) and stream.rate and stream.channels), None)
+    sound = _audio(container, audio, format_name) if audio else None
+    if video:
+        return _video(container, video, format_name, sound, has_audio=bool(sounds))
+    if moving:
+        return Unreadable(reason="its video stream is of an unknown codec, or cut off")
+    return sound or Unreadable(reason="there is no video and no sound in it that can be decoded")
+
+
+def _is_known(stream: Stream) -> bool:
+    """PyAV gives no context to a stream whose codec nothing here decodes, or whose header is cut off."""
+    context: CodecContext | None = stream.codec_context
+    return context is not None
+
+
+def _video(
+    container: InputContainer, stream: VideoStream, format_name: str, sound: AudioFacts | None, *, has_audio: bool
+) -> VideoFacts:
+    seconds = _seconds(container, stream)
+    rate = stream.average_rate or stream.guessed_rate
+    frames, frames_are = _count(stream.frames, seconds, rate)
+    width, height = stream.width, stream.height
+    codec = stream.codec_context.codec.canonical_name
+    rotation = _rotation(container, stream)
+    seen = (height, width) if rotation in (90, 270) else (width, height)
+    return VideoFacts(
+        format=format_name,
+        codec=codec,
+        width=width,
+        height=height,
+        display_width=seen[0],
+        display_height=seen[1],
+        rotation=rotation,
+        duration_s=float(seconds) if seconds else None,
+        fps=float(rate) if rate else None,
+        fps_ratio=(rate.numerator, rate.denominator) if rate else None,
+        frames=frames,
+        frames_are=frames_are,
+        has_audio=has_audio,
+        audio=sound,
+    )
+
+
+def _audio(container: InputContainer, stream: AudioStream, format_name: str) -> AudioFacts:
+    seconds = _seconds(container, stream)
+    codec = stream.codec_context.codec.canonical_name
+    # Ogg counts the samples of Opus with those that its decoder drops at the beginning.
+    is_counted = container.format.name in _COUNTED and codec != "opus" and stream.time_base == Fraction(1, stream.rate)
+    samples, samples_are = _count((stream.duration or 0) if is_counted else 0, seconds, Fraction(stream.rate))
+    return AudioFacts(
+        format=format_name,
+        codec=codec,
+        channels=stream.channels,
+        rate_hz=stream.rate,
+        duration_s=float(seconds) if seconds else None,
+        samples=samples,
+        samples_are=samples_are,
+    )
+
+
+def _seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fraction | None:
+    """From the stream's first frame to the end of its last; of the longest stream, where the file has one for all."""
+    if stream.duration is not None and stream.time_base:
+        return _positive(stream.duration * stream.time_base)
+    if container.duration is None:
+        return None
+    total = Fraction(container.duration, av.time_base)
+    if _family(container) == "matroska" and stream.start_time and stream.time_base:
+        # Matroska writes when the last frame ends, counted from 0 and not from the first frame.
+        start = stream.start_time * stream.time_base
+        total -= start if 0 < start < total else 0
+    return _positive(total)
+
+
+def _positive(seconds: Fraction) -> Fraction | None:
+    return seconds if seconds > 0 else None
+
+
+def _count(stated: int, seconds: Fraction | None, rate: Fraction | None) -> tuple[int | None, Origin]:
+    if stated > 0:
+        return stated, "stated"
+    if seconds and rate:
+        return round(seconds * rate), "estimated"
+    return None, "unknown"
+
+
+def _rotation(container: InputContainer, stream: VideoStream) -> int | None:
+    """Degrees clockwise. PyAV tells it of frames and not of streams, so the first frame is decoded."""
+    if _family(container) not in _TURNABLE:
+        return 0
+    stream.codec_context.thread_count = 1  # threads hold frames back until each has one
+    try:
+        for packet in islice(container.demux(stream), _FIRST_PACKETS):
+            for frame in packet.decode():
+                return -int(frame.rotation) % 360
+    except av.FFmpegError:
+        return None
+    return None
+
+
+def _family(container: InputContainer) -> str:
+    return container.format.name.partition(",")[0]

@@ -1,0 +1,22 @@
+"""Which storage a dataset is read through: decided by its root, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from wdsctl.core.storage import LocalStorage, Storage
+from wdsctl.core.urls import is_url, protocol
+
+
+def storage_for(root: str, expected: Mapping[str, int] | None = None) -> Storage:
+    """The storage of what lies below `root`. Nothing is opened yet; fsspec is imported where it is needed."""
+    if not is_url(root):
+        return LocalStorage(dict(expected or {}))
+    from wdsctl.core.remote_storage import FsspecStorage
+
+    return FsspecStorage(root, expected)
+
+
+def workers_for(root: str, workers: int) -> int:
+    """How many processes may work on it: `memory://` is seen by the process that made it, and by no other."""
+    return 1 if protocol(root) == "memory" else workers

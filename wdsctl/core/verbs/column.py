@@ -1,0 +1,153 @@
+"""Columns: a number a sample, worked out shard by shard on processes, and kept in a file a generation.
+
+Like `index`: only shards that are new or have changed are read, finished shards of a run that was killed are not read
+again, and a column is there whole or not at all. `wdsctl/core/columns.py` begins with the format of the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from contextlib import suppress
+
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.column_function import find_function, importable
+from wdsctl.core.column_spec import check_part, parse_spec
+from wdsctl.core.columns import check_name, column_path, columns_folder, digest_of, kept_columns, no_such_column
+from wdsctl.core.errors import UsageError
+from wdsctl.core.findings import Finding
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.os_errors import translated
+from wdsctl.core.place import Place
+from wdsctl.core.progress import Progress
+from wdsctl.core.stores import workers_for
+from wdsctl.core.verbs.column_job import ColumnRequest, jobs_of, units_folder
+from wdsctl.core.verbs.column_report import ColumnReport, readable, report_of
+from wdsctl.core.verbs.column_work import finish, work_out
+from wdsctl.core.verbs.fold import KEPT_GENERATIONS
+
+_DRAFT = re.compile(r"\..+\.\d+\.partial")
+
+
+def parse_columns(texts: Sequence[str]) -> dict[str, str]:
+    """`tokens=lengths:tokens`, each. Raises UsageError."""
+    wanted: dict[str, str] = {}
+    for text in texts:
+        name, equals, function = text.partition("=")
+        if not equals or not function:
+            raise UsageError(
+                f"{text!r} names no column and its function", hint="write --column NAME=MODULE:FUNCTION", code="WDS312"
+            )
+        if name in wanted:
+            raise UsageError(f"the column {name!r} is asked for twice", hint="give each --column a name of its own")
+        wanted[check_name(name)] = function
+    return wanted
+
+
+def check_columns(place: Place, request: ColumnRequest) -> None:
+    """Refuse what cannot be done, before anything else is. Raises UsageError, or InputError WDS310."""
+    kept = kept_columns(place)
+    for name in request.drop:
+        if name not in kept and not os.path.isdir(units_folder(place, name)):
+            raise no_such_column(place, name, kept)
+    with importable(os.getcwd()):
+        for name, text in request.wanted.items():
+            check_name(name)
+            spec = parse_spec(text)
+            if spec.reads:
+                find_function(spec)
+
+
+def settle_columns(
+    place: Place,
+    generation: int,
+    request: ColumnRequest,
+    *,
+    workers: int,
+    anew: bool,
+    dry_run: bool,
+    progress: Progress,
+) -> tuple[list[ColumnReport], list[Finding]]:
+    """Drop and make the columns that are asked for, and bring along those that need no code of the user's.
+
+    Those of the user's functions that are out of date are told of, and stay. The caller holds the lock. `anew`: no
+    value that was worked out before is used.
+    """
+    if dry_run:
+        return _said(request), []
+    kept = kept_columns(place)
+    if not (kept or request.wanted or request.drop):
+        return [], []
+    _sweep(place)
+    reports = [_dropped(place, name) for name in request.drop]
+    with importable(os.getcwd()):
+        with Catalog(place.catalog) as catalog:
+            rows, parts = {row.id: row for row in catalog.shards()}, [part.name for part in catalog.parts()]
+        offsets = Offsets(place.offsets(generation))
+        shards = [rows[shard.id] for shard in offsets.shards]
+        jobs, reports_of_others, findings = jobs_of(place, generation, request, shards, offsets, anew=anew)
+        for job in jobs:
+            if job.is_asked:
+                check_part(job.spec, parts)
+        failed, found = work_out(place, offsets, shards, jobs, workers_for(place.root, workers), progress)
+        reports += reports_of_others
+        reports += [finish(place, offsets, shards, job, failed.get(job.name, 0), progress) for job in jobs]
+    _prune(place, generation)
+    return sorted(reports, key=lambda report: (report.name, report.state)), [*findings, *found]
+
+
+def column_reports(place: Place, generation: int, offsets: Offsets | None) -> tuple[list[ColumnReport], list[Finding]]:
+    """The columns that there are, for a reader: from their headers. Damaged ones are findings."""
+    reports, findings = [], []
+    for name, generations in kept_columns(place).items():
+        newest = max((each for each in generations if each <= generation), default=generations[-1])
+        column = readable(column_path(place, name, newest))
+        if isinstance(column, Finding):
+            findings.append(column)
+            continue
+        fits = offsets is None or column.facts.shards == digest_of(offsets.shards)
+        reports.append(report_of(column.facts, "current" if newest == generation and fits else "outdated"))
+    return reports, findings
+
+
+def _said(request: ColumnRequest) -> list[ColumnReport]:
+    """What a dry run says."""
+    drop = [ColumnReport(name=name, function="", state="would be dropped", generation=None) for name in request.drop]
+    make = [
+        ColumnReport(name=name, function=text, state="would be made", generation=None)
+        for name, text in request.wanted.items()
+    ]
+    return [*drop, *make]
+
+
+def _dropped(place: Place, name: str) -> ColumnReport:
+    """Remove a column, of all generations."""
+    for generation in kept_columns(place).get(name, []):
+        _remove(column_path(place, name, generation))
+    shutil.rmtree(units_folder(place, name), ignore_errors=True)
+    return ColumnReport(name=name, function="", state="dropped", generation=None)
+
+
+def _prune(place: Place, generation: int) -> None:
+    """Remove columns of generations whose offsets are gone; the newest of each stays, for the values in it."""
+    for name, generations in kept_columns(place).items():
+        for each in generations[:-1]:
+            if each <= generation - KEPT_GENERATIONS:
+                _remove(column_path(place, name, each))
+    with suppress(OSError):
+        os.rmdir(units_folder(place, ""))
+
+
+def _sweep(place: Place) -> None:
+    """Remove what killed runs had begun to write. The caller holds the lock, so nobody else is at it now."""
+    folder = columns_folder(place)
+    for name in os.listdir(folder) if os.path.isdir(folder) else []:
+        if _DRAFT.fullmatch(name):
+            _remove(os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    with translated(path), suppress(FileNotFoundError):
+        os.unlink(path)
