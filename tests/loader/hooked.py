@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from itertools import islice
 from typing import Any
 
 import numpy as np
 import torch
 
-from tests.loader.datasets import Raw, digest
-from wdsctl.loader import Loader, get_loader, get_train_dataset
+from tests.loader.datasets import Raw
+from tests.loader.running import strict, training_of
+from wdsctl.loader import Loader
 
 
 def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
-    """A training on two lanes, in windows of eight samples and batches of four."""
-    options = {"batch_size": 4, "shuffle_buffer_size": 8, "lanes": 2, **options}
-    return get_loader(get_train_dataset(path, task_encoder=encoder or Raw(), **options))
-
-
-def taken(loader: Loader, count: int) -> list[Any]:
-    return list(islice(loader, count))
-
-
-def digests(loader: Loader, count: int) -> list[str]:
-    return [digest(batch) for batch in islice(loader, count)]
+    """A training on two lanes, in windows of eight samples and batches of four, that stops at the first failure."""
+    return training_of(path, encoder=encoder, **{"lanes": 2, "worker_config": strict(), **options})
 
 
 class Fails(Raw):

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.loader.datasets import Raw
-from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.loader import WorkerConfig, get_train_dataset, get_val_dataset
+from wdsctl.core.errors import UsageError
+from wdsctl.loader import get_train_dataset, get_val_dataset
 
 
 @pytest.mark.parametrize(
@@ -62,22 +62,3 @@ def test_views_are_for_parts_that_are_not_decoded() -> None:
         get_train_dataset("data", raw="view")
 
     assert get_train_dataset("data", raw="view", task_encoder=Raw()).raw == "view"
-
-
-@pytest.mark.parametrize(("rank", "world"), [(1, 1), (-1, 2), (0, 0)])
-def test_a_rank_outside_the_world_is_refused(rank: int, world: int) -> None:
-    with pytest.raises(UsageError, match=f"no rank {rank} among {world}"):
-        WorkerConfig(rank, world)
-
-
-def test_worker_processes_are_said_to_come_with_the_next_step() -> None:
-    with pytest.raises(LoaderError, match="come with the next step") as raised:
-        WorkerConfig(num_workers=2)
-
-    assert raised.value.code == "WDS504"
-    with pytest.raises(UsageError, match="num_workers is -1"):
-        WorkerConfig(num_workers=-1)
-
-
-def test_without_a_process_group_this_is_the_only_rank() -> None:
-    assert WorkerConfig.default_worker_config() == WorkerConfig(0, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""A state that was saved by the first release is gone on with for ever: it guards the order and the state's form.
+"""A state that was saved by this release is gone on with for ever: it guards the order and the state's form.
 
 A change to the file is a decision: raise ORDER_VERSION or the state's version, and say so in the changelog.
 """
@@ -6,6 +6,7 @@ A change to the file is a decision: raise ORDER_VERSION or the state's version, 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ import pytest
 
 from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset
+from wdsctl.core.blend_file import Blender
+from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 
-GOLDEN: dict[str, Any] = json.loads((Path(__file__).parents[1] / "golden" / "state-v1.json").read_text("utf-8"))
+FOLDER = Path(__file__).parents[1] / "golden"
+GOLDEN: dict[str, Any] = json.loads((FOLDER / "state-v2.json").read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +35,23 @@ def training(path: str, rank: int = 0, world: int = 1) -> Loader:
     return get_loader(get_train_dataset(path, worker_config=workers, lanes=2, task_encoder=Raw(), **options))
 
 
+def blend(path: str) -> Loader:
+    """Two thirds of the one, one third of a part of the other, with weights that change on the way."""
+    parts = {"path": path, "split_part": "val", "subset": {"range": [1, 8]}}
+    blender = Blender([(path, 2), (parts, 1)], schedule=[{"step": 9, "weights": [1, 3]}])
+    options: dict[str, Any] = {"batch_size": 3, "shuffle_buffer_size": 6, "max_samples_per_sequence": 2, "lanes": 2}
+    return get_loader(get_train_dataset(blender, task_encoder=Raw(), **options))
+
+
 def validation(path: str) -> Loader:
     return get_loader(get_val_dataset(path, batch_size=3, task_encoder=Raw()))
+
+
+LOADERS: dict[str, tuple[Callable[[str], Loader], int]] = {
+    "training": (training, 21),
+    "blend": (blend, 13),
+    "validation": (validation, 2),
+}
 
 
 def keys(loader: Loader, count: int) -> list[str]:
@@ -42,23 +61,24 @@ def keys(loader: Loader, count: int) -> list[str]:
 def written(path: str) -> dict[str, Any]:
     """What the file holds. To write it anew: `python -m tests.loader.test_golden_state`."""
     made: dict[str, Any] = {}
-    for name, loader, steps in (("training", training(path), 21), ("validation", validation(path), 2)):
+    for name, (opened, steps) in LOADERS.items():
+        loader = opened(path)
         first = keys(loader, steps)
         state = loader.state_dict()
-        made[name] = {"first": first, "state": state, "next": keys(loader, 12 if name == "training" else 9)}
+        made[name] = {"first": first, "state": state, "next": keys(loader, 9 if name == "validation" else 12)}
     return made
 
 
-@pytest.mark.parametrize("name", ["training", "validation"])
-def test_a_state_of_version_1_goes_on_with_the_very_next_batches(name: str, dataset: str) -> None:
-    loader = training(dataset) if name == "training" else validation(dataset)
+@pytest.mark.parametrize("name", LOADERS)
+def test_a_state_of_version_2_goes_on_with_the_very_next_batches(name: str, dataset: str) -> None:
+    loader = LOADERS[name][0](dataset)
 
     loader.load_state_dict(GOLDEN[name]["state"], strict=True)
 
     assert keys(loader, 12) == GOLDEN[name]["next"]
 
 
-def test_a_state_of_version_1_goes_on_on_two_ranks(dataset: str) -> None:
+def test_a_state_of_version_2_goes_on_on_two_ranks(dataset: str) -> None:
     merged = {**GOLDEN["training"]["state"], "kind": "world", "rank": -1}
     world = [training(dataset, rank, 2) for rank in range(2)]
     for loader in world:
@@ -76,6 +96,15 @@ def test_the_order_and_the_form_of_states_are_what_they_were(dataset: str) -> No
     assert shape_of(found) == shape_of(GOLDEN)
 
 
+def test_a_state_of_version_1_is_refused_and_says_why(dataset: str) -> None:
+    old = json.loads((FOLDER / "state-v1.json").read_text("utf-8"))["training"]["state"]
+
+    with pytest.raises(StateMismatch, match="version 1, whose order is another one") as raised:
+        training(dataset).load_state_dict(old)
+
+    assert "begin a new one" in raised.value.hint
+
+
 def main() -> None:
     import tempfile
 
@@ -83,7 +112,7 @@ def main() -> None:
         parts = {"train": 4.0, "val": 1.0}
         root = a_dataset(Path(folder), 50, shard_samples=12, parts=lambda i: {"txt": b"%d" % i}, split=parts)
         text = json.dumps(written(root), indent=1) + "\n"
-    (Path(__file__).parents[1] / "golden" / "state-v1.json").write_text(text, encoding="utf-8")
+    (FOLDER / "state-v2.json").write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
+from tests.loader.datasets import a_dataset, a_shard, numbered
+from tests.loader.running import digests, saved_after, training_of
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.verbs.index import index
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
 
 SAMPLES = 96
-
-
-def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
-    options = {"batch_size": 4, "shuffle_buffer_size": 8, **options}
-    workers = options.pop("worker_config", WorkerConfig(rank, world))
-    return get_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
-
-
-def saved_after(loader: Loader, steps: int) -> Any:
-    list(islice(loader, steps))
-    return json.loads(json.dumps(loader.state_dict()))
-
-
-def digests(loader: Loader, count: int) -> list[str]:
-    return [digest(batch) for batch in islice(loader, count)]
 
 
 def grown(root: Path) -> None:
@@ -41,25 +24,25 @@ def grown(root: Path) -> None:
 
 def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    loader = loader_of(root)
+    loader = training_of(root)
     state = saved_after(loader, 5)
-    truth = digests(loader_of(root), 60)[5:]
+    truth = digests(training_of(root), 60)[5:]
     grown(tmp_path)
-    resumed, fresh = loader_of(root), loader_of(root)
+    resumed, fresh = training_of(root), training_of(root)
 
     resumed.load_state_dict(state)
 
     assert digests(resumed, 55) == truth
-    assert resumed.state_dict()["generation"] == 1
+    assert resumed.state_dict()["generation"] == [1]
     assert fresh.config()["order"]["samples"] == SAMPLES + 30
     assert {key for batch in islice(fresh, 64) for key in batch["__key__"]} >= {f"new-{i}" for i in range(30)}
-    assert fresh.state_dict()["generation"] == 2
+    assert fresh.state_dict()["generation"] == [2]
 
 
 def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    truth = digests(loader_of(root), 60)
-    loader = loader_of(root)
+    truth = digests(training_of(root), 60)
+    loader = training_of(root)
     first = digests(loader, 5)
 
     grown(tmp_path)
@@ -69,51 +52,51 @@ def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> 
 
 def test_a_state_goes_on_after_all_shards_were_touched(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(loader_of(root), 5)
-    truth = digests(loader_of(root), 60)[5:]
+    state = saved_after(training_of(root), 5)
+    truth = digests(training_of(root), 60)[5:]
     for path in tmp_path.glob("*.tar"):
         os.utime(path)
     index(root)
 
-    resumed = loader_of(root)
+    resumed = training_of(root)
     resumed.load_state_dict(state)
     assert digests(resumed, 55) == truth
-    assert resumed.state_dict()["generation"] == 1
+    assert resumed.state_dict()["generation"] == [1]
 
 
 def test_a_state_goes_on_when_a_lost_offsets_file_was_made_again(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(loader_of(root), 5)
-    truth = digests(loader_of(root), 60)[5:]
+    state = saved_after(training_of(root), 5)
+    truth = digests(training_of(root), 60)[5:]
     (tmp_path / ".wdsctl" / "offsets-1.bin").unlink()
     index(root)
 
-    resumed = loader_of(root)
+    resumed = training_of(root)
     resumed.load_state_dict(state)
     assert digests(resumed, 55) == truth
 
 
 def test_a_generation_whose_shards_have_all_changed_says_so(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(loader_of(root), 5)
+    state = saved_after(training_of(root), 5)
     for path in tmp_path.glob("*.tar"):
         path.unlink()
     a_shard(tmp_path / "shard-900.tar", ((f"new-{i}", numbered(i)) for i in range(30)))
     index(root, missing="drop")
 
     with pytest.raises(StateMismatch, match="samples of generation 1 that are no longer in the split"):
-        loader_of(root).load_state_dict(state)
+        training_of(root).load_state_dict(state)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"rubbish" * 99)])
 def test_a_generation_that_is_gone_says_so(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
-    state = saved_after(loader_of(root), 5)
+    state = saved_after(training_of(root), 5)
     grown(tmp_path)
     damage(tmp_path / ".wdsctl" / "offsets-1.bin")
 
     with pytest.raises(StateMismatch, match="generation 1 of the dataset, which is no longer kept") as raised:
-        loader_of(root).load_state_dict(state)
+        training_of(root).load_state_dict(state)
 
     assert raised.value.hint
     assert ".wdsctl" in raised.value.where

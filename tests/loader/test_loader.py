@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.hooked import Draws, digests, loader_of, taken
+from tests.loader.hooked import Draws, loader_of
+from tests.loader.running import digests, taken
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.loader import (
     DefaultTaskEncoder,

@@ -70,4 +70,4 @@ def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="the offsets file is missing") as raised:
         digests(root)
 
-    assert (raised.value.code, raised.value.hint) == ("WDS302", "run `wdsctl index`: it is made again")
+    assert (raised.value.code, raised.value.hint) == ("WDS302", f"`wdsctl index {root}` makes it again")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import warnings
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.running import Twice, ids, saved_after, training_of
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
 
 SAMPLES = 96
 
@@ -24,30 +23,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=30, parts=numbered)
 
 
-def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
-    options = {"batch_size": 4, "shuffle_buffer_size": 8, **options}
-    workers = options.pop("worker_config", WorkerConfig(rank, world))
-    return get_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
-
-
-def saved_after(loader: Loader, steps: int) -> Any:
-    list(islice(loader, steps))
-    return json.loads(json.dumps(loader.state_dict()))
-
-
-def ids(batches: list[Any]) -> list[Any]:
-    return [key for batch in batches for key in batch["__restore_key__"]]
-
-
 class Upper(Raw):
     def encode_sample(self, sample: Any) -> Any:
         return {**sample, "txt": sample["txt"].upper()}
-
-
-class Twice(Raw):
-    def encode_sample(self, sample: Any) -> Iterator[Any]:
-        for copy in range(2):
-            yield {**sample, "copy": copy}
 
 
 @pytest.mark.parametrize(
@@ -64,10 +42,10 @@ class Twice(Raw):
 def test_another_recipe_warns_and_every_sample_still_comes_once(
     before: dict[str, Any], after: dict[str, Any], dataset: str
 ) -> None:
-    loader = loader_of(dataset, **before)
+    loader = training_of(dataset, **before)
     first = list(islice(loader, 9))
     state = json.loads(json.dumps(loader.state_dict()))
-    resumed = loader_of(dataset, **after)
+    resumed = training_of(dataset, **after)
 
     with pytest.raises(StateMismatch, match="recipe: "):
         resumed.load_state_dict(state, strict=True)
@@ -86,10 +64,10 @@ def test_another_recipe_warns_and_every_sample_still_comes_once(
 def test_a_sample_of_which_some_has_left_has_come_when_the_hook_makes_one_of_it(
     steps: int, after: Raw, dataset: str
 ) -> None:
-    loader = loader_of(dataset, encoder=Twice(), batch_size=3, lanes=2)
-    given = {key for batch in islice(loader, steps) for key in batch["__restore_key__"]}
+    loader = training_of(dataset, encoder=Twice(), batch_size=3, lanes=2)
+    given = {key[:3] for key in ids(list(islice(loader, steps)))}
     state = json.loads(json.dumps(loader.state_dict()))
-    resumed = loader_of(dataset, encoder=after, batch_size=3, lanes=2)
+    resumed = training_of(dataset, encoder=after, batch_size=3, lanes=2)
     with pytest.warns(UserWarning, match="other hooks"):
         resumed.load_state_dict(state)
 
@@ -102,18 +80,18 @@ def test_a_sample_of_which_some_has_left_has_come_when_the_hook_makes_one_of_it(
 
 def test_a_field_map_that_changed_is_told(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, 40, sample_type="TextSample", field_map={"text": "txt"})
-    loader = loader_of(root)
+    loader = training_of(root)
     state = saved_after(loader, 3)
     path = tmp_path / ".wdsctl" / "dataset.yaml"
     path.write_text(path.read_text().replace("text: txt", "text: json[number]"))
 
     with pytest.warns(UserWarning, match="field map"):
-        loader_of(root).load_state_dict(state)
+        training_of(root).load_state_dict(state)
 
 
 def test_the_same_recipe_does_not_warn(dataset: str) -> None:
-    state = saved_after(loader_of(dataset, encoder=Upper()), 3)
+    state = saved_after(training_of(dataset, encoder=Upper()), 3)
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        loader_of(dataset, encoder=Upper()).load_state_dict(state, strict=True)
+        training_of(dataset, encoder=Upper()).load_state_dict(state, strict=True)

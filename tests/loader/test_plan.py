@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader.plan import Plan, differences, digest
+from wdsctl.loader.plan import Plan, digest
 
 ORDER = {"seed": 0, "samples": 10}
 RECIPE = {"batch_size": 4, "encoder": {"hooks": {}}}
@@ -51,7 +51,3 @@ def test_a_fingerprint_names_order_and_recipe() -> None:
 
     assert len(prints) == 3
     assert {len(each) for each in prints} == {32}
-
-
-def test_equal_things_do_not_differ() -> None:
-    assert differences(ORDER, dict(ORDER)) == []

@@ -52,11 +52,11 @@ def test_every_part_is_found_in_samples_of_any_layout(tmp_path: Path) -> None:
     references = references_of(tmp_path, offsets, ["jpg", "txt"])
     order = np.random.default_rng(0).permutation(SHARDS * SAMPLES)
 
-    block = references.block(order, 3)
+    block = references.block(order, np.full(len(order), 3))
 
     assert len(offsets.layouts) == 3
     assert block.keys == [f"{i:03}" for i in order.tolist()]
-    assert block.epoch == 3
+    assert block.passes == [3] * len(order)
     for i, number in enumerate(order.tolist()):
         expected = parts_of(number)
         assert read(references, block, i) == [expected[name] for name in ("jpg", "txt") if name in expected]
@@ -67,7 +67,7 @@ def test_every_part_is_found_in_samples_of_any_layout(tmp_path: Path) -> None:
 def test_a_block_of_one_layout_says_so(tmp_path: Path) -> None:
     references = references_of(tmp_path, indexed(tmp_path), ["txt"])
 
-    block = references.block(np.array([0, 3, 6]), 0)
+    block = references.block(np.array([0, 3, 6]), np.zeros(3, np.int64))
 
     assert block.alike == block.layouts[0]
     assert [read(references, block, i) for i in range(3)] == [[b"text 0"], [b"text 3"], [b"text 6"]]
@@ -76,7 +76,7 @@ def test_a_block_of_one_layout_says_so(tmp_path: Path) -> None:
 def test_a_sample_that_needs_nothing_reads_nothing(tmp_path: Path) -> None:
     references = references_of(tmp_path, indexed(tmp_path), [])
 
-    block = references.block(np.arange(4), 0)
+    block = references.block(np.arange(4), np.zeros(4, np.int64))
 
     assert block.spans == [0] * 4
     assert [read(references, block, i) for i in range(4)] == [[]] * 4
@@ -88,7 +88,7 @@ def test_parts_with_much_between_them_are_read_one_by_one(between: int, apart: b
     offsets = Offsets(locate(str(tmp_path)).offsets(index(str(tmp_path)).generation))
     references = references_of(tmp_path, offsets, ["jpg", "txt"])
 
-    block = references.block(np.array([0]), 0)
+    block = references.block(np.array([0]), np.zeros(1, np.int64))
 
     assert (block.spans[0] == APART) is apart
     assert (block.alike == -1) is apart
@@ -148,7 +148,7 @@ def test_ranges_of_a_split_by_samples_cover_its_samples(tmp_path: Path) -> None:
     split = [SplitShard(i, 3, bytes([0b101010])) for i in range(1, SHARDS + 1)]
     references = references_of(tmp_path, offsets, ["txt"], split)
 
-    block = references.block(np.arange(3 * SHARDS), 0)
+    block = references.block(np.arange(3 * SHARDS), np.zeros(3 * SHARDS, np.int64))
     ranges = references.ranges(np.array([[1, 5]]))
 
     assert block.keys == [f"{i:03}" for i in range(1, SHARDS * SAMPLES, 2)]

@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 import torch
 
+from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_savable_loader, get_train_dataset, merge_states
+from tests.loader.running import ids, taken, through_json, training_of
+from wdsctl.loader import Loader, SkipSample, merge_states
 
-SAMPLES, BATCH = 240, 7
+SAMPLES, BATCH, WINDOW = 240, 7, 8
 EPOCHS = 2
 STEPS = EPOCHS * SAMPLES // BATCH + 12  # into the third pass
 
@@ -43,29 +45,14 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
-    options = {"batch_size": BATCH, "shuffle_buffer_size": 8, "max_samples_per_sequence": 4, **options}
-    workers = WorkerConfig(rank, world)
-    return get_savable_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
-
-
-def through_json(state: Any) -> Any:
-    return json.loads(json.dumps(state))
-
-
-def taken(loader: Loader, count: int) -> list[Any]:
-    return list(islice(iter(loader), count))
-
-
-def ids(batches: list[Any]) -> list[tuple[int, ...]]:
-    return [key for batch in batches for key in batch["__restore_key__"]]
+    return training_of(path, rank, world, encoder, **{"batch_size": BATCH, "max_samples_per_sequence": 4, **options})
 
 
 def assert_crossed_windows_shards_and_epochs(batches: list[Any], state: Any) -> None:
-    keys = ids(batches)
-    assert {epoch for _, epoch, _ in keys} >= set(range(EPOCHS + 1)), "must cross epochs"
-    assert len({number >> 28 for _, _, number in keys}) == 5, "must cross shards"
-    positions = [cursor.get("samples", cursor) for cursor in state["cursors"].values()]
-    assert all(position["next"] > 2 for position in positions), "every lane must cross windows"
+    keys = [key[1:3] for key in ids(batches)]
+    assert {epoch for epoch, _ in keys} >= set(range(EPOCHS + 1)), "must cross epochs"
+    assert len({number >> 28 for _, number in keys}) == 5, "must cross shards"
+    assert all(cursor["picks"] > 2 * WINDOW for cursor in state["cursors"].values()), "every lane must cross windows"
 
 
 @pytest.mark.parametrize("encoder", [Raw(), Hooked()], ids=["bytes", "hooks that skip, repeat and draw"])
@@ -110,12 +97,6 @@ def test_a_state_has_the_same_keys_and_types_at_every_batch_and_stays_small(data
 
     assert len(shapes) == 1
     assert max(sizes) <= 1024 + 256 * 8
-
-
-def shape_of(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: shape_of(each) for key, each in sorted(value.items())}
-    return [shape_of(each) for each in value] if isinstance(value, list) else type(value).__name__
 
 
 def test_a_loader_that_is_running_can_be_sent_back(dataset: str) -> None:
@@ -205,24 +186,8 @@ def test_one_rank_becomes_three_and_nothing_comes_twice_or_is_missed(dataset: st
     assert set(counts.values()) == {1}, "a sample came twice in one pass"
     lanes = [through_json(each.state_dict()) for each in world]
     assert sum(len(state["cursors"]) for state in lanes) == 24
-    complete = min(complete_passes(world))
-    assert complete >= EPOCHS
     seen = Counter(epoch for _, epoch, _ in counts)
-    assert all(seen[epoch] == SAMPLES for epoch in range(complete)), "a sample was missed"
-
-
-def complete_passes(world: list[Loader]) -> list[int]:
-    """For each rank, the pass of its slowest lane: all before it are over."""
-    slowest = []
-    for loader in world:
-        run: Any = loader._run
-        order = run._pipeline.source.order
-        state = loader.state_dict()
-        for number, cursor in state["cursors"].items():
-            root, first, stride = state["lanes"][int(number)]
-            window = cursor["window"] if cursor["window"] >= 0 else first + cursor["next"] * stride
-            slowest.append(order.epoch_of(root, window))
-    return slowest
+    assert [seen[epoch] for epoch in range(EPOCHS)] == [SAMPLES] * EPOCHS, "a sample was missed"
 
 
 @pytest.mark.parametrize("after", [1, 2, 4, 6])

@@ -17,6 +17,7 @@ from PIL import Image
 
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard
 from tests.loader.decoding.pictures import a_jpeg, a_png
+from tests.loader.running import strict
 from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import SampleFailed, StorageError
@@ -42,6 +43,9 @@ class DictStorage:
 
     def size(self, path: str) -> int:
         return len(self.files[path])
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         self.reads += 1
@@ -71,7 +75,7 @@ def in_memory(root: str, fails_at: int = 0) -> DictStorage:
 
 
 def samples_of(root: str, encoder: Any = None) -> list[Any]:
-    return list(get_loader(get_val_dataset(root, task_encoder=encoder)))
+    return list(get_loader(get_val_dataset(root, task_encoder=encoder, worker_config=strict())))
 
 
 def typed(root: Path, parts: Any, count: int = 6, **field_map: str) -> str:
@@ -115,9 +119,9 @@ def test_an_optional_field_is_none_where_a_sample_has_no_part_for_it(tmp_path: P
         decoder = None
 
         def encode_sample(self, sample: Any) -> Any:
-            return None if sample.label is None else int(sample.label)
+            return "none" if sample.label is None else int(sample.label)
 
-    assert samples_of(root, Numbers()) == [None, 1, None, 3, None, 5]
+    assert samples_of(root, Numbers()) == ["none", 1, "none", 3, "none", 5]
 
 
 def test_an_optional_field_is_none_where_its_json_lacks_the_key(tmp_path: Path) -> None:
@@ -137,7 +141,7 @@ def test_a_sample_without_a_required_field_says_which_and_the_others_come(captio
 
     root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption=caption)
     source = source_of(root)
-    block = source.block(np.arange(6), 0)
+    block = source.block(np.arange(6), np.zeros(6, np.int64))
 
     with pytest.raises(SampleFailed) as raised:
         source.load(block, 4)
@@ -158,7 +162,7 @@ def test_broken_json_names_its_sample(tmp_path: Path) -> None:
 
     root = typed(tmp_path, parts, 3, sample_type="CaptioningSample", image="jpg", caption="json[t]")
     source = source_of(root)
-    block = source.block(np.arange(3), 0)
+    block = source.block(np.arange(3), np.zeros(3, np.int64))
 
     with pytest.raises(Exception, match="is not JSON") as raised:
         source.load(block, 1)
@@ -172,7 +176,7 @@ def test_an_image_that_cannot_be_decoded_names_dataset_shard_key_and_part(tmp_pa
         return {"jpg": a_jpeg(seed=i) if i != 3 else a_jpeg()[:100], "txt": b"text"}
 
     root = typed(tmp_path, parts, sample_type="CaptioningSample", image="jpg", caption="txt")
-    loader = get_loader(get_val_dataset(root))
+    loader = get_loader(get_val_dataset(root, worker_config=strict()))
 
     with pytest.raises(SampleFailed) as raised:
         list(loader)
@@ -222,7 +226,7 @@ def test_a_source_reads_through_its_storage_alone(tmp_path: Path) -> None:
         path.unlink()
     source = source_of(root, storage)
 
-    block = source.block(np.arange(9), 0)
+    block = source.block(np.arange(9), np.zeros(9, np.int64))
 
     assert storage.reads == 0
     assert [source.load(block, i)["txt"] for i in range(9)] == [b"text %d" % i for i in range(9)]
@@ -232,7 +236,7 @@ def test_a_source_reads_through_its_storage_alone(tmp_path: Path) -> None:
 def test_a_disk_that_fails_once_names_the_sample_and_the_next_try_reads_it(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     source = source_of(root, in_memory(root, fails_at=3))
-    block = source.block(np.arange(9), 0)
+    block = source.block(np.arange(9), np.zeros(9, np.int64))
     read = [source.load(block, i)["txt"] for i in range(2)]
 
     with pytest.raises(StorageError, match="the disk failed") as raised:
@@ -261,7 +265,7 @@ def test_ahead_are_asked_for_so_many_bytes_at_most(tmp_path: Path) -> None:
 def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     os.truncate(tmp_path / "shard-001.tar", cut)
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
     before = list(islice(loader, 3))
 
     with pytest.raises(StorageError) as raised:
@@ -275,7 +279,7 @@ def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
 
 def test_a_shard_that_is_cut_short_while_it_is_open_says_so(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
     list(islice(loader, 4))
     os.truncate(tmp_path / "shard-001.tar", 700)
 
@@ -299,7 +303,7 @@ def test_a_shard_that_was_replaced_by_another_is_not_read(tmp_path: Path) -> Non
 def test_a_shard_that_is_gone_is_named_with_the_first_sample_in_it(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     (tmp_path / "shard-002.tar").unlink()
-    loader = get_loader(get_val_dataset(root, task_encoder=Raw()))
+    loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
 
     with pytest.raises(StorageError, match="No such file") as raised:
         list(loader)

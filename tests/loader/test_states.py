@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import json
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.datasets import a_dataset, digest, numbered
+from tests.loader.running import training_of
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, merge_states
+from wdsctl.core.verbs.checkpoint import redistribute
+from wdsctl.loader import Loader, merge_states
 
 WORLD = 3
 
@@ -22,8 +26,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def loader_of(path: str, rank: int = 0, world: int = 1, **options: Any) -> Loader:
-    options = {"batch_size": 4, "shuffle_buffer_size": 8, "lanes": 6, **options}
-    return get_loader(get_train_dataset(path, worker_config=WorkerConfig(rank, world), task_encoder=Raw(), **options))
+    return training_of(path, rank, world, **{"lanes": 6, **options})
 
 
 def states_of(path: str, steps: int = 5, **options: Any) -> list[Any]:
@@ -66,7 +69,7 @@ def test_missing_ranks_are_named(dataset: str) -> None:
 def test_ranks_that_come_twice_are_named(dataset: str) -> None:
     states = states_of(dataset)
 
-    assert "come twice: [0, 1, 1, 2]" in refusal([*states, states[1]])
+    assert "ranks [1] come twice: the job had 3" in refusal([*states, states[1]])
 
 
 def test_states_of_other_plans_are_refused_with_what_differs(dataset: str) -> None:
@@ -102,25 +105,47 @@ def test_the_state_of_a_rank_is_refused_by_another(rank: int, world: int, datase
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"version": 1}, {"epoch": 3}, "state.json", 7, None, [None], [{}, {}], {"version": 1, "kind": "rank"}]
+    ("state", "words"),
+    [
+        ({}, "no state of a wdsctl loader"),
+        ({"epoch": 3}, "no state of a wdsctl loader"),
+        ("state.json", "no state of a wdsctl loader"),
+        (7, "no state of a wdsctl loader"),
+        (None, "no state of a wdsctl loader"),
+        ([None], "no state of a wdsctl loader"),
+        ([{}, {}], "no state of a wdsctl loader"),
+        ({"version": 1, "kind": "rank"}, "has version 1, whose order is another one"),
+        ({"version": 2, "kind": "rank"}, "is truncated: it lacks rank, world, plan"),
+        ({"version": 3}, "by a newer wdsctl: it has version 3, this one reads version 2"),
+    ],
 )
-def test_what_is_no_state_is_refused(state: Any, dataset: str) -> None:
+def test_what_is_no_state_is_refused(state: Any, words: str, dataset: str) -> None:
     loader = loader_of(dataset)
     list(islice(loader, 2))
     before = loader.state_dict()
 
-    with pytest.raises(StateMismatch, match="no state of a wdsctl loader") as raised:
+    with pytest.raises(StateMismatch, match=words) as raised:
         loader.load_state_dict(state)
 
     assert raised.value.code == "WDS502"
     assert loader.state_dict() == before, "a state that is refused changes nothing"
 
 
-def test_a_state_of_a_newer_version_says_so(dataset: str) -> None:
-    state = {**loader_of(dataset).state_dict(), "version": 2}
+def test_states_inside_torch_save_are_read_safely_and_united_for_other_ranks(dataset: str, tmp_path: Path) -> None:
+    states = states_of(dataset)
+    for rank, state in enumerate(states):
+        torch.save({"dataloader_state_dict": state}, tmp_path / f"rank{rank}.pt")
+    files = [str(tmp_path / f"rank{rank}.pt") for rank in range(WORLD)]
+    assert [torch.load(file, weights_only=True)["dataloader_state_dict"] for file in files] == states
 
-    with pytest.raises(StateMismatch, match="version 2, this wdsctl reads version 1"):
-        loader_of(dataset).load_state_dict(state)
+    report = redistribute(files, str(tmp_path / "new"), ranks=2)
+
+    merged = merge_states(states)
+    for rank, name in enumerate(report.files):
+        resumed, truth = loader_of(dataset, rank, 2), loader_of(dataset, rank, 2)
+        resumed.load_state_dict(json.loads(Path(name).read_text(encoding="utf-8")))
+        truth.load_state_dict(merged)
+        assert [digest(batch) for batch in islice(resumed, 8)] == [digest(batch) for batch in islice(truth, 8)]
 
 
 def test_a_state_may_be_restored_as_often_as_one_likes_and_stays_as_it_was(dataset: str) -> None:
@@ -148,8 +173,6 @@ def test_none_of_a_job_that_had_not_begun_changes_nothing(dataset: str) -> None:
 
 
 def test_a_state_survives_whatever_json_does_to_it(dataset: str, tmp_path: Path) -> None:
-    import json
-
     loader = loader_of(dataset)
     list(islice(loader, 7))
     state = loader.state_dict()

@@ -12,6 +12,7 @@ from wdsctl.loader.hook_options import stateless
 from wdsctl.loader.samples import CaptioningSample, edataclass
 from wdsctl.loader.task_encoder import (
     HOOKS,
+    AugmentTaskEncoder,
     DefaultTaskEncoder,
     TaskEncoder,
     batch_function,
@@ -131,3 +132,51 @@ def test_without_a_decoder_the_config_says_so() -> None:
     encoder.decoder = None
 
     assert config(encoder)["decoder"] is None
+
+
+class Around(AugmentTaskEncoder):
+    """Something after the samples of another encoder."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        return self.inner.encode_sample(sample).caption
+
+
+def test_an_encoder_around_another_does_what_is_not_overridden_as_the_inner_one() -> None:
+    inner: AnyEncoder = Own()
+    inner.cookers = ("a cooker",)  # type: ignore[assignment]
+    around = Around(inner)
+
+    assert (around.decoder, around.cookers) == (inner.decoder, inner.cookers)
+    assert around.encode_sample(captions(1)[0]) == "A CAT"
+    assert AugmentTaskEncoder(inner).encode_sample(captions(1)[0]).caption == "A CAT"
+
+
+def test_an_encoder_around_another_costs_nothing_where_neither_does_anything() -> None:
+    for inner in (TaskEncoder[Any, Any, Any, Any](), DefaultTaskEncoder[Any, Any, Any, Any]()):
+        assert [hook for hook in HOOKS if overridden(AugmentTaskEncoder(inner), hook)] == []
+    assert [hook for hook in HOOKS if overridden(AugmentTaskEncoder(Own()), hook)] == ["encode_sample"]
+
+
+def test_a_conversion_of_the_inner_encoder_stays_one() -> None:
+    inner: AnyEncoder = DefaultTaskEncoder(raw_batch_type=Captions)
+    around = AugmentTaskEncoder(inner)
+
+    assert [hook for hook in HOOKS if overridden(around, hook)] == ["batch"]
+    assert isinstance(batch_function(around)(captions()), Captions)
+    assert config(around)["conversions"] == config(inner)["conversions"]
+
+
+def test_encoders_may_lie_around_one_another() -> None:
+    class Louder(AugmentTaskEncoder):
+        def encode_sample(self, sample: Any) -> Any:
+            return f"{self.inner.encode_sample(sample)}!"
+
+    assert Louder(Louder(Around(Own()))).encode_sample(captions(1)[0]) == "A CAT!!"
+
+
+def test_a_decoder_of_its_own_is_its_own() -> None:
+    class Bytes(AugmentTaskEncoder):
+        decoder = None
+
+    assert Bytes(Own()).decoder is None
+    assert config(Bytes(Own()))["decoder"] is None

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.running import Twice, digests, ids, saved_after, training_of
 from wdsctl.core.errors import LoaderError, StateMismatch
 from wdsctl.core.verbs.split import split
-from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, merge_states
+from wdsctl.loader import SkipSample, WorkerConfig, merge_states
 
 SAMPLES = 96
 
@@ -24,31 +25,6 @@ SAMPLES = 96
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=30, parts=numbered)
-
-
-def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
-    options = {"batch_size": 4, "shuffle_buffer_size": 8, **options}
-    workers = options.pop("worker_config", WorkerConfig(rank, world))
-    return get_loader(get_train_dataset(path, worker_config=workers, task_encoder=encoder or Raw(), **options))
-
-
-def saved_after(loader: Loader, steps: int) -> Any:
-    list(islice(loader, steps))
-    return json.loads(json.dumps(loader.state_dict()))
-
-
-def digests(loader: Loader, count: int) -> list[str]:
-    return [digest(batch) for batch in islice(loader, count)]
-
-
-def ids(batches: list[Any]) -> list[Any]:
-    return [key for batch in batches for key in batch["__restore_key__"]]
-
-
-class Twice(Raw):
-    def encode_sample(self, sample: Any) -> Iterator[Any]:
-        for copy in range(2):
-            yield {**sample, "copy": copy}
 
 
 # Other orders.
@@ -60,22 +36,22 @@ class Twice(Raw):
         ({}, {"seed": 1}, "seed: 0 in the state, 1 here"),
         ({}, {"worker_config": WorkerConfig(seed_offset=2)}, "seed_offset: 0 in the state, 2 here"),
         ({}, {"shuffle_buffer_size": 50}, "window: 8 in the state, 50 here"),
-        ({}, {"shuffle": False}, "shuffle: True in the state, False here"),
+        ({}, {"shuffle": False}, "shuffle_over_epochs_multiplier: 1 in the state, None here"),
         ({"lanes": 4}, {"lanes": 2}, "lanes: 4 in the state, 2 here"),
         (
             {"lanes": 1, "shuffle_buffer_size": 24},
             {"lanes": 1, "shuffle_buffer_size": 24, "max_samples_per_sequence": 2},
-            "slice: 12 in the state, 2 here",
+            "slice: 16 in the state, 2 here",
         ),
     ],
 )
 def test_a_state_of_another_order_is_refused_with_what_differs(
     saved: dict[str, Any], here: dict[str, Any], line: str, dataset: str
 ) -> None:
-    state = saved_after(loader_of(dataset, **saved), 3)
+    state = saved_after(training_of(dataset, **saved), 3)
 
     with pytest.raises(StateMismatch) as raised:
-        loader_of(dataset, **here).load_state_dict(state)
+        training_of(dataset, **here).load_state_dict(state)
 
     assert raised.value.message.splitlines()[1:] == [f"  {line}"]
     assert raised.value.code == "WDS501"
@@ -83,44 +59,47 @@ def test_a_state_of_another_order_is_refused_with_what_differs(
 
 
 def test_a_line_tells_each_difference(dataset: str) -> None:
-    state = saved_after(loader_of(dataset), 3)
+    state = saved_after(training_of(dataset), 3)
 
     with pytest.raises(StateMismatch) as raised:
-        loader_of(dataset, seed=1, shuffle=False).load_state_dict(state)
+        training_of(dataset, seed=1, shuffle=False).load_state_dict(state)
 
-    assert [line.split(":")[0].strip() for line in raised.value.message.splitlines()[1:]] == ["seed", "shuffle"]
+    assert [line.split(":")[0].strip() for line in raised.value.message.splitlines()[1:]] == [
+        "shuffle_over_epochs_multiplier",
+        "seed",
+    ]
 
 
 def test_a_state_of_another_dataset_is_refused(dataset: str, tmp_path: Path) -> None:
     other = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=lambda i: {"txt": b"%d" % i, "json": b"{}"})
-    state = saved_after(loader_of(dataset), 3)
+    state = saved_after(training_of(dataset), 3)
 
-    with pytest.raises(StateMismatch, match="data: "):
-        loader_of(other).load_state_dict(state)
+    with pytest.raises(StateMismatch, match="not the data it was: "):
+        training_of(other).load_state_dict(state)
 
 
 def test_a_state_of_another_split_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "other": 1.0})
-    state = saved_after(loader_of(root), 3)
+    state = saved_after(training_of(root), 3)
 
     with pytest.raises(StateMismatch, match=r"split: train in the state, other here"):
-        loader_of(root, split_part="other").load_state_dict(state)
+        training_of(root, split_part="other").load_state_dict(state)
 
 
 def test_a_split_that_was_made_anew_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "val": 1.0})
-    state = saved_after(loader_of(root), 3)
+    state = saved_after(training_of(root), 3)
     split(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5)
 
-    with pytest.raises(StateMismatch, match="data: "):
-        loader_of(root).load_state_dict(state)
+    with pytest.raises(StateMismatch, match="not the data it was: "):
+        training_of(root).load_state_dict(state)
 
 
 def test_a_dataset_may_be_moved(dataset: str, tmp_path: Path) -> None:
-    loader = loader_of(dataset)
+    loader = training_of(dataset)
     state = saved_after(loader, 5)
     shutil.copytree(dataset, tmp_path / "moved")
-    resumed = loader_of(str(tmp_path / "moved"))
+    resumed = training_of(str(tmp_path / "moved"))
 
     resumed.load_state_dict(state)
 
@@ -132,21 +111,21 @@ def test_a_dataset_may_be_moved(dataset: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("world", [2, 4, 3])
 def test_lanes_that_nobody_asked_for_are_taken_from_the_state(world: int, dataset: str) -> None:
-    loader = loader_of(dataset)
+    loader = training_of(dataset)
     state = merge_states([saved_after(loader, 5)])
 
-    resumed = [loader_of(dataset, rank, world) for rank in range(world)]
+    resumed = [training_of(dataset, rank, world) for rank in range(world)]
     for each in resumed:
         each.load_state_dict(state)
 
     assert {each.config()["order"]["lanes"] for each in resumed} == {8}
-    assert len(loader_of(dataset, 0, world).state_dict()["lanes"]) == 8 * world
+    assert len(training_of(dataset, 0, world).state_dict()["lanes"]) == 8 * world
 
 
 def test_slices_that_nobody_asked_for_are_taken_from_the_state(dataset: str) -> None:
-    loader = loader_of(dataset, lanes=1, max_samples_per_sequence=3)
+    loader = training_of(dataset, lanes=1, max_samples_per_sequence=3)
     state = saved_after(loader, 5)
-    resumed = loader_of(dataset)
+    resumed = training_of(dataset)
 
     resumed.load_state_dict(state)
 
@@ -155,7 +134,7 @@ def test_slices_that_nobody_asked_for_are_taken_from_the_state(dataset: str) -> 
 
 
 def test_lanes_that_the_ranks_do_not_divide_are_split_at_the_start(dataset: str) -> None:
-    world = [loader_of(dataset, rank, 4, lanes=6, batch_size=3) for rank in range(4)]
+    world = [training_of(dataset, rank, 4, lanes=6, batch_size=3) for rank in range(4)]
 
     batches = [batch for loader in world for batch in islice(loader, 24)]
 
@@ -171,7 +150,7 @@ def test_lanes_that_the_ranks_do_not_divide_are_split_at_the_start(dataset: str)
 @pytest.mark.parametrize("samples", [1, 2, 5])
 def test_more_lanes_than_samples_run_on(samples: int, tmp_path: Path) -> None:
     root = a_dataset(tmp_path, samples, parts=numbered)
-    loader = loader_of(root, lanes=16, batch_size=2)
+    loader = training_of(root, lanes=16, batch_size=2)
 
     counts = Counter(ids(list(islice(loader, 100))))
 
@@ -187,9 +166,9 @@ def test_when_everything_is_skipped_a_training_ends_in_an_error(samples: int, ge
             raise SkipSample
 
     root = a_dataset(tmp_path, samples, parts=numbered)
-    loader = loader_of(root, encoder=Nothing(), lanes=16)
+    loader = training_of(root, encoder=Nothing(), lanes=16)
 
-    with pytest.raises(LoaderError, match="in a row were skipped") as raised:
+    with pytest.raises(LoaderError, match="samples in a row gave nothing") as raised:
         next(iter(loader))
 
     assert raised.value.code == "WDS505"
@@ -208,7 +187,7 @@ def test_one_good_sample_among_many_is_found_by_every_lane(dataset: str) -> None
                 raise SkipSample
             return sample
 
-    keys = {key for batch in islice(loader_of(dataset, encoder=One(), batch_size=1), 60) for key in batch["__key__"]}
+    keys = {key for batch in islice(training_of(dataset, encoder=One(), batch_size=1), 60) for key in batch["__key__"]}
 
     assert keys == {"000017"}
 
@@ -218,14 +197,14 @@ def test_one_good_sample_among_many_is_found_by_every_lane(dataset: str) -> None
 
 def test_numbers_of_numpy_do_not_get_into_a_state(dataset: str) -> None:
     workers = WorkerConfig(rank=np.int64(0), world_size=np.int64(1))  # type: ignore[arg-type]
-    loader = loader_of(
+    loader = training_of(
         dataset, worker_config=workers, seed=np.int64(3), lanes=np.int32(4), batch_size=np.int64(4), shuffle=np.bool_(1)
     )
     state = saved_after(loader, 5)
 
     assert types_in(loader.state_dict()) <= {dict, list, str, int, bool, type(None)}
     assert types_in(loader.config()) <= {dict, list, str, int, bool, type(None)}
-    same = loader_of(dataset, seed=3, lanes=4)
+    same = training_of(dataset, seed=3, lanes=4)
     same.load_state_dict(state, strict=True)
 
 
@@ -236,7 +215,7 @@ def types_in(value: Any) -> set[type[Any]]:
 
 
 def test_states_that_were_handed_out_stay_as_they_were(dataset: str) -> None:
-    loader = loader_of(dataset, encoder=Twice())
+    loader = training_of(dataset, encoder=Twice())
     states, texts = [], []
     for _ in islice(loader, 30):
         states.append(loader.state_dict())

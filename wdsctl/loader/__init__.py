@@ -9,13 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wdsctl.core.blend_file import Blender
     from wdsctl.loader.batch import Batch, CrudeBatch
     from wdsctl.loader.batching import batch_list, batch_pad_stack, batch_stack, generic_batch
-    from wdsctl.loader.dataset import get_train_dataset, get_val_dataset
+    from wdsctl.loader.cooking import Cooker, basic_sample_keys, cooker
+    from wdsctl.loader.dataset import TrainDataset, ValDataset, get_train_dataset, get_val_dataset, get_val_datasets
     from wdsctl.loader.decoding import SampleDecoder
+    from wdsctl.loader.failures import FatalSampleError, log_exception, reraise_exception
     from wdsctl.loader.hook_options import stateless
     from wdsctl.loader.lazy_part import LazyPart
     from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
+    from wdsctl.loader.packing import Buckets, Packing
     from wdsctl.loader.samples import (
         AudioSample,
         CaptioningSample,
@@ -36,13 +40,19 @@ if TYPE_CHECKING:
     )
     from wdsctl.loader.skip import SkipSample
     from wdsctl.loader.states import merge_states
-    from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder
+    from wdsctl.loader.stats import Stats
+    from wdsctl.loader.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
+    from wdsctl.loader.webdataset_pipeline import as_webdataset
     from wdsctl.loader.worker_config import WorkerConfig
 
 _PLACES = {
+    "stats": ("Stats",),
+    "packing": ("Buckets", "Packing"),
+    "failures": ("FatalSampleError", "log_exception", "reraise_exception"),
+    "cooking": ("Cooker", "basic_sample_keys", "cooker"),
     "batch": ("Batch", "CrudeBatch"),
     "batching": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
-    "dataset": ("get_train_dataset", "get_val_dataset"),
+    "dataset": ("TrainDataset", "ValDataset", "get_train_dataset", "get_val_dataset", "get_val_datasets"),
     "decoding": ("SampleDecoder",),
     "hook_options": ("stateless",),
     "lazy_part": ("LazyPart",),
@@ -67,18 +77,24 @@ _PLACES = {
     ),
     "skip": ("SkipSample",),
     "states": ("merge_states",),
-    "task_encoder": ("DefaultTaskEncoder", "TaskEncoder"),
+    "task_encoder": ("AugmentTaskEncoder", "DefaultTaskEncoder", "TaskEncoder"),
+    "webdataset_pipeline": ("as_webdataset",),
     "worker_config": ("WorkerConfig",),
 }
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
     "AudioSample",
+    "AugmentTaskEncoder",
     "Batch",
+    "Blender",
+    "Buckets",
     "CaptioningSample",
+    "Cooker",
     "CrudeBatch",
     "CrudeSample",
     "DefaultTaskEncoder",
+    "FatalSampleError",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
@@ -86,32 +102,44 @@ __all__ = [
     "Loader",
     "MultiChoiceVQASample",
     "OCRSample",
+    "Packing",
     "Sample",
     "SampleDecoder",
     "SimilarityInterleavedSample",
     "SkipSample",
     "SourceInfo",
+    "Stats",
     "TaskEncoder",
     "TextSample",
+    "TrainDataset",
     "VQAOCRSample",
     "VQASample",
+    "ValDataset",
     "VidQASample",
     "WorkerConfig",
+    "as_webdataset",
+    "basic_sample_keys",
     "batch_list",
     "batch_pad_stack",
     "batch_stack",
+    "cooker",
     "edataclass",
     "generic_batch",
     "get_loader",
     "get_savable_loader",
     "get_train_dataset",
     "get_val_dataset",
+    "get_val_datasets",
+    "log_exception",
     "merge_states",
+    "reraise_exception",
     "stateless",
 ]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "Blender":
+        return import_module("wdsctl.core.blend_file").Blender
     if name in _MODULE_OF:
         return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")

@@ -33,9 +33,9 @@ def stateless(
 ) -> F | Callable[[F], F]:
     """Mark a hook as a function of its sample alone, with or without brackets.
 
-    The mark is recorded for `hook_options` and needed for nothing: every hook that is overridden gets its generators
-    seeded from the sample, whether marked or not, so a resumed run draws what the first one drew. A sample that fails
-    raises at once in this release, whatever the tolerance.
+    The mark itself is needed for nothing: every hook that is overridden gets its generators seeded from the sample,
+    whether marked or not, so a resumed run draws what the first one drew. `failure_tolerance`: failures of this hook in
+    a row that end the run, instead of 100; 0 is any number.
     """
 
     def mark(hook: F) -> F:

@@ -1,52 +1,82 @@
-"""The loader: iterate it, save it at any moment, and go on from there on any number of ranks."""
+"""The loader: iterate it, save it at any moment, and go on from there on any number of ranks and workers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from wdsctl.core.errors import UsageError
-from wdsctl.loader.dataset import TrainDataset, ValDataset
-from wdsctl.loader.hooks import draws_randomly
+from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.loader import distributed
+from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.moving import pinned
+from wdsctl.loader.passes import Passes
 from wdsctl.loader.randomness import callers_generators_kept
+from wdsctl.loader.recipes import draws_randomly, is_count_preserving
+from wdsctl.loader.restoring import restored
+from wdsctl.loader.running import Running, tracer_of
+from wdsctl.loader.source import Source
 from wdsctl.loader.states import State
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.training import Training
-from wdsctl.loader.validation import Validation
+
+T = TypeVar("T")
 
 
 class Loader:
     """The batches of one rank.
 
-    Breaking out of a `for` loop loses nothing: the next one goes on with the very next batch. A training never ends;
-    a validation ends after one pass, and the next loop begins the next pass.
+    Breaking out of a `for` loop loses nothing: the next one goes on with the very next batch. A training never ends,
+    unless it has virtual epochs or was made with `repeat=False`; a validation ends after one pass, and the next loop
+    begins the next pass. `is_padding`: whether the batch that was handed out last only evens out the ranks.
     """
 
-    def __init__(self, dataset: TrainDataset | ValDataset) -> None:
+    def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
         self._dataset = dataset
-        self._run: Training | Validation | None = None
-        self._keeps = draws_randomly(dataset)
+        self._running = running or Running()
+        self._pins = pin_memory
+        self._run: Training | Passes | None = None
+        # Workers have generators of their own; in this process those are the caller's.
+        self._keeps = draws_randomly(dataset) and not dataset.worker_config.num_workers
+        self._checked = False
+        self._last: Any = None
+        self.is_padding = False
 
     def __iter__(self) -> Iterator[Any]:
-        run = self._running()
         while True:
             try:
-                with callers_generators_kept() if self._keeps else nullcontext():
-                    batch = run.draw()
+                run, batch = self._draw()
             except StopIteration:
                 return
             run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
             yield batch
-            run = self._running()
+
+    def unbatched(self, take_apart: Callable[[Any], Sequence[T]]) -> Iterator[T]:
+        """What `take_apart` makes of each batch (one thing or more), one by one.
+
+        A batch counts as handed out when the last of it has left; until then, states stand before it.
+        """
+        while True:
+            try:
+                run, batch = self._draw()
+            except StopIteration:
+                return
+            *first, last = take_apart(batch)
+            yield from first
+            run.accept()
+            yield last
 
     def __len__(self) -> int:
-        """Batches of this rank in one pass. TypeError for a training: it has no end."""
-        run = self._running()
-        if isinstance(run, Training):
+        """Batches of this rank in one `for` loop. TypeError where there is no end, or where hooks decide."""
+        if isinstance(self._dataset, TrainDataset) and self._dataset.virtual_epoch_length:
+            return self._dataset.virtual_epoch_length
+        run = self._opened()
+        if isinstance(run, Passes):
+            return self._even_length(run)
+        if run.is_endless:
             raise TypeError("a training has no length: it goes on without end")
-        return len(run)
+        raise TypeError("packing and grouping decide how many batches there are: the length is not known")
 
     def __enter__(self) -> Loader:
         return self
@@ -56,17 +86,25 @@ class Loader:
 
     @property
     def stats(self) -> Stats:
-        """What this loader has delivered and skipped, and where the time went."""
-        return self._running().stats
+        """What this loader has handed out, skipped and left out, and where the time went."""
+        return self._opened().stats
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The datasets that are read, by the number that restore keys have for them."""
+        return self._opened().streams.sources
 
     def config(self) -> dict[str, Any]:
         """Everything that decides what comes, resolved: the plan, as JSON."""
-        plan = self._running().plan
+        plan = self._opened().plan
         return {"fingerprint": plan.fingerprint(), "order": plan.order, "recipe": plan.recipe}
 
     def state_dict(self) -> State:
-        """Where this rank stands: after the batch that was handed out last. JSON, under a millisecond."""
-        return self._running().state_dict()
+        """Where this rank stands: after the batch that was handed out last. JSON, under a millisecond.
+
+        Nobody is asked: what workers have made ahead is made again by whoever resumes.
+        """
+        return self._opened().state_dict()
 
     def load_state_dict(self, state: State | Sequence[State], *, strict: bool = False) -> None:
         """Go where a state says, at any time: this rank's own state, all ranks' states, or a merged one.
@@ -74,10 +112,9 @@ class Loader:
         Raises StateMismatch where the state belongs to other data, another order or too few ranks. Other hooks or
         another batch size draw a warning, and are refused if `strict`.
         """
-        kind = Training if isinstance(self._dataset, TrainDataset) else Validation
         given: Any = state
         # None would begin anew; a checkpoint that lost its state must not.
-        run = kind(self._dataset, {} if given is None else given, strict=strict)  # type: ignore[arg-type]
+        run = self._new({} if given is None else given, strict=strict)
         self.close()
         self._run = run
 
@@ -90,29 +127,184 @@ class Loader:
         if state is not None:
             self.load_state_dict(state, strict=strict)
 
+    def save_state_global(self, global_dst_rank: int = 0) -> list[State] | None:
+        """The states of all ranks, on this global rank; None on the others. All ranks of the group call it."""
+        return distributed.gather_states(self.state_dict(), self._group, global_dst_rank)
+
+    def restore_state_global(
+        self, state: State | Sequence[State] | None, *, src_rank: int | None = None, strict: bool = False
+    ) -> None:
+        """Go where the states of all ranks say: those that every rank gives, or those that `src_rank` alone gives."""
+        if src_rank is not None:
+            state = distributed.scatter_states(state, self._group, src_rank)
+        self.restore_state_rank(state, strict=strict)
+
+    def restore_sample(self, restore_key: Sequence[Any]) -> Any:
+        """One sample or pack, encoded, or one batch, made once more from its `__restore_key__`. Nothing is moved.
+
+        A batch is made of the samples alone: it comes as a batch of them would, whatever generators made of it.
+        """
+        run = self._opened()
+        with callers_generators_kept():
+            handler = self._dataset.worker_config.restore_error_handler
+            return restored(run.streams, run.pipeline, restore_key, handler)
+
+    def can_restore_sample(self) -> bool:
+        """Always: hooks are seeded by their samples. Energon has this question."""
+        return True
+
+    def start(self) -> None:
+        """Open the datasets and start the workers now. Otherwise the first batch does, which may be after threads and
+        CUDA are up: the process is forked once for them."""
+        self._opened().start()
+
     def close(self) -> None:
-        """Close the shards. The loader may be iterated again: it opens them anew, and goes on where it was."""
+        """End the workers and close the shards. The loader may be iterated again: it goes on where it was."""
         if self._run is not None:
             self._run.close()
+        if self._running.tracer is not None:
+            self._running.tracer.flush()
 
-    def _running(self) -> Training | Validation:
-        if self._run is None:
-            self._run = (
-                Training(self._dataset) if isinstance(self._dataset, TrainDataset) else Validation(self._dataset)
+    @property
+    def _group(self) -> Any:
+        return self._dataset.worker_config.data_parallel_group
+
+    def _draw(self) -> tuple[Training | Passes, Any]:
+        """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass."""
+        run = self._opened()
+        if not self._checked:
+            self._check_ranks(run)
+        self.is_padding = False
+        try:
+            if self._is_at_virtual_end(run):
+                raise StopIteration
+            batch = self._even(run) if self._is_uneven(run) else self._next(run)
+        except StopIteration:
+            self._end_loop(run)
+            raise
+        self._last = batch if self._dataset.uneven == "pad" else None
+        return run, pinned(batch, None) if self._pins else batch
+
+    def _is_at_virtual_end(self, run: Training | Passes) -> bool:
+        length = self._dataset.virtual_epoch_length if isinstance(self._dataset, TrainDataset) else 0
+        return bool(length) and run.virtual >= length
+
+    def _end_loop(self, run: Training | Passes) -> None:
+        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
+        self._last = None
+        if self._is_at_virtual_end(run):
+            run.end_virtual()
+        else:
+            run.begin_pass(run.passes + 1)
+        if not self._dataset.worker_config.persistent_workers:
+            run.close()
+
+    def _next(self, run: Training | Passes) -> Any:
+        with callers_generators_kept() if self._keeps else nullcontext():
+            return run.draw()
+
+    def _is_uneven(self, run: Training | Passes) -> bool:
+        """Whether this run may have more batches on one rank than on another, and that is to be evened out."""
+        return not run.is_endless and self._dataset.uneven != "keep" and self._dataset.worker_config.world_size > 1
+
+    def _even(self, run: Training | Passes) -> Any:
+        """The next batch where all ranks are to have equally many of them."""
+        drops = self._dataset.uneven == "drop"
+        if isinstance(run, Passes) and not draws_randomly(self._dataset):
+            # Every run of positions is one batch: which rank has how many is known without asking.
+            if not (run.all_have_more if drops else run.any_has_more):
+                raise StopIteration
+            return self._next(run) if run.has_more else self._padding(run)
+        self._check_group()
+        batch: Any = None
+        try:
+            batch = self._next(run)
+            has_ended = False
+        except StopIteration:
+            has_ended = True
+        ask = distributed.any_rank if drops else distributed.all_ranks
+        if ask(has_ended, self._group):
+            raise StopIteration
+        return self._padding(run) if has_ended else batch
+
+    def _check_group(self) -> None:
+        """What hooks leave out or make more of is known when it happens: the ranks have to tell one another."""
+        workers = self._dataset.worker_config
+        if not distributed.is_running(workers):
+            raise LoaderError(
+                f"uneven={self._dataset.uneven!r} with hooks, packing or grouping needs the ranks to agree on every "
+                "batch, and torch.distributed is not running for them",
+                hint="initialise torch.distributed first (and give data_parallel_group), or uneven='keep'",
+                code="WDS510",
             )
+
+    def _padding(self, run: Training | Passes) -> Any:
+        if self._last is None:
+            raise LoaderError(
+                "this rank has no batch at all, and so nothing to pad with",
+                hint="give more data than there are ranks, or uneven='drop'",
+                code="WDS511",
+            )
+        run.pad()
+        self.is_padding = True
+        return self._last
+
+    def _even_length(self, run: Passes) -> int:
+        if not self._is_uneven(run):
+            return len(run)
+        return run.even_length(pads=self._dataset.uneven == "pad")
+
+    def _check_ranks(self, run: Training | Passes) -> None:
+        """All ranks have the same plan, or none begins: a rank with other data would go unnoticed for weeks."""
+        self._checked = True
+        if self._group is not None:
+            distributed.check_group(self._dataset.worker_config)
+        if distributed.is_running(self._dataset.worker_config):
+            distributed.same_on_all({"order": run.plan.order, "recipe": run.plan.recipe}, self._group)
+
+    def _opened(self) -> Training | Passes:
+        if self._run is None:
+            self._run = self._new(None, strict=False)
         return self._run
 
+    def _new(self, state: Any, *, strict: bool) -> Training | Passes:
+        dataset = self._dataset
+        is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
+        kind = Passes if not is_endless and is_count_preserving(dataset) else Training
+        run = kind(dataset, state, strict=strict, running=self._running)
+        if dataset.trace is not None and self._running.tracer is None:
+            self._running.tracer = tracer_of(dataset, run.streams)
+            run = kind(dataset, state, strict=strict, running=self._running)
+        return run
 
-def get_savable_loader(dataset: TrainDataset | ValDataset) -> Loader:
-    """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it."""
-    if not isinstance(dataset, (TrainDataset, ValDataset)):
+
+def get_savable_loader(
+    dataset: Dataset,
+    *,
+    pin_memory: bool = False,
+    watchdog_timeout_seconds: float | None = 60.0,
+    watchdog_initial_timeout_seconds: float | None = None,
+    ring_bytes: int | None = None,
+) -> Loader:
+    """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
+
+    `pin_memory`: batches come in pinned memory. `watchdog_timeout_seconds`: a worker that takes longer for a batch is
+    replaced, and its stack is told; None waits for ever. `watchdog_initial_timeout_seconds`: the same for the first
+    batch. `ring_bytes`: shared memory a worker may take, at most.
+    """
+    if not isinstance(dataset, Dataset):
         raise UsageError(
             f"a loader runs a dataset, not a {type(dataset).__name__}",
             hint="get_loader(get_train_dataset(path, batch_size=32))",
         )
-    return Loader(dataset)
+    running = Running(
+        watchdog_timeout_seconds=watchdog_timeout_seconds,
+        watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
+        ring_bytes=ring_bytes,
+    )
+    return Loader(dataset, running, pin_memory=pin_memory)
 
 
-def get_loader(dataset: TrainDataset | ValDataset) -> Loader:
+def get_loader(dataset: Dataset, **options: Any) -> Loader:
     """The same: every loader can be saved."""
-    return get_savable_loader(dataset)
+    return get_savable_loader(dataset, **options)

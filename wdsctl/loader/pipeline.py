@@ -1,78 +1,170 @@
-"""The stages of a training, put together for one lane: order -> references -> samples -> encoded -> batch."""
+"""The stages of a stream, put together for one lane: order -> references -> samples -> packs -> groups -> batches."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from wdsctl.loader.order.geometry import Lane, Position
-from wdsctl.loader.stages.batch import BatchStage
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.bans import Bans
+from wdsctl.loader.failures import Failures, Handler
+from wdsctl.loader.order.geometry import Lane
+from wdsctl.loader.stages.batches import BatchCursor, BatchStage
 from wdsctl.loader.stages.bulk import BulkStage
-from wdsctl.loader.stages.cursor import Cursor, State
-from wdsctl.loader.stages.encode import EncodeStage
-from wdsctl.loader.stages.load import LoadStage
-from wdsctl.loader.stages.source import SourceStage
+from wdsctl.loader.stages.cursor import Cursor
+from wdsctl.loader.stages.grouping import GroupStage, Rows, Straight
+from wdsctl.loader.stages.hook import NOTHING, Hook
+from wdsctl.loader.stages.refs import RefStage
+from wdsctl.loader.stages.samples import SampleStage
+from wdsctl.loader.stats import Stats
+
+State = dict[str, Any]
+
+
+class PackStageLike(Protocol):
+    """What makes packs: of the encoder's hooks, or of lengths."""
+
+    @property
+    def pack(self) -> Hook: ...
+
+    @property
+    def post(self) -> Hook | None: ...
+
+    def open(self, upstream: Any, refs: Any, failures: Failures, stats: Stats) -> Cursor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """Segments of a blend's weights: `steps[i]` is the batch of the whole job from which segment i is in force."""
+
+    steps: tuple[int, ...] = (0,)
+
+    def segment(self, number: int) -> int:
+        """The segment in force at batch `number` of the job."""
+        return max(i for i, step in enumerate(self.steps) if step <= number)
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """The recipe of every lane. `encode` is None where the hook is not overridden: it then costs nothing.
+    """The recipe of every lane. A stage that is None is left out, and costs nothing.
 
     With `bulk`, batches are made of references at once: where nothing is overridden and nothing decoded.
     """
 
-    source: SourceStage
-    load: LoadStage
-    encode: EncodeStage | None
+    refs: RefStage
+    samples: SampleStage
+    pack: PackStageLike | None
+    group: GroupStage | None
     batch: BatchStage
     bulk: BulkStage | None
+    handler: Handler
+    bans: Bans
+    drop_last: bool = False
+    schedule: Schedule = Schedule()
 
-    def open(self, lane: Lane) -> LaneCursor:
-        return LaneCursor(self, lane)
+    def open(self, lane: Lane, stats: Stats, state: State | None = None) -> LaneCursor:
+        """The cursor of a lane, where `state` says or at its beginning."""
+        return LaneCursor(self, lane, stats, state)
+
+    @property
+    def shape(self) -> list[str]:
+        """The stages whose states a lane's state has."""
+        return [name for name, stage in (("pack", self.pack), ("group", self.group)) if stage is not None]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether samples go straight into batches: no hook but `batch` and `encode_batch` sees them."""
+        return self.pack is None and self.group is None and self.samples.is_plain
 
 
 class LaneCursor:
-    """One lane, under way."""
+    """One lane, under way.
 
-    def __init__(self, pipeline: Pipeline, lane: Lane) -> None:
-        self._batch = pipeline.batch
+    State: `picks`, how many references it has taken; `stream`, where its stages stand; `mix`, which segments of the
+    weights' schedule began at which pick; `bans`, which bans began at which pick.
+    """
+
+    def __init__(self, pipeline: Pipeline, lane: Lane, stats: Stats, state: State | None) -> None:
+        self._pipeline = pipeline
         self._bulk = pipeline.bulk
-        self._encodes = pipeline.encode is not None
-        self._source = pipeline.source.open(lane)
-        loaded = pipeline.load.open(self._source)
-        self._samples: Cursor[Any] = loaded if pipeline.encode is None else pipeline.encode.open(loaded)
+        self._mix = [[list(entry) for entry in level] for level in state["mix"]] if state else new_mix(lane)
+        self._bans = pipeline.bans.history(state["bans"] if state else [], 0 if state is None else state["picks"])
+        self._refs = pipeline.refs.open(lane, self._mix)
+        failures = Failures(pipeline.handler, stats)
+        self._samples = pipeline.samples.open(self._refs, failures, stats)
+        self._samples.is_banned = pipeline.bans.judge(self._bans)
+        self._stats = stats
+        self._was_bulk = False
+        upstream: Any = self._samples
+        if pipeline.pack is not None:
+            upstream = pipeline.pack.open(upstream, self._refs, failures, stats)
+        together: Any
+        if pipeline.group is not None:
+            together = pipeline.group.open(upstream, failures, stats)
+        elif pipeline.is_plain:
+            size, with_keys = pipeline.batch.size or 1, pipeline.batch.needs_keys
+            together = Straight(self._samples, size, with_keys=with_keys, drop_last=pipeline.drop_last)
+        else:
+            together = Rows(upstream, pipeline.batch.size or 1, drop_last=pipeline.drop_last)
+        self._batches: BatchCursor = pipeline.batch.open(together, failures, stats)
+        if state is not None:
+            self._go_to(state["stream"])
+
+    def _go_to(self, stream: Any) -> None:
+        try:
+            self._batches.load(stream)
+        except (KeyError, TypeError, ValueError) as error:
+            raise StateMismatch(
+                f"the state of a lane is not what its stages left: {type(error).__name__}: {error}",
+                hint="give what save_state_rank() or state_dict() returned, as it was",
+                code="WDS502",
+            ) from error
 
     def draw(self, number: int) -> Any:
-        """The lane's next batch, which is batch `number` of the whole job."""
-        if self._bulk is not None:
-            return self._bulk.draw(self._source, number)
-        return self._batch.draw(self._samples, number)
+        """The lane's next batch, which is batch `number` of the whole job; END where a finite lane ends."""
+        segment = self._pipeline.schedule.segment(number)
+        if segment != self._mix[-1][-1][0]:
+            self._begin_segment(segment)
+        return self._batches.draw() if self._bulk is None else self._drawn_in_bulk(self._bulk)
 
-    def state_dict(self) -> State:
-        return self._samples.state_dict()
+    def origins(self, batch: Any) -> list[Any]:
+        """The restore keys of the samples that `batch`, the last one drawn, was made of."""
+        return list(batch["__restore_key__"]) if self._was_bulk else self._batches.origins()
 
-    def load_state_dict(self, state: State) -> None:
-        """Also a state that was saved with `encode_sample` where there is none now, and the other way round."""
-        if self._encodes == ("samples" in state):
-            self._samples.load_state_dict(state)
-        elif self._encodes:
-            self._samples.load_state_dict({"samples": state, "left": 0})
-        else:
-            self._samples.load_state_dict(state["samples"])
-            if state["left"]:
-                # It was encoded, and some of that has left: it has come.
-                self._source.take(1)
+    def state(self) -> State:
+        return {
+            "picks": self._refs.picks,
+            "stream": self._batches.state(),
+            "mix": [[list(entry) for entry in level] for level in self._mix],
+            "bans": [list(entry) for entry in self._bans],
+        }
+
+    def tell(self, telling: Callable[[str], None]) -> None:
+        """Say which sample is under way, from here on: it costs a line of text a sample."""
+        self._samples.telling = telling
+
+    def _drawn_in_bulk(self, bulk: BulkStage) -> Any:
+        """The next batch without its samples, or with them where they do not allow it."""
+        first, runs = self._refs.picks, self._refs.runs(bulk.size)
+        batch = bulk.batch(runs, self._stats)
+        self._was_bulk = True
+        if batch is not None:
+            return batch
+        refs = [(bulk.source, block, i) for block, start, stop in runs for i in range(start, stop)]
+        samples = self._samples.load_all(refs, first)
+        samples += self._samples.take(bulk.size - len(samples))
+        made = self._batches.made_of(samples)
+        return self._batches.draw() if made is NOTHING else made
+
+    def _begin_segment(self, segment: int) -> None:
+        present = self._mix[-1]
+        if present[-1][1] == self._refs.picks:
+            present.pop()
+        present.append([segment, self._refs.picks])
+        self._refs.mix(self._mix)
 
 
-def position_of(state: State) -> Position:
-    """Where a lane's state stands in its order."""
-    while "samples" in state:
-        state = state["samples"]
-    return Position(None if state["window"] < 0 else state["window"], state["at"], state["next"])
-
-
-def moved(state: State, position: Position) -> State:
-    """A lane's state for the lane's first child: the same, with windows counted anew."""
-    if "samples" in state:
-        return {**state, "samples": moved(state["samples"], position)}
-    return {"window": -1 if position.window is None else position.window, "at": position.at, "next": position.next}
+def new_mix(lane: Lane) -> list[list[list[int]]]:
+    """The mixing of a lane that begins: segment 0 in all levels of its life."""
+    return [[[0, 0]] for _ in range(1 + sum(cut.child > 0 for cut in lane.cuts))]

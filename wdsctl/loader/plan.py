@@ -15,12 +15,16 @@ from hashlib import blake2b
 from typing import Any
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.core.job_state import differences
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """`names`: of the datasets, for people."""
+
     order: dict[str, Any]
     recipe: dict[str, Any]
+    names: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
         """Names the plan: 32 hex digits."""
@@ -34,6 +38,7 @@ class Plan:
         """Raise StateMismatch unless a state that carries `saved` continues under this plan."""
         lines = differences(saved["order"], self.order)
         if lines:
+            lines += self._changed(saved["order"])
             raise _refused("the state belongs to another order: going on would repeat or miss samples", lines)
         if saved["recipe"] != digest(self.recipe):
             words = "the state was saved with other hooks, another decoder, field map or batch size"
@@ -41,23 +46,19 @@ class Plan:
                 raise _refused(words, [f"recipe: {saved['recipe']} in the state, {digest(self.recipe)} here"])
             warnings.warn(f"{words}; every sample still comes once, in other batches", stacklevel=4)
 
+    def _changed(self, saved: Mapping[str, Any]) -> list[str]:
+        """A line for each dataset that is not what it was."""
+        before, here = saved.get("sources", []), self.order.get("sources", [])
+        if len(before) != len(here):
+            return [f"the blend had {len(before)} entries, and has {len(here)} here"]
+        pairs = zip(self.names, before, here, strict=False)
+        return [f"not the data it was: {name}" for name, old, new in pairs if old != new]
+
 
 def digest(value: Any) -> str:
     """A name for a JSON value: 32 hex digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def differences(
-    saved: Mapping[str, Any], here: Mapping[str, Any], places: tuple[str, str] = ("in the state", "here")
-) -> list[str]:
-    """A line for each key whose values differ."""
-    keys = [*saved, *(key for key in here if key not in saved)]
-    return [
-        f"{key}: {saved.get(key, 'absent')} {places[0]}, {here.get(key, 'absent')} {places[1]}"
-        for key in keys
-        if saved.get(key) != here.get(key)
-    ]
 
 
 def _refused(words: str, lines: list[str]) -> StateMismatch:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,15 +27,25 @@ def seed_all(key: int) -> None:
     random.seed(key)
 
 
+def generators() -> tuple[Any, ...]:
+    """Where the three global generators are. 0.1 ms with `restore_generators`: once a batch, not a sample."""
+    of_numpy = np.random.get_state()  # noqa: NPY002 - the global generator is what hooks draw from
+    return torch.default_generator.get_state(), of_numpy, random.getstate()
+
+
+def restore_generators(states: tuple[Any, ...]) -> None:
+    """Put them where they were."""
+    of_torch, of_numpy, of_random = states
+    torch.default_generator.set_state(of_torch)
+    np.random.set_state(of_numpy)  # noqa: NPY002 - see above
+    random.setstate(of_random)
+
+
 @contextmanager
 def callers_generators_kept() -> Iterator[None]:
-    """The caller's three generators are after the block what they were before. 0.1 ms: once a batch, not a sample."""
-    of_torch = torch.default_generator.get_state()
-    of_numpy = np.random.get_state()  # noqa: NPY002 - the global generator is what hooks draw from
-    of_random = random.getstate()
+    """The caller's three generators are after the block what they were before."""
+    kept = generators()
     try:
         yield
     finally:
-        torch.default_generator.set_state(of_torch)
-        np.random.set_state(of_numpy)  # noqa: NPY002 - see above
-        random.setstate(of_random)
+        restore_generators(kept)

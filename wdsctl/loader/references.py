@@ -7,8 +7,9 @@ collector's work, and it walks through everything a training process holds.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +29,9 @@ APART = -1  # the span of a sample whose parts are read one by one
 
 @dataclass(slots=True)
 class Block:
-    """The references of one window, a list a column. Bytes are counted from the start of the shard."""
+    """References to some samples, a list a column. Bytes are counted from the start of the shard."""
 
-    epoch: int
+    passes: list[int]  # over its source, counted from 0: which one a sample comes in
     rows: list[int]  # of the offsets file
     ids: list[int]
     keys: list[str]
@@ -58,10 +59,13 @@ class References:
         self._needed = [np.array(parts, np.int64) for parts in needed]
         self._shard_ids = np.array([shard.id for shard in offsets.shards], np.int64)
 
-    def block(self, positions: Ints, epoch: int) -> Block:
+    def block(self, positions: Ints, passes: Ints) -> Block:
         """References to the samples at these positions, in their order. About 2 us a sample."""
+        return self.of_rows(self._selection.rows(positions), passes)
+
+    def of_rows(self, rows: Ints, passes: Ints) -> Block:
+        """The same for rows of the offsets."""
         offsets = self._offsets
-        rows = self._selection.rows(positions)
         shards = self._shards(rows)
         layouts = np.zeros(len(rows), np.int64) if offsets.layout is None else offsets.layout[rows]
         first, spans = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
@@ -77,7 +81,7 @@ class References:
                 for start, end in zip((starts.T - first[mine]), (ends.T - first[mine]), strict=True)
             ]
         return Block(
-            epoch=epoch,
+            passes=passes.tolist(),
             rows=rows.tolist(),
             ids=((self._shard_ids[shards] << INDEX_BITS) | (rows - offsets.shard_row[shards])).tolist(),
             keys=self._keys(rows),
@@ -101,6 +105,16 @@ class References:
         sizes = self._offsets.part_offset[end] + self._offsets.part_size[end] - starts
         found = zip(self._shards(low).tolist(), starts.tolist(), sizes.tolist(), strict=True)
         return [Range(self.paths[shard], start, size) for shard, start, size in found]
+
+    def reads(self, block: Block) -> Iterator[Range]:
+        """The reads that load the samples of a block one by one, in their order. Large parts are not among them."""
+        for shard, layout, first, span, i in zip(block.shards, block.layouts, block.first, block.spans, count()):
+            path = self.paths[shard]
+            if 0 <= span <= LARGE:
+                yield Range(path, first, span)
+            else:
+                parts = ((starts[i], ends[i] - starts[i]) for starts, ends in block.cuts[layout])
+                yield from (Range(path, first + at, size) for at, size in parts if size <= LARGE)
 
     def _bounds(self, rows: Ints, layout: int) -> tuple[Ints, Ints]:
         """Where the needed parts of rows of one layout start and end: (rows, parts) each."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.shard_index import ShardIndex
+from wdsctl.core.split_digest import split_digest
 from wdsctl.core.splitting import SplitShard
 
 Ints = NDArray[np.int64]
@@ -60,15 +60,8 @@ class Selection:
         return len(self._parts)
 
     def digest(self, offsets: ShardIndex) -> str:
-        """Names the data: shards in order, their sizes, where everything in them is, which samples. 32 hex digits."""
-        digest = blake2b(digest_size=16)
-        entries = {shard.id: shard for shard in offsets.shards}
-        for part in self._parts:
-            shard = entries[part.shard]
-            facts = (shard.id, shard.size, shard.layout_hash, part.samples, len(part.bits or b""))
-            digest.update(",".join(map(str, facts)).encode() + b";")
-            digest.update(part.bits or b"")
-        return digest.hexdigest()
+        """Names the data: see `split_digest`."""
+        return split_digest(offsets, self._parts)
 
     def _cut(self, start: int, stop: int) -> Ints:
         edges = np.unique(self._ends[(self._ends > start) & (self._ends < stop)])

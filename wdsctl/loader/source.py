@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.errors import WdsctlError
+from wdsctl.core.errors import InputError, LoaderError, WdsctlError
+from wdsctl.core.place import Place
 from wdsctl.core.sample_types import Kind
 from wdsctl.core.shard_index import ShardIndex
-from wdsctl.core.storage import LocalStorage, Storage
-from wdsctl.loader.dataset import Raw
+from wdsctl.core.storage import Storage
+from wdsctl.core.stores import storage_for
+from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.column import column_of, digests_of
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder, as_bytes
 from wdsctl.loader.layout import Decode, compile_layout
 from wdsctl.loader.lazy_part import LARGE, LazyPart
 from wdsctl.loader.mapped import MappedStorage
-from wdsctl.loader.references import Block, Ints, References
+from wdsctl.loader.raw import Raw
+from wdsctl.loader.references import INDEX_BITS, Block, Ints, References
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
 
@@ -27,6 +33,7 @@ Ref = tuple["Source", Block, int]  # which of the references in a block, and who
 class Source:
     """The samples of one split of one dataset. `number` tells the sources of one loader apart.
 
+    `subflavors` lie over those of the dataset. `storage` is closed with the source, and may be shared by several.
     `memories`: where images of a batch are decoded side by side; whoever makes batches begins them.
     """
 
@@ -39,33 +46,89 @@ class Source:
         decoder: SampleDecoder | None,
         *,
         number: int = 0,
+        place: Place | None = None,
+        split: str = "",
+        subflavors: Mapping[str, Any] | None = None,
         storage: Storage | None = None,
+        functions: Functions | None = None,
         raw: Raw = "bytes",
     ) -> None:
-        self.dataset_path = root
+        self.root = root
+        self.place = place
+        self.split = split
+        self._columns: dict[str, Ints] = {}
+        self.dataset_path = shown(root)
         self.offsets = offsets
         self.selection = selection
         self.number = number
-        functions = _Functions(decoder)
+        functions = functions or Functions(decoder)
         self.memories = functions.memories
-        self._layouts = [compile_layout(names, config, functions, root) for names in offsets.layouts]
+        self._layouts = [compile_layout(names, config, functions, self.dataset_path) for names in offsets.layouts]
         self.references = References(root, offsets, selection, [layout.needed for layout in self._layouts])
         self._paths = self.references.paths
         self._builds = [layout.build for layout in self._layouts]
         self.sample_type = config.sample_type
         self.field_map = dict(config.field_map)
-        self.subflavors = dict(config.subflavors) or None
-        sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
-        local = MappedStorage(sizes) if raw == "view" else LocalStorage(sizes)
-        self._storage: Storage = storage if storage is not None else local
+        self.subflavors = {**config.subflavors, **(subflavors or {})} or None
+        self.sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
+        if storage is None:
+            storage = MappedStorage(self.sizes) if raw == "view" else storage_for(root, self.sizes)
+        self._storage: Storage = storage
+        self._is_far = is_url(root)
 
     @property
     def n(self) -> int:
         return self.selection.n
 
-    def block(self, positions: Ints, epoch: int) -> Block:
-        """References to the samples at these positions of the split."""
-        return self.references.block(positions, epoch)
+    @cached_property
+    def digest(self) -> str:
+        """Names the data: see `Selection.digest`."""
+        return self.selection.digest(self.offsets)
+
+    def column(self, name: str) -> Ints:
+        """A column of the catalog by row of the offsets. Raises InputError where it has not been made."""
+        if name not in self._columns:
+            self._columns[name] = column_of(
+                self._known_place(name), self.offsets.generation, name, shards=self.offsets.shards
+            )
+        return self._columns[name]
+
+    def column_digest(self, name: str) -> str:
+        """Names the values of a column: it can be made anew, by another function, within one generation."""
+        return next(iter(digests_of(self._known_place(name), self.offsets.generation, [name]).values()))
+
+    def _known_place(self, name: str) -> Place:
+        if self.place is None:
+            raise InputError(
+                f"there is no column {name!r}", where=self.dataset_path, hint="columns belong to prepared datasets"
+            )
+        return self.place
+
+    def where(self, block: Block, i: int) -> str:
+        """Dataset, shard and key of a reference, for people."""
+        shard = self.offsets.shards[block.shards[i]].path
+        return f"dataset {self.dataset_path}, shard {shard}, key {block.keys[i]}"
+
+    def block(self, positions: Ints, passes: Ints) -> Block:
+        """References to the samples at these positions of the split. A store far away is told what they need."""
+        block = self.references.block(positions, passes)
+        if self._is_far:
+            self._storage.will_need(self.references.reads(block))
+        return block
+
+    def block_of(self, number: int, sample: int) -> Block:
+        """A reference to one sample, by its id, in pass `number`. Raises LoaderError WDS502 where it is not there."""
+        shard, index = sample >> INDEX_BITS, sample & ((1 << INDEX_BITS) - 1)
+        for i, entry in enumerate(self.offsets.shards):
+            row = int(self.offsets.shard_row[i]) + index
+            if entry.id == shard and row < int(self.offsets.shard_row[i + 1]):
+                return self.references.of_rows(np.array([row], np.int64), np.array([number], np.int64))
+        raise LoaderError(
+            f"there is no sample {sample} in the dataset",
+            where=self.dataset_path,
+            hint="the restore key is of another dataset, or of another generation of it",
+            code="WDS502",
+        )
 
     def load(self, block: Block, i: int) -> Any:
         """Read, decode and build one sample. Raises WdsctlError that names dataset, shard, key and part."""
@@ -78,7 +141,7 @@ class Source:
                 parts = self._read_apart(block, i)
             return self._builds[layout](
                 block.keys[i],
-                (self.number, block.epoch, block.ids[i]),
+                (self.number, block.passes[i], block.ids[i]),
                 self.subflavors,
                 (source_at(self, block.rows[i]),),
                 *parts,
@@ -104,7 +167,7 @@ class Source:
                     append(data[starts[i] : ends[i]])
         except WdsctlError as error:
             raise self._located(error, block, i) from error
-        restore_keys = list(zip(repeat(self.number), repeat(block.epoch), block.ids[run], strict=False))
+        restore_keys = list(zip(repeat(self.number), block.passes[run], block.ids[run], strict=False))
         return [block.keys[run], restore_keys, [source_at(self, row) for row in block.rows[run]], *parts]
 
     def plain_fields(self, layout: int) -> tuple[str, ...] | None:
@@ -112,7 +175,9 @@ class Source:
         return self._layouts[layout].plain if layout >= 0 else None
 
     def will_need(self, slices: Ints, most_bytes: int) -> None:
-        """Ask the storage to fetch these slices of positions ahead, up to so many bytes."""
+        """Ask the storage to fetch these slices of positions ahead, up to so many bytes. `block` tells one far away."""
+        if self._is_far:
+            return
         ranges = self.references.ranges(slices)
         total = np.cumsum([each.size for each in ranges])
         self._storage.will_need(ranges[: int(np.searchsorted(total, most_bytes, side="right"))])
@@ -129,6 +194,12 @@ class Source:
         key = self.offsets.key(index)
         return tuple(f"{key}.{name}" for name, _, _ in self.offsets.parts(index))
 
+    def byte_range(self, index: int) -> tuple[int, int]:
+        """Of all parts of a sample: the first byte in the shard, and how many to the end of the last part."""
+        parts = self.offsets.parts(index)
+        begin = min((offset for _, offset, _ in parts), default=0)
+        return begin, max((offset + size for _, offset, size in parts), default=begin) - begin
+
     def _read_apart(self, block: Block, i: int) -> list[Any]:
         """Part by part, where there is much between them; a large part is a handle that reads when it is asked to."""
         path, first = self._paths[block.shards[i]], block.first[i]
@@ -140,14 +211,16 @@ class Source:
         return parts
 
     def _located(self, error: WdsctlError, block: Block, i: int) -> WdsctlError:
-        shard = self.offsets.shards[block.shards[i]].path
-        where = f"dataset {self.dataset_path}, shard {shard}, key {block.keys[i]}"
+        where = self.where(block, i)
         where = f"{where}, {error.where}" if error.where else where
         return type(error)(error.message, hint=error.hint, where=where, code=error.code)
 
 
-class _Functions:
-    """Decode functions by part name, one of each, with the memory that the images of a batch share."""
+class Functions:
+    """Decode functions by part name, one of each, with the memory that the images of a batch share.
+
+    Sources whose samples meet in a batch share one of these.
+    """
 
     def __init__(self, decoder: SampleDecoder | None) -> None:
         self.memories: list[BatchMemory] = []

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from wdsctl.loader.batching import generic_batch
 from wdsctl.loader.conversion import batched_as, converted
+from wdsctl.loader.cooking import Cooker
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-if TYPE_CHECKING:
     from typing_extensions import TypeVar as Defaulted
 
     # So that `class Mine(DefaultTaskEncoder)` is complete as it stands. Python has these from 3.13 on.
@@ -27,24 +28,62 @@ else:
     T_batch = TypeVar("T_batch")
 
 #: In the order they run.
-HOOKS = ("encode_sample", "batch", "encode_batch")
+HOOKS = (
+    "cook_crude_sample",
+    "encode_sample",
+    "preencode_sample",
+    "select_samples_to_pack",
+    "postencode_sample",
+    "pack_selected_samples",
+    "batch_group_criterion",
+    "batch",
+    "encode_batch",
+)
 
 _CONVERSIONS = {"encode_sample": "_encoded_sample_type", "batch": "_raw_batch_type", "encode_batch": "_batch_type"}
 
 
 class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
-    """sample -> `encode_sample` -> `batch` -> `encode_batch` -> training loop.
+    """crude sample -> cooker -> sample -> `encode_sample` -> packs -> groups -> `batch` -> `encode_batch`.
 
-    `decoder` says what the parts become before the first hook; None leaves them bytes. A hook that is not overridden
-    costs nothing. One that is draws its random numbers (torch on the CPU, numpy, random) from generators that are
-    seeded for its sample or batch, so that a resumed run draws the same.
+    `decoder` says what the parts become before the first hook; None leaves them bytes. `cookers` make samples of crude
+    ones. A hook that is not overridden costs nothing. One that is draws its random numbers (torch on the CPU, numpy,
+    random) from generators that are seeded for its sample or batch, so that a resumed run draws the same.
+
+    Every hook but the three that choose (`select_samples_to_pack`, `batch_group_criterion`, `postencode_sample` under
+    packing) may be a generator of any number of outputs, and may raise SkipSample to leave its input out.
     """
 
     decoder: SampleDecoder | None = SampleDecoder()
+    cookers: Sequence[Cooker] = ()
+
+    def cook_crude_sample(self, sample: dict[str, Any], cooker: Cooker, aux: Mapping[str, Any]) -> Any:
+        """A sample of a crude one, by the cooker that is for its dataset; `aux` goes to it by name."""
+        return cooker.cook(sample, **aux)
 
     def encode_sample(self, sample: T_sample) -> Any:
-        """One sample as the batch wants it. May be a generator of any number; raise SkipSample to leave one out."""
+        """One sample as the batch wants it."""
         return sample
+
+    def preencode_sample(self, sample: T_sample) -> Any:
+        """The first half of `encode_sample`, before packing: as little as is needed to choose. Override one of them."""
+        return sample
+
+    def postencode_sample(self, sample: Any) -> Any:
+        """The second half, for the samples that a pack is made of, just before it is; without packing, right away."""
+        return sample
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        """Lists of samples of this buffer (`packing_buffer_size` of them), a pack each. The rest is left out."""
+        raise NotImplementedError
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        """One sample of the samples of a pack."""
+        raise NotImplementedError
+
+    def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:
+        """The group that a sample is batched in, and how many make a batch (None: the `batch_size`)."""
+        raise NotImplementedError
 
     def batch(self, samples: list[T_encoded_sample]) -> T_raw_batch:
         """Several samples as one batch: see `generic_batch`."""
@@ -93,11 +132,29 @@ class DefaultTaskEncoder(TaskEncoder[T_sample, T_encoded_sample, T_raw_batch, T_
         return converted(batch, self._batch_type)
 
 
+class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
+    """Another encoder with something around it: derive from this, and override what is to be different.
+
+    All that is not overridden is the inner encoder's: its decoder, its cookers and every one of its hooks, and a hook
+    that neither overrides costs nothing.
+    """
+
+    def __init__(self, inner: TaskEncoder[Any, Any, Any, Any]) -> None:
+        self.inner = inner
+        if type(self).decoder is TaskEncoder.decoder:
+            self.decoder = inner.decoder
+        if type(self).cookers is TaskEncoder.cookers:
+            self.cookers = inner.cookers
+        for hook in HOOKS:
+            if getattr(type(self), hook) is getattr(TaskEncoder, hook):
+                setattr(self, hook, getattr(inner, hook))
+
+
 def overridden(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> bool:
     """Whether the hook does anything; where it does not, a loader need not call it. A conversion is something."""
     function = _function(encoder, hook)
-    if isinstance(encoder, DefaultTaskEncoder) and function is getattr(DefaultTaskEncoder, hook):
-        return _conversion(encoder, hook) is not None
+    if function is getattr(DefaultTaskEncoder, hook):
+        return function is not getattr(TaskEncoder, hook) and _conversion(encoder, hook) is not None
     return function is not getattr(TaskEncoder, hook)
 
 
@@ -110,9 +167,14 @@ def batch_function(
     """
     if not overridden(encoder, "batch"):
         return functools.partial(generic_batch, memories=memories)
-    if isinstance(encoder, DefaultTaskEncoder) and _function(encoder, "batch") is DefaultTaskEncoder.batch:
+    if is_conversion(encoder, "batch"):
         return functools.partial(batched_as, target=_conversion(encoder, "batch"), memories=memories)
     return encoder.batch
+
+
+def is_conversion(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> bool:
+    """Whether the hook is no code of the user's: a conversion to a type draws no random numbers."""
+    return _function(encoder, hook) is getattr(DefaultTaskEncoder, hook)
 
 
 def config(encoder: TaskEncoder[Any, Any, Any, Any]) -> dict[str, Any]:
@@ -125,8 +187,9 @@ def config(encoder: TaskEncoder[Any, Any, Any, Any]) -> dict[str, Any]:
 
 
 def _conversion(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> type[Any] | None:
-    """The type that the default of a hook converts to."""
-    target: type[Any] | None = getattr(encoder, _CONVERSIONS[hook], None)
+    """The type that the default of a hook converts to. An inner encoder knows it where its hook was taken over."""
+    owner = getattr(getattr(encoder, hook), "__self__", encoder)
+    target: type[Any] | None = getattr(owner, _CONVERSIONS.get(hook, ""), None)
     return target
 
 

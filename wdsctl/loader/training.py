@@ -1,175 +1,299 @@
-"""One rank of a training under way: its lanes, the batch that is next, and the state that travelled with the last."""
+"""One rank of a stream of lanes under way: the batch that is next, and the state that travelled with the last."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from wdsctl.core.keys import derive
-from wdsctl.core.storage import is_remote
-from wdsctl.loader.dataset import LANES_A_RANK, TrainDataset
-from wdsctl.loader.hooks import batch_stage, bulk_stage, encode_stage, recipe
-from wdsctl.loader.opening import open_source
-from wdsctl.loader.order.geometry import Geometry, Lane, split, start, turns
-from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, slice_size
-from wdsctl.loader.pipeline import LaneCursor, Pipeline, moved, position_of
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.bans import Bans, bans_of
+from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.lane_work import Drawn, LaneWork, Task
+from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
+from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.plan import Plan
-from wdsctl.loader.source import Source
-from wdsctl.loader.stages.load import LoadStage
-from wdsctl.loader.stages.source import SourceStage
+from wdsctl.loader.recipes import pipeline_of, recipe
+from wdsctl.loader.running import Running, pool_options
+from wdsctl.loader.stages.batches import END
 from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
-
-SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """What was chosen where the recipe left it open: part of the order, and taken from the state on a resume."""
-
-    lanes: int
-    slice_samples: int
-    window_samples: int
+from wdsctl.loader.streams import Streams, open_streams, reopened
+from wdsctl.loader.travel import packed, unpacked
+from wdsctl.loader.workers import Work, status
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """How far the job is: batches that the world has drawn, and the state of each lane that has been drawn from."""
+    """How far a rank is: batches that the world has drawn, where each lane stands that has been drawn from, what was
+    handed out, and how many batches of the present virtual epoch."""
 
     drawn: int
-    states: dict[int, State]
+    states: Mapping[int, State]
+    stats: Stats
+    virtual: int = 0
+    ended: frozenset[int] = frozenset()
 
 
 class Training:
-    """The stream of one rank. Lanes are opened when their turn comes first."""
+    """The stream of one rank. Lanes are opened when their turn comes first.
 
-    def __init__(self, dataset: TrainDataset, state: Any = None, *, strict: bool = False) -> None:
+    A finite one ends when all lanes of the rank have; a lane that has ended is passed over when its turn comes.
+    """
+
+    # Where it stands, and the batch that was drawn and is not accepted: one assignment changes both.
+    _at: tuple[Stand, tuple[Stand, Drawn | None] | None]
+    _work: LaneWork
+
+    def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
+        self._dataset = dataset
         self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
-        self.stats = Stats()
-        saved = None if state is None else for_rank(state, self._rank, self._world, "training")
-        self._source = open_source(dataset, None if saved is None else saved["generation"])
-        sizes = _sizes(dataset, self._source, None if saved is None else saved["plan"]["order"])
-        order = Shuffled(
-            n=self._source.n,
-            lanes=sizes.lanes,
-            slice_samples=sizes.slice_samples,
-            window_samples=sizes.window_samples,
-            seed=derive("order", dataset.seed, workers.seed_offset),
-            shuffle=dataset.shuffle,
-        )
-        self.plan = Plan(_order_facts(dataset, self._source, sizes), recipe(dataset, self._source))
-        self._plan_state = self.plan.to_state()
-        batch = batch_stage(dataset, self._source.memories, self.stats)
-        self._pipeline = Pipeline(
-            source=SourceStage(self._source, order),
-            load=LoadStage(self.stats),
-            encode=encode_stage(dataset, self._source.n, self.stats),
-            batch=batch,
-            bulk=bulk_stage(dataset, self._source, batch),
-        )
-        self._cursors: dict[int, tuple[LaneCursor, State]] = {}  # with the state that each is at
-        self._stand = Stand(0, {})
-        self._geometry = start(sizes.lanes)
+        self._running = running
+        self.is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
+        kind: Any = "training" if self.is_endless else "validation"
+        saved = None if state is None else for_rank(state, self._rank, self._world, kind)
+        self.streams = streams = open_streams(dataset, saved)
+        self.plan = Plan(streams.order, recipe(dataset, streams), streams.names)
+        self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
+        self.pipeline = pipeline_of(dataset, streams, self._bans)
+        self.passes = 0 if saved is None or saved["pass"] is None else saved["pass"]
+        self._most = getattr(dataset, "limit", None)
+        self._fresh: State = {}
+        stand, geometry = Stand(0, {}, Stats()), start(streams.sizes.lanes)
         if saved is not None:
-            self.plan.check(saved["plan"], strict=strict)
-            self._restore(saved)
-        if len(self._geometry.lanes) % self._world:
-            self._split()
-        self._begun = self._stand.drawn
-        self._turns = turns(self._geometry, self._begun, self._rank, self._world)
-        mine = {lane: state for lane, state in self._stand.states.items() if lane in self._turns}
-        self._stand = self._ahead = Stand(self._begun, mine)
-        self._fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
+            stand, geometry = self._restored(saved, strict=strict)
+        if len(geometry.lanes) % self._world:
+            stand, geometry = self._split(stand, geometry)
+        self._begin(stand, geometry)
 
     def draw(self) -> Any:
-        """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing."""
-        drawn, states = self._stand.drawn, self._stand.states
-        lane = self._turns[(drawn - self._begun) // self._world % len(self._turns)]
-        # Taken out until the batch is there: a cursor that was stopped half way is opened again from its state, and so
-        # is one that is ahead of it, because its batch was never accepted.
-        cursor, state = self._cursors.pop(lane, (None, None))
-        if cursor is None or state is not states.get(lane):
-            cursor = self._opened(lane)
-        with self.stats.as_before_if_it_fails():
-            batch = cursor.draw(drawn + self._rank)
-        state = cursor.state_dict()
-        self._cursors[lane] = cursor, state
-        self._ahead = Stand(drawn + self._world, {**states, lane: state})
-        return batch
+        """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing.
+
+        StopIteration at the end of a pass, until the next one is begun.
+        """
+        while True:
+            ahead = self._at[1]
+            if ahead is None:
+                if self._most is not None and self.virtual >= self._most:
+                    raise StopIteration
+                ahead = self._drawn()
+                self._at = (self._at[0], ahead)
+            if ahead[1] is None or ahead[1].batch is not END:
+                break
+            self.accept()
+        drawn = ahead[1]
+        if drawn is None:
+            raise StopIteration
+        self._running.trace(self._at[0].drawn + self._rank, drawn.origins, self.passes)
+        return drawn.batch
 
     def accept(self) -> None:
         """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
-        self._stand = self._ahead
+        ahead = self._at[1]
+        if ahead is not None:
+            self._at = (ahead[0], None)
+
+    @property
+    def stats(self) -> Stats:
+        return self._at[0].stats
+
+    @property
+    def virtual(self) -> int:
+        """Batches that were handed out in the present virtual epoch."""
+        return self._at[0].virtual
+
+    def pad(self) -> None:
+        """This rank has had a turn and gave nothing of its own."""
+        stand = self._at[0]
+        self._at = (replace(stand, drawn=stand.drawn + self._world), None)
+
+    def end_virtual(self) -> None:
+        self._at = (replace(self._at[0], virtual=0), None)
+
+    def begin_pass(self, number: int) -> None:
+        """Begin a pass of a finite stream anew."""
+        self._engine.close()
+        self.passes = number
+        stand, geometry = Stand(0, {}, self._at[0].stats), start(self.streams.sizes.lanes)
+        if len(geometry.lanes) % self._world:
+            stand, geometry = self._split(stand, geometry)
+        self._begin(stand, geometry)
 
     def state_dict(self) -> State:
-        """Where the rank stands, after the batch that was accepted last. About 50 us; nothing is asked of anybody."""
+        """Where the rank stands, after the batch that was accepted last. Nothing is asked of anybody."""
+        stand = self._at[0]
+        fresh = self._fresh or self._fresh_state()
         return rank_state(
             self._workers,
-            self._plan_state,
-            self._source.offsets.generation,
-            drawn=self._stand.drawn,
-            passes=None,
-            geometry=self._geometry,
-            cursors={lane: self._stand.states.get(lane, self._fresh) for lane in sorted(self._turns)},
+            self._plan_state(),
+            self.streams.generations,
+            drawn=stand.drawn,
+            passes=None if self.is_endless else self.passes,
+            virtual=stand.virtual,
+            base=self._geometry.base,
+            lanes=[[lane.root, [list(cut) for cut in lane.cuts]] for lane in self._geometry.lanes],
+            cursors={lane: stand.states.get(lane, fresh) for lane in sorted(set(self._turns))},
+            bans=self._bans.to_state(),
         )
 
+    def start(self) -> None:
+        """Start the workers, where there are any."""
+        self._engine.start()
+
     def close(self) -> None:
-        self._source.close()
+        """End the workers, and close the shards. The next batch begins again from where the rank stands."""
+        self._engine.close()
+        self.streams.close()
+        self._begin(self._at[0], self._geometry)
 
-    def _opened(self, lane: int) -> LaneCursor:
-        cursor = self._pipeline.open(self._geometry.lanes[lane])
-        if lane in self._stand.states:
-            cursor.load_state_dict(self._stand.states[lane])
-        return cursor
+    # -- how it goes on ------------------------------------------------------------------------------------------------
 
-    def _restore(self, saved: State) -> None:
-        self._geometry = Geometry(saved["base"], tuple(Lane(*lane) for lane in saved["lanes"]))
+    def _begin(self, stand: Stand, geometry: Geometry) -> None:
+        self._geometry = geometry
+        self._begun = stand.drawn
+        self._turns = turns(geometry, self._begun, self._rank, self._world)
+        mine = {lane: state for lane, state in stand.states.items() if lane in self._turns}
+        stand = replace(stand, states=mine)
+        self._at = (stand, None)
+        self._known = dict(mine)  # where each lane stands after the last of its batches that came
+        self._engine: Engine = self._new_engine()
+
+    def _new_engine(self) -> Engine:
+        workers = min(self._workers.num_workers, len(self._turns))
+        if not workers:
+            self._work = LaneWork(self.pipeline, self._geometry, self._known, traced=self._running.is_tracing)
+            return InProcess(self._work, self._task_of)
+        return self._running.later(partial(self._new_pool, workers))
+
+    def _new_pool(self, workers: int) -> Engine:
+        job = LaneJob(self._dataset, self.streams, self.pipeline, self._geometry, self._running.is_tracing)
+        return Ahead(
+            job,
+            partial(self._resume, workers),
+            self._task_of,
+            lambda turn: turn % len(self._turns) % workers,
+            self._note,
+            workers=workers,
+            depth=self._workers.prefetch_factor,
+            last=None,
+            arrived=self._arrived,
+            options=pool_options(self._workers, self._running),
+        )
+
+    def _arrived(self, drawn: Drawn) -> Drawn:
+        return drawn._replace(batch=unpacked(drawn.batch, self.streams.sources))
+
+    def _resume(self, workers: int, worker: int) -> Any:
+        """Where a worker's lanes stand, and how often it has begun."""
+        mine = {lane for i, lane in enumerate(self._turns) if i % workers == worker}
+        self._running.starts[worker] = starts = self._running.starts.get(worker, 0) + 1
+        return {lane: state for lane, state in self._known.items() if lane in mine}, starts > 1
+
+    def _note(self, turn: int, drawn: Drawn) -> None:
+        self._known[self._turns[turn % len(self._turns)]] = drawn.state
+
+    def _task_of(self, turn: int) -> Task:
+        number = self._begun + turn * self._world + self._rank
+        return Task(self._turns[turn % len(self._turns)], number)
+
+    def _drawn(self) -> tuple[Stand, Drawn | None]:
+        """The next batch, and where the rank stands after it; no batch where all lanes have ended."""
+        stand = self._at[0]
+        turn = (stand.drawn - self._begun) // self._world
+        lane = self._turns[turn % len(self._turns)]
+        if len(stand.ended) == len(self._turns):
+            return stand, None
+        if lane in stand.ended:
+            nothing = Drawn(END, stand.states.get(lane, self._fresh), Stats(), [])
+            return replace(stand, drawn=stand.drawn + self._world), nothing
+        if not self._workers.num_workers:
+            self._work.stands(lane, stand.states.get(lane))
+        drawn: Drawn = self._engine.draw(turn)
+        is_end = drawn.batch is END
+        ahead = Stand(
+            drawn=stand.drawn + self._world,
+            states={**stand.states, lane: drawn.state},
+            stats=stand.stats.plus(drawn.stats),
+            virtual=stand.virtual + (not is_end),
+            ended=stand.ended | {lane} if is_end else stand.ended,
+        )
+        return ahead, drawn
+
+    # -- states --------------------------------------------------------------------------------------------------------
+
+    def _plan_state(self) -> dict[str, Any]:
+        return {**self.plan.to_state(), "shape": self.pipeline.shape}
+
+    def _fresh_state(self) -> State:
+        self._fresh = LaneWork(self.pipeline, start(1), {}).fresh()
+        return self._fresh
+
+    def _restored(self, saved: State, *, strict: bool) -> tuple[Stand, Geometry]:
+        self.plan.check(saved["plan"], strict=strict)
+        if saved["plan"]["shape"] != self.pipeline.shape:
+            raise StateMismatch(
+                f"the state was saved with the stages {saved['plan']['shape']}, and here are {self.pipeline.shape}: "
+                "what waits in them cannot be carried over",
+                hint="resume with the packing and grouping of the run that saved the state",
+            )
+        lanes = tuple(Lane(root, tuple(Cut(*cut) for cut in cuts)) for root, cuts in saved["lanes"])
         # A copy: the caller may keep, change or share what it gave.
         cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
-        self._stand = Stand(saved["drawn"], {int(lane): cursor for lane, cursor in cursors.items()})
+        states = {int(lane): cursor for lane, cursor in cursors.items()}
+        return Stand(saved["drawn"], states, Stats(), saved["virtual"]), Geometry(saved["base"], lanes)
 
-    def _split(self) -> None:
+    def _split(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
         """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""
-        fresh = self._pipeline.open(Lane(0, 0, 1)).state_dict()
-        drawn = self._stand.drawn
-        states = [self._stand.states.get(i, fresh) for i in range(len(self._geometry.lanes))]
-        made = split(self._geometry, [position_of(state) for state in states], drawn, self._world)
-        children = {
-            i: moved(states[made.parents[i]] if i < made.heirs else fresh, position)
-            for i, position in enumerate(made.positions)
-        }
-        self._stand = Stand(drawn, children)
-        self._geometry = made.geometry
+        fresh = self._fresh_state()
+        states = [stand.states.get(i, fresh) for i in range(len(geometry.lanes))]
+        made = split(geometry, [state["picks"] for state in states], stand.drawn, self._world)
+        children = {i: states[made.parents[i]] for i in range(made.heirs)}
+        for i in range(made.heirs, len(made.geometry.lanes)):
+            mix = states[made.parents[i]]["mix"]
+            children[i] = {**fresh, "mix": [*mix, [[mix[-1][-1][0], 0]]]}
+        return replace(stand, states=children), made.geometry
 
 
-def _sizes(dataset: TrainDataset, source: Source, saved: dict[str, Any] | None) -> Sizes:
-    """Where the recipe says nothing, a resumed run goes on as it began, on whatever ranks and disks it runs now."""
-    if saved is not None and dataset.lanes is None:
-        lanes = saved["lanes"]
-    else:
-        lanes = dataset.lanes or LANES_A_RANK * dataset.worker_config.world_size
-    if saved is not None and dataset.max_samples_per_sequence is None:
-        wanted = saved["slice"]
-    else:
-        wanted = dataset.max_samples_per_sequence or (SLICE_REMOTE if is_remote(source.dataset_path) else SLICE_LOCAL)
-    size = slice_size(source.n, lanes, wanted)
-    window = max(dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters * size)
-    return Sizes(lanes, size, window)
+@dataclass(frozen=True)
+class LaneJob:
+    """Opens the lanes of a worker. A forked worker has everything; another one opens the datasets again."""
+
+    dataset: Dataset
+    streams: Streams
+    pipeline: Pipeline
+    geometry: Geometry
+    traced: bool
+
+    def __call__(self, worker: int, resume: Any) -> Work:  # noqa: ARG002 - what it resumes says which lanes
+        states, is_careful = resume
+        # After a death, every sample is told of before it is touched: the second death names it.
+        telling = status if is_careful else None
+        work = LaneWork(self.pipeline, self.geometry, states, traced=self.traced, telling=telling)
+        return _Sending(work)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = (self.streams.generations, self.streams.order, self.geometry, self.pipeline.bans, self.traced)
+        return _reopened, (self.dataset, *facts)
 
 
-def _order_facts(dataset: TrainDataset, source: Source, sizes: Sizes) -> dict[str, Any]:
-    return {
-        "order_version": ORDER_VERSION,
-        "split": dataset.split_part,
-        "shards": source.selection.shards,
-        "samples": source.n,
-        "data": source.selection.digest(source.offsets),
-        "seed": dataset.seed,
-        "seed_offset": dataset.worker_config.seed_offset,
-        "shuffle": dataset.shuffle,
-        "lanes": sizes.lanes,
-        "slice": sizes.slice_samples,
-        "window": sizes.window_samples,
-    }
+class _Sending:
+    """Work whose batches go to another process."""
+
+    def __init__(self, work: LaneWork) -> None:
+        self._work = work
+        self.close = work.close
+
+    def do(self, task: Task) -> Drawn:
+        drawn = self._work.do(task)
+        return drawn if drawn.batch is END else drawn._replace(batch=packed(drawn.batch))
+
+
+def _reopened(
+    dataset: Dataset, generations: list[int], order: dict[str, Any], geometry: Geometry, bans: Bans, traced: bool
+) -> LaneJob:
+    streams = reopened(dataset, generations, order)
+    return LaneJob(dataset, streams, pipeline_of(dataset, streams, bans), geometry, traced)

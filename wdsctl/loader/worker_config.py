@@ -1,52 +1,148 @@
-"""Who runs this loader: one of how many ranks, with how many worker processes."""
+"""Who runs a loader: one of how many data-parallel ranks, with how many worker processes, and how they run."""
 
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.errors import UsageError
+from wdsctl.loader.failures import Handler, log_exception, reraise_exception
+from wdsctl.loader.parallel_ranks import ORDER, data_parallel, mesh_rank
+
+if TYPE_CHECKING:
+    from wdsctl.loader.workers.options import Start
+
+_COUNTS = {"rank": 0, "world_size": 1, "num_workers": 0, "prefetch_factor": 1, "worker_log_level": 0}
+_STARTS = ("fork", "forkserver", "spawn")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """`rank` of `world_size` data-parallel ranks. `seed_offset` gives another order under the same seed.
 
-    Ranks that must see the same data (tensor, pipeline or context parallel peers) give the same rank here.
+    Ranks that must see the same data (tensor, pipeline or context parallel peers) give the same rank here. A process
+    group stays in its process: it is left out of comparisons and of pickles.
     """
 
     rank: int = 0
     world_size: int = 1
+    #: Processes that prepare batches; 0: the training process does.
     num_workers: int = 0
     seed_offset: int = 0
+    #: The ranks that share the data, for what they agree on; None: all of torch.distributed, where it is initialised.
+    data_parallel_group: Any = field(default=None, compare=False)
+    #: Batches that each worker prepares ahead.
+    prefetch_factor: int = 2
+    #: Whether workers live on when a loop ends. If not, each loop starts its own.
+    persistent_workers: bool = True
+    #: Called with the error, the sample and its sources, when a sample fails.
+    global_error_handler: Handler = log_exception
+    #: The same while a sample, a pack or a batch is made again.
+    restore_error_handler: Handler = reraise_exception
+    #: "fork": from a nursery that is forked with the first batch, or by `loader.start()`, which is best called before
+    #: threads and CUDA. "forkserver" and "spawn" need task encoders that can be pickled.
+    start_method: Start = "fork"
+    #: Energon's file of yielded keys, and how much it tells. Refused here: a loader's `trace` tells more.
+    worker_debug_path: str | None = None
+    worker_log_level: int = 0
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, whole(field.name, getattr(self, field.name)))
+        for name in (*_COUNTS, "seed_offset"):
+            object.__setattr__(self, name, whole(name, getattr(self, name)))
+        object.__setattr__(self, "persistent_workers", bool(self.persistent_workers))
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
             raise UsageError(
                 f"there is no rank {self.rank} among {self.world_size}",
                 hint="ranks count from 0 to world_size - 1",
             )
-        if self.num_workers < 0:
-            raise UsageError(f"num_workers is {self.num_workers}", hint="give 0: the loader runs in this process")
-        if self.num_workers > 0:
-            raise LoaderError(
-                f"num_workers is {self.num_workers}; worker processes come with the next step",
-                hint="give num_workers=0: the loader runs in this process",
-                code="WDS504",
+        for name, least in _COUNTS.items():
+            if getattr(self, name) < least:
+                raise UsageError(f"{name} is {getattr(self, name)}", hint=f"give {least} or more")
+        for name in ("global_error_handler", "restore_error_handler"):
+            if not callable(getattr(self, name)):
+                raise UsageError(f"{name} cannot be called", hint="give a function of (error, sample, sources)")
+        if self.start_method not in _STARTS:
+            raise UsageError(
+                f"workers cannot be started by {self.start_method!r}", hint=f"give one of {', '.join(_STARTS)}"
+            )
+        if self.worker_debug_path is not None or self.worker_log_level:
+            raise UsageError(
+                "worker_debug_path and worker_log_level write nothing here",
+                hint="leave them out; with trace=FOLDER a loader keeps which samples were in each batch",
             )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle without the process group: it means nothing in another process."""
+        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "data_parallel_group"}
+        return _unpickled, (type(self), kept)
+
+    def __copy__(self) -> WorkerConfig:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WorkerConfig:
+        return self
+
     @classmethod
-    def default_worker_config(cls, num_workers: int = 0, data_parallel_group: Any = None) -> WorkerConfig:
-        """Rank and world size from torch.distributed where it is initialised, else the only rank of one."""
+    def default_worker_config(
+        cls, num_workers: int = 0, data_parallel_group: Any = None, **options: Any
+    ) -> WorkerConfig:
+        """Rank and world size from torch.distributed where it is initialised, else the only rank of one.
+
+        Raises UsageError on a rank that is not in the group.
+        """
         from torch import distributed
 
-        if distributed.is_available() and distributed.is_initialized():
-            rank = distributed.get_rank(data_parallel_group)
-            return cls(rank, distributed.get_world_size(data_parallel_group), num_workers)
-        return cls(num_workers=num_workers)
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return cls(num_workers=num_workers, **options)
+        rank = distributed.get_rank(data_parallel_group)
+        if rank < 0:
+            raise UsageError(
+                f"rank {distributed.get_rank()} of the job is not in the data-parallel group",
+                hint="each process gives the group that it belongs to itself",
+            )
+        size = distributed.get_world_size(data_parallel_group)
+        return cls(rank, size, num_workers, data_parallel_group=data_parallel_group, **options)
+
+    @classmethod
+    def from_parallel_sizes(
+        cls,
+        rank: int,
+        world_size: int,
+        *,
+        tensor: int = 1,
+        pipeline: int = 1,
+        context: int = 1,
+        expert: int = 1,
+        order: str = ORDER,
+        **options: Any,
+    ) -> WorkerConfig:
+        """From a process's place in the whole job and the sizes of its parallelism, as Megatron lays ranks out.
+
+        `rank` and `world_size` count all processes. `order` names the dimensions, the fastest first. `expert` is
+        checked only: experts are spread over ranks that have data of their own. `options` are the other fields.
+        Raises UsageError where the sizes do not divide the job.
+        """
+        sizes = {"tp": tensor, "pp": pipeline, "cp": context, "ep": expert}
+        own, size = data_parallel(rank, world_size, sizes, order)
+        return cls(own, size, **options)
+
+    @classmethod
+    def from_device_mesh(
+        cls, mesh: Any, dims: Sequence[str] | str = ("dp_replicate", "dp_shard"), **options: Any
+    ) -> WorkerConfig:
+        """From a `torch.distributed.device_mesh.DeviceMesh` and those of its dimensions that share the data out.
+
+        Rank and size are those in `dims` taken together, the first varying slowest. Of the default ones that the mesh
+        does not have, the others do. `options` are the other fields.
+        """
+        own, size = mesh_rank(mesh, (dims,) if isinstance(dims, str) else tuple(dims))
+        return cls(own, size, **options)
+
+
+def _unpickled(kind: type[WorkerConfig], values: dict[str, Any]) -> WorkerConfig:
+    return kind(**values)
 
 
 def whole(name: str, value: Any) -> int:

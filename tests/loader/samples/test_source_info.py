@@ -21,6 +21,10 @@ class Shards:
         self.asked += 1
         return (f"{index}.jpg", f"{index}.txt")
 
+    def byte_range(self, index: int) -> tuple[int, int]:
+        self.asked += 1
+        return 512 * index, 100
+
 
 KNOWN = SourceInfo(dataset_path="data/cats", index=42, shard_name="shard-4.tar", file_names=("42.jpg", "42.txt"))
 
@@ -33,6 +37,7 @@ def test_names_are_looked_up_when_they_are_asked_for_and_not_before() -> None:
     assert shards.asked == 0
     assert (source.dataset_path, source.index, source.shard_name) == ("data/cats", 42, "shard-4.tar")
     assert source.file_names == ("42.jpg", "42.txt")
+    assert source.byte_range == (512 * 42, 100)
 
 
 def test_a_source_is_its_four_facts_however_they_were_learned() -> None:

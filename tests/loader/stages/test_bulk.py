@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest
+from tests.loader.running import strict
 from wdsctl.core.errors import StorageError
 from wdsctl.loader import Loader, generic_batch, get_loader, get_train_dataset
 
@@ -99,7 +100,7 @@ def test_views_of_fields_inside_json_are_parsed(tmp_path: Path) -> None:
 def test_a_sample_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     path = a_dataset(tmp_path, 20, shard_samples=20, parts=captioned)
     shard = tmp_path / "shard-000.tar"
-    loader = loader_of(path, Raw())
+    loader = loader_of(path, Raw(), worker_config=strict())
     next(iter(loader))
     with shard.open("r+b") as file:
         file.truncate(2048)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,32 @@ import pytest
 import wdsctl.loader.stages
 from tests.contracts.savable import assert_savable
 from tests.loader.datasets import a_dataset, numbered
+from tests.loader.stages.made_up import failures_of, hook_of
 from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.loader import SkipSample
-from wdsctl.loader.order.geometry import Lane
+from wdsctl.loader.arms import Arm, Piece
+from wdsctl.loader.bans import Bans
+from wdsctl.loader.failures import reraise_exception
+from wdsctl.loader.order.blend import Blend
+from wdsctl.loader.order.geometry import Cut, Lane
 from wdsctl.loader.order.shuffle import Shuffled
-from wdsctl.loader.pipeline import LaneCursor, Pipeline
+from wdsctl.loader.pipeline import LaneCursor, Pipeline, Schedule
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.source import Source
-from wdsctl.loader.stages.batch import BatchStage
-from wdsctl.loader.stages.encode import EncodeCursor, EncodeStage
-from wdsctl.loader.stages.load import LoadCursor, LoadStage
-from wdsctl.loader.stages.source import SourceCursor, SourceStage
+from wdsctl.loader.stages.batches import BatchCursor, BatchStage
+from wdsctl.loader.stages.grouping import Groups, GroupStage, Rows, Straight
+from wdsctl.loader.stages.packing import PackCursor, PackStage
+from wdsctl.loader.stages.refs import RefCursor, RefStage
+from wdsctl.loader.stages.samples import SampleCursor, SampleStage
 from wdsctl.loader.stats import Stats
 
-SAMPLES, STEPS = 40, 45  # a lane of two: into the third pass
+SAMPLES, STEPS = 40, 24
+
+LANES = [Lane(0), Lane(1, (Cut(7, 3, 0),)), Lane(1, (Cut(7, 3, 2),))]
+IDS = ["a whole lane", "the first third of a lane", "the last third"]
 
 
 @pytest.fixture(scope="module")
@@ -42,58 +51,171 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
     return Source(root, offsets, selection, DatasetConfig(sample_type="CrudeSample"), None)
 
 
-def hook(sample: Any) -> Any:
-    """One to none, to two, skipped."""
+def encode(sample: Any) -> Iterator[Any]:
+    """One becomes none, one, two, or is skipped."""
     number = int(sample["__key__"])
     if number % 5 == 3:
         raise SkipSample
     for copy in range(number % 3):
-        yield sample["__restore_key__"], copy
+        yield {**sample, "copy": copy}
 
 
-def source_cursor(source: Source, lane: Lane) -> SourceCursor:
-    order = Shuffled(n=source.n, lanes=2, slice_samples=2, window_samples=6, seed=7)
-    return SourceStage(source, order).open(lane)
+def select(samples: list[Any]) -> list[list[Any]]:
+    """Pairs; the odd one is left out."""
+    return [list(pair) for pair in zip(samples[::2], samples[1::2], strict=False)]
 
 
-def load_cursor(source: Source, lane: Lane) -> LoadCursor:
-    return LoadStage(Stats()).open(source_cursor(source, lane))
+def pack(samples: list[Any]) -> Iterator[Any]:
+    for sample in samples:
+        yield {**sample, "pack": [each["__key__"] for each in samples]}
 
 
-def encode_cursor(source: Source, lane: Lane) -> EncodeCursor:
-    return EncodeStage(hook, 5, 100, Stats()).open(load_cursor(source, lane))
+def criterion(sample: Any) -> tuple[int, int | None]:
+    return int(sample["__key__"]) % 4, None if int(sample["__key__"]) % 2 else 2
 
 
-def lane_cursor(source: Source, lane: Lane) -> LaneCursor:
-    stats = Stats()
-    order = Shuffled(n=source.n, lanes=2, slice_samples=2, window_samples=6, seed=7)
-    encode = EncodeStage(hook, 5, 100, stats)
-    batch = BatchStage(3, list, seeds_batch=False, encode_batch=None, memories=(), key=0, stats=stats)
-    return Pipeline(SourceStage(source, order), LoadStage(stats), encode, batch, None).open(lane)
+def refs_of(source: Source, lane: Lane) -> RefCursor:
+    """A blend of the dataset and of a part of it, one and a half times."""
+    orders = [Shuffled(n=n, slice_samples=2, window_samples=6, seed=n, passes=1) for n in (source.n, 22)]
+    arms = [Arm(orders[0], [Piece(source, 0, source.n, source.n)]), Arm(orders[1], [Piece(source, 10, 15, 22)])]
+    return RefStage(arms, [Blend((3, 1))], 5, 2).open(lane)
 
 
-def references(cursor: Any) -> list[tuple[int, int]]:
-    return [(block.epoch, block.ids[i]) for _, block, i in cursor.take(2)]
+def samples_of(source: Source, lane: Lane, *hooks: Any) -> SampleCursor:
+    failures = failures_of(reraise_exception)
+    return SampleStage({}, tuple(map(hook_of, hooks)), 100).open(refs_of(source, lane), failures, failures.stats)
 
 
-def samples(cursor: Any) -> list[Any]:
-    return [(sample["__restore_key__"], sample["txt"]) for sample in cursor.take(1)]
+def packs_of(source: Source, lane: Lane) -> PackCursor:
+    failures = failures_of(reraise_exception)
+    stage = PackStage(5, hook_of(select, "select"), hook_of(pack, "pack"), None)
+    return stage.open(samples_of(source, lane, encode), None, failures, failures.stats)
+
+
+def groups_of(source: Source, lane: Lane) -> Groups:
+    failures = failures_of(reraise_exception)
+    return GroupStage(criterion, 3, 4).open(packs_of(source, lane), failures, failures.stats)
+
+
+def batch_stage() -> BatchStage:
+    def halves(samples: list[Any]) -> Iterator[Any]:
+        yield samples[:1]
+        yield samples[1:]
+
+    return BatchStage(3, True, list, hook_of(halves, "batch"), None, ())
+
+
+def batches_of(source: Source, lane: Lane) -> BatchCursor:
+    failures = failures_of(reraise_exception)
+    return batch_stage().open(groups_of(source, lane), failures, failures.stats)
+
+
+class Lanes:
+    """A lane of a pipeline of everything, whose state goes in when it is opened."""
+
+    def __init__(self, source: Source, lane: Lane) -> None:
+        refs = refs_of(source, lane)._stage
+        self._pipeline = Pipeline(
+            refs=RefStage(refs.arms, [Blend((3, 1)), Blend((1, 4))], 5, 2),
+            samples=SampleStage({}, (hook_of(encode),), 100),
+            pack=PackStage(5, hook_of(select, "select"), hook_of(pack, "pack"), None),
+            group=GroupStage(criterion, 3, 4),
+            batch=batch_stage(),
+            bulk=None,
+            handler=reraise_exception,
+            bans=Bans((("000007",),)),
+            schedule=Schedule((0, 11)),
+        )
+        self._lane = lane
+        self._number = 0
+        self._cursor = self._opened(None)
+
+    def next(self) -> Any:
+        self._number += 1
+        return self._cursor.draw(self._number - 1)
+
+    def state(self) -> Any:
+        return {"number": self._number, "lane": self._cursor.state()}
+
+    def load(self, state: Any) -> None:
+        self._number, self._cursor = state["number"], self._opened(state["lane"])
+
+    def _opened(self, state: Any) -> LaneCursor:
+        return self._pipeline.open(self._lane, Stats(), state)
+
+
+class Saved:
+    """A cursor, under the names that the contract has."""
+
+    def __init__(self, cursor: Any) -> None:
+        self.cursor = cursor
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"at": self.cursor.picks if isinstance(self.cursor, RefCursor) else self.cursor.state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        (self.cursor.seek if isinstance(self.cursor, RefCursor) else self.cursor.load)(state["at"])
+
+
+def references(cursor: Any) -> list[Any]:
+    return [(block.passes[i], block.ids[i]) for _, block, i in cursor.take(2)]
+
+
+def plain(value: Any) -> Any:
+    """What is in a sample, or in a list of them."""
+    if isinstance(value, list):
+        return [plain(each) for each in value]
+    return {name: value[name] for name in ("__restore_key__", "copy", "pack") if name in value}
 
 
 CURSORS: dict[type[Any], tuple[Callable[[Source, Lane], Any], Callable[[Any], Any]]] = {
-    SourceCursor: (source_cursor, references),
-    LoadCursor: (load_cursor, samples),
-    EncodeCursor: (encode_cursor, lambda cursor: cursor.take(1)),
-    LaneCursor: (lane_cursor, lambda cursor: cursor.draw(0)),
+    RefCursor: (refs_of, references),
+    SampleCursor: (lambda source, lane: samples_of(source, lane, encode), lambda each: plain(each.next().value)),
+    PackCursor: (packs_of, lambda each: plain(each.next().value)),
+    Groups: (groups_of, lambda each: [plain(item.value) for item in each.next()]),
+    Rows: (
+        lambda source, lane: Rows(samples_of(source, lane, encode), 3),
+        lambda each: [plain(item.value) for item in each.next()],
+    ),
+    Straight: (
+        lambda source, lane: Straight(samples_of(source, lane), 3, with_keys=True),
+        lambda each: [(item.key, plain(item.value)) for item in each.next()],
+    ),
+    BatchCursor: (batches_of, lambda each: plain(each.draw())),
+    LaneCursor: (Lanes, lambda each: plain(each.next())),
 }
 
 
 @pytest.mark.parametrize("kind", CURSORS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("lane", [Lane(0, 0, 1), Lane(1, 1, 3)], ids=["a whole lane", "a third of a lane"])
+@pytest.mark.parametrize("lane", LANES, ids=IDS)
 def test_a_cursor_goes_on_from_wherever_it_was_saved(kind: type[Any], lane: Lane, source: Source) -> None:
     fresh, step = CURSORS[kind]
 
-    assert_savable(lambda: fresh(source, lane), step, STEPS)
+    assert_savable(lambda: Saved(fresh(source, lane)), lambda saved: step(saved.cursor), STEPS)
+
+
+REBUILT: dict[type[Any], Callable[[Source, Lane], Any]] = {
+    SampleCursor: lambda source, lane: samples_of(source, lane, encode),
+    PackCursor: packs_of,
+}
+
+
+@pytest.mark.parametrize("kind", REBUILT, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("lane", LANES, ids=IDS)
+def test_an_item_is_made_again_from_its_address_and_nothing_moves(kind: type[Any], lane: Lane, source: Source) -> None:
+    cursor, undisturbed = REBUILT[kind](source, lane), REBUILT[kind](source, lane)
+    items = [cursor.next() for _ in range(30)]
+    before = cursor.state()
+
+    again = [cursor.rebuild(item.address) for item in reversed(items)][::-1]
+
+    assert [(plain(item.value), item.key, item.origins) for item in again] == [
+        (plain(item.value), item.key, item.origins) for item in items
+    ]
+    assert cursor.state() == before
+    assert [plain(cursor.next().value) for _ in range(6)] == [
+        plain(item.value) for item in [undisturbed.next() for _ in range(36)][30:]
+    ]
 
 
 def test_every_cursor_is_held_to_the_contract() -> None:
@@ -106,7 +228,7 @@ def test_every_cursor_is_held_to_the_contract() -> None:
         each
         for each in classes
         if each.__module__.startswith("wdsctl.loader.stages")
-        and hasattr(each, "state_dict")
+        and (hasattr(each, "state") or hasattr(each, "seek"))
         and not getattr(each, "_is_protocol", False)
     }
 

@@ -5,9 +5,8 @@ began. Ranks and workers only decide who runs a lane, so that every number of ra
 of global batches. Where it does not divide L, `split` makes more lanes of the same stream: nothing comes twice and
 nothing is missed, though from there on the batches are others.
 
-A lane opens windows of one of the lanes that the job began with (its root), every stride-th of them. Where a job has
-several sources, each has cursors and hence a geometry of its own; turns depend on no cursor, so the geometries of all
-sources have the same turns.
+A lane is where it comes from: one of the lanes that the job began with (its root), and how it was cut since. What that
+means in the order of each source follows from it (`legs.py`), so a job has one geometry, whatever its sources.
 """
 
 from __future__ import annotations
@@ -15,37 +14,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
+from typing import NamedTuple
 
 from wdsctl.core.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """Opens windows first, first + stride, first + 2 * stride, ... of lane `root` of the order."""
+class Cut(NamedTuple):
+    """A lane was cut into so many `children` when it had taken `picks` references; this is the way of one `child`.
 
-    root: int
-    first: int
-    stride: int
-
-    def window(self, opened: int) -> int:
-        """The number, in the root's count, of the window that this lane opens when it has opened so many."""
-        return self.first + opened * self.stride
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a lane's cursor is in its order.
-
-    `window`: the open window's number in the root's count, None before the first. `at`: how many of its samples are
-    taken. `next`: how many windows this lane has opened; the next one is `lane.window(next)`.
+    Child 0 keeps what is open and goes on counting; the others begin with nothing, and count their picks from 0.
     """
 
-    window: int | None = None
-    at: int = 0
-    next: int = 0
+    picks: int
+    children: int
+    child: int
 
 
-START = Position()
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A lane of the job's beginning, and the cuts that lead from it to this one."""
+
+    root: int
+    cuts: tuple[Cut, ...] = ()
+
+    def name(self) -> tuple[int, ...]:
+        """What tells this lane from all others of its job, past ones too: its keys are derived from it.
+
+        The root, then number (from 0) and child of each cut that it was not child 0 of: child 0 keeps its parent's
+        name, because it goes on with what its parent began.
+        """
+        branches = ((number, cut.child) for number, cut in enumerate(self.cuts) if cut.child)
+        return (self.root, *(part for branch in branches for part in branch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,21 +60,20 @@ class Split:
     """The geometry that follows, and where its lanes come from.
 
     New lane i is a child of old lane `parents[i]`. The first `heirs` of them (as many as there were lanes) are the
-    children 0, which take over whatever the old lane's cursors hold: the open window, open packs, leftovers. The rest
-    begin with nothing. `positions[i]` is where new lane i stands.
+    children 0, which take over whatever the old lane holds: its picks, open packs, leftovers. The rest begin with
+    nothing.
     """
 
     geometry: Geometry
     parents: tuple[int, ...]
     heirs: int
-    positions: tuple[Position, ...]
 
 
 def start(lanes: int) -> Geometry:
     """The geometry of a new job. Raises UsageError without lanes."""
     if lanes < 1:
         raise UsageError(f"a job has at least one lane, not {lanes}", hint="Leave `lanes` out: 8 a rank by default.")
-    return Geometry(base=0, lanes=tuple(Lane(root, 0, 1) for root in range(lanes)))
+    return Geometry(base=0, lanes=tuple(Lane(root) for root in range(lanes)))
 
 
 def turns(geometry: Geometry, drawn: int, rank: int, world: int) -> tuple[int, ...]:
@@ -99,33 +97,27 @@ def turns(geometry: Geometry, drawn: int, rank: int, world: int) -> tuple[int, .
     return tuple((turn + step) % count for step in range(0, count, world))
 
 
-def split(geometry: Geometry, cursors: Sequence[Position], drawn: int, world: int) -> Split:
+def split(geometry: Geometry, picks: Sequence[int], drawn: int, world: int) -> Split:
     """Lanes enough for `world` ranks to run equally many, from where the job stands.
 
-    Each lane is split by k = world / gcd(world, lanes); k may be 1. Child c takes windows c, c + k, c + 2k, ... of
-    those that its parent has not opened. Turns begin anew: first all children 0, in their parents' turns from the one
-    whose turn it is, then all children 1, and so on. `cursors[i]`: where lane i stands after `drawn` batches of the
-    world. Raises UsageError unless there is one cursor a lane, and for a world without ranks.
+    Each lane is cut into k = world / gcd(world, lanes); where k is 1, lanes stay what they are. Turns begin anew: first
+    all children 0, in their parents' turns from the one whose turn it is, then all children 1, and so on. `picks[i]`:
+    how many references lane i has taken after `drawn` batches of the world. Raises UsageError unless there is one
+    count a lane, and for a world without ranks.
     """
     count = len(geometry.lanes)
     if world < 1:
         raise UsageError(f"a world has at least one rank, not {world}", hint="Check the world size.")
-    if len(cursors) != count:
+    if len(picks) != count:
         raise UsageError(
-            f"a split needs the cursors of all {count} lanes, not of {len(cursors)}",
+            f"a split needs the picks of all {count} lanes, not of {len(picks)}",
             hint="Merge the states of all ranks first.",
         )
     children = _children(count, world)
     turn = _turn(geometry, drawn)
     order = tuple((turn + step) % count for step in range(count))
-    lanes = tuple(_child(geometry.lanes[i], cursors[i], c, children) for c in range(children) for i in order)
-    heirs = tuple(Position(cursors[i].window, cursors[i].at) for i in order)
-    return Split(
-        geometry=Geometry(base=drawn, lanes=lanes),
-        parents=order * children,
-        heirs=count,
-        positions=heirs + (START,) * (count * (children - 1)),
-    )
+    lanes = tuple(_child(geometry.lanes[i], picks[i], child, children) for child in range(children) for i in order)
+    return Split(geometry=Geometry(base=drawn, lanes=lanes), parents=order * children, heirs=count)
 
 
 def _children(lanes: int, world: int) -> int:
@@ -141,5 +133,5 @@ def _turn(geometry: Geometry, drawn: int) -> int:
     return (drawn - geometry.base) % len(geometry.lanes)
 
 
-def _child(lane: Lane, cursor: Position, child: int, children: int) -> Lane:
-    return Lane(lane.root, lane.window(cursor.next + child), lane.stride * children)
+def _child(lane: Lane, picks: int, child: int, children: int) -> Lane:
+    return Lane(lane.root, (*lane.cuts, Cut(picks, children, child))) if children > 1 else lane

@@ -8,12 +8,13 @@ inside JSON) goes the ordinary way, batch by batch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
+from wdsctl.core.errors import WdsctlError
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.batch import CrudeBatch, batch_type_of
 from wdsctl.loader.references import Run
@@ -22,36 +23,28 @@ from wdsctl.loader.source import Source
 from wdsctl.loader.stats import Stats
 
 
-class Runs(Protocol):
-    """References, as runs of neighbours."""
-
-    def runs(self, count: int) -> list[Run]: ...
-
-
 @dataclass(frozen=True, slots=True)
 class BulkStage:
-    """`size` samples a batch; `ordinary(samples, number)` makes a batch of samples."""
+    """`size` samples a batch, all of one source."""
 
     source: Source
     size: int
-    ordinary: Callable[[list[Any], int], Any]
-    stats: Stats
 
-    def draw(self, refs: Runs, number: int) -> Any:
-        """The next batch of a lane, which is batch `number` of the job."""
+    def batch(self, runs: Sequence[Run], stats: Stats) -> Any:
+        """These references as a batch; None where that cannot be, or where one of them cannot be read."""
         started = perf_counter()
-        runs = refs.runs(self.size)
         layouts = {block.alike for block, _, _ in runs}
         fields = self.source.plain_fields(layouts.pop()) if len(layouts) == 1 else None
         if fields is None:
-            samples = [self.source.load(block, i) for block, start, stop in runs for i in range(start, stop)]
-            self.stats.load_seconds += perf_counter() - started
-            return self.ordinary(samples, number)
-        loaded = [self.source.load_run(*run) for run in runs]
+            return None
+        try:
+            loaded = [self.source.load_run(*run) for run in runs]
+        except WdsctlError:
+            return None  # the ordinary way finds out which one, and tells
         columns = loaded[0] if len(loaded) == 1 else [list(chain(*pieces)) for pieces in zip(*loaded, strict=True)]
-        self.stats.load_seconds += perf_counter() - started
-        self.stats.samples += len(columns[0])
-        self.stats.batches += 1
+        stats.load_seconds += perf_counter() - started
+        stats.samples += len(columns[0])
+        stats.batches += 1
         return self._batch(fields, columns)
 
     def _batch(self, fields: Sequence[str], columns: Sequence[list[Any]]) -> Any:

@@ -4,26 +4,27 @@
 2. State says where to read again, never what was read.
 3. State holds positions; settings are in the recipe, whose fingerprint goes with the state.
 4. The same keys and types at every position, JSON only.
-5. After `load_state_dict` on a fresh cursor, the rest of the stream equals the rest of an undisturbed run.
-6. A `take` that raises leaves the cursor anywhere: it is thrown away, and another one is opened from the last state.
+5. After `load` on a fresh cursor, the rest of the stream equals the rest of an undisturbed run.
+6. A `next` that raises leaves the cursor anywhere: it is thrown away, and another one is opened from the last state.
 A cursor knows the cursor it draws from and nothing else: no other stage, no rank, no worker.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-State = dict[str, Any]
-
-Item = TypeVar("Item")
+from wdsctl.loader.stages.item import Address, Item
 
 
-class Cursor(Protocol[Item]):
-    def take(self, count: int) -> list[Item]:
-        """The next `count` items, fewer only where the stream ends."""
+class Cursor(Protocol):
+    def next(self) -> Item | None:
+        """The next item; None where a finite lane ends."""
 
-    def state_dict(self) -> State:
+    def rebuild(self, address: Address) -> Item:
+        """The item of an address once more. Moves nothing."""
+
+    def state(self) -> Any:
         """Where the cursor is. Changes nothing."""
 
-    def load_state_dict(self, state: State) -> None:
-        """Go there. On a fresh cursor, before the first `take`."""
+    def load(self, state: Any) -> None:
+        """Go there. On a fresh cursor, before the first `next`."""

@@ -1,0 +1,75 @@
+"""One process of a job over gloo: makes every call of `wdsctl.loader.distributed`, and prints what it got, as JSON.
+
+`python -m tests.loader.distributed_process RANK WORLD STORE`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from torch import distributed
+
+from tests.core.job_states import job
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.job_state import merge_states
+from wdsctl.loader import WorkerConfig
+from wdsctl.loader.distributed import all_ranks, any_rank, check_group, gather_states, same_on_all, scatter_states
+
+
+def told(call: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    """What a call returns, or code and message of what it raises."""
+    try:
+        return call(*given, **options)
+    except WdsctlError as error:
+        return [error.code, error.message]
+
+
+def calls(rank: int, world: int) -> dict[str, Any]:
+    states = job(world, lanes=2 * world, drawn=8 * world)
+    # The longest last: sizes differ between ranks.
+    states[-1]["plan"]["order"]["words"] = "ä" * 1000
+    last, own = world - 1, {"rank": rank, "of": "é" * rank}
+    merged = merge_states(job(world, lanes=2 * world, drawn=8 * world))
+    elsewhere = "nobody reads this"
+    return {
+        "gathered": gather_states(states[rank]) == (states if rank == 0 else None),
+        "gathered on the last": gather_states(own, dst=last),
+        "scattered": scatter_states(states if rank == last else elsewhere, src=last) == states[rank],  # type: ignore[arg-type]
+        "merged": scatter_states(merged if rank == 0 else None) == merged,
+        "of another world": scatter_states(states[:1] if rank == 0 else None) == states[:1],
+        "of nobody": told(scatter_states, None),
+        "any": [any_rank(rank == last), any_rank(False)],
+        "all": [all_ranks(True), all_ranks(rank == 0)],
+        "same": told(same_on_all, {"seed": 1}),
+        "other": told(same_on_all, {"seed": 7 if rank == last else 1, "split": "train"}),
+        "mine": told(check_group, WorkerConfig(rank, world)),
+        "not mine": told(check_group, WorkerConfig(0, 1)),
+    }
+
+
+def in_groups(rank: int, world: int) -> dict[str, Any]:
+    """The same over groups of some of the processes: all but the first, and the first alone."""
+    groups = [distributed.new_group([0]), distributed.new_group(list(range(1, world)))]
+    group, first = groups[rank > 0], 1 if rank else 0
+    workers = WorkerConfig.default_worker_config(0, group)
+    held = [{"rank": 0}, {"rank": 1}] if rank == 1 else [{"rank": 0}]
+    return {
+        "rank in its group": [workers.rank, workers.world_size],
+        "gathered in its group": gather_states({"rank": rank}, group, dst=first),
+        "scattered in its group": scatter_states(held, group, first),
+        "a process outside": told(gather_states, {}, group, dst=0 if rank else 1),
+    }
+
+
+def main(rank: int, world: int, store: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    print(json.dumps({**calls(rank, world), **in_groups(rank, world)}))  # noqa: T201 - to the test
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,85 @@
+"""One rank of a job over gloo with a real loader: saved to one rank, restored from it, evened out with the others.
+
+`python -m tests.loader.job_process RANK WORLD STORE DATASET`. Prints what it saw, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import islice
+from typing import Any
+
+from torch import distributed
+
+from tests.loader.datasets import Raw, digest
+from wdsctl.core.errors import WdsctlError
+from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset
+
+
+class Skips(Raw):
+    """Leaves out most of what the first lanes have, so that ranks have unlike numbers of batches."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) % 3 == 0:
+            raise SkipSample
+        return sample
+
+
+class Grouped(Skips):
+    def batch_group_criterion(self, sample: Any) -> tuple[bool, int]:
+        return int(sample["__key__"]) % 5 == 0, 3
+
+
+def loader_of(path: str, rank: int, world: int, **options: Any) -> Loader:
+    options = {"batch_size": 3, "lanes": 6, "shuffle_buffer_size": 8, "task_encoder": Skips(), **options}
+    config = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
+    return get_loader(get_train_dataset(path, worker_config=config, **options))
+
+
+def saved_and_restored(path: str, rank: int, world: int) -> dict[str, Any]:
+    loader = loader_of(path, rank, world)
+    list(islice(loader, 5))
+    states = loader.save_state_global(0)
+    truth = [digest(batch) for batch in islice(loader, 6)]
+    again = loader_of(path, rank, world)
+    again.restore_state_global(states, src_rank=0)
+    return {
+        "has states": states is not None,
+        "goes on": [digest(batch) for batch in islice(again, 6)] == truth,
+    }
+
+
+def evened_out(path: str, rank: int, world: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for uneven in ("drop", "pad"):
+        for name, encoder in (("runs", Skips()), ("lanes", Grouped())):
+            loader = loader_of(path, rank, world, repeat=False, uneven=uneven, task_encoder=encoder)
+            for number in range(2):
+                padding = [loader.is_padding for _ in loader]
+                found[f"{uneven} {name} {number}"] = [len(padding), sum(padding)]
+    return found
+
+
+def other_plans(path: str, rank: int, world: int) -> str:
+    try:
+        next(iter(loader_of(path, rank, world, seed=rank)))
+    except WdsctlError as error:
+        return error.code
+    return "nothing"
+
+
+def main(rank: int, world: int, store: str, path: str) -> None:
+    distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    told = {
+        **saved_and_restored(path, rank, world),
+        **evened_out(path, rank, world),
+        "other plans": other_plans(path, rank, world),
+    }
+    print(json.dumps(told))  # noqa: T201 - to the test
+    distributed.barrier()
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,165 @@
+"""Samples and references out of memory, for the packing stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from wdsctl.core.errors import WdsctlError
+from wdsctl.loader.failures import Failures
+from wdsctl.loader.packing.options import Packing
+from wdsctl.loader.packing.stage import MERGE, PlannedPackCursor, PlannedPackStage
+from wdsctl.loader.stages.hook import Hook
+from wdsctl.loader.stages.item import Address, Item, key_of
+from wdsctl.loader.stats import Stats
+
+Lengths = Callable[[int], tuple[int, ...]]  # of a pick, by budget
+
+
+class FakeSource:
+    """A source with the columns "tokens" and "images"."""
+
+    number = 0
+    dataset_path = "fake"
+
+    def __init__(self, lengths: Lengths, rows: int) -> None:
+        table = np.array([lengths(row) for row in range(rows)], np.int64)
+        self._columns = dict(zip(("tokens", "images"), table.T, strict=False))
+        self.opened: list[str] = []
+
+    def column(self, name: str) -> Any:
+        self.opened.append(name)
+        return self._columns[name]
+
+    def where(self, block: Any, i: int) -> str:
+        return f"key {block.rows[i]}"
+
+
+class FakeRefs:
+    """Pick p is row p modulo the rows there are. `end`: of a finite lane."""
+
+    def __init__(self, source: FakeSource, rows: int, end: int | None) -> None:
+        self.picks = 0
+        self._source = source
+        self._rows = rows
+        self._end = end
+        self.furthest = 0
+
+    def take(self, count: int) -> list[Any]:
+        stop = self.picks + count if self._end is None else min(self.picks + count, self._end)
+        refs = [self.at(pick) for pick in range(self.picks, stop)]
+        self.picks = stop
+        self.furthest = max(self.furthest, stop)
+        return refs
+
+    def at(self, pick: int) -> Any:
+        return (self._source, SimpleNamespace(rows=[pick % self._rows]), 0)
+
+
+class FakeSamples:
+    """A sample of a pick has a tensor of its length; picks in `skipped` give nothing, those in `twins` two samples."""
+
+    def __init__(
+        self, refs: FakeRefs, lengths: Lengths, skipped: Sequence[int], twins: Sequence[int], rows: int
+    ) -> None:
+        self.ref: Any = None
+        self.is_banned: Any = None
+        self.loaded: list[int] = []
+        self._refs = refs
+        self._lengths = lengths
+        self._rows = rows
+        self._skipped = frozenset(skipped)
+        self._twins = frozenset(twins)
+        self._waiting: list[Item] = []
+
+    def next(self) -> Item | None:
+        while not self._waiting:
+            refs = self._refs.take(1)
+            if not refs:
+                return None
+            self.ref = refs[0]
+            self._waiting = self.items_of(refs[0], self._refs.picks - 1)
+        return self._waiting.pop(0)
+
+    def rebuild(self, address: Address) -> Item:
+        pick = address[0] if isinstance(address, list) else address
+        return next(item for item in self.items_of(None, pick) if item.address == address)
+
+    def items_of(self, ref: Any, pick: int) -> list[Item]:
+        self.loaded.append(pick)
+        if pick in self._skipped:
+            return []
+        steps = 2 if pick in self._twins else 1
+        return [self._item(pick, step) for step in range(steps)]
+
+    def state(self) -> list[int]:
+        if not self._waiting:
+            return [self._refs.picks, 0]
+        address = self._waiting[0].address
+        return address if isinstance(address, list) else [address, 0]
+
+    def load(self, state: list[int]) -> None:
+        pick, step = state
+        self._refs.picks, self._waiting = pick, []
+        if step:
+            self._refs.take(1)
+            self._waiting = self.items_of(None, pick)[step:]
+
+    def _item(self, pick: int, step: int) -> Item:
+        start = 1000 * pick
+        tokens = torch.arange(start, start + self._lengths(pick % self._rows)[0])
+        origin = (0, 0, pick, step) if step else (0, 0, pick)
+        value = {"__key__": f"{pick}.{step}", "__restore_key__": origin, "tokens": tokens}
+        return Item(value, [pick, step] if step else pick, key_of(origin), (origin,))
+
+
+@dataclass
+class Fake:
+    """A lane of samples whose lengths are `lengths(pick)`, and what packs them."""
+
+    lengths: Lengths
+    packing: Packing
+    end: int | None = None
+    skipped: Sequence[int] = ()
+    twins: Sequence[int] = ()
+    pack: Hook = MERGE
+    post: Hook | None = None
+    patience: int = 10_000
+    rows: int = 256
+    told: list[WdsctlError] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.stats = Stats()
+
+    def open(self, state: Any = None) -> PlannedPackCursor:
+        source = FakeSource(self.lengths, self.rows)
+        self.refs = FakeRefs(source, self.rows, self.end)
+        self.samples = FakeSamples(self.refs, self.lengths, self.skipped, self.twins, self.rows)
+        self.stats = Stats()
+        failures = Failures(lambda error, _sample, _sources: self.told.append(error), self.stats, 0)  # type: ignore[arg-type]
+        stage = PlannedPackStage(self.packing, self.pack, self.post, self.patience)
+        cursor = stage.open(self.samples, self.refs, failures, self.stats)
+        if state is not None:
+            cursor.load(state)
+        return cursor
+
+
+def plain(item: Item | None) -> Any:
+    """An item as something that compares."""
+    if item is None:
+        return None
+    value = {name: field.tolist() if isinstance(field, torch.Tensor) else field for name, field in item.value.items()}
+    return value, item.address, item.key, item.origins
+
+
+def drawn(cursor: PlannedPackCursor, packs: int = 1 << 30) -> list[Item]:
+    """The next packs, until the lane ends."""
+    items: list[Item] = []
+    while len(items) < packs and (item := cursor.next()) is not None:
+        items.append(item)
+    return items

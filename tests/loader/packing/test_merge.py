@@ -1,0 +1,101 @@
+"""The pack that nobody has overridden."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from wdsctl.core.errors import LoaderError
+from wdsctl.loader.batching import generic_batch
+from wdsctl.loader.packing import merge
+from wdsctl.loader.packing.merge import Measured
+from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
+
+
+@edataclass
+class Text(Sample):
+    tokens: torch.Tensor
+    states: torch.Tensor
+    image: torch.Tensor
+    text: str
+
+
+def a_text(key: str, length: int, **labels: str) -> Text:
+    source = SourceInfo(dataset_path="d", index=length, shard_name="s", file_names=())
+    return Text(
+        __key__=key,
+        __restore_key__=(0, 0, length),
+        __subflavors__=labels or None,
+        __sources__=(source,),
+        tokens=torch.arange(length),
+        states=torch.ones(length, 2),
+        image=torch.zeros(3, 4, 4),
+        text=key * 2,
+    )
+
+
+def test_tensors_of_the_length_are_joined_and_other_fields_listed() -> None:
+    pack = merge([a_text("a", 2), a_text("b", 3)])
+
+    assert pack["tokens"].tolist() == [0, 1, 0, 1, 2]
+    assert pack["states"].shape == (5, 2)
+    assert [image.shape for image in pack["image"]] == [(3, 4, 4)] * 2
+    assert pack["text"] == ["aa", "bb"]
+
+
+def test_cu_lengths_say_where_samples_begin_and_end() -> None:
+    pack = merge([a_text("a", 2), a_text("b", 3), a_text("c", 1)])
+
+    assert pack["cu_lengths"].dtype == torch.int32
+    assert pack["cu_lengths"].tolist() == [0, 2, 5, 6]
+
+
+def test_base_fields_say_what_the_pack_was_made_of() -> None:
+    pack = merge([a_text("a", 2, lang="de", kind="x"), a_text("b", 3, lang="de", kind="y")])
+
+    assert pack["__key__"] == "a,b"
+    assert pack["__restore_key__"] == ((0, 0, 2), (0, 0, 3))
+    assert pack["__subflavors__"] == {"lang": "de"}
+    assert [source.index for source in pack["__sources__"]] == [2, 3]
+
+
+def test_the_lengths_that_were_planned_with_say_which_fields_are_joined() -> None:
+    samples = Measured([{"image": torch.zeros(3, 4), "tokens": torch.arange(n)} for n in (2, 5)])
+    samples.lengths = [2, 5]
+
+    pack = merge(samples)
+
+    assert pack["cu_lengths"].tolist() == [0, 2, 7]
+    assert isinstance(pack["image"], list)
+
+
+def test_bare_tensors_become_values() -> None:
+    pack = merge([torch.arange(2), torch.arange(3)])
+
+    assert (pack["values"].tolist(), pack["cu_lengths"].tolist()) == ([0, 1, 0, 1, 2], [0, 2, 5])
+
+
+def test_packs_go_into_batches() -> None:
+    batch = generic_batch([merge([a_text("a", 2)]), merge([a_text("b", 1), a_text("c", 2)])])
+
+    assert batch.tokens.shape == (2, 3)
+    assert batch.cu_lengths.tolist() == [[0, 2, 0], [0, 1, 3]]
+
+
+def test_lengths_that_no_tensor_has_are_an_error_and_not_another_pack() -> None:
+    samples = Measured([a_text("a", 2), a_text("b", 3)])
+    samples.lengths = [2, 4]
+
+    with pytest.raises(LoaderError, match="which are 2, 4") as told:
+        merge(samples)
+    assert told.value.code == "WDS506"
+    assert told.value.where == "samples a, b"
+
+
+@pytest.mark.parametrize(
+    "samples", [[], ["text"], [{"a": torch.ones(1)}, {"b": torch.ones(1)}], [CrudeSample(text="abc")]]
+)
+def test_what_cannot_be_joined_is_refused(samples: list[object]) -> None:
+    with pytest.raises(LoaderError) as told:
+        merge(samples)
+    assert told.value.code == "WDS506"

@@ -1,0 +1,58 @@
+"""What is said about packing is checked when it is said."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from wdsctl.core.errors import UsageError
+from wdsctl.loader.packing import Packing
+
+
+def number_of_tokens(sample: Any) -> int:
+    return len(sample["tokens"])
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"method": "worst_fit"}, "worst_fit"),
+        ({"too_long": "wrap"}, "wrap"),
+        ({"capacity": 0}, "capacity is 0"),
+        ({"capacity": "8k"}, "capacity is '8k'"),
+        ({"window": 0}, "window is 0"),
+        ({"length": 7}, "is 7"),
+        ({"length": ""}, "is ''"),
+        ({"capacity": {"text": 10}}, "several budgets in one"),
+        ({"length": {"text": "tokens"}, "capacity": {"images": 10}}, "lengths for text, and capacities for images"),
+        ({"length": {}, "capacity": {}}, "nothing"),
+        ({"length": {"a": "x", "b": "y"}, "capacity": {"a": 1, "b": 1}, "too_long": "split"}, "which one to cut by"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_hint(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as told:
+        Packing(**{"length": "tokens", "capacity": 100, **given})
+
+    assert told.value.hint
+
+
+def test_budgets_keep_the_order_of_the_lengths() -> None:
+    packing = Packing(length={"text": "tokens", "images": "n_images"}, capacity={"images": 8, "text": 4096})
+
+    assert packing.capacities == (4096, 8)
+    assert packing.columns == ("tokens", "n_images")
+
+
+def test_one_function_among_the_lengths_means_that_samples_are_read_to_be_planned() -> None:
+    packing = Packing(length={"text": number_of_tokens, "images": "n"}, capacity={"text": 10, "images": 8})
+
+    assert packing.columns is None
+
+
+def test_the_recipe_names_functions_and_is_json() -> None:
+    config = Packing(length=number_of_tokens, capacity=100, too_long="drop").config()
+
+    assert config == json.loads(json.dumps(config))
+    assert config["lengths"] == {"length": f"{__name__}.number_of_tokens"}

@@ -1,0 +1,107 @@
+"""What a window carries goes out with the next one, and nothing is lost on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.loader.packing.plan import METHODS, plan_packs
+from wdsctl.loader.packing.windows import TARGET, plan_window
+
+methods = st.sampled_from(METHODS)
+streams = st.lists(st.integers(0, 110), max_size=150)
+
+
+def stream(lengths: list[int], window: int, method: str, capacity: int = 100) -> tuple[list[list[int]], list[int]]:
+    """All packs of a finite lane, as positions, and how often each position was carried."""
+    packs: list[list[int]] = []
+    carried: list[int] = []
+    times = [0] * len(lengths)
+    for start in range(0, len(lengths) + window, window):
+        places = [*carried, *range(len(lengths))[start : start + window]]
+        plan = plan_window(
+            np.array([lengths[i] for i in carried], np.int64),
+            np.array(lengths[start : start + window], np.int64),
+            capacity,
+            method,  # type: ignore[arg-type]
+            is_last=start + window > len(lengths),
+        )
+        packs += [[places[i] for i in pack] for pack in plan.packs]
+        carried = [places[i] for i in plan.carry]
+        for position in carried:
+            times[position] += 1
+    assert not carried
+    return packs, times
+
+
+@given(streams, st.integers(1, 60), methods)
+def test_nothing_is_lost_and_nothing_comes_twice(lengths: list[int], window: int, method: str) -> None:
+    packs, _ = stream(lengths, window, method)
+
+    assert sorted(i for pack in packs for i in pack) == [i for i, length in enumerate(lengths) if length <= 100]
+    assert all(sum(lengths[i] for i in pack) <= 100 for pack in packs)
+
+
+@given(streams, st.integers(1, 60), methods)
+def test_a_sample_is_carried_at_most_once(lengths: list[int], window: int, method: str) -> None:
+    _, times = stream(lengths, window, method)
+
+    assert max(times, default=0) <= 1
+
+
+@given(st.lists(st.integers(5, 100), max_size=150), st.integers(40, 80), st.integers(40, 80))
+def test_sequential_packs_are_the_same_whatever_the_window(lengths: list[int], window: int, other: int) -> None:
+    packs, _ = stream(lengths, window, "sequential")
+
+    assert packs == stream(lengths, other, "sequential")[0]
+    assert packs == [pack.tolist() for pack in plan_packs(np.array(lengths, np.int64), 100, "sequential").packs]
+
+
+def test_no_more_is_carried_than_it_takes() -> None:
+    plan = plan_window([], [100] * 499 + [99], 100)
+    emptier = plan_window([], [100] * 399 + [1], 100)
+
+    assert plan.carry.tolist() == []
+    assert emptier.carry.tolist() == [399]
+
+
+def test_where_holding_back_does_not_help_only_the_emptiest_pack_waits() -> None:
+    plan = plan_window([], [60] * 30 + [51] + [60] * 30, 100)
+
+    assert plan.carry.tolist() == [30]
+    assert len(plan.packs) == 60
+
+
+def test_at_most_a_quarter_of_the_candidates_waits() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        lengths = rng.integers(1, 90, 64)
+        assert len(plan_window([], lengths, 100).carry) <= 16
+
+
+def test_the_last_window_sends_everything_out() -> None:
+    plan = plan_window([7], [60, 60], 100, is_last=True)
+
+    assert plan.carry.tolist() == []
+    assert sorted(i for pack in plan.packs for i in pack) == [0, 1, 2]
+
+
+def test_a_finite_lane_that_carried_everything_ends_without_new_samples() -> None:
+    plan = plan_window([7, 9], np.empty(0, np.int64), 100, is_last=True)
+
+    assert [pack.tolist() for pack in plan.packs] == [[0, 1]]
+
+
+@pytest.mark.parametrize("method", [method for method in METHODS if method != "sequential"])
+def test_small_windows_fill_their_packs_by_carrying(method: str) -> None:
+    rng = np.random.default_rng(0)
+    lengths = np.clip(rng.lognormal(6, 1, 8192).astype(np.int64), 1, 8192).tolist()
+
+    packs, _ = stream(lengths, 1024, method, capacity=8192)
+    starts = range(0, 8192, 1024)
+    alone = sum(len(plan_packs(lengths[i : i + 1024], 8192, method)) for i in starts)  # type: ignore[arg-type, misc]
+
+    assert len(packs) < alone
+    assert TARGET > sum(lengths) / (8192 * len(packs)) > 0.99

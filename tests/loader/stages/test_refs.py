@@ -1,0 +1,96 @@
+"""References of a lane: a blend's picks, found again from one number."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.loader.test_arms import ONE, TWO, arm_of, source_of, told
+from wdsctl.loader.arms import Arm, Piece
+from wdsctl.loader.order.blend import Blend
+from wdsctl.loader.order.geometry import Cut, Lane
+from wdsctl.loader.stages.refs import RefCursor, RefStage
+
+LANES = [Lane(0), Lane(1, (Cut(9, 2, 0),)), Lane(1, (Cut(9, 2, 1),))]
+
+
+@pytest.fixture(scope="module")
+def arms(tmp_path_factory: pytest.TempPathFactory) -> list[Arm]:
+    root = tmp_path_factory.mktemp("data")
+    one, two = source_of(root / "one", ONE, 0), source_of(root / "two", TWO, 1)
+    return [arm_of(Piece(one, 0, ONE, ONE)), arm_of(Piece(two, 0, TWO, 10))]
+
+
+def cursor_of(arms: list[Arm], lane: Lane = LANES[0], *histories: Any, **options: Any) -> RefCursor:
+    blends = [Blend((2, 1)), Blend((0, 1))] if len(arms) > 1 else [Blend((1,))]
+    return RefStage(arms, blends, 5, 2, **options).open(lane, histories)
+
+
+@pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
+@pytest.mark.parametrize("count", [1, 2], ids=["one dataset", "a blend"])
+def test_any_pick_is_found_from_its_number(lane: Lane, count: int, arms: list[Arm]) -> None:
+    truth = told(cursor_of(arms[:count], lane).take(100))
+
+    cursor = cursor_of(arms[:count], lane)
+    for place in range(0, 90, 7):
+        assert told([cursor.at(place)]) == truth[place : place + 1]
+        cursor.seek(place)
+        assert told(cursor.take(10)) == truth[place : place + 10]
+        assert cursor.picks == place + 10
+
+
+def test_it_does_not_matter_in_how_many_pieces_they_are_taken(arms: list[Arm]) -> None:
+    pieces, whole = cursor_of(arms), cursor_of(arms)
+
+    assert told([ref for count in (3, 1, 1, 40, 7) for ref in pieces.take(count)]) == told(whole.take(52))
+
+
+def test_weights_may_change_at_a_pick(arms: list[Arm]) -> None:
+    cursor, undisturbed = cursor_of(arms), cursor_of(arms)
+    first = told(cursor.take(30))
+
+    cursor.mix([[(0, 0), (1, 30)]])
+    second = told(cursor.take(20))
+
+    assert first == told(undisturbed.take(30))
+    assert {number for number, _, _ in second} == {1}
+    again = cursor_of(arms, LANES[0], [(0, 0), (1, 30)])
+    again.seek(25)
+    assert told(again.take(25)) == (first + second)[25:]
+
+
+def test_all_lanes_together_have_every_sample_once_a_pass(arms: list[Arm]) -> None:
+    lanes = [Lane(0), Lane(1, (Cut(9, 2, 0),)), Lane(1, (Cut(9, 2, 1),))]
+    refs = told(cursor_of(arms, Lane(1)).take(9))
+    for lane in lanes:
+        cursor = cursor_of(arms, lane)
+        cursor.seek(9 if lane.cuts and not lane.cuts[0].child else 0)
+        refs += told(cursor.take(200))
+
+    counts = Counter(refs)
+
+    assert set(counts.values()) == {1}
+    assert Counter(number for number, _, _ in counts if number == 0)[0] >= 2 * ONE
+
+
+@pytest.mark.parametrize("lane", LANES)
+def test_a_finite_lane_ends_with_its_part_of_the_pass(lane: Lane, arms: list[Arm]) -> None:
+    cursor = cursor_of(arms[:1], lane, is_finite=True)
+
+    refs = cursor.take(1000)
+
+    assert len(refs) == cursor.picks
+    assert {block.passes[i] for _, block, i in refs} <= {0}
+    assert cursor.take(5) == []
+
+
+def test_one_dataset_alone_may_be_read_in_runs(arms: list[Arm]) -> None:
+    stages = [RefStage(arms[:count], [Blend((1,) * count)], 5, 2) for count in (1, 2)]
+
+    assert [stage.only_source for stage in stages] == [arms[0].source, None]
+    runs, refs = cursor_of(arms[:1]), cursor_of(arms[:1])
+    found = [(arms[0].source, block, i) for block, a, b in runs.runs(33) for i in range(a, b)]
+    assert told(found) == told(refs.take(33))
+    assert runs.picks == refs.picks == 33

@@ -1,0 +1,129 @@
+"""An arm is one order over datasets laid end to end: any place of it is found at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.loader.datasets import a_dataset, numbered
+from wdsctl.core.catalog.quick import read_split
+from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.loader.arms import Arm, ArmCursor, Piece
+from wdsctl.loader.order.geometry import Cut, Lane
+from wdsctl.loader.order.shuffle import Shuffled
+from wdsctl.loader.selection import Selection
+from wdsctl.loader.source import Source
+
+ONE, TWO = 30, 7
+LANES = [Lane(0), Lane(1, (Cut(9, 2, 0),)), Lane(1, (Cut(9, 2, 1),))]
+
+
+def source_of(root: Path, samples: int, number: int) -> Source:
+    path = a_dataset(root, samples, shard_samples=11, parts=numbered)
+    place = locate(path)
+    offsets = Offsets(place.offsets(1))
+    config = DatasetConfig(sample_type="CrudeSample")
+    return Source(path, offsets, Selection(offsets, read_split(place.catalog, "train")), config, None, number=number)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> tuple[Source, Source]:
+    root = tmp_path_factory.mktemp("data")
+    return source_of(root / "one", ONE, 0), source_of(root / "two", TWO, 1)
+
+
+def arm_of(*pieces: Piece, passes: int = 1) -> Arm:
+    n = sum(piece.samples for piece in pieces)
+    return Arm(Shuffled(n=n, slice_samples=2, window_samples=6, seed=3, passes=passes), pieces)
+
+
+@pytest.fixture(scope="module")
+def arms(sources: tuple[Source, Source]) -> dict[str, Arm]:
+    one, two = sources
+    return {
+        "one dataset": arm_of(Piece(one, 0, ONE, ONE)),
+        "a part of one": arm_of(Piece(one, 4, 11, 11)),
+        "one and a half times": arm_of(Piece(two, 0, TWO, 10)),
+        "several": arm_of(Piece(one, 0, ONE, ONE), Piece(two, 1, 5, 12), Piece(one, 3, 2, 1)),
+        "as they lie": arm_of(Piece(one, 0, ONE, ONE), Piece(two, 0, TWO, TWO), passes=0),
+    }
+
+
+NAMES = ["one dataset", "a part of one", "one and a half times", "several", "as they lie"]
+
+
+def told(refs: list[Any]) -> list[tuple[int, int, str]]:
+    return [(source.number, block.passes[i], block.keys[i]) for source, block, i in refs]
+
+
+def test_positions_go_through_the_pieces_and_their_repetitions(arms: dict[str, Arm]) -> None:
+    arm = arms["several"]
+    n = arm.order.n
+
+    found = told(arm.refs(np.arange(n), np.full(n, 2)))
+
+    expected = [(0, 2, i) for i in range(ONE)]
+    expected += [(1, 2 * 3 + i // 5, 1 + i % 5) for i in range(12)]
+    expected += [(0, 2, 3)]
+    assert found == [(source, number, f"{key:06}") for source, number, key in expected]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
+def test_a_cursor_may_begin_anywhere(name: str, lane: Lane, arms: dict[str, Arm]) -> None:
+    arm = arms[name]
+
+    def fresh() -> ArmCursor:
+        return ArmCursor(arm, lane, 2, [cut.picks for cut in lane.cuts], 1)
+
+    truth = told(fresh().take(90))
+
+    for place in range(0, 80, 3):
+        cursor = fresh()
+        cursor.seek(place)
+        assert told(cursor.take(10)) == truth[place : place + 10]
+        assert told([fresh().at(place)]) == truth[place : place + 1]
+
+
+def test_it_does_not_matter_in_how_many_pieces_references_are_taken(arms: dict[str, Arm]) -> None:
+    for arm in arms.values():
+        whole = ArmCursor(arm, Lane(0), 2, (), 1)
+        pieces = ArmCursor(arm, Lane(0), 2, (), 500)  # which keeps 16 references ready
+
+        assert told([ref for count in (1, 5, 1, 13, 1, 1, 40) for ref in pieces.take(count)]) == told(whole.take(62))
+
+
+def test_runs_are_the_references_of_one_dataset(arms: dict[str, Arm]) -> None:
+    for name in ("one dataset", "a part of one"):
+        arm = arms[name]
+        refs, runs = ArmCursor(arm, Lane(0), 2, (), 1), ArmCursor(arm, Lane(0), 2, (), 1)
+
+        for count in (7, 1, 20, 33):
+            found = [(arm.source, block, i) for block, a, b in runs.runs(count) for i in range(a, b)]
+            assert told(found) == told(refs.take(count))
+
+
+def test_only_an_arm_of_one_dataset_without_repetitions_has_a_source(arms: dict[str, Arm]) -> None:
+    assert {name: arm.source is not None for name, arm in arms.items()} == {
+        "one dataset": True,
+        "a part of one": True,
+        "one and a half times": False,
+        "several": False,
+        "as they lie": False,
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_samples_of_a_pass_are_shared_out_among_the_lanes(name: str, arms: dict[str, Arm]) -> None:
+    arm = arms[name]
+    lanes = [Lane(0), *(Lane(1, (Cut(0, 3, child),)) for child in range(3))]
+
+    cursors = [ArmCursor(arm, lane, 2, [cut.picks for cut in lane.cuts], 1) for lane in lanes]
+    refs = [ref for cursor in cursors for ref in told(cursor.take(cursor.samples_of_a_pass()))]
+
+    assert sorted(refs) == sorted(told(arm.refs(np.arange(arm.order.n), np.zeros(arm.order.n, np.int64))))

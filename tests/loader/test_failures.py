@@ -1,0 +1,232 @@
+"""What fails is told, counted and left out; too many in a row, or what no other sample will cure, ends the run."""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
+from tests.loader.stages.made_up import failures_of
+from wdsctl.core.errors import InputError, SampleFailed
+from wdsctl.loader import CaptioningSample, Loader, WorkerConfig, stateless
+from wdsctl.loader.failures import FATAL, FatalSampleError, names, place_of, reraise_exception, set_value, value_of
+
+SAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=20, parts=numbered)
+
+
+class Tenth(Raw):
+    """Fails at every tenth sample."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) % 10 == 3:
+            raise ValueError("a tenth")
+        return sample
+
+
+class Broken(Raw):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def encode_sample(self, sample: Any) -> Any:
+        raise self.error
+
+
+def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
+    return training_of(path, encoder=encoder or Tenth(), **{"lanes": 2, **options})
+
+
+# By themselves.
+
+
+def test_so_many_in_a_row_of_one_hook_end_the_run() -> None:
+    failures = failures_of(tolerance=3)
+    for _ in range(2):
+        failures.failed("one", ValueError("x"), None, "here")
+        failures.failed("another", ValueError("x"), None, "here")
+    failures.succeeded("another")
+    failures.failed("another", ValueError("x"), None, "here")
+
+    with pytest.raises(FatalSampleError, match="3 samples in a row failed in one") as raised:
+        failures.failed("one", ValueError("the last"), None, "here")
+
+    assert raised.value.code == "WDS507"
+    assert "the last" in raised.value.message
+    assert raised.value.where == "here"
+    assert failures.stats.failed == 6
+
+
+def test_a_hook_may_have_a_tolerance_of_its_own_and_0_is_any_number() -> None:
+    failures = failures_of(tolerance=2)
+
+    for _ in range(20):
+        failures.failed("patient", ValueError(), None, "", tolerance=0)
+    with pytest.raises(FatalSampleError, match="1 samples in a row"):
+        failures.failed("impatient", ValueError(), None, "", tolerance=1)
+
+
+@pytest.mark.parametrize("error", [*(kind("x") for kind in FATAL), SystemExit(1)], ids=lambda each: type(each).__name__)
+def test_what_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException) -> None:
+    told: list[Any] = []
+    failures = failures_of(lambda *each: told.append(each))
+
+    with pytest.raises(FatalSampleError) as raised:
+        failures.failed("encode_sample", error, None, "here")
+
+    assert raised.value.__cause__ is error
+    assert not told
+
+
+def test_a_handler_is_told_the_error_the_sample_and_its_sources() -> None:
+    told: list[Any] = []
+    sample = {"__key__": "1", "__sources__": ("one",)}
+
+    failures_of(lambda *each: told.append(each)).failed("encode_sample", KeyError("x"), sample, "here")
+
+    ((error, given, sources),) = told
+    assert isinstance(error, SampleFailed)
+    assert isinstance(error.__cause__, KeyError)
+    assert (given, sources) == (sample, ("one",))
+
+
+def test_an_error_of_ours_keeps_its_code_and_its_place_is_told_once() -> None:
+    places = []
+    failures = failures_of(lambda error, *_: places.append(error.where))
+    for where in ("", "here", "here, part 'jpg'", "part 'jpg'"):
+        failures.failed("load", InputError("x", hint="y", where=where), None, "here")
+
+    assert places == ["here", "here", "here, part 'jpg'", "here, part 'jpg'"]
+
+
+def test_fields_are_found_in_dicts_and_in_objects() -> None:
+    samples = [{"__key__": "a"}, CaptioningSample(__key__="b", image=None, caption="x"), 7]
+
+    assert names([*samples, {"__key__": "d"}, {}]) == "a, b, ? and 2 more"
+    for sample in samples:
+        set_value(sample, "__key__", "new")
+    assert [value_of(sample, "__key__") for sample in samples] == ["new", "new", None]
+    assert place_of(samples[0]) == "key new"
+
+
+# In a training.
+
+
+def test_a_sample_that_fails_is_logged_counted_and_left_out(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+    loader = loader_of(dataset, lanes=1)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        batches = taken(loader, 27)
+
+    keys = [key for batch in batches for key in batch["__key__"]]
+    assert len(keys) == len(set(ids(batches))) == 2 * 54
+    assert not [key for key in keys if int(key) % 10 == 3]
+    assert loader.stats.failed in range(11, 13)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == loader.stats.failed
+    assert all(f"dataset {dataset}" in line and "a tenth" in line for line in lines)
+
+
+def test_the_traceback_is_logged_at_debug_only(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+    for level, has_traceback in ((logging.WARNING, False), (logging.DEBUG, True)):
+        caplog.clear()
+        with caplog.at_level(level, "wdsctl.loader"):
+            taken(loader_of(dataset), 8)
+        assert all(bool(record.exc_info) == has_traceback for record in caplog.records)
+
+
+def test_a_state_goes_on_exactly_whatever_failed_before_it(dataset: str) -> None:
+    truth = digests(loader_of(dataset), 40)
+
+    for place in range(1, 30, 6):
+        resumed = loader_of(dataset)
+        resumed.load_state_dict(saved_after(loader_of(dataset), place))
+        assert digests(resumed, 40 - place) == truth[place:]
+
+
+def test_a_handler_of_ones_own_decides(dataset: str) -> None:
+    seen: list[str] = []
+
+    def handler(error: Exception, sample: Any, sources: Any) -> None:
+        seen.append(sample["__key__"])
+        if len(seen) == 3:
+            raise RuntimeError("enough")
+
+    loader = loader_of(dataset, worker_config=WorkerConfig(global_error_handler=handler))
+    with pytest.raises(RuntimeError, match="enough"):
+        list(islice(loader, 100))
+
+    assert len(seen) == 3
+
+
+def test_a_hundred_in_a_row_end_the_run_and_a_hook_that_says_less_ends_it_sooner(dataset: str) -> None:
+    class Impatient(Raw):
+        @stateless(failure_tolerance=4)
+        def encode_sample(self, sample: Any) -> Any:
+            raise ValueError("always")
+
+    with pytest.raises(FatalSampleError, match="100 samples in a row failed in encode_sample"):
+        next(iter(loader_of(dataset, Broken(ValueError("always")))))
+    with pytest.raises(FatalSampleError, match="4 samples in a row failed in encode_sample"):
+        next(iter(loader_of(dataset, Impatient())))
+
+
+@pytest.mark.parametrize("error", [MemoryError("full"), ImportError("gone"), SystemExit(2)], ids=repr)
+def test_an_error_that_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException, dataset: str) -> None:
+    with pytest.raises(FatalSampleError) as raised:
+        next(iter(loader_of(dataset, Broken(error))))
+
+    assert raised.value.__cause__ is error
+
+
+def test_a_hook_that_returns_nothing_is_told(dataset: str) -> None:
+    class Forgets(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            sample["x"] = 1
+
+    with pytest.raises(SampleFailed, match="encode_sample returned None") as raised:
+        next(iter(loader_of(dataset, Forgets(), worker_config=strict())))
+
+    assert "SkipSample" in raised.value.hint
+
+
+def test_a_batch_that_fails_is_left_out_whole(dataset: str) -> None:
+    class FirstFails(Raw):
+        def batch(self, samples: list[Any]) -> Any:
+            if any(sample["__key__"] == "000000" for sample in samples):
+                raise ValueError("no batch")
+            return super().batch(samples)
+
+    loader = loader_of(dataset, FirstFails(), shuffle=False, lanes=1)
+
+    assert list(next(iter(loader))["__key__"]) == ["000004", "000005", "000006", "000007"]
+    assert loader.stats.failed == 1
+
+
+def test_parts_that_cannot_be_read_are_left_out_sample_by_sample(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 40, shard_samples=20, parts=numbered)
+    whole = [key for batch in taken(loader_of(path, Raw(), lanes=1), 10) for key in batch["__key__"]]
+    shard = tmp_path / "shard-001.tar"
+    shard.write_bytes(shard.read_bytes()[:100])
+
+    found = [key for batch in taken(loader_of(path, Raw(), lanes=1), 5) for key in batch["__key__"]]
+
+    assert found == [key for key in whole if int(key) < 20]
+
+
+def test_a_handler_that_raises_has_the_batch_drawn_again(dataset: str) -> None:
+    assert WorkerConfig(global_error_handler=reraise_exception) == strict()
+    loader = loader_of(dataset, worker_config=strict(), lanes=1)
+    found: list[Any] = []
+    with pytest.raises(SampleFailed):
+        found.extend(loader)
+
+    with pytest.raises(SampleFailed):
+        next(iter(loader))

@@ -1,0 +1,271 @@
+"""Finite passes: the order of the split, every one the same, on any number of ranks, and saved in their middle too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.contracts.savable import shape_of
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.running import strict
+from wdsctl.core.errors import SampleFailed, StateMismatch
+from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, merge_states
+
+SAMPLES = 25
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("val")
+    return a_dataset(root, SAMPLES, shard_samples=7, parts=numbered, split={"val": 1.0})
+
+
+class Skips(Raw):
+    """Leaves out every sample below 8, so that the first two batches of 4 are empty, and 9."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) < 8 or int(sample["__key__"]) == 9:
+            raise SkipSample
+        return sample
+
+
+class Copies(Raw):
+    """Number i comes i mod 3 times, each with a draw of its own."""
+
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        for copy in range(int(sample["__key__"]) % 3):
+            yield {**sample, "copy": copy, "noise": float(torch.rand(1))}
+
+
+def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
+    options = {"batch_size": 4, **options}
+    options = {"worker_config": WorkerConfig(rank, world), **options}
+    return get_loader(get_val_dataset(path, task_encoder=encoder or Raw(), **options))
+
+
+def keys(batches: list[Any]) -> list[list[int]]:
+    return [[int(key) for key in batch["__key__"]] for batch in batches]
+
+
+def in_order(count: int = SAMPLES, size: int = 4) -> list[list[int]]:
+    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
+
+
+def test_a_pass_is_the_split_in_its_order_and_every_pass_is_the_same(dataset: str) -> None:
+    loader = loader_of(dataset)
+
+    passes = [list(loader) for _ in range(3)]
+
+    assert keys(passes[0]) == in_order()
+    assert [[digest(batch) for batch in each] for each in passes] == [[digest(batch) for batch in passes[0]]] * 3
+    assert len(loader) == 7
+
+
+def test_hooks_draw_the_same_in_every_pass(dataset: str) -> None:
+    loader = loader_of(dataset, encoder=Copies())
+
+    first, second = ([batch["noise"] for batch in loader] for _ in range(2))
+
+    assert first == second
+    drawn = [number for batch in first for number in batch]
+    assert len(set(drawn)) == len(drawn)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 9])
+def test_batch_b_goes_to_rank_b_mod_world(world: int, dataset: str) -> None:
+    loaders = [loader_of(dataset, rank, world) for rank in range(world)]
+
+    passes = [keys(list(loader)) for loader in loaders]
+
+    assert passes == [in_order()[rank::world] for rank in range(world)]
+    assert [len(loader) for loader in loaders] == [len(each) for each in passes]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_drop_last_leaves_the_smaller_batch_out(world: int, dataset: str) -> None:
+    loaders = [loader_of(dataset, rank, world, batch_drop_last=True) for rank in range(world)]
+
+    assert [keys(list(loader)) for loader in loaders] == [in_order()[:-1][rank::world] for rank in range(world)]
+    assert [len(loader) for loader in loaders] == [6 // world] * world
+
+
+def test_a_split_smaller_than_a_batch_gives_one_smaller_batch_or_none(dataset: str) -> None:
+    assert keys(list(loader_of(dataset, batch_size=100))) == [list(range(SAMPLES))]
+    assert list(loader_of(dataset, batch_size=100, batch_drop_last=True)) == []
+
+
+def test_without_a_batch_size_samples_come_one_by_one(dataset: str) -> None:
+    loader = loader_of(dataset, batch_size=None)
+
+    assert [int(sample["__key__"]) for sample in loader] == list(range(SAMPLES))
+    assert len(loader) == SAMPLES
+    assert (loader.stats.batches, loader.stats.samples) == (SAMPLES, SAMPLES)
+
+
+def test_a_sample_that_is_skipped_makes_its_batch_smaller_and_an_empty_batch_does_not_come(dataset: str) -> None:
+    loader = loader_of(dataset, encoder=Skips())
+
+    assert keys(list(loader)) == [[8, 10, 11], *in_order()[3:]]
+    assert (loader.stats.batches, loader.stats.samples, loader.stats.skipped) == (5, 16, 9)
+
+
+def test_a_pass_in_which_everything_is_skipped_is_empty(dataset: str) -> None:
+    class Nothing(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            raise SkipSample
+
+    loader = loader_of(dataset, encoder=Nothing())
+
+    assert [list(loader), list(loader)] == [[], []]
+    assert loader.stats.skipped == 2 * SAMPLES
+
+
+def test_all_that_a_generator_makes_of_a_batch_is_in_it(dataset: str) -> None:
+    batches = list(loader_of(dataset, encoder=Copies()))
+
+    expected = [[i for i in batch for _ in range(i % 3)] for batch in in_order()]
+    assert keys(batches) == [batch for batch in expected if batch]
+
+
+def test_all_that_a_generator_makes_of_a_sample_comes_one_by_one_too(dataset: str) -> None:
+    loader = loader_of(dataset, encoder=Copies(), batch_size=None)
+
+    samples = [(int(sample["__key__"]), sample["copy"]) for sample in loader]
+
+    assert samples == [(i, copy) for i in range(SAMPLES) for copy in range(i % 3)]
+    assert loader.stats.samples == len(samples)
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Skips(), Copies()], ids=lambda encoder: type(encoder).__name__)
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_a_state_of_any_batch_gives_the_rest_of_the_pass_and_the_next_pass(
+    encoder: Any, batch_size: int | None, dataset: str
+) -> None:
+    loader = loader_of(dataset, encoder=encoder, batch_size=batch_size)
+    truth = [[digest(batch) for batch in loader] for _ in range(2)]
+    states = [loader.state_dict()]
+    assert states[0]["pass"] == 2
+    states += [json.loads(json.dumps(loader.state_dict())) for _ in loader]
+
+    for step, state in enumerate(states):
+        given = json.dumps(state)
+        resumed = loader_of(dataset, encoder=encoder, batch_size=batch_size)
+        resumed.load_state_dict(state)
+        assert json.dumps(resumed.state_dict()) == given
+        assert [digest(batch) for batch in resumed] == truth[0][step:], f"saved after batch {step}"
+        assert [digest(batch) for batch in resumed] == truth[0]
+        assert resumed.state_dict()["pass"] == 4
+        assert json.dumps(state) == given
+    assert len({json.dumps(shape_of({**state, "cursors": 0}), sort_keys=True) for state in states}) == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 1), (2, 3), (3, 2), (4, 4)])
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_pass_goes_on_on_another_number_of_ranks(before: int, after: int, rounds: int, dataset: str) -> None:
+    world = [loader_of(dataset, rank, before) for rank in range(before)]
+    for loader in world:
+        list(islice(loader, rounds))
+    states = [json.loads(json.dumps(loader.state_dict())) for loader in world]
+    left = in_order()[rounds * before :]
+
+    resumed = [loader_of(dataset, rank, after) for rank in range(after)]
+    for loader in resumed:
+        loader.restore_state_rank(states)
+
+    assert [keys(list(loader)) for loader in resumed] == [left[rank::after] for rank in range(after)]
+    assert [keys(list(loader)) for loader in resumed] == [in_order()[rank::after] for rank in range(after)]
+
+
+def test_a_generator_is_gone_on_with_by_whoever_gets_its_sample(dataset: str) -> None:
+    class Twice(Raw):
+        def encode_sample(self, sample: Any) -> Iterator[Any]:
+            for copy in range(2):
+                yield int(sample["__key__"]), copy
+
+    world = [loader_of(dataset, rank, 2, encoder=Twice(), batch_size=None) for rank in range(2)]
+    before = [list(islice(loader, 3)) for loader in world]
+    state = merge_states(json.loads(json.dumps([loader.state_dict() for loader in world])))
+    alone = loader_of(dataset, encoder=Twice(), batch_size=None)
+    alone.load_state_dict(state)
+    again = loader_of(dataset, encoder=Twice(), batch_size=None)
+    again.load_state_dict(alone.state_dict())
+
+    after = list(alone)
+
+    assert before == [[(0, 0), (0, 1), (2, 0)], [(1, 0), (1, 1), (3, 0)]]
+    assert after[:4] == [(2, 1), (3, 1), (4, 0), (4, 1)]
+    assert list(again) == after
+    assert sorted([*before[0], *before[1], *after]) == [(i, copy) for i in range(SAMPLES) for copy in range(2)]
+
+
+def test_breaking_out_of_a_pass_goes_on_where_it_was(dataset: str) -> None:
+    loader = loader_of(dataset)
+
+    pieces = [keys(list(islice(loader, 3))), keys(list(loader)), keys(list(loader))]
+
+    assert pieces == [in_order()[:3], in_order()[3:], in_order()]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"batch_size": 5}, "batch_size: 4 in the state, 5 here"),
+        ({"batch_size": None}, "batch_size: 4 in the state, None here"),
+        ({"batch_drop_last": True}, "drop_last: False in the state, True here"),
+    ],
+)
+def test_a_pass_cannot_go_on_with_other_batches(options: dict[str, Any], line: str, dataset: str) -> None:
+    state = loader_of(dataset).state_dict()
+
+    with pytest.raises(StateMismatch, match=line) as raised:
+        loader_of(dataset, **options).load_state_dict(state)
+
+    assert raised.value.code == "WDS501"
+
+
+def test_another_seed_is_refused(dataset: str) -> None:
+    state = loader_of(dataset).state_dict()
+
+    with pytest.raises(StateMismatch, match="seed: 0 in the state, 1 here"):
+        loader_of(dataset, seed=1).load_state_dict(state)
+
+
+def test_a_batch_that_fails_is_drawn_again(dataset: str) -> None:
+    class Fails(Raw):
+        broken = True
+
+        def encode_sample(self, sample: Any) -> Any:
+            if self.broken and int(sample["__key__"]) == 6:
+                raise ValueError("not today")
+            return sample
+
+    encoder = Fails()
+    loader = loader_of(dataset, encoder=encoder, worker_config=strict())
+    first = list(islice(loader, 1))
+    for _ in range(2):
+        with pytest.raises(SampleFailed, match="not today"):
+            next(iter(loader))
+    state = loader.state_dict()
+
+    encoder.broken = False
+    resumed = loader_of(dataset, encoder=encoder)
+    resumed.load_state_dict(state)
+
+    assert keys(first + list(loader)) == in_order()
+    assert keys(list(resumed)) == in_order()[1:]
+    assert (loader.stats.batches, loader.stats.samples) == (7, SAMPLES)
+
+
+def test_states_of_trainings_and_validations_are_told_apart(dataset: str, tmp_path: Path) -> None:
+    training = get_loader(get_train_dataset(dataset, split_part="val", batch_size=4, task_encoder=Raw()))
+
+    with pytest.raises(StateMismatch, match="the state of a training, and this is a validation"):
+        loader_of(dataset).load_state_dict(training.state_dict())
+    with pytest.raises(StateMismatch, match="the state of a validation, and this is a training"):
+        training.load_state_dict(loader_of(dataset).state_dict())

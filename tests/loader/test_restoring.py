@@ -1,0 +1,149 @@
+"""A sample, a pack or a batch is made once more from its restore key alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.hooked import Draws
+from tests.loader.mixed import Everything, a_blend, everything
+from tests.loader.running import taken, through_json, training_of
+from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
+from wdsctl.loader import Loader, SkipSample, get_loader
+
+SAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=20, parts=numbered)
+
+
+@pytest.fixture(scope="module")
+def mix(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return a_blend(tmp_path_factory.mktemp("mix"))
+
+
+def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
+    return training_of(path, encoder=encoder, **{"lanes": 2, **options})
+
+
+def assert_equal(one: Any, other: Any) -> None:
+    assert type(one) is type(other)
+    assert digest(one) == digest(other)
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Draws()], ids=["bytes", "a generator that draws"])
+def test_any_sample_is_made_again_by_a_fresh_loader(encoder: Raw, dataset: str) -> None:
+    samples = taken(loader_of(dataset, encoder, batch_size=None), 150)
+    loader = loader_of(dataset, encoder, batch_size=None)
+
+    for sample in samples[::-7]:
+        assert_equal(loader.restore_sample(through_json(sample["__restore_key__"])), sample)
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Draws()], ids=["bytes", "hooks that draw"])
+def test_any_batch_is_made_again(encoder: Raw, dataset: str) -> None:
+    batches = taken(loader_of(dataset, encoder), 40)
+    loader = loader_of(dataset, encoder)
+
+    for batch in batches[::-5]:
+        assert_equal(loader.restore_sample(batch["__restore_key__"]), batch)
+
+
+def test_a_pack_is_made_again_with_all_that_its_hooks_drew(mix: Any) -> None:
+    loader = get_loader(everything(mix))
+    packs = list(_packs(islice(loader, 30)))
+    fresh = get_loader(everything(mix))
+
+    for key, members, total in packs[::-3]:
+        again = fresh.restore_sample(through_json(key))
+        assert key[0] == "pack"
+        assert (again["members"], again["total"]) == (members, total)
+
+
+def _packs(batches: Any) -> Iterator[Any]:
+    for batch in batches:
+        yield from zip(batch["__restore_key__"], batch["members"], batch["total"], strict=True)
+
+
+def test_nothing_moves_and_the_callers_generators_stay_where_they_are(dataset: str) -> None:
+    loader = loader_of(dataset, Draws())
+    first = taken(loader, 3)
+    before = loader.state_dict()
+    torch.manual_seed(1)
+    undisturbed = float(torch.rand(1))
+    torch.manual_seed(1)
+
+    for batch in first:
+        loader.restore_sample(batch["__restore_key__"])
+
+    assert float(torch.rand(1)) == undisturbed
+    assert loader.state_dict() == before
+    assert loader.can_restore_sample()
+
+
+@pytest.mark.parametrize(
+    "key", [(), (5, 0, 1), ("nothing", 0), [(7, 0, 0)], (0, 0), ("pack",), ("pack", 0), (0, 0, "x")]
+)
+def test_what_is_no_restore_key_of_this_loader_is_refused(key: Any, dataset: str) -> None:
+    with pytest.raises((UsageError, LoaderError)) as raised:
+        loader_of(dataset).restore_sample(key)
+
+    assert raised.value.hint
+
+
+def test_a_sample_that_the_dataset_does_not_have_is_refused(dataset: str) -> None:
+    with pytest.raises(LoaderError, match="no sample") as raised:
+        loader_of(dataset).restore_sample((0, 0, 99 << 28))
+
+    assert raised.value.code == "WDS502"
+
+
+def test_what_the_hooks_do_not_make_is_refused(dataset: str) -> None:
+    sample = next(iter(loader_of(dataset, batch_size=None)))
+
+    class Skips(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            raise SkipSample
+
+    for encoder, key in ((Raw(), (*sample["__restore_key__"], 3)), (Skips(), sample["__restore_key__"])):
+        with pytest.raises(LoaderError, match="make no output"):
+            loader_of(dataset, encoder).restore_sample(key)
+
+
+def test_a_pack_is_refused_where_nothing_is_packed(dataset: str) -> None:
+    with pytest.raises(LoaderError, match="packs nothing"):
+        loader_of(dataset).restore_sample(("pack", 0, (0, 0, 1 << 28)))
+
+
+def test_a_sample_that_fails_raises_what_it_failed_with(dataset: str) -> None:
+    class Broken(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            raise ValueError("broken")
+
+    key = next(iter(loader_of(dataset, batch_size=None)))["__restore_key__"]
+    with pytest.raises(SampleFailed, match="broken"):
+        loader_of(dataset, Broken()).restore_sample(key)
+
+
+def test_restoring_needs_no_pass_over_the_data(tmp_path: Path) -> None:
+    calls: list[str] = []
+
+    class Counts(Everything):
+        def preencode_sample(self, sample: Any) -> Any:
+            calls.append(sample["__key__"])
+            return super().preencode_sample(sample)
+
+    blend = a_blend(tmp_path)
+    batch = next(iter(get_loader(everything(blend))))
+    key = batch["__restore_key__"][0]
+    get_loader(everything(blend, task_encoder=Counts())).restore_sample(key)
+
+    assert len(calls) == len(key) - 2

@@ -1,0 +1,116 @@
+"""What happens when a sample fails: it is told, counted and left out, until too many fail in a row.
+
+A handler is called with the error, the sample (or the samples, or its key where there is none yet) and its sources, as
+Energon calls its handlers. One that raises ends the run with what it raises.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wdsctl.core.errors import LoaderError, SampleFailed, WdsctlError
+from wdsctl.loader.stats import Stats
+
+Handler = Callable[[Exception, Any, Any], None]
+
+TOLERANCE = 100  # failures in a row of one hook before the loader gives up
+
+#: What no other sample will cure: the program, or the machine.
+FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
+
+log = logging.getLogger("wdsctl.loader")
+
+
+class FatalSampleError(LoaderError):
+    """Too many samples failed in a row, or one failed in a way that no other sample will cure."""
+
+    code = "WDS507"
+
+
+def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
+    """The default handler: a line in the log of `wdsctl.loader`, and the traceback where that is at DEBUG."""
+    log.warning("a sample is left out: %s", error, exc_info=log.isEnabledFor(logging.DEBUG))
+
+
+def reraise_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
+    """A handler for those who want to stop at the first failure."""
+    raise error
+
+
+@dataclass(slots=True)
+class Failures:
+    """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone."""
+
+    handler: Handler
+    stats: Stats
+    tolerance: int = TOLERANCE
+    in_a_row: dict[str, int] = field(default_factory=dict)
+
+    def succeeded(self, hook: str) -> None:
+        if self.in_a_row:
+            self.in_a_row.pop(hook, None)
+
+    def failed(self, hook: str, error: BaseException, sample: Any, where: str, tolerance: int | None = None) -> None:
+        """Tell and count a failure; returns where the sample is to be left out. Raises what ends the run."""
+        told = _told(hook, error, where)
+        if isinstance(error, FatalSampleError):
+            raise _chained(told, error)
+        if isinstance(error, FATAL) or not isinstance(error, Exception):
+            raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
+        self.handler(_chained(told, error), sample, _sources(sample))
+        self.stats.failed += 1
+        count = self.in_a_row[hook] = self.in_a_row.get(hook, 0) + 1
+        most = self.tolerance if tolerance is None else tolerance
+        if most and count >= most:
+            raise FatalSampleError(
+                f"{count} samples in a row failed in {hook}; the last: {told.message}", hint=told.hint, where=told.where
+            ) from error
+
+
+def names(samples: Sequence[Any]) -> str:
+    """The keys of some samples, as far as they have them."""
+    keys = [str(value_of(sample, "__key__") or "?") for sample in samples[:3]]
+    return ", ".join(keys) + (f" and {len(samples) - 3} more" if len(samples) > 3 else "")
+
+
+def place_of(sample: Any) -> str:
+    """Dataset, shard and key. A hook may have changed the sample before it failed."""
+    sources = _sources(sample)
+    place = [f"dataset {each.dataset_path}, shard {each.shard_name}" for each in (sources or ())[:1]]
+    return ", ".join([*place, f"key {value_of(sample, '__key__')}"])
+
+
+def value_of(sample: Any, name: str) -> Any:
+    return sample.get(name) if isinstance(sample, dict) else getattr(sample, name, None)
+
+
+def set_value(sample: Any, name: str, value: Any) -> None:
+    """Set a field that a sample has; nothing where it has none."""
+    if isinstance(sample, dict):
+        if name in sample:
+            sample[name] = value
+    elif hasattr(sample, name):
+        setattr(sample, name, value)
+
+
+def _sources(sample: Any) -> Any:
+    return value_of(sample, "__sources__")
+
+
+def _told(hook: str, error: BaseException, where: str) -> WdsctlError:
+    if isinstance(error, WdsctlError):
+        # Of a decoder that the hook called, say: it cannot know the sample.
+        place = error.where if error.where.startswith(where) else f"{where}, {error.where}" if error.where else where
+        return type(error)(error.message, hint=error.hint, where=place, code=error.code)
+    words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return SampleFailed(
+        f"{hook} failed: {words}", where=where, hint="raise SkipSample in the hook to leave such a sample out"
+    )
+
+
+def _chained(told: WdsctlError, error: BaseException) -> WdsctlError:
+    told.__cause__ = error
+    return told

@@ -1,0 +1,388 @@
+"""Finite passes by runs of positions: batch b of a pass is run b, on rank b mod world size, whatever the lanes.
+
+That holds where every run makes one batch, or what hooks make of it: nothing packs and nothing groups. A place in a
+pass is how many runs the world has drawn, so any number of ranks goes on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from wdsctl.loader.arms import Arm
+from wdsctl.loader.bans import Bans, bans_of
+from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.failures import Failures
+from wdsctl.loader.lane_work import Drawn
+from wdsctl.loader.order.runs import Runs
+from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand
+from wdsctl.loader.pipeline import Pipeline
+from wdsctl.loader.plan import Plan
+from wdsctl.loader.recipes import pipeline_of, recipe
+from wdsctl.loader.running import Running, pool_options
+from wdsctl.loader.source import Ref
+from wdsctl.loader.stages.batches import END, BatchCursor
+from wdsctl.loader.stages.grouping import Rows, Straight
+from wdsctl.loader.states import State, for_rank, rank_state
+from wdsctl.loader.stats import Stats
+from wdsctl.loader.streams import Streams, open_streams, reopened
+from wdsctl.loader.travel import packed, unpacked
+from wdsctl.loader.workers import Work, status
+
+EVERYTHING = Strand(0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Stand:
+    """Where a rank is: the pass, how many runs the world has drawn of it, and of runs that are not drawn to their end
+    (by number) how many batches have left."""
+
+    passes: int
+    drawn: int
+    given: Mapping[int, int]
+    stats: Stats
+    batches: int = 0  # that this rank has given in this pass
+
+
+class Passes:
+    """The passes of one rank."""
+
+    is_endless = False
+    virtual = 0
+
+    # Where it stands, and where it will stand once the batch that was drawn is accepted: one assignment changes both.
+    _at: tuple[Stand, Stand | None]
+    _begun: int
+    _engine: Engine
+
+    def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
+        self._dataset = dataset
+        self._workers = workers = dataset.worker_config
+        self._rank, self._world = workers.rank, workers.world_size
+        self._running = running
+        saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
+        self.streams = streams = open_streams(dataset, saved)
+        self._arm = streams.arms[0]
+        # Passes that are shuffled together are one.
+        samples = self._arm.order.n * max(1, self._arm.order.passes)
+        self._runs = Runs(samples, dataset.batch_size or 1, dataset.batch_drop_last)
+        # A batch is no matter of taste here: it is what a place in the pass counts.
+        order = {**streams.order, "batch_size": dataset.batch_size, "drop_last": dataset.batch_drop_last}
+        self.plan = Plan(order, recipe(dataset, streams), streams.names)
+        self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
+        self.pipeline = pipeline_of(dataset, streams, self._bans)
+        self._most = getattr(dataset, "limit", None)
+        stand = Stand(0, 0, {}, Stats())
+        if saved is not None:
+            self.plan.check(saved["plan"], strict=strict)
+            given = {int(number): cursor["given"] for number, cursor in saved["cursors"].items()}
+            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
+        self._begin(stand)
+
+    def __len__(self) -> int:
+        """Batches of this rank in one pass, where no hook leaves out all samples of one or makes several of one."""
+        return self._turns_from(0)
+
+    def draw(self) -> Any:
+        """The rank's next batch; StopIteration at the end of the pass, until the next one is begun.
+
+        The same batch until it is accepted: an error or an interrupt loses nothing.
+        """
+        while self.has_more:
+            stand = self._at[0]
+            number = stand.drawn + self._rank
+            drawn: Drawn = self._engine.draw((stand.drawn - self._begun) // self._world)
+            given = stand.given.get(number, 0)
+            later = {other: count for other, count in stand.given.items() if other > number}
+            counted = stand.stats.plus(drawn.stats) if given == 0 else stand.stats
+            has_more = given + 1 < len(drawn.batch)
+            ahead = Stand(
+                stand.passes,
+                stand.drawn + (0 if has_more else self._world),
+                {**later, number: given + 1} if has_more else later,
+                counted,
+                stand.batches + (given < len(drawn.batch)),
+            )
+            self._at = (stand, ahead)
+            if given < len(drawn.batch):
+                self._running.trace(number, drawn.origins, stand.passes)
+                return drawn.batch[given]
+            self.accept()
+        raise StopIteration
+
+    def accept(self) -> None:
+        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
+        if self._at[1] is not None:
+            self._at = (self._at[1], None)
+
+    @property
+    def passes(self) -> int:
+        """The number of the present pass."""
+        return self._at[0].passes
+
+    @property
+    def has_more(self) -> bool:
+        """Whether this rank has another run in this pass."""
+        return self._is_open and self._at[0].drawn + self._rank < self._runs.batches
+
+    @property
+    def any_has_more(self) -> bool:
+        """Whether any rank has, in the round that is next."""
+        return self._is_open and self._at[0].drawn < self._runs.batches
+
+    @property
+    def all_have_more(self) -> bool:
+        return self._is_open and self._at[0].drawn + self._world <= self._runs.batches
+
+    @property
+    def _is_open(self) -> bool:
+        return self._most is None or self._at[0].batches < self._most
+
+    def even_length(self, *, pads: bool) -> int:
+        """Batches of every rank, where all are to have equally many."""
+        runs = -(-self._runs.batches // self._world) if pads else self._runs.batches // self._world
+        return runs if self._most is None else min(runs, self._most)
+
+    def pad(self) -> None:
+        """This rank has had a turn and gave nothing of its own."""
+        stand = self._at[0]
+        self._at = (replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1), None)
+
+    def begin_pass(self, number: int) -> None:
+        stand = Stand(number, 0, {}, self._at[0].stats)
+        if self._workers.persistent_workers and self._engine.again(self._turns_from(0)):
+            self._at, self._begun = (stand, None), 0
+            return
+        self._engine.close()
+        self._begin(stand)
+
+    def end_virtual(self) -> None:
+        """There are no virtual epochs in passes."""
+
+    @property
+    def stats(self) -> Stats:
+        return self._at[0].stats
+
+    def state_dict(self) -> State:
+        stand = self._at[0]
+        return rank_state(
+            self._workers,
+            {**self.plan.to_state(), "shape": []},
+            self.streams.generations,
+            drawn=stand.drawn,
+            passes=stand.passes,
+            virtual=stand.batches,
+            base=0,
+            lanes=[],
+            cursors={number: {"given": count} for number, count in stand.given.items()},
+            bans=self._bans.to_state(),
+        )
+
+    def start(self) -> None:
+        """Start the workers, where there are any."""
+        self._engine.start()
+
+    def close(self) -> None:
+        self._engine.close()
+        self.streams.close()
+        self._begin(self._at[0])
+
+    def _begin(self, stand: Stand) -> None:
+        self._at = (stand, None)
+        self._begun = stand.drawn
+        job = RunJob(self._dataset, self.streams, self.pipeline, self._runs, self._running.is_tracing)
+        workers = self._workers.num_workers
+        self._engine = (
+            self._running.later(partial(self._new_pool, job, workers))
+            if workers
+            else _Remembered(InProcess(job.here(), self._task_of))
+        )
+
+    def _new_pool(self, job: RunJob, workers: int) -> Engine:
+        return Ahead(
+            job,
+            self._resume,
+            self._task_of,
+            lambda turn: turn % workers,
+            _nothing_to_note,
+            workers=workers,
+            depth=self._workers.prefetch_factor,
+            last=self._turns_from(self._begun),
+            arrived=self._arrived,
+            options=pool_options(self._workers, self._running),
+        )
+
+    def _arrived(self, drawn: Drawn) -> Drawn:
+        return drawn._replace(batch=[unpacked(batch, self.streams.sources) for batch in drawn.batch])
+
+    def _turns_from(self, drawn: int) -> int:
+        """How many runs are left for this rank when the world has drawn so many of a pass."""
+        runs = max(0, -((drawn + self._rank - self._runs.batches) // self._world))
+        return runs if self._most is None else min(runs, self._most)
+
+    def _resume(self, worker: int) -> bool:
+        self._running.starts[worker] = starts = self._running.starts.get(worker, 0) + 1
+        return starts > 1
+
+    def _task_of(self, turn: int) -> int:
+        return self._begun + turn * self._world + self._rank
+
+
+def _nothing_to_note(turn: int, drawn: Drawn) -> None:
+    """Runs do not depend on one another: a worker that begins again needs to know nothing."""
+
+
+class _Remembered:
+    """An engine that is asked for one turn several times, while what it made is handed out piece by piece."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._made: tuple[int, Any] = (-1, None)
+
+    def draw(self, turn: int) -> Any:
+        if self._made[0] != turn:
+            self._made = turn, self._engine.draw(turn)
+        return self._made[1]
+
+    def start(self) -> None:
+        self._engine.start()
+
+    def again(self, last: int | None) -> bool:
+        self._made = (-1, None)
+        return self._engine.again(last)
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+class RunWork:
+    """Makes the batches of runs. It remembers nothing from one run to the next."""
+
+    def __init__(self, pipeline: Pipeline, runs: Runs, *, traced: bool, is_careful: bool) -> None:
+        self.pipeline = pipeline
+        self._runs = runs
+        self._refs = ListedRefs(pipeline.refs.arms[0])
+        self._stats = Stats()
+        self._failures = Failures(pipeline.handler, self._stats)
+        self._is_banned = pipeline.bans.judge(pipeline.bans.history([], 0))
+        # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
+        self._stage = pipeline.batch
+        self._telling = status if is_careful else None
+        self._traced = traced
+
+    def do(self, number: int) -> Drawn:
+        """All batches of one run, in a list: mostly one."""
+        before = self._stats.copy()
+        self._refs.go_to(*self._runs.batch(number))
+        made = self._opened()
+        batches = []
+        while (batch := made.draw()) is not END:
+            batches.append(batch)
+        origins = made.origins() if self._traced else []
+        return Drawn(batches, None, self._stats.minus(before), origins)
+
+    def close(self) -> None:
+        """It has nothing open."""
+
+    def _opened(self) -> BatchCursor:
+        """Cursors of its own for every run: an error or an interrupt leaves them anywhere."""
+        samples = self.pipeline.samples.open(self._refs, self._failures, self._stats)
+        samples.is_banned, samples.telling = self._is_banned, self._telling
+        together: Any = (
+            Straight(samples, self.pipeline.batch.size or 1, with_keys=self.pipeline.batch.needs_keys)
+            if self.pipeline.is_plain
+            else Rows(samples, 1 << 62)
+        )
+        return self._stage.open(together, self._failures, self._stats)
+
+
+class ListedRefs:
+    """The references of one run, as a finite stage."""
+
+    def __init__(self, arm: Arm) -> None:
+        self._arm = arm
+        self._refs: list[Ref] = []
+        self._window: tuple[int, int, Any] = (0, 0, None)
+        self.picks = 0
+
+    def go_to(self, start: int, stop: int) -> None:
+        """Go to the positions [start, stop) of the pass."""
+        if self._arm.order.passes == AS_THEY_LIE:
+            self._refs = self._arm.refs(np.arange(start, stop), np.zeros(stop - start, np.int64))
+        else:
+            self._refs = [ref for first, last in self._windows(start, stop) for ref in self._of_window(first, last)]
+        self.picks = 0
+
+    def at(self, pick: int) -> Ref:
+        return self._refs[pick]
+
+    def seek(self, picks: int) -> None:
+        self.picks = picks
+
+    def take(self, count: int) -> list[Ref]:
+        refs = self._refs[self.picks : self.picks + count]
+        self.picks += len(refs)
+        return refs
+
+    def _windows(self, start: int, stop: int) -> Any:
+        """Stretches [first, last) of the shuffled pass that lie in one window each, from `start` to `stop`."""
+        while start < stop:
+            begin, end, _ = self._window
+            if not begin <= start < end:
+                slice_, at = self._arm.order.find(EVERYTHING, start)
+                window = self._arm.order.window(EVERYTHING, slice_)
+                begin, end = start - at, start - at + len(window.positions)
+                self._window = (begin, end, window)
+            yield start, min(stop, end)
+            start = min(stop, end)
+
+    def _of_window(self, first: int, last: int) -> list[Ref]:
+        begin, _, window = self._window
+        rows = slice(first - begin, last - begin)
+        return self._arm.refs(window.positions[rows], window.passes[rows])
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """Opens the work of a worker. A forked worker has everything; another one opens the datasets again."""
+
+    dataset: Dataset
+    streams: Streams
+    pipeline: Pipeline
+    runs: Runs
+    traced: bool
+
+    def __call__(self, worker: int, is_careful: bool) -> Work:  # noqa: ARG002 - all workers do the same
+        return _Sending(self.here(is_careful=is_careful))
+
+    def here(self, *, is_careful: bool = False) -> RunWork:
+        """The work for this process itself."""
+        return RunWork(self.pipeline, self.runs, traced=self.traced, is_careful=is_careful)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        facts = (self.streams.generations, self.streams.order, self.runs, self.pipeline.bans, self.traced)
+        return _reopened, (self.dataset, *facts)
+
+
+class _Sending:
+    """Work whose batches go to another process."""
+
+    def __init__(self, work: RunWork) -> None:
+        self._work = work
+        self.close = work.close
+
+    def do(self, number: int) -> Drawn:
+        drawn = self._work.do(number)
+        return drawn._replace(batch=[packed(batch) for batch in drawn.batch])
+
+
+def _reopened(
+    dataset: Dataset, generations: list[int], order: dict[str, Any], runs: Runs, bans: Bans, traced: bool
+) -> RunJob:
+    streams = reopened(dataset, generations, order)
+    return RunJob(dataset, streams, pipeline_of(dataset, streams, bans), runs, traced)

@@ -1,0 +1,177 @@
+"""The user's hooks as stages, and as facts for the plan. A hook that is not overridden becomes nothing at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from wdsctl.core.keys import derive
+from wdsctl.core.sample_types import CRUDE
+from wdsctl.loader.bans import Bans
+from wdsctl.loader.cooking import cooker_for
+from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.determinism import twice
+from wdsctl.loader.hook_options import hook_options
+from wdsctl.loader.packing import PlannedPackStage, merge
+from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
+from wdsctl.loader.stages.batches import BatchStage
+from wdsctl.loader.stages.bulk import BulkStage
+from wdsctl.loader.stages.grouping import Criterion, GroupStage
+from wdsctl.loader.stages.hook import Hook
+from wdsctl.loader.stages.packing import PackStage
+from wdsctl.loader.stages.refs import RefStage
+from wdsctl.loader.stages.samples import SampleStage
+from wdsctl.loader.streams import Streams
+from wdsctl.loader.task_encoder import HOOKS, batch_function, config, is_conversion, overridden
+
+LEAST_WINDOW = 64  # samples that packs are planned of, however few a lane has
+LEAST_PATIENCE = 10_000  # samples: of a few hundred, a lane that sees every eighth may well miss the only good one
+
+
+def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans) -> Pipeline:
+    """The recipe of every lane."""
+    is_finite = not (isinstance(dataset, TrainDataset) and dataset.repeat)
+    refs = RefStage(
+        arms=streams.arms,
+        blends=streams.blends,
+        key=derive("mix", dataset.seed, dataset.worker_config.seed_offset),
+        lanes=streams.sizes.lanes,
+        is_finite=is_finite,
+    )
+    patience = max(streams.samples, LEAST_PATIENCE)
+    samples = SampleStage(_cooks(dataset, streams), _sample_hooks(dataset), patience)
+    pack, group = _pack(dataset, streams, patience), _group(dataset, streams)
+    batch = _batch(dataset, streams, patience, is_batched=dataset.batch_size is not None or group is not None)
+    is_plain = pack is None and group is None and samples.is_plain
+    bulk = None
+    source = refs.only_source
+    if is_plain and not is_finite and not bans.entries and source is not None and _makes_no_samples(dataset):
+        bulk = BulkStage(source, dataset.batch_size or 1)
+    world = streams.order.get("world", 1)
+    return Pipeline(
+        refs=refs,
+        samples=samples,
+        pack=pack,
+        group=group,
+        batch=batch,
+        bulk=bulk,
+        handler=dataset.worker_config.global_error_handler,
+        bans=bans,
+        drop_last=dataset.batch_drop_last,
+        schedule=Schedule(tuple(step * world for step in streams.steps)),
+    )
+
+
+def recipe(dataset: Dataset, streams: Streams) -> dict[str, Any]:
+    """The recipe's tier of the fingerprint."""
+    fields = sorted({(source.sample_type, str(source.field_map)) for source in streams.sources})
+    packing = dataset.packing.config() if dataset.packing is not None else dataset.packing_buffer_size
+    return {
+        "batch_size": dataset.batch_size,
+        "packing": packing,
+        "buckets": dataset.buckets.config() if dataset.buckets is not None else None,
+        "encoder": config(dataset.task_encoder),
+        "fields": [list(each) for each in fields],
+    }
+
+
+def draws_randomly(dataset: Dataset) -> bool:
+    """Whether any hook runs that may draw random numbers: only then are the caller's generators put aside."""
+    encoder = dataset.task_encoder
+    return bool(encoder.cookers) or any(overridden(encoder, hook) for hook in HOOKS)
+
+
+def is_count_preserving(dataset: Dataset) -> bool:
+    """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
+    hooks = ("select_samples_to_pack", "batch_group_criterion")
+    return (
+        dataset.packing is None
+        and dataset.buckets is None
+        and not any(overridden(dataset.task_encoder, hook) for hook in hooks)
+    )
+
+
+def _sample_hooks(dataset: Dataset) -> tuple[Hook, ...]:
+    """Those that see one sample at a time, before packing."""
+    names = ["encode_sample", "preencode_sample"]
+    if dataset.packing is None and dataset.packing_buffer_size is None:
+        names.append("postencode_sample")
+    return tuple(_hook(dataset, name) for name in names if overridden(dataset.task_encoder, name))
+
+
+def _cooks(dataset: Dataset, streams: Streams) -> dict[int, Hook]:
+    """For each source of crude samples, where the encoder has cookers: what cooks them."""
+    encoder = dataset.task_encoder
+    if not encoder.cookers:
+        return {}
+    cooks = {}
+    for source in streams.sources:
+        if source.sample_type == CRUDE:
+            cooker = cooker_for(encoder.cookers, source.subflavors, source.dataset_path)
+            call = partial(encoder.cook_crude_sample, cooker=cooker, aux={})
+            cooks[source.number] = _named(
+                dataset, "cook_crude_sample", call, hook_options(cooker.cook).failure_tolerance
+            )
+    return cooks
+
+
+def _pack(dataset: Dataset, streams: Streams, patience: int) -> PackStageLike | None:
+    encoder = dataset.task_encoder
+    post = _hook(dataset, "postencode_sample") if overridden(encoder, "postencode_sample") else None
+    if dataset.packing is not None:
+        packs = overridden(encoder, "pack_selected_samples")
+        pack = _hook(dataset, "pack_selected_samples") if packs else Hook("pack_selected_samples", merge, 0)
+        # A window that spans several passes could put a sample into a pack twice.
+        share = max(LEAST_WINDOW, streams.samples // streams.sizes.lanes)
+        packing = replace(dataset.packing, window=min(dataset.packing.window, share))
+        return PlannedPackStage(packing, pack, post, patience)
+    if dataset.packing_buffer_size is None:
+        return None
+    select = _hook(dataset, "select_samples_to_pack")
+    return PackStage(dataset.packing_buffer_size, select, _hook(dataset, "pack_selected_samples"), post, patience)
+
+
+def _group(dataset: Dataset, streams: Streams) -> GroupStage | None:
+    if dataset.buckets is not None:
+        criterion: Criterion = dataset.buckets.criterion(lambda number, name: streams.sources[number].column(name))
+    elif overridden(dataset.task_encoder, "batch_group_criterion"):
+        criterion = dataset.task_encoder.batch_group_criterion
+    else:
+        return None
+    if dataset.twice:
+        criterion = twice("batch_group_criterion", criterion)
+    return GroupStage(criterion, dataset.batch_size, dataset.most_waiting, dataset.batch_drop_last)
+
+
+def _batch(dataset: Dataset, streams: Streams, patience: int, *, is_batched: bool) -> BatchStage:
+    encoder = dataset.task_encoder
+    memories = streams.sources[0].memories
+    is_hook = overridden(encoder, "batch") and not is_conversion(encoder, "batch")
+    return BatchStage(
+        size=dataset.batch_size,
+        is_batched=is_batched,
+        batch=batch_function(encoder, memories),
+        batch_hook=_hook(dataset, "batch") if is_hook and is_batched else None,
+        encode_batch=_hook(dataset, "encode_batch") if overridden(encoder, "encode_batch") and is_batched else None,
+        memories=memories,
+        patience=patience,
+    )
+
+
+def _makes_no_samples(dataset: Dataset) -> bool:
+    """Whether a batch is made of bytes as they are, and nobody looks at its samples."""
+    return dataset.batch_size is not None and dataset.task_encoder.decoder is None and not draws_randomly(dataset)
+
+
+def _hook(dataset: Dataset, name: str) -> Hook:
+    call = getattr(dataset.task_encoder, name)
+    return _named(dataset, name, call, hook_options(call).failure_tolerance)
+
+
+def _named(dataset: Dataset, name: str, call: Any, tolerance: int | None) -> Hook:
+    return Hook(name, twice(name, call) if dataset.twice else call, _key(dataset, name), tolerance)
+
+
+def _key(dataset: Dataset, hook: str) -> int:
+    return derive("hook", hook, dataset.seed, dataset.worker_config.seed_offset)

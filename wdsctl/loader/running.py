@@ -1,0 +1,89 @@
+"""How a loader runs, which is no part of what comes out of it: watchdog, tracing, pinning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from wdsctl.core.trace import SourceFacts, TraceWriter
+from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.engine import Engine
+from wdsctl.loader.streams import Streams
+from wdsctl.loader.worker_config import WorkerConfig
+from wdsctl.loader.workers import PoolOptions
+
+
+@dataclass(slots=True)
+class Running:
+    """`starts`: how often each worker has begun."""
+
+    watchdog_timeout_seconds: float | None = 60.0
+    watchdog_initial_timeout_seconds: float | None = None
+    ring_bytes: int | None = None
+    tracer: TraceWriter | None = None
+    starts: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def is_tracing(self) -> bool:
+        return self.tracer is not None
+
+    def trace(self, number: int, origins: list[Any], passes: int = 0) -> None:
+        """Keep whose samples batch `number` of the job (of this pass) has."""
+        if self.tracer is not None:
+            self.tracer.add(number, origins, pass_number=passes)
+
+    def later(self, make: Callable[[], Engine]) -> Engine:
+        """An engine that is made when it is first asked: workers start with the first batch."""
+        self.starts.clear()
+        return _Later(make)
+
+
+def pool_options(workers: WorkerConfig, running: Running) -> PoolOptions:
+    return PoolOptions(
+        start=workers.start_method,
+        ring_bytes=running.ring_bytes,
+        timeout_seconds=running.watchdog_timeout_seconds,
+        first_timeout_seconds=running.watchdog_initial_timeout_seconds,
+    )
+
+
+class _Later:
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make = make
+        self._made: Engine | None = None
+
+    def draw(self, turn: int) -> Any:
+        return self._there().draw(turn)
+
+    def start(self) -> None:
+        self._there()
+
+    def _there(self) -> Engine:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    def again(self, last: int | None) -> bool:
+        return self._made is not None and self._made.again(last)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
+def tracer_of(dataset: Dataset, streams: Streams) -> TraceWriter:
+    """The writer of this rank's trace, in the folder that the dataset names."""
+    sources = [
+        SourceFacts(
+            source.number,
+            source.root,
+            source.split,
+            source.offsets.generation,
+            source.digest,
+            catalog=source.place.meta if source.place is not None else "",
+        )
+        for source in streams.sources
+    ]
+    workers = dataset.worker_config
+    return TraceWriter(str(dataset.trace), workers.rank, workers.world_size, sources, run={})

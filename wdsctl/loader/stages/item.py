@@ -1,0 +1,54 @@
+"""What stages hand on to one another: a value, and how to make it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from wdsctl.core.keys import mix_one
+
+#: JSON. A sample: the lane's pick it comes from, or [pick, step] for what a generator made of it in that step. A pack:
+#: {"of": addresses, "step": step}.
+Address = Any
+
+PACK = 0x5041434B  # sets the keys of packs apart from those of the samples they are made of
+
+
+def written(address: Address) -> Any:
+    """The address as states have it, where thousands may wait: a pack is [step, [addresses]]."""
+    if isinstance(address, dict) and address.keys() == {"of", "step"}:
+        return [address["step"], [written(each) for each in address["of"]]]
+    return address
+
+
+def read(text: Any) -> Address:
+    """The address that was written so."""
+    if isinstance(text, list) and len(text) == 2 and isinstance(text[1], list):
+        return {"of": [read(each) for each in text[1]], "step": text[0]}
+    return text
+
+
+class Item(NamedTuple):
+    """`key`: 64 bits that name what the value was made of, whatever lane, rank or worker made it. `origins`: the
+    restore keys of the samples it was made of."""
+
+    value: Any
+    address: Address
+    key: int
+    origins: tuple[Any, ...] = ()
+
+
+def key_of(restore_key: Iterable[int]) -> int:
+    """The key of a sample, from its restore key: source, pass and sample id."""
+    key = 0
+    for part in restore_key:
+        key = mix_one(key, part)
+    return key
+
+
+def key_of_all(items: Iterable[Item], start: int = 0) -> int:
+    """The key of what is made of several items, in this order."""
+    key = start
+    for item in items:
+        key = mix_one(key, item.key)
+    return key

@@ -1,0 +1,182 @@
+"""Samples become packs by the encoder's own hooks: a buffer is filled, selected from, and packed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from wdsctl.core.errors import LoaderError
+from wdsctl.loader.failures import Failures, names, set_value
+from wdsctl.loader.stages.cursor import Cursor
+from wdsctl.loader.stages.hook import NOTHING, Hook
+from wdsctl.loader.stages.item import PACK, Address, Item, key_of_all
+from wdsctl.loader.stages.patience import give_up_if_barren
+from wdsctl.loader.stats import Stats
+
+Plan = list[list[Item]]
+
+
+@dataclass(frozen=True, slots=True)
+class PackStage:
+    """`select` makes lists of samples of a buffer of `size` of them, `pack` one sample or several of each list.
+
+    `post`: run on the samples of a pack just before it is packed. What `select` leaves out is dropped and counted.
+    `patience`: samples in a row of which no pack comes, after which a lane gives up.
+    """
+
+    size: int
+    select: Hook
+    pack: Hook
+    post: Hook | None
+    patience: int = 1 << 62
+
+    def open(self, upstream: Cursor, refs: Any, failures: Failures, stats: Stats) -> PackCursor:  # noqa: ARG002
+        return PackCursor(self, upstream, failures, stats)
+
+
+class PackCursor:
+    """State: where the buffer under way began to be filled, and how much of what became of it has left."""
+
+    def __init__(self, stage: PackStage, upstream: Cursor, failures: Failures, stats: Stats) -> None:
+        self._stage = stage
+        self._upstream = upstream
+        self._packer = Packer(stage.pack, stage.post, failures)
+        self._failures = failures
+        self._stats = stats
+        self._from: Any = None  # where the buffer begins; None: there is none
+        self._plan: Plan = []
+        self._begun = 0  # packs of the plan that were begun
+        self._left = 0  # outputs of the last one of them that have left
+        self._outputs: Iterator[Item] | None = None
+        self._barren = 0  # samples since the last pack
+
+    def next(self) -> Item | None:
+        while True:
+            if self._outputs is not None:
+                item = next(self._outputs, None)
+                if item is not None:
+                    self._left += 1
+                    self._barren = 0
+                    return item
+                self._outputs = None
+            if self._begun < len(self._plan):
+                self._begin_pack()
+                continue
+            give_up_if_barren(self._barren, self._stage.patience)
+            if not self._fill():
+                return None
+
+    def rebuild(self, address: Address) -> Item:
+        """A pack once more, from the samples it was made of."""
+        return self._packer.rebuild(address, self._upstream)
+
+    def state(self) -> dict[str, Any]:
+        if self._outputs is None and self._begun >= len(self._plan):
+            return {"of": self._upstream.state(), "packs": 0, "left": 0}
+        if self._outputs is None:
+            return {"of": self._from, "packs": self._begun, "left": 0}
+        return {"of": self._from, "packs": self._begun - 1, "left": self._left}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._upstream.load(state["of"])
+        self._plan, self._begun, self._left, self._outputs = [], 0, 0, None
+        if state["packs"] or state["left"]:
+            self._fill()
+            self._begun = state["packs"]
+            if state["left"] and self._begun < len(self._plan):
+                self._begin_pack()
+                self._skip(state["left"])
+
+    def _skip(self, left: int) -> None:
+        """Let so many outputs of the pack under way go, as far as there are so many."""
+        outputs = self._outputs or iter(())
+        while self._left < left and next(outputs, None) is not None:
+            self._left += 1
+
+    def _begin_pack(self) -> None:
+        self._outputs = self._packer.outputs(self._plan[self._begun])
+        self._begun += 1
+        self._left = 0
+
+    def _fill(self) -> bool:
+        """Fill a buffer and select from it; False where there is nothing any more."""
+        self._from = self._upstream.state()
+        items: list[Item] = []
+        while len(items) < self._stage.size and (item := self._upstream.next()) is not None:
+            items.append(item)
+        self._barren += len(items)
+        self._plan = self._selected(items) if items else []
+        self._begun = 0
+        return bool(items)
+
+    def _selected(self, items: list[Item]) -> Plan:
+        values = [item.value for item in items]
+        select = self._stage.select
+        chosen = select.run(values, key_of_all(items, PACK), self._failures, _names)
+        if chosen is NOTHING:
+            return []
+        try:
+            chosen = [list(pack) for pack in chosen]
+        except TypeError as error:
+            self._failures.failed(select.name, error, values, _names(values), select.tolerance)
+            return []
+        mine = {id(item.value): item for item in items}
+        plan = [[mine.get(id(value)) or _new(value, items) for value in pack] for pack in chosen if len(pack)]
+        taken = {id(item.value) for item in chain(*plan)}
+        if all(id(item.value) in mine for item in chain(*plan)):
+            self._stats.left_out += len(items) - len(taken)
+        return plan
+
+
+class Packer:
+    """Makes packs of items, and makes them again."""
+
+    def __init__(self, pack: Hook, post: Hook | None, failures: Failures) -> None:
+        self._pack = pack
+        self._post = post
+        self._failures = failures
+
+    def outputs(self, items: Sequence[Item]) -> Iterator[Item]:
+        """What the hooks make of the items of one pack."""
+        values = [value for item in items for value in self._posted(item)]
+        if not values:
+            return
+        addresses = [item.address for item in items]
+        key = key_of_all(items, PACK)
+        origins = tuple(chain.from_iterable(item.origins for item in items))
+        for step, value in enumerate(self._pack.outputs(values, key, self._failures, _names)):
+            set_value(value, "__restore_key__", ("pack", step, *origins))
+            yield Item(value, {"of": addresses, "step": step}, key + step, origins)
+
+    def rebuild(self, address: Address, upstream: Cursor) -> Item:
+        items = [upstream.rebuild(each) for each in address["of"]]
+        for item in self.outputs(items):
+            if item.address["step"] == address["step"]:
+                return item
+        raise LoaderError(
+            "a pack that waits gives no output any more",
+            where=f"samples {_names([item.value for item in items])}",
+            hint="resume with the hooks and the data of the run that saved the state",
+            code="WDS502",
+        )
+
+    def _posted(self, item: Item) -> list[Any]:
+        if self._post is None:
+            return [item.value]
+        made = self._post.run(item.value, item.key, self._failures, _place)
+        return [] if made is NOTHING else [made]
+
+
+def _names(values: Sequence[Any]) -> str:
+    return f"samples {names(values)}"
+
+
+def _place(value: Any) -> str:
+    return f"sample {names([value])}"
+
+
+def _new(value: Any, items: Sequence[Item]) -> Item:
+    """For a sample that `select` made itself: no address leads to it, so that it cannot wait in a group."""
+    return Item(value, None, key_of_all(items, PACK))
