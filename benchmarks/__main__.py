@@ -1,6 +1,6 @@
 """`make bench`: environments, corpora, contests, results, report.
 
-python -m benchmarks [--only prepare,folder,loader,start] [--contenders energon,wdsctl] [--rounds N]
+python -m benchmarks [--only SUBJECTS] [--loader-workers COUNTS] [--contenders energon,wdsctl] [--rounds N]
 """
 
 from __future__ import annotations
@@ -10,42 +10,61 @@ import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from functools import partial
+from typing import NamedTuple
 
-from benchmarks import folder_bench, loader_bench, prepare_bench, start_bench
+from benchmarks import (
+    folder_bench,
+    loader_bench,
+    packing_bench,
+    plans_bench,
+    prepare_bench,
+    sources_bench,
+    start_bench,
+    states_bench,
+    transport_bench,
+)
 from benchmarks.machine import machine, versions
 from benchmarks.peers import ensure_peers
 from benchmarks.places import PEERS_PYTHON, REPORT, REPOSITORY, RESULTS
 from benchmarks.report import write_report
 from benchmarks.results import Row, Subject, save_subject
 
-_CORPORA = {
-    "prepare": prepare_bench.CORPORA,
-    "folder": folder_bench.CORPORA,
-    "loader": loader_bench.CORPORA,
-    "start": start_bench.CORPORA,
+Wanted = Callable[[str], bool]
+
+
+class Bench(NamedTuple):
+    """The rows of one subject: the corpora they need, what makes them, and the rounds where nobody says how many."""
+
+    corpora: Sequence[str]
+    rows: Callable[[Wanted, int], Iterable[Row]]
+    rounds: int = 5
+
+
+BENCHES = {
+    "prepare": Bench(prepare_bench.CORPORA, prepare_bench.prepare_rows, rounds=3),
+    "folder": Bench(folder_bench.CORPORA, folder_bench.folder_rows),
+    "loader": Bench(loader_bench.CORPORA, loader_bench.loader_rows),
+    "transport": Bench(transport_bench.CORPORA, transport_bench.transport_rows),
+    "sources": Bench(sources_bench.CORPORA, sources_bench.sources_rows),
+    "plans": Bench(plans_bench.CORPORA, plans_bench.plans_rows),
+    "start": Bench(start_bench.CORPORA, start_bench.start_rows),
+    "states": Bench(states_bench.CORPORA, states_bench.states_rows),
+    "packing": Bench(packing_bench.CORPORA, packing_bench.packing_rows),
 }
-_ROUNDS = {"prepare": 3, "folder": 5, "loader": 5, "start": 5}
 
 
 def main() -> None:
     given = _arguments()
     ensure_peers()
     for name in given.only:
-        _corpora(_CORPORA[name])
-        rounds = given.rounds or _ROUNDS[name]
-        _measured(name, _rows(name, partial(_is_wanted, given.contenders), rounds, given.loader_workers))
+        bench = BENCHES[name]
+        _corpora(bench.corpora)
+        rows = bench.rows
+        if name == "loader":
+            rows = partial(loader_bench.loader_rows, worker_counts=given.loader_workers)
+        _measured(name, rows(partial(_is_wanted, given.contenders), given.rounds or bench.rounds))
     write_report()
     print(REPORT.relative_to(REPOSITORY))
-
-
-def _rows(name: str, wanted: Callable[[str], bool], rounds: int, loader_workers: Sequence[int]) -> Iterable[Row]:
-    if name == "prepare":
-        return prepare_bench.prepare_rows(wanted, rounds)
-    if name == "folder":
-        return folder_bench.folder_rows(wanted, rounds)
-    if name == "start":
-        return start_bench.start_rows(wanted, rounds)
-    return loader_bench.loader_rows(wanted, rounds, loader_workers)
 
 
 def _measured(name: str, rows: Iterable[Row]) -> None:
@@ -59,6 +78,8 @@ def _measured(name: str, rows: Iterable[Row]) -> None:
 
 
 def _corpora(names: Sequence[str]) -> None:
+    if not names:
+        return
     subprocess.run([str(PEERS_PYTHON), "-m", "benchmarks.corpora", *names], check=True, cwd=REPOSITORY)
 
 
@@ -70,15 +91,13 @@ def _is_wanted(chosen: Sequence[str], contender: str) -> bool:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks")
     words = partial(str.split, sep=",")
-    parser.add_argument(
-        "--only", type=words, default=list(_CORPORA), metavar="SUBJECTS", help="prepare,folder,loader,start"
-    )
+    parser.add_argument("--only", type=words, default=list(BENCHES), metavar="SUBJECTS", help=",".join(BENCHES))
     parser.add_argument("--contenders", type=words, default=[], metavar="NAMES", help="such as energon,wdsctl")
     parser.add_argument("--rounds", type=int, default=0, metavar="N", help="timed rounds; 3 for prepare, else 5")
-    parser.add_argument("--loader-workers", type=_counts, default=(0,), metavar="COUNTS", help="such as 0,2")
+    parser.add_argument("--loader-workers", type=_counts, default=loader_bench.WORKERS, metavar="COUNTS")
     given = parser.parse_args()
-    if unknown := [name for name in given.only if name not in _CORPORA]:
-        parser.error(f"no such subject: {', '.join(unknown)}; there are {', '.join(_CORPORA)}")
+    if unknown := [name for name in given.only if name not in BENCHES]:
+        parser.error(f"no such subject: {', '.join(unknown)}; there are {', '.join(BENCHES)}")
     return given
 
 

@@ -16,7 +16,11 @@ from benchmarks.places import OURS_PYTHON, PEERS_PYTHON
 from benchmarks.results import Row
 
 CORPORA = ("photos-raw", "photos", "tiny")
+#: Numbers of worker processes, a row each.
+WORKERS = (0, 2)
 _EVERYBODY = ("wdsctl", "wdsctl_views", "energon", "webdataset", "mosaic", "litdata", "bare")
+#: Views of a map cannot leave a worker.
+_WITHOUT_WORKERS = ("wdsctl_views",)
 #: Those that have nothing to decode.
 _RAW_ONLY = ("wdsctl_views",)
 #: Those that read the shards as they are, without a conversion.
@@ -26,14 +30,13 @@ _SECONDS = 5.0
 _PIXEL_TOLERANCE = 0.005
 
 
-def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Sequence[int]) -> Iterator[Row]:
+def loader_rows(wanted: Callable[[str], bool], rounds: int, worker_counts: Sequence[int] = WORKERS) -> Iterator[Row]:
     """Rows for each number of workers; only the contenders whose name is wanted."""
     for mode in ("raw", "decoded"):
         names = [name for name in _EVERYBODY if wanted(name) and (mode == "raw" or name not in _RAW_ONLY)]
-        _verify(names, mode)
         for workers in worker_counts:
-            # The bare loop has no workers.
-            running = [name for name in names if not (workers and name == "bare")]
+            running = [name for name in names if not (workers and name in _WITHOUT_WORKERS)]
+            _verify(running, mode, workers)
             contenders = [_contender(name, "photos", mode, workers, _SECONDS) for name in running]
             yield compete(f"{mode}, {_workers(workers)}", contenders, rounds=rounds)
     readers = [name for name in _SHARD_READERS if wanted(name)]
@@ -50,25 +53,29 @@ def _rates(cost: Cost) -> dict[str, float]:
     answer = json.loads(cost.output.splitlines()[-1])
     return {
         "samples_per_second": answer["samples"] / answer["seconds"],
+        "cpu_seconds_a_sample": answer["cpu_seconds"] / answer["samples"],
         "first_batch_seconds": answer["first_batch_seconds"],
     }
 
 
-def _verify(names: Sequence[str], mode: str) -> None:
+def _verify(names: Sequence[str], mode: str, workers: int) -> None:
     """One whole pass each, not timed: the same samples as the folder of files holds, to the last byte."""
-    expected = _whole_pass("files", mode)
+    expected = _whole_pass("files", mode, 0)
     for name in names:
-        found = _whole_pass(name, mode)
+        found = _whole_pass(name, mode, workers)
         wrong = [what for what in ("samples", "bytes", "checksum") if found[what] != expected[what]]
         if abs(found["pixels"] - expected["pixels"]) > _PIXEL_TOLERANCE * expected["pixels"]:
             wrong.append("pixels")
         if wrong:
-            raise ContenderError(f"{name}, {mode}: {', '.join(wrong)} differ from the files: {found} != {expected}")
-        print(f"  {name}, {mode}: every sample once, checksums equal", file=sys.stderr)
+            raise ContenderError(
+                f"{name}, {mode}, {_workers(workers)}: {', '.join(wrong)} differ from the files: {found} != {expected}"
+            )
+        print(f"  {name}, {mode}, {_workers(workers)}: every sample once, checksums equal", file=sys.stderr)
 
 
-def _whole_pass(name: str, mode: str) -> dict[str, float]:
-    cost = measure((*_script(name, "photos", mode), "--once"))
+@cache
+def _whole_pass(name: str, mode: str, workers: int) -> dict[str, float]:
+    cost = measure((*_script(name, "photos", mode), "--workers", str(workers), "--once"))
     answer: dict[str, float] = json.loads(cost.output.splitlines()[-1])
     return answer
 

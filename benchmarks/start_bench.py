@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from benchmarks.answers import answer
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.loader_data import loader_data
@@ -33,8 +33,8 @@ def start_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
     yield compete(
         "first batch of a million samples, begun and resumed",
         [
-            Contender(name="resumed after 60,000 batches", command=script("--batches", str(_FAR)), after=_answer),
-            Contender(name="begun", command=script(), after=_answer),
+            Contender(name="resumed after 60,000 batches", command=script("--batches", str(_FAR)), after=answer),
+            Contender(name="begun", command=script(), after=answer),
         ],
         rounds=rounds,
     )
@@ -42,11 +42,6 @@ def start_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
 
 def _script(data: str, *more: str) -> tuple[str, ...]:
     return (str(OURS_PYTHON), "-m", "benchmarks.contenders.resume", "--data", data, *more)
-
-
-def _answer(cost: Cost) -> dict[str, float]:
-    found: dict[str, float] = json.loads(cost.output.splitlines()[-1])
-    return found
 
 
 def _nothing_more(_: Cost) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.results import Row
@@ -25,8 +26,9 @@ class Target:
         """The target as a reader is told it."""
         if not self.rivals:
             return f"≤ {_quantity(self.figure, self.bound)}"
-        if self.bound < 1:
-            return f"≤ {1 / self.bound:g} times as long as {self.rivals[0]}"
+        if self.bound < 1 and self.figure not in _HIGHER_IS_BETTER:
+            measure = "as much as" if self.figure.endswith("bytes") else "as long as"
+            return f"≤ {1 / self.bound:g} times {measure} {self.rivals[0]}"
         return f"≥ {self.bound:g} times {self.rivals[0] if len(self.rivals) == 1 else 'the best peer'}"
 
 
@@ -49,7 +51,10 @@ def judge(target: Target, row: Row) -> Verdict | None:
         return None
     is_rate = target.figure in _HIGHER_IS_BETTER
     ratio = mine / max(theirs) if is_rate else min(theirs) / mine
-    words = f"{ratio:.2f} times" if target.bound >= 1 else f"{1 / ratio:.2f} times as long"
+    if target.bound >= 1 or is_rate:
+        words = f"{ratio:.2f} times"
+    else:
+        words = f"{1 / ratio:.2f} times as {'much' if target.figure.endswith('bytes') else 'long'}"
     return Verdict(words, ratio >= target.bound)
 
 
@@ -58,16 +63,19 @@ def _figure(row: Row, name: str, figure: str) -> float | None:
     return entry.median.get(figure) if entry else None
 
 
+#: What a figure's name ends with, and how its values are told.
+_QUANTITIES: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("peak_bytes", lambda value: f"{value / 1e6:,.0f} MB"),
+    ("bytes_a_sample", lambda value: f"{value:.1f} bytes a sample"),
+    ("bytes", lambda value: f"{value:,.0f} bytes"),
+    ("share", lambda value: f"{value:.2f} of what is allowed"),
+    ("percent", lambda value: f"{value:.3f} %"),
+    ("", lambda value: f"{value * 1000:.2g} ms" if value < 0.01 else f"{value:.2f} s"),
+)
+
+
 def _quantity(figure: str, value: float) -> str:
-    if figure.endswith("peak_bytes"):
-        return f"{value / 1e6:,.0f} MB"
-    if figure.endswith("bytes_a_sample"):
-        return f"{value:.1f} bytes a sample"
-    if figure.endswith("bytes"):
-        return f"{value:,.0f} bytes"
-    if value < 0.01:
-        return f"{value * 1000:.2g} ms"
-    return f"{value:.2f} s"
+    return next(told(value) for ending, told in _QUANTITIES if figure.endswith(ending))
 
 
 def _prepare(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
@@ -82,6 +90,18 @@ def _start(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Targ
     return Target(subject="start", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
 
 
+def _sources(mode: str, figure: str) -> Target:
+    row, few = f"{mode}, by the number of sources", ("1 source",)
+    return Target(subject="sources", row=row, ours="1,000 sources", figure=figure, bound=0.9, rivals=few)
+
+
+def _plans(row: str, figure: str, bound: float) -> Target:
+    """A thousand million samples may take `bound` times what a million take."""
+    small = ("1,000,000 samples",)
+    return Target(subject="plans", row=row, ours="1,000,000,000 samples", figure=figure, bound=1 / bound, rivals=small)
+
+
+_STATES = "states of 8 lanes, and resuming from them"
 _RESUMED = ("first batch of a million samples, begun and resumed", "resumed after 60,000 batches")
 
 
@@ -107,9 +127,30 @@ TARGETS = (
     _loader("decoded, 0 workers", "samples_per_second", 5, "energon"),
     _loader("decoded, 0 workers", "samples_per_second", 2.4, "litdata"),
     _loader("decoded, 2 workers", "samples_per_second", 2, *_LOADERS),
+    _loader("decoded, 2 workers", "samples_per_second", 0.85, "bare"),
     _loader("first batch of a million samples, 0 workers", "first_batch_seconds", 0.2),
     _start("help", "wdsctl --help", "wall_seconds", 1 / 2, "import typer, rich"),
     _start(*_RESUMED, "first_batch_seconds", 1 / 1.5, "begun"),
     _start(*_RESUMED, "state_bytes", 1024 + 8 * 256 + 16),
     _start(*_RESUMED, "state_seconds", 0.001),
+    *(_sources(title, "samples_per_second") for title in ("raw", "hook")),
+    *(
+        _plans(title, figure, bound)
+        for title in ("plans of one dataset", "plans of a blend of 100")
+        for figure, bound in (("start_seconds", 1.5), ("window_far_seconds", 1.5), ("tree_peak_bytes", 1.1))
+    ),
+    *(
+        Target(subject="states", row=_STATES, ours=shape, figure=figure, bound=bound)
+        for shape in ("plain", "blend of 100", "blend of 1,000", "blend of 100, packed and grouped")
+        for figure, bound in (
+            ("budget_share", 1.0),
+            ("state_seconds", 0.001),
+            ("resume_share", 1.0 if "packed" in shape else 1.5),
+        )
+    ),
+    *(
+        Target(subject="packing", row="packing a million lengths", ours=f"wdsctl {method}", figure=figure, bound=bound)
+        for method in ("best_fit", "knapsack", "first_fit_decreasing")
+        for figure, bound in (("empty_percent", 0.2), ("plan_seconds", 2.0))
+    ),
 )

@@ -40,6 +40,7 @@ COLUMNS = {
     "loader": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         Column("first batch, s", "first_batch_seconds", decimals=3),
+        Column("CPU of all processes, us a sample", "cpu_seconds_a_sample", 1e-6, 1),
         _LARGEST,
         _TREE,
     ),
@@ -48,6 +49,41 @@ COLUMNS = {
         _WALL,
         Column("state, bytes", "state_bytes", decimals=0),
         Column("saving it, ms", "state_seconds", 0.001, 3),
+    ),
+    "sources": (
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        Column("start to first batch, s", "start_seconds", decimals=3),
+        Column("descriptors", "descriptors", decimals=0),
+        Column("held after a pass, MB", "held_bytes", 1e6),
+        _TREE,
+    ),
+    "plans": (
+        Column("start, ms", "start_seconds", 0.001, 2),
+        Column("a window at the beginning, ms", "window_begin_seconds", 0.001, 3),
+        Column("half way, ms", "window_middle_seconds", 0.001, 3),
+        Column("a thousand passes on, ms", "window_far_seconds", 0.001, 3),
+        Column("held, MB", "held_bytes", 1e6),
+        _TREE,
+    ),
+    "states": (
+        Column("state, bytes", "state_bytes", decimals=0),
+        Column("of its budget", "budget_share", decimals=2),
+        Column("saving it, ms", "state_seconds", 0.001, 3),
+        Column("first batch, cold, ms", "cold_seconds", 0.001, 1),
+        Column("resumed at 1 %, ms", "resumed_1_seconds", 0.001, 1),
+        Column("at 50 %, ms", "resumed_50_seconds", 0.001, 1),
+        Column("at 99 %, ms", "resumed_99_seconds", 0.001, 1),
+    ),
+    "packing": (
+        Column("left empty, %", "empty_percent", decimals=3),
+        Column("planning, s", "plan_seconds", decimals=2),
+        Column("packs", "packs", decimals=0),
+        _LARGEST,
+    ),
+    "transport": (
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        _CPU,
+        _TREE,
     ),
 }
 
@@ -88,12 +124,50 @@ have seen every sample once with the same checksum. The first batch is timed fro
 ends its pass and is started again, that time is not counted.
 """
 
+_PACKING = """\
+A million lognormal lengths (a median of 403 tokens, cut at the capacity of 8,192), planned in windows of 16,384, with
+what a window leaves over carried into the next one. With two budgets a pack has at most 16 images as well, and what is
+left empty is that of the fuller budget. The example's greedy is the selection in the guide of Energon: sorted by
+length, packs filled from the shortest on. Afterwards every sample is in one pack, and no pack over its capacity.
+"""
+
+_TRANSPORT = """\
+Batches that are ready, from two worker processes to one consumer that reads every byte. Raw: 64 bytes objects of 16 KB.
+Decoded: one uint8 tensor (32, 3, 256, 256). The bare ring has slots of one size in a shared map and nothing on it: no
+results of other shapes, no replacement of workers, and a batch is the consumer's only until it takes the next. The pipe
+is that of multiprocessing, with pickles. The first batches are compared with what was sent.
+"""
+
+_SOURCES = """\
+64,000 tiny samples (two parts of some 40 bytes) from 1, 10, 100 and 1,000 datasets of one shard, blended with equal
+weights; batches of 32, no workers. Raw: parts as bytes. Hook: an `encode_sample` that makes a small tensor. Reading
+costs next to nothing here, so that what a source costs is not hidden by it. Before the clock starts, a pass' worth
+of samples is drawn, and every dataset must have given its share within 2 picks a lane. Descriptors and bytes held are
+beyond those of the same process with one of the datasets.
+"""
+
+_PLANS = """\
+Plans without a byte of samples: orders, blend and lanes, walked as a training walks them, 1,000 references at a time on
+one of 8 lanes; slices of 16, windows of 1,000. Positions and shares are checked.
+"""
+
+_STATES = """\
+The 64,000 tiny samples again. The budget of a state: 1 KB, 256 bytes a lane, 16 a source, 8 a pending position. Medians
+of 9 openings; each resumed loader must go on with the very next batch. Allowed to a resumption is the cold start; where
+a hook packs, the time as well that the samples of its buffer and its groups take, which are made again.
+"""
+
 #: Title and text of each subject, in the order of the page.
 SUBJECTS = {
     "prepare": ("Preparing a dataset", _PREPARE),
     "folder": ("A folder to shards", _FOLDER),
     "loader": ("Loading", _LOADER),
+    "sources": ("Many sources", _SOURCES),
+    "plans": ("Large plans", _PLANS),
     "start": ("Starting", _START),
+    "states": ("States", _STATES),
+    "packing": ("Packing", _PACKING),
+    "transport": ("From workers to the training", _TRANSPORT),
 }
 
 NOTES = """\
@@ -105,8 +179,9 @@ NOTES = """\
 - MosaicML Streaming and LitData read the corpus converted to their own formats, image and caption only, as bytes.
 - LitData without workers hands out views of its mapped chunks; everybody else hands out bytes of their own.
 - The bare loop is a yardstick, not a loader: every shard mapped, offsets in one array, the order a numpy permutation.
-- The CPU seconds of wdsctl's rows leave out its worker processes, which are children of a fork server that the kernel
-  does not add up with the command; wall seconds and memory include them.
+- CPU seconds of whole commands are those of every process that descends from them, also of those that outlive their
+  parents. A loader's CPU a sample is that of the process and its workers while the clock runs, without the start.
+- With workers, the bare loop hands batches over in a bare ring of shared memory.
 - Which code: the prepare and start rows were taken on commit 978797f; the loader rows while the changes of 89953fa were
   being written in the same tree, so that they belong to no commit and are to be taken again.
 - Where a target says short. Raw: what is left is the copy out of the page cache (4 to 5 us for 18 KB by one call), on

@@ -35,6 +35,7 @@ SECTIONS = {
     "3": "The catalog",
     "4": "Reading and writing",
     "5": "The loader",
+    "6": "Blend files",
 }
 
 
@@ -112,8 +113,8 @@ is known, an error carries a closer one.
 CLI = """\
 # The command line
 
-What `--help` says of each command. The guide is in [prepare.md](prepare.md), the meaning of every code in
-[codes.md](codes.md).
+What `--help` says of each command. The guides are in [prepare.md](prepare.md), [columns.md](columns.md),
+[checkpoints.md](checkpoints.md) and [trace.md](trace.md), the meaning of every code in [codes.md](codes.md).
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
 and `command`, or `error`. Progress is drawn on a terminal, and is a plain line now and then elsewhere.
@@ -245,9 +246,12 @@ def _error(kind: type[WdsctlError]) -> str:
 
 
 def _cli() -> str:
-    names = [str(command.name) for command in app.registered_commands]
+    names = [[str(command.name)] for command in app.registered_commands]
+    for group in app.registered_groups:
+        inside = group.typer_instance.registered_commands if group.typer_instance is not None else []
+        names += [[str(group.name)], *([str(group.name), str(command.name)] for command in inside)]
     parts = [CLI, f"\n## wdsctl\n\n```text\n{_help()}```\n"]
-    parts += [f"\n## wdsctl {name}\n\n```text\n{_help(name)}```\n" for name in names]
+    parts += [f"\n## wdsctl {' '.join(name)}\n\n```text\n{_help(*name)}```\n" for name in names]
     return "".join(parts)
 
 

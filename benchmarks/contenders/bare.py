@@ -1,6 +1,7 @@
 """The yardstick: no loader at all. Every shard mapped, part offsets in one array, the order a numpy permutation.
 
-What a loop in Python can reach with nothing on top: no resume, no workers, no hooks. Pictures go through simplejpeg.
+What a loop in Python can reach with nothing on top: no resume, no hooks. Pictures go through simplejpeg. With workers,
+each makes every so manyth batch, and they come over in a bare ring.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy.typing as npt
 import simplejpeg
 import torch
 
+from benchmarks.contenders.bare_ring import Parts, shared
 from benchmarks.contenders.protocol import BATCH_SIZE, Batch, Request, Stream, passes, run
 
 _BLOCK = 512
-_SIDE_PIXELS = 256
+_SHAPE = (3, 256, 256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,30 +34,50 @@ class _Table:
 
 
 def open_stream(request: Request) -> Stream:
-    if request.workers:
-        raise SystemExit("the bare loop has no workers")
     maps = [_mapped(path) for path in sorted(Path(request.data).glob("*.tar"))]
     spans = [_spans(shard) for shard in maps]
     table = _Table(maps, np.repeat(np.arange(len(maps)), list(map(len, spans))), np.concatenate(spans))
-    return passes(partial(_one_pass, table, np.random.default_rng(0), request.is_raw), once=request.once)
+    if not request.workers:
+        return passes(partial(_one_pass, table, np.random.default_rng(0), request.is_raw), once=request.once)
+    made = partial(_of_worker, table, request.workers, request.once)
+    return shared(made, request.workers, _SHAPE, None if request.is_raw else _decode)
 
 
 def _one_pass(table: _Table, random: np.random.Generator, is_raw: bool) -> Iterator[Batch]:
+    for images, captions in _parts(table, random, 0, 1):
+        yield images if is_raw else _pixels(images), captions
+
+
+def _of_worker(table: _Table, workers: int, once: bool, worker: int) -> Iterator[Parts]:
+    """Every so manyth batch of passes that all workers shuffle alike."""
+    random = np.random.default_rng(0)
+    while True:
+        yield from _parts(table, random, worker, workers)
+        if once:
+            return
+
+
+def _parts(table: _Table, random: np.random.Generator, first: int, step: int) -> Iterator[Parts]:
     order = random.permutation(len(table.home))
-    for start in range(0, len(order), BATCH_SIZE):
+    for start in range(first * BATCH_SIZE, len(order), step * BATCH_SIZE):
         chosen = order[start : start + BATCH_SIZE]
         shards = [table.maps[home] for home in table.home[chosen].tolist()]
         spans = table.spans[chosen].tolist()
         images = [shard[begin:end] for shard, (begin, end, _, _) in zip(shards, spans, strict=True)]
         captions = [shard[begin:end] for shard, (_, _, begin, end) in zip(shards, spans, strict=True)]
-        yield images if is_raw else _pixels(images), captions
+        yield images, captions
 
 
 def _pixels(images: list[bytes]) -> torch.Tensor:
-    batch = np.empty((len(images), 3, _SIDE_PIXELS, _SIDE_PIXELS), dtype=np.uint8)
+    batch = np.empty((len(images), *_SHAPE), dtype=np.uint8)
+    _decode(images, batch)
+    return torch.from_numpy(batch)
+
+
+def _decode(images: list[bytes], batch: npt.NDArray[np.uint8]) -> None:
+    """uint8 (batch, 3, height, width), all of it written."""
     for row, image in zip(batch, images, strict=True):
         row[:] = simplejpeg.decode_jpeg(image).transpose(2, 0, 1)
-    return torch.from_numpy(batch)
 
 
 def _mapped(path: Path) -> mmap:

@@ -1,7 +1,7 @@
 """What every loader contender does alike: the arguments, the clock, the reading of every byte, the line it prints.
 
     python -m benchmarks.contenders.NAME --data DIR --mode raw|decoded --workers W --seconds S
-    {"samples": ..., "seconds": ..., "first_batch_seconds": ..., "bytes": ..., "checksum": ...}
+    {"samples": ..., "seconds": ..., "cpu_seconds": ..., "first_batch_seconds": ..., "bytes": ..., "checksum": ...}
 
 With `--once` in place of `--seconds` it goes through the data exactly once and prints a checksum that does not depend
 on the order, so that every contender can be held to have read the same samples.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from benchmarks.memory import tree_cpu_seconds
 
 BATCH_SIZE = 32
 #: Samples drawn from at once where a contender shuffles through a buffer.
@@ -71,9 +74,13 @@ def passes(open_pass: Callable[[], Iterator[Batch]], *, once: bool) -> Stream:
 
 
 def _for_seconds(request: Request, stream: Stream, seconds: float) -> dict[str, float]:
-    """Samples in `seconds`. From the end of a pass to the next one's first batch the clock stands still."""
+    """Samples in `seconds`. From the end of a pass to the next one's first batch the clock stands still.
+
+    CPU is that of this process and its workers, between passes too.
+    """
     touch = _touch_raw if request.is_raw else _touch_decoded
     samples = bytes_read = checksum = 0
+    cpu = tree_cpu_seconds(os.getpid())
     elapsed, resumed = 0.0, time.perf_counter()
     while elapsed + time.perf_counter() - resumed < seconds:
         batch = next(stream)
@@ -85,7 +92,8 @@ def _for_seconds(request: Request, stream: Stream, seconds: float) -> dict[str, 
         size, check = touch(batch)
         samples, bytes_read, checksum = samples + len(batch[1]), bytes_read + size, checksum ^ check
     elapsed += time.perf_counter() - resumed
-    return {"samples": samples, "seconds": elapsed, "bytes": bytes_read, "checksum": checksum}
+    cpu = tree_cpu_seconds(os.getpid()) - cpu
+    return {"samples": samples, "seconds": elapsed, "cpu_seconds": cpu, "bytes": bytes_read, "checksum": checksum}
 
 
 def _once(request: Request, first: Batch | None, stream: Stream) -> dict[str, float]:

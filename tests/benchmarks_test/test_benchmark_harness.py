@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from benchmarks.__main__ import BENCHES
 from benchmarks.competition import compete
 from benchmarks.contender import Contender
 from benchmarks.measure import ContenderError, Cost, measure
+from benchmarks.memory import tree_cpu_seconds
 from benchmarks.places import DATA, PEERS, REPOSITORY, shown
 from benchmarks.report import write_report
 from benchmarks.results import Entry, Row, Subject, load_subjects, save_subject
 from benchmarks.targets import TARGETS, Target, judge
+from benchmarks.wording import COLUMNS, SUBJECTS
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-BURN_IN_A_CHILD = """
-import subprocess, sys
-burn = "import time\\nwhile time.process_time() < 0.3: pass"
-subprocess.run([sys.executable, "-c", burn], check=True)
-"""
+BURN = "import time\nwhile time.process_time() < 0.3: pass"
+BURN_IN_A_CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BURN!r}], check=True)"
+PIPED: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -141,4 +143,50 @@ def test_the_report_sets_every_target_beside_what_was_measured(tmp_path: Path) -
 
 
 def test_every_target_has_a_subject_of_the_report() -> None:
-    assert {target.subject for target in TARGETS} == {"prepare", "folder", "loader", "start"}
+    assert {target.subject for target in TARGETS} <= set(SUBJECTS)
+
+
+def test_every_subject_is_measured_and_has_its_words_and_columns() -> None:
+    assert set(BENCHES) == set(SUBJECTS) == set(COLUMNS)
+
+
+def test_the_cpu_of_a_process_that_outlives_its_parent_counts() -> None:
+    # The middle process is gone at once; what it left behind goes on for a while.
+    code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {BURN!r}])"
+
+    assert measure(python(code)).cpu_seconds >= 0.3
+
+
+def test_the_cpu_of_a_tree_has_that_of_children_under_way_and_of_those_that_ended() -> None:
+    before = tree_cpu_seconds(os.getpid())
+    with subprocess.Popen(python(f"{BURN}\nprint(1, flush=True)\ninput()"), **PIPED) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        under_way = tree_cpu_seconds(os.getpid()) - before
+        child.communicate(b"\n")
+    ended = tree_cpu_seconds(os.getpid()) - before
+
+    assert under_way >= 0.25
+    assert ended >= 0.25
+
+
+def test_a_rate_may_fall_short_of_a_rival_by_a_share() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="samples_per_second", bound=0.85, rivals=("a",))
+    row = Row(title="r", entries=[an_entry("us", samples_per_second=9), an_entry("a", samples_per_second=10)])
+
+    verdict = judge(target, row)
+
+    assert verdict is not None
+    assert target.words == "≥ 0.85 times a"
+    assert (verdict.measured, verdict.is_met) == ("0.90 times", True)
+
+
+def test_memory_may_be_a_little_more_than_a_rivals() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="tree_peak_bytes", bound=1 / 1.1, rivals=("a",))
+    row = Row(title="r", entries=[an_entry("us", tree_peak_bytes=120), an_entry("a", tree_peak_bytes=100)])
+
+    verdict = judge(target, row)
+
+    assert verdict is not None
+    assert target.words == "≤ 1.1 times as much as a"
+    assert (verdict.measured, verdict.is_met) == ("1.20 times as much", False)

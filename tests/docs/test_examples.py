@@ -26,13 +26,22 @@ README = ROOT / "README.md"
 LOADER = ROOT / "docs" / "loader.md"
 PREPARE = ROOT / "docs" / "prepare.md"
 CATALOG = ROOT / "docs" / "catalog.md"
+COLUMNS = ROOT / "docs" / "columns.md"
+PACKING = ROOT / "docs" / "packing.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 #: Written by others for others to read: `make demo` runs the examples' commands, `make bench` those of the benchmarks.
 ELSEWHERE = (ROOT / "examples" / "README.md", ROOT / "docs" / "benchmarks.md")
 
 #: What the tests of this file run. A block elsewhere that could be run must be marked.
-RUN = {README: ("sh", "python"), PREPARE: ("sh", "yaml"), LOADER: ("python",), CATALOG: ("sql",)}
+RUN = {
+    README: ("sh", "python"),
+    PREPARE: ("sh", "yaml"),
+    LOADER: ("python",),
+    CATALOG: ("sql",),
+    COLUMNS: ("sh", "python"),
+    PACKING: ("sh", "python"),
+}
 
 
 def run_command(words: list[str]) -> str:
@@ -56,6 +65,20 @@ def run_page(page: Path) -> Iterator[tuple[Block, list[str]]]:
             Path(block.said).write_text(block.text, encoding="utf-8")
         elif block.language == "sh" and not block.mark:
             yield block, [run_command(words) for words in commands(block)]
+
+
+def run_python(page: Path, module: ModuleType) -> None:
+    """Run the Python blocks of a page in order; each prints what the block after it says, or nothing."""
+    every = blocks(page)
+    expected = {id(block): output.text for block, output in pairwise(every) if output.language == "text"}
+    for block in every:
+        if block.language != "python" or block.mark:
+            continue
+        # Lines in a traceback are the page's.
+        code = compile("\n" * block.line + block.text, str(block.page), "exec")
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            exec(code, vars(module))  # noqa: S102 - the page is ours
+        assert out.getvalue() == expected.get(id(block), ""), str(block)
 
 
 @pytest.fixture
@@ -88,6 +111,20 @@ def test_the_guide_to_preparing_works() -> None:
     assert "7 shards" in again[2]
 
 
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_columns_works(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    monkeypatch.delitem(sys.modules, "lengths", raising=False)
+    printed = [output for _, outputs in run_page(COLUMNS) for output in outputs]
+    (block,) = [block for block in blocks(COLUMNS) if block.language == "python" and not block.mark]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(compile(block.text, str(COLUMNS), "exec"), module.__dict__)  # noqa: S102 - a block of the page
+
+    assert "letters" in printed[3]
+    total, most = map(int, out.getvalue().split())
+    assert total >= most > 0
+    del sys.modules["lengths"]
+
+
 def test_the_dataset_yaml_of_the_guide_is_read() -> None:
     (block,) = [block for block in blocks(PREPARE) if block.language == "yaml"]
 
@@ -98,16 +135,13 @@ def test_the_dataset_yaml_of_the_guide_is_read() -> None:
 
 @pytest.mark.usefixtures("dataset")
 def test_the_guide_to_loading_works_and_prints_what_it_says(module: ModuleType) -> None:
-    every = blocks(LOADER)
-    expected = {id(block): output.text for block, output in pairwise(every) if output.language == "text"}
-    for block in every:
-        if block.language != "python" or block.mark:
-            continue
-        # Lines in a traceback are the page's.
-        code = compile("\n" * block.line + block.text, str(block.page), "exec")
-        with contextlib.redirect_stdout(io.StringIO()) as out:
-            exec(code, vars(module))  # noqa: S102 - the page is ours
-        assert out.getvalue() == expected.get(id(block), ""), str(block)
+    run_python(LOADER, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_packing_works_and_prints_what_it_says(module: ModuleType) -> None:
+    assert len(list(run_page(PACKING))) == 1
+    run_python(PACKING, module)
 
 
 @pytest.mark.usefixtures("dataset")

@@ -1,0 +1,90 @@
+"""What the rows about scale stand on: their corpora, their budgets, and the checks that a figure must pass."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from benchmarks import plans_bench, sources_bench, states_bench
+from benchmarks.contenders.plans import check, plan
+from benchmarks.contenders.states import budget
+from benchmarks.many_sources import COUNTS, ensure_sources
+from benchmarks.targets import TARGETS
+from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
+from wdsctl.loader.loader import get_loader
+from wdsctl.loader.order.geometry import start
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Raw(DefaultTaskEncoder[Any, Any, Any, Any]):
+    decoder = None
+
+
+def test_sources_share_the_samples_and_are_ready_for_training(tmp_path: Path) -> None:
+    roots = ensure_sources(2, tmp_path, samples=40)
+
+    keys = set()
+    for root in roots:
+        with get_loader(get_train_dataset(str(root), batch_size=20, task_encoder=Raw(), repeat=False)) as loader:
+            keys |= {key for batch in loader for key in batch.__key__}
+    assert keys == {f"{number:09d}" for number in range(40)}
+
+
+def test_sources_that_stand_complete_are_not_built_again(tmp_path: Path) -> None:
+    (root,) = ensure_sources(1, tmp_path, samples=4)
+    (root / "mark").touch()
+
+    assert ensure_sources(1, tmp_path, samples=4) == [root]
+    assert (root / "mark").exists()
+
+
+@pytest.mark.parametrize("arms", [1, 7])
+def test_a_plan_without_files_passes_its_own_check(arms: int) -> None:
+    stage = plan(10**6, arms)
+
+    check(stage, stage.open(start(8).lanes[3]).take(2000))
+
+
+def test_a_plan_that_gives_a_sample_twice_is_found_out() -> None:
+    stage = plan(10**6, 1)
+    refs = stage.open(start(8).lanes[0]).take(500)
+
+    with pytest.raises(SystemExit, match="twice"):
+        check(stage, [*refs, *refs])
+
+
+def test_a_plan_whose_shares_are_off_is_found_out() -> None:
+    stage = plan(10**6, 2)
+    refs = stage.open(start(8).lanes[0]).take(500)
+
+    with pytest.raises(SystemExit, match="off its share"):
+        check(stage, [ref for ref in refs if ref[0].number == 0])
+
+
+def test_the_budget_counts_lanes_sources_and_every_sample_that_waits() -> None:
+    waiting = {"stream": {"of": {"waiting": [{"of": [1, 2], "step": 0}, 7]}}}
+    plain = {"stream": {"of": [5, 0], "left": 0}}
+
+    state = {"lanes": [[0, []], [1, []]], "cursors": {"0": waiting, "1": plain}}
+
+    assert budget(state, sources=10) == 1024 + 2 * 256 + 10 * 16 + 3 * 8
+
+
+def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> None:
+    rows = {
+        "sources": {
+            sources_bench.title(mode): {sources_bench.name(count) for count in COUNTS} for mode in sources_bench.MODES
+        },
+        "plans": {
+            plans_bench.title(arms): {plans_bench.name(size) for size in plans_bench.SIZES} for arms in plans_bench.ARMS
+        },
+        "states": {states_bench.TITLE: {name for name, _, _ in states_bench.SHAPES}},
+    }
+    targets = [target for target in TARGETS if target.subject in rows]
+
+    assert targets
+    for target in targets:
+        assert {target.ours, *target.rivals} <= rows[target.subject][target.row]
