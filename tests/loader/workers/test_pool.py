@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gc
 import os
+import random
 import signal
 import threading
 import time
@@ -16,6 +17,7 @@ import torch
 
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.loader import workers
 from wdsctl.loader.workers import Pool, status
 from wdsctl.loader.workers.landing import _returned
 
@@ -413,16 +415,23 @@ def test_a_pool_inherited_by_a_forked_child_is_not_closed_by_it() -> None:
 
 @contextmanager
 def _interrupted_in_collect() -> Iterator[None]:
-    """A timer interrupts `collect` and what it calls, but neither its caller nor the end of an object."""
+    """A timer interrupts `collect` and what it calls, but neither its caller nor the end of an object.
+
+    Nor itself: where it is late and interrupts its own handler, an error would come out of whatever that interrupted,
+    the hooks of `os.fork` for one, and what holds the lock of `logging` there never lets go of it.
+    """
+    ours = str(Path(workers.__file__).parent)
+    pauses = random.Random(7)  # often too short to start a worker in, and sometimes long enough on any machine
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        is_ours = frame is not None and "/loader/workers/" in frame.f_code.co_filename
+        signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(12))
+        is_ours = frame is not None and frame.f_code.co_filename.startswith(ours)
         codes = {each.f_code for each, _ in traceback.walk_stack(frame)}
         if is_ours and Pool.collect.__code__ in codes and _returned.__code__ not in codes:
             raise KeyboardInterrupt
 
     handler = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.0137)
+    signal.setitimer(signal.ITIMER_REAL, 0.01)
     try:
         yield
     finally:

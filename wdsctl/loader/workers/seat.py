@@ -41,7 +41,8 @@ class Seat:
         self._ring_bytes = ring_bytes
         self._tasks: deque[Task] = deque()
         self._arrived: deque[Arrived] = deque()
-        self._ordered = 0
+        #: The first task that the process was not told of: a number and no count, so that nothing is to keep in step.
+        self._unordered = 0
         self._epoch = 0
         self._lifeline = -1
 
@@ -112,11 +113,12 @@ class Seat:
         channel = self.channel
         if channel is None or channel.is_torn:
             return
-        if self._ordered < len(self._tasks):
+        if self._tasks and self._tasks[-1].number >= self._unordered:
             channel.is_torn = True
-            for task in list(self._tasks)[self._ordered :]:
-                channel.order(wire.Order(wire.TASK, self._epoch, task.number, len(task.raw)), task.raw)
-                self._ordered += 1
+            for task in self._tasks:
+                if task.number >= self._unordered:
+                    channel.order(wire.Order(wire.TASK, self._epoch, task.number, len(task.raw)), task.raw)
+                    self._unordered = task.number + 1
         channel.send()
 
     def kill(self) -> None:
@@ -143,7 +145,7 @@ class Seat:
         self._epoch += 1
         channel.page.epoch = self._epoch
         self._arrived.clear()
-        self._ordered = 0
+        self._unordered = self.collected
         self.silence = 0.0
         channel.order(wire.Order(wire.OPEN, self._epoch, self.collected, len(raw)), raw)
         channel.is_torn = False
@@ -152,7 +154,6 @@ class Seat:
     def _trim(self) -> None:
         while self._tasks and self._tasks[0].number < self.collected:
             self._tasks.popleft()
-            self._ordered -= 1
         while self._arrived and self._arrived[0].number < self.collected:
             self._arrived.popleft()
 
