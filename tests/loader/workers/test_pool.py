@@ -273,7 +273,7 @@ def test_interrupts_at_any_moment_of_collect_lose_nothing() -> None:
     got: list[int] = []
     interrupts = 0
     with a_pool(log=lambda _: None) as consumer, _interrupted_in_collect():
-        while len(got) < 2000:
+        while len(got) < 2000 or interrupts <= 10:
             if not consumer.pool.pending(0):
                 consumer.submit(*([("blob", 200_000)] * 20))
             try:
@@ -284,8 +284,7 @@ def test_interrupts_at_any_moment_of_collect_lose_nothing() -> None:
             got.append(value[0])
             consumer.counts[0] = len(got)
 
-    assert interrupts > 10
-    assert got == [number % 251 for number in range(2000)]
+    assert got == [number % 251 for number in range(len(got))]
 
 
 def test_workers_leave_ctrl_c_to_the_consumer() -> None:
