@@ -75,10 +75,10 @@ class OnceEach:
         return self._strike(path, start, stop, data) if count < self._times else data
 
 
-def uploaded(folder: str | Path, url: str) -> str:
-    """Put every shard below a folder into a store; returns the URL."""
+def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:
+    """Put every shard below a folder into a store, or what else the pattern means; returns the URL."""
     filesystem, base = fsspec.url_to_fs(url)
-    for path in sorted(Path(folder).rglob("*.tar*")):
+    for path in sorted(Path(folder).rglob(pattern)):
         filesystem.pipe_file(f"{base}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return url
 

@@ -179,6 +179,18 @@ def test_a_dataset_that_is_prepared_already_is_not_asked_about_its_split(tmp_pat
     assert ask.asked == []
 
 
+def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "qa.jsonl").write_bytes(b"{}\n")
+    ask = answers("8,1,1", True)
+    runs = Runs()
+
+    talk(Request(source=str(tmp_path / "qa.jsonl"), dest=None, options=PrepareOptions()), ask, runs, Output())
+
+    assert "JSONL, in place" in capsys.readouterr().err
+    assert [request.dest for request in runs.requests] == [None]
+    assert not any("folder for the shards" in question for question in ask.asked)
+
+
 def test_yes_confirms_and_still_lets_values_be_asked() -> None:
     interview = Interview(answers("shards"), yes=True)
     assert interview.confirm("use it?")
@@ -205,6 +217,7 @@ def test_every_option_can_be_said_in_the_command() -> None:
         sample_type="CaptioningSample",
         field_map={"image": "jpg,png", "caption": "json[a,b=c]"},
         redetect=True,
+        key="a b",
         moved=True,
         catalog="my catalog",
         missing="drop",
@@ -222,7 +235,7 @@ def test_every_option_can_be_said_in_the_command() -> None:
     assert values.size_bytes(said["--shard-size"]) == 1000
     assert [flags[i + 1] for i, flag in enumerate(flags) if flag == "--exclude"] == ["a*", "b c"]
     expected = replace(options, split=None, field_map={}, exclude=())
-    for name in ("shard_samples", "template", "on_missing", "seed", "sample_type", "catalog", "missing"):
+    for name in ("shard_samples", "template", "on_missing", "seed", "sample_type", "catalog", "missing", "key"):
         assert said[f"--{name.replace('_', '-')}"] == str(getattr(expected, name))
     assert said["--by"] == "sample"
     assert said["--parts"] == "jpg,txt"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from wdsctl.core.addresses import written
+
 PLAN: dict[str, Any] = {
     "order": {
         "order_version": 2,
@@ -21,7 +23,7 @@ PLAN: dict[str, Any] = {
 
 def a_cursor(picks: int, *, waiting: int = 2, levels: int = 1, bans: int = 0) -> dict[str, Any]:
     """Of a lane that packs and groups, with `waiting` packs of two samples in its groups."""
-    addresses = [{"of": [pick, [pick + 1, 1]], "step": 0} for pick in range(0, 2 * waiting, 2)]
+    addresses = "".join(written({"of": [pick, [pick + 1, 1]], "step": 0}) for pick in range(0, 2 * waiting, 2))
     pack = {"of": [picks, 0], "packs": 1, "left": 0}
     return {
         "picks": picks,

@@ -28,6 +28,9 @@ class InMemory:
         self.reads.append((offset, size))
         return self.data[offset : offset + size]
 
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        memory[:] = self.read(path, offset, len(memory))
+
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         return [self.read(*each) for each in ranges]
 

@@ -14,12 +14,14 @@ from wdsctl.core.errors import UsageError
         ("size:seg.png", Spec("size:seg.png", "size", "seg.png")),
         ("chars:txt", Spec("chars:txt", "chars", "txt")),
         ("json:meta.json:a.0.b", Spec("json:meta.json:a.0.b", "json", "meta.json", ("a", "0", "b"))),
+        ("media:seg.png:width", Spec("media:seg.png:width", "media", "seg.png", ("width",))),
+        ("media:width", Spec("media:width", "python", "media", ("width",))),
         ("my.lengths:Counter.tokens", Spec("my.lengths:Counter.tokens", "python", "my.lengths", ("Counter", "tokens"))),
     ],
 )
 def test_a_function_is_a_short_name_with_a_part_or_a_place_in_a_module(text: str, spec: Spec) -> None:
     assert parse_spec(text) == spec
-    assert (spec.is_built_in, spec.reads) == (spec.kind != "python", spec.kind != "size")
+    assert (spec.is_built_in, spec.reads) == (spec.kind != "python", spec.kind not in ("size", "media"))
 
 
 @pytest.mark.parametrize("text", ["", "tokens", "size:", "json:txt", "json::a", "json:txt:a..b", "a b:c", "mod:", ":f"])
@@ -27,6 +29,13 @@ def test_anything_else_is_refused_with_what_may_be_written(text: str) -> None:
     with pytest.raises(UsageError, match="MODULE:FUNCTION") as caught:
         parse_spec(text)
     assert caught.value.code == "WDS312"
+
+
+@pytest.mark.parametrize("text", ["media:jpg:depth", "media::width", "media:jpg:"])
+def test_a_fact_of_media_that_there_is_not_is_refused_with_those_that_there_are(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_spec(text)
+    assert (caught.value.code, "width, height, pixels" in caught.value.hint) == ("WDS312", True)
 
 
 def test_a_part_that_no_sample_has_is_refused_and_the_nearest_is_named() -> None:

@@ -139,12 +139,24 @@ def test_the_form_of_energon_is_understood(text: str, expected: DatasetConfig) -
     assert parse(text) == expected
 
 
-@pytest.mark.parametrize("key", ["sample_loader: sample_loader.py:sample_loader", "part_filter: [jpg]"])
-def test_code_beside_the_data_is_refused(key: str) -> None:
-    with pytest.raises(DatasetError, match="is code beside the data, which wdsctl does not run") as caught:
-        parse(f"sample_type: CrudeSample\n{key}\n")
+@pytest.mark.parametrize("name", ["{__module__: my.code, __class__: Mine}", "my.code:Mine"])
+def test_a_sample_type_of_ones_own_is_named_by_its_module(name: str) -> None:
+    config = parse(f"sample_type: {name}\nfield_map: {{anything: jpg}}\n")
 
-    assert caught.value.where == "dataset.yaml:2"
+    assert config == DatasetConfig("my.code:Mine", {"anything": "jpg"})
+    assert parse(dump(config)) == config
+
+
+def test_code_beside_the_data_is_named_and_not_run() -> None:
+    text = "sample_type: VQASample\nsample_loader: sample_loader.py:sample_loader\n"
+    config = parse(text + "part_filter: sample_loader.py:part_filter\n")
+
+    assert config.sample_loader == "sample_loader.py:sample_loader"
+    assert config.part_filter == "sample_loader.py:part_filter"
+    assert parse(dump(config)) == config
+    listed = parse("sample_type: CrudeSample\npart_filter: [jpg, 'no']\n")
+    assert listed.part_filter == ("jpg", "no")
+    assert parse(dump(listed)) == listed
 
 
 @pytest.mark.parametrize(
@@ -167,7 +179,20 @@ def test_code_beside_the_data_is_refused(key: str) -> None:
         ("sample_type: TextSample\nfield_map: {}\n", ":2", "TextSample needs text", "its fields are text"),
         ("sample_type: TextSample\n", "", "TextSample needs text", ""),
         ("sample_type: CrudeSample\nfield_map:\n  a: jpg\n", ":3", "has no field 'a'", "leave field_map empty"),
-        ("sample_type: {__module__: my.code, __class__: Mine}\n", ":1", "my.code.Mine is code of your own", "built-in"),
+        ("sample_type: {__module__: my.code}\n", ":1", "there is no sample type", ""),
+        (
+            "sample_type: CrudeSample\nsample_loader: ../x.py:f\n",
+            ":2",
+            "expected FILE.py:FUNCTION",
+            "beside dataset.yaml",
+        ),
+        ("sample_type: CrudeSample\npart_filter: []\n", ":2", "part_filter: expected names of parts", ""),
+        (
+            "sample_type: TextSample\nfield_map: {text: txt}\nsample_loader: a.py:f\n",
+            ":3",
+            "sample_loader and field_map exclude each other",
+            "write one of them",
+        ),
         ("sample_type: {__modul__: x}\n", ":1", "no key '__modul__'", ""),
         ("sample_type: CrudeSample\nsplit:\n  shards: {a: 1}\n", ":3", "no key 'shards'", "did you mean shares?"),
         ("sample_type: CrudeSample\nsplit:\n  by: shard\n", ":2", "shares are missing", ""),

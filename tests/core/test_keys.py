@@ -117,3 +117,10 @@ def test_neighbouring_values_and_keys_differ_in_about_half_the_bits() -> None:
     assert len(set(keys)) == 1000
     assert 31 < np.mean(flips) < 33
     assert min(flips) > 12
+
+
+def test_each_value_may_have_a_key_of_its_own() -> None:
+    keys = np.array([[1], [WORD]], np.uint64)
+    values = np.array([5, 6, 7])
+
+    assert mix(keys, values).tolist() == [mix(1, values).tolist(), mix(WORD, values).tolist()]

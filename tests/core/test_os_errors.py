@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError
 from wdsctl.core.os_errors import translated
 
 
@@ -19,6 +19,10 @@ from wdsctl.core.os_errors import translated
         (errno.EROFS, PermissionDenied, "WDS402"),
         (errno.EIO, StorageError, "WDS404"),
         (errno.ESTALE, StorageError, "WDS404"),
+        (errno.ECONNREFUSED, StorageDown, "WDS408"),
+        (errno.EHOSTUNREACH, StorageDown, "WDS408"),
+        (errno.ENOTCONN, StorageDown, "WDS408"),
+        (errno.EMFILE, StorageDown, "WDS408"),
     ],
 )
 def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception], code: str) -> None:

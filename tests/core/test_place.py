@@ -159,3 +159,45 @@ def test_a_url_without_a_folder_or_of_several_layers_is_refused(root: str) -> No
 def test_a_catalog_at_a_url_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="on a disk or a mounted file system"):
         locate(str(tmp_path), "s3://bucket/catalog")
+
+
+def test_a_file_of_lines_is_a_dataset_with_its_catalog_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "qa.jsonl").write_bytes(b"")
+    place = locate(str(tmp_path / "qa.jsonl"))
+
+    assert place == Place(str(tmp_path), str(tmp_path / ".wdsctl-qa.jsonl"), "qa.jsonl")
+    assert place.is_inside
+    assert place.path == place.shown == str(tmp_path / "qa.jsonl")
+    assert locate(place.path) == place
+
+
+def test_a_file_of_lines_has_its_catalog_elsewhere_as_a_folder_has(
+    tmp_path: Path, public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = public_path / "qa.jsonl"
+    path.write_bytes(b"")
+    public_path.chmod(0o755)
+    monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "home"))
+    place = as_nobody(lambda: locate(str(path), writing=True))
+    assert place.meta.startswith(str(public_path / "home" / "wdsctl" / "qa.jsonl-"))
+    assert not place.is_inside
+    assert locate(str(path), str(tmp_path / "mine")).meta == str(tmp_path / "mine")
+    monkeypatch.setenv(CATALOG_VARIABLE, str(tmp_path / "shared"))
+    assert locate(str(path)).meta.startswith(str(tmp_path / "shared" / "qa.jsonl-"))
+
+
+def test_a_file_of_lines_at_a_url_is_found_by_its_folder(tmp_path: Path) -> None:
+    place = locate("s3://bucket/a/qa.jsonl", str(tmp_path))
+
+    assert (place.root, place.only, place.shown) == ("s3://bucket/a", "qa.jsonl", "s3://bucket/a/qa.jsonl")
+
+
+def test_a_file_of_lines_that_is_missing_or_no_file_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+
+    with pytest.raises(InputError, match="does not exist"):
+        locate(str(tmp_path / "none.jsonl"))
+    with pytest.raises(InputError, match="no regular file"):
+        locate(str(tmp_path / "pipe.jsonl"))
+    assert locate(str(tmp_path / "folder.jsonl")).only == ""

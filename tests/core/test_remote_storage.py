@@ -62,6 +62,13 @@ def test_the_files_below_a_root_have_paths_relative_to_it() -> None:
     assert sorted(file.path for file in a_storage().files()) == ["a.tar", "sub/b.tar"]
 
 
+def test_a_read_into_memory_fills_it() -> None:
+    memory = bytearray(5)
+    a_storage().read_into(A, 2, memoryview(memory)[1:])
+
+    assert bytes(memory) == b"\0" + DATA[2:6]
+
+
 def test_neighbours_are_read_in_one_request() -> None:
     a_storage().read_many([Range(A, 10 * i, 5) for i in range(10)])
 
@@ -127,7 +134,7 @@ def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
 
     with pytest.raises(StorageError, match="the store does not answer") as caught:
         a_storage().read(A, 0, 50)
-    assert (caught.value.code, caught.value.where) == ("WDS404", A)
+    assert (caught.value.code, caught.value.where) == ("WDS408", A)
     assert len(FaultyFileSystem.reads) == TRIES
 
     assert a_storage().read(A, 0, 50) == DATA[:50], "and it has passed"

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.core.job_states import a_pass_state, a_rank_state, job
+from wdsctl.core.errors import StateMismatch
 from wdsctl.core.job_state import merge_states
 from wdsctl.core.state_facts import LaneStep, compare, describe
 
@@ -17,6 +20,16 @@ def test_the_facts_of_a_job_are_those_of_all_its_lanes() -> None:
 
 def test_positions_that_wait_are_counted_in_packs_and_groups() -> None:
     assert describe(a_rank_state()).pending == 8 * 2 * 2, "8 lanes with 2 packs of 2 samples each"
+
+
+def test_what_waits_and_is_damaged_is_refused_by_its_lane() -> None:
+    state = a_rank_state()
+    state["cursors"]["3"]["stream"]["of"]["waiting"] += "g"
+
+    with pytest.raises(StateMismatch, match="lane 3: ") as raised:
+        describe(state)
+
+    assert raised.value.code == "WDS502"
 
 
 def test_epochs_are_told_where_there_is_one_source() -> None:

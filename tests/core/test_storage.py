@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import StorageError
-from wdsctl.core.storage import LocalStorage, Range, is_remote
+from wdsctl.core.storage import LocalStorage, Range, is_any_remote
 
 
 def a_file(path: Path, data: bytes = b"0123456789") -> str:
@@ -36,6 +36,18 @@ def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="ends 3 bytes before") as caught:
         storage.read(path, 8, 5)
     assert (caught.value.code, caught.value.where) == ("WDS403", f"{path} (byte 8)")
+    storage.close()
+
+
+def test_a_read_into_memory_fills_it(tmp_path: Path) -> None:
+    path, storage = a_file(tmp_path / "a"), LocalStorage()
+    memory = bytearray(5)
+
+    storage.read_into(path, 3, memoryview(memory)[1:])
+    assert bytes(memory) == b"\x003456"
+    with pytest.raises(StorageError, match="ends 2 bytes before") as caught:
+        storage.read_into(path, 7, memoryview(memory))
+    assert (caught.value.code, caught.value.where) == ("WDS403", f"{path} (byte 7)")
     storage.close()
 
 
@@ -129,9 +141,18 @@ server:/y /auto nfs rw 0 0
 def test_the_mount_that_is_nearest_tells_whether_a_path_is_remote(tmp_path: Path, path: str, expected: bool) -> None:
     mounts = a_file(tmp_path / "mounts", MOUNTS.encode())
 
-    assert is_remote(path, mounts) is expected
+    assert is_any_remote([path], mounts) is expected
 
 
 def test_without_a_list_of_mounts_nothing_is_remote(tmp_path: Path) -> None:
-    assert not is_remote("/mnt/nfs", str(tmp_path / "none"))
-    assert not is_remote(str(tmp_path))
+    assert not is_any_remote(["/mnt/nfs"], str(tmp_path / "none"))
+    assert not is_any_remote([str(tmp_path)])
+
+
+def test_one_remote_path_among_many_is_found(tmp_path: Path) -> None:
+    mounts = a_file(tmp_path / "mounts", MOUNTS.encode())
+
+    assert is_any_remote(["/data", "/mnt/nfs/a.tar"], mounts)
+    assert not is_any_remote(["/data", "/home/merged/a"], mounts)
+    assert is_any_remote(["/data", "s3://bucket/a"], str(tmp_path / "none"))
+    assert not is_any_remote([], mounts)

@@ -9,6 +9,8 @@ from wdsctl.core.findings import at_least
 if TYPE_CHECKING:
     from wdsctl.core.verbs.index import IndexReport
     from wdsctl.core.verbs.inspect import InspectReport
+    from wdsctl.core.verbs.inspect_media_folder import MediaFolderInspectReport
+    from wdsctl.core.verbs.media_folder import MediaFolderReport
 
 NO_SAMPLES = 3
 PARTLY = 5
@@ -20,6 +22,12 @@ def of_index(report: IndexReport) -> int:
     if is_known and not report.samples:
         return NO_SAMPLES
     return PARTLY if at_least(report.findings, "error") else 0
+
+
+def of_media_folder(report: MediaFolderReport | MediaFolderInspectReport) -> int:
+    """Media that are unreadable are facts like others; files that could not be read, or are new, are not."""
+    findings = report.findings if hasattr(report, "findings") else report.stale
+    return PARTLY if at_least(findings, "error") else 0
 
 
 def of_inspect(report: InspectReport) -> int:

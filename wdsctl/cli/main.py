@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from wdsctl.cli import errors
+from wdsctl.cli.bare_options import filled
 from wdsctl.cli.commands import checkpoint, explain, index, inspect, prepare, split, trace, validate
 from wdsctl.cli.options import common_first, with_common
 from wdsctl.cli.output import PipeClosed, write
@@ -78,7 +79,7 @@ def _root(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns its exit code. Every error ends here."""
-    words = common_first(list(sys.argv[1:] if argv is None else argv))
+    words = filled(common_first(list(sys.argv[1:] if argv is None else argv)))
     manner = errors.Manner.of(words)
     try:
         try:

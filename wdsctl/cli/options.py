@@ -14,7 +14,10 @@ import typer
 from wdsctl.cli.output import Output
 
 Root = Annotated[
-    str, typer.Argument(metavar="ROOT", help="The dataset: a folder with shards in it, at any depth, or its URL.")
+    str,
+    typer.Argument(
+        metavar="ROOT", help="The dataset: a folder with shards in it, at any depth, a .jsonl file, or a URL of either."
+    ),
 ]
 Catalog = Annotated[
     str | None,
@@ -38,6 +41,22 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, an
 Missing = Annotated[
     Literal["error", "keep", "drop"],
     typer.Option("--missing", metavar="error|keep|drop", help="What to do about shards that have vanished."),
+]
+Media = Annotated[
+    str | None,
+    typer.Option(
+        "--media",
+        metavar="[SELECTION]",
+        help="Read what images, sounds and videos are, by header: jpg,mp4 or '*.seg.png' or content. [bare: all]",
+    ),
+]
+MediaIndex = Annotated[
+    bool,
+    typer.Option("--media-index", help="Index videos for seeking, too: reads all of them, and decodes nothing."),
+]
+Key = Annotated[
+    str | None,
+    typer.Option("--key", metavar="FIELD", help="Of JSONL: take keys from this field. [default: the lines' numbers]"),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done, and write nothing.")]
 

@@ -26,7 +26,15 @@ LOOK_EVERY_S = 0.5
 DRAWN_A_SECOND = 5
 
 #: What a phase counts.
-NOUNS = {"list": "files", "write": "samples", "scan": "shards", "check": "shards", "column": "shards"}
+NOUNS = {
+    "list": "files",
+    "write": "samples",
+    "scan": "shards",
+    "check": "shards",
+    "column": "shards",
+    "media": "shards",
+    "media files": "files",
+}
 
 
 @contextmanager

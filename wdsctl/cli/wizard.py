@@ -133,7 +133,10 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
     from wdsctl.core.verbs.prepare import look
 
     dest, options = request.dest, request.options
-    if dest is None and look(request.source) == "folder":
+    kind = "folder" if dest is not None else look(request.source)
+    if kind == "lines":
+        output.say("JSONL, in place: nothing is written but the catalog")
+    if dest is None and kind == "folder":
         dest = interview.text("folder for the shards", beside(request.source))
     if options.split is None and not _is_prepared(dest or request.source, options.catalog):
         question = "split, such as 8,1,1 (empty: all is train)"
@@ -238,4 +241,4 @@ def _sample_type(text: str) -> str:
 def _is_prepared(root: str, catalog: str | None) -> bool:
     from wdsctl.core.place import locate
 
-    return (is_url(root) or os.path.isdir(root)) and os.path.exists(locate(root, catalog).dataset_yaml)
+    return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).dataset_yaml)

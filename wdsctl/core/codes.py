@@ -25,7 +25,7 @@ CODES: dict[str, Code] = {
     "WDS002": Code(
         "the input is missing or unreadable",
         "The path that was given does not exist, or is not the kind of thing the command works on.",
-        "Check the path. A dataset is a folder with tar files in it, at any depth.",
+        "Check the path. A dataset is a folder with tar files in it, or JSONL files, at any depth; or one JSONL file.",
     ),
     "WDS003": Code(
         "there is nothing to work on",
@@ -62,7 +62,7 @@ CODES: dict[str, Code] = {
     "WDS106": Code(
         "the same key in several shards",
         "Real datasets have it, and training goes on: samples are told apart by shard and place. "
-        "Looking a sample up by its key alone is ambiguous, though, and joins by key are refused.",
+        "Looking a sample up by its key alone is ambiguous, though, and others cannot be joined to it (WDS608).",
         "Nothing, for training. For joins, make the keys unique (a folder name before the key is enough).",
     ),
     "WDS107": Code(
@@ -99,8 +99,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS113": Code(
         "a compressed shard",
-        "A .tar.gz (.tgz, .tar.zst, ...) cannot be read at random places, and is not used for training. An error where "
-        "the name says .tar.",
+        "A .tar.gz (.tgz, .tar.zst, ...) or a .jsonl.gz cannot be read at random places, and is not used for training. "
+        "An error where the name says .tar or .jsonl.",
         "Decompress it: `gunzip SHARD.tar.gz`. Media are compressed already; a tar of them is hardly larger.",
     ),
     "WDS114": Code(
@@ -111,7 +111,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS115": Code(
         "a shard without samples",
-        "The tar is well formed and holds no member that makes a sample.",
+        "The tar is well formed and holds no member that makes a sample; or all lines of a file are blank.",
         "Remove it, or look at why it was written.",
     ),
     "WDS116": Code(
@@ -135,6 +135,52 @@ CODES: dict[str, Code] = {
         "The shards are there, and nothing in them makes a sample. A member makes one by a name such as `0001.jpg`: a "
         "key, a dot and a part.",
         "`wdsctl validate DATASET` tells of each shard what it holds instead.",
+    ),
+    "WDS120": Code(
+        "no file of lines",
+        "The file ends in .jsonl, and is binary, or text in UTF-16 or UTF-32. JSONL is UTF-8, an object a line.",
+        "Look at it with `file`. `iconv -f UTF-16 -t UTF-8 OLD > NEW` writes text again.",
+    ),
+    "WDS121": Code(
+        "lines that are no JSON objects",
+        "A line is a list, a word or something else that does not begin with { and end with }. The lines keep their "
+        "numbers, and fail when they are decoded. A file that begins with [ is one JSON array and no JSONL: "
+        "`jq -c '.[]' OLD > NEW.jsonl` makes lines of it.",
+        "Mend the lines, or remove them; `wdsctl validate DATASET` counts them.",
+    ),
+    "WDS122": Code(
+        "the last line is cut",
+        "The file ends in the middle of an object: a copy or its writer stopped there. The lines before are good and "
+        "are indexed.",
+        "Copy the file again, or let its writer finish, and run `wdsctl index` again.",
+    ),
+    "WDS123": Code(
+        "lines that do not parse",
+        "A line begins and ends like an object and is no JSON. It keeps its number, and fails when it is decoded.",
+        "The message names the first one's line and place. Mend it, or remove the line.",
+    ),
+    "WDS124": Code(
+        "lines that are not UTF-8",
+        "JSON is UTF-8. A line with other bytes keeps its number, and fails when it is decoded.",
+        "`iconv -f LATIN1 -t UTF-8 OLD > NEW`, with the encoding that the file was written in.",
+    ),
+    "WDS125": Code(
+        "a byte order mark",
+        "The file begins with three bytes that JSON does not have. They are passed over.",
+        "Nothing. Other readers may stumble over it: `sed -i '1s/^\\xEF\\xBB\\xBF//' FILE` takes it away.",
+    ),
+    "WDS126": Code(
+        "lines without the key's field",
+        "Keys come from a field (`--key`), and these lines have nothing in it that can be a key: text that is not "
+        "empty, or a whole number. Their numbers are their keys.",
+        "Complete the lines. Until then, joins and look-ups by key do not find them.",
+    ),
+    "WDS127": Code(
+        "tars and files of lines in one folder",
+        "A dataset is of one kind. Where the catalog knows which, the others are left out, and this is a note; "
+        "otherwise it is an error.",
+        "Name the file in the place of the folder (`wdsctl prepare labels.jsonl`), or leave one kind out: "
+        "`--exclude '*.jsonl'`.",
     ),
     "WDS200": Code(
         "the data is not what it should be",
@@ -179,6 +225,12 @@ CODES: dict[str, Code] = {
         "the sample type is ambiguous",
         "The evidence fits no sample type, or several equally well.",
         "Say it: `--sample-type CaptioningSample --field-map image=jpg,caption=txt`.",
+    ),
+    "WDS222": Code(
+        "the dataset has code of its own",
+        "dataset.yaml names a function in a file beside it (`sample_loader`, `part_filter`). It came with the data, "
+        "and would run with all that you may do.",
+        "Read the file. If you trust it: `get_train_dataset(..., trust_code=True)`.",
     ),
     "WDS300": Code(
         "the catalog cannot be used",
@@ -246,6 +298,30 @@ CODES: dict[str, Code] = {
         "functions in Python are brought up to date only when they are asked for.",
         "The message has the command. Shards that have not changed keep their values.",
     ),
+    "WDS320": Code(
+        "a medium is unreadable",
+        "An image, a sound or a video has no facts, and the finding says why: it is damaged or cut off, it is empty, "
+        "its content is something else than its name says, or nothing here reads its format. The catalog notes it so.",
+        "Look at the sample. `SELECT * FROM v_media WHERE kind = 'unreadable'` lists them all. After Pillow or PyAV "
+        "were upgraded, `wdsctl index DATASET --rebuild` looks again.",
+    ),
+    "WDS321": Code(
+        "the selection of media makes no sense",
+        "`--media` takes extensions (jpg,mp4), globs on file names ('*.seg.png'), both with commas between them, or "
+        "one of the words content and auto.",
+        "Bare `--media` means all parts that are media by their name or content.",
+    ),
+    "WDS322": Code(
+        "a folder of media is no dataset of shards",
+        "The folder holds media files that were prepared as they are, with `--media` and without a destination. Its "
+        "catalog says what each file is; it has no samples, splits or columns.",
+        "`wdsctl prepare FOLDER DEST` writes shards of the files. Others refer to the files by their names.",
+    ),
+    "WDS323": Code(
+        "nothing is a medium by the selection",
+        "Facts of media were asked for, and no part of any sample, or no file, is what `--media` says.",
+        "`wdsctl inspect DATASET` lists the parts that there are.",
+    ),
     "WDS401": Code(
         "the disk is full",
         "Nothing half-written is left in place; what was there before is unchanged.",
@@ -282,6 +358,12 @@ CODES: dict[str, Code] = {
         "The system refused a process, a pipe or a thread: a limit on them is reached, or memory is short.",
         "`--workers 1` starts none. `ulimit -a` shows the limits; containers have more of their own.",
     ),
+    "WDS408": Code(
+        "the storage is down",
+        "Not one file but the storage itself cannot be read: no connection after all retries, the file system is no "
+        "longer mounted, or none of the dataset's shards is there any more. A training stops at once.",
+        "Mend the connection or the mount, and go on: nothing is lost, the next batch is the one that failed.",
+    ),
     "WDS500": Code(
         "the loader cannot go on",
         "The request or the data does not allow it.",
@@ -304,8 +386,10 @@ CODES: dict[str, Code] = {
     ),
     "WDS505": Code(
         "no sample comes through",
-        "A whole pass over the data gave no sample: every one was skipped.",
-        "Look at the hook that raises SkipSample.",
+        "A lane took as many samples in a row as the datasets have, and 10,000 at least, and no batch came of them: "
+        "hooks skipped them, they failed, or none of them fitted into a pack.",
+        "Look at what raises SkipSample, at the failures in the log and in `loader.stats.causes`, and with packing at "
+        "the lengths and the capacity.",
     ),
     "WDS506": Code(
         "samples cannot be batched",
@@ -341,6 +425,18 @@ CODES: dict[str, Code] = {
         "nothing to pad with",
         "A rank has no batch at all in this pass, and so none that it could hand out once more.",
         "Give more data than there are ranks, or uneven='drop'.",
+    ),
+    "WDS512": Code(
+        "no group, or no batch size",
+        "`batch_group_criterion` has to return a group that can be hashed and the size of its batches: 1 or more, or "
+        "None for the dataset's `batch_size`. The samples it answers otherwise for are left out and counted.",
+        "The message has the answer. `loader.stats.causes` says for how many samples it was so.",
+    ),
+    "WDS513": Code(
+        "a group with two batch sizes",
+        "`batch_group_criterion` gives samples of one group unlike sizes. A group has the size that it was begun with; "
+        "samples that want another one are left out and counted.",
+        "Make the size a function of the group, or let the group tell the sizes apart.",
     ),
     "WDS520": Code(
         "the ranks do not run the same job",
@@ -417,6 +513,30 @@ CODES: dict[str, Code] = {
         "harmless. After the catalog was deleted and made again, shards may have other numbers, and keys may be wrong.",
         "If the catalog was made again, find a copy of the old one, and name it by `--root OLD=NEW`.",
     ),
+    "WDS550": Code(
+        "a store has no such entry",
+        "A cooker asked an auxiliary store for a name that it does not have. Names are compared letter by letter; the "
+        "hint has those that differ in case alone, and the other parts of the same key.",
+        "Correct the reference in the primary, or add the file to the store and prepare it again.",
+    ),
+    "WDS551": Code(
+        "a name of a store is ambiguous",
+        "Several samples of an auxiliary store have the key and the part that a cooker asked for. Which of them is "
+        "meant cannot be told, and taking any would train on the wrong one unnoticed.",
+        "`wdsctl index STORE` reports such keys as WDS106. Rename all but one of them, or put them into stores apart.",
+    ),
+    "WDS552": Code(
+        "a name leads out of a store",
+        "A cooker asked a folder of files for an absolute path, for a path with `..` in it, for a link that leads out "
+        "of the folder, or for what is no file. Nothing outside of a store is ever read.",
+        "Refer to files by their path below the folder. Files that lie elsewhere are a store of their own.",
+    ),
+    "WDS553": Code(
+        "nothing is known of a medium",
+        "A cooker asked an auxiliary store for the facts of an image, a sound or a video, and its catalog has none, or "
+        "says that the file cannot be read.",
+        "`wdsctl index STORE --media` reads the facts of all media, of tars and of plain folders.",
+    ),
     "WDS600": Code(
         "the blend file is not as it must be",
         "It is no YAML, a key is unknown or stands twice, a value is of the wrong kind, or a list is empty.",
@@ -445,13 +565,26 @@ CODES: dict[str, Code] = {
         "Turn it round: a blend may have epochized entries. Or make the inner one epochized too, with repetitions.",
     ),
     "WDS605": Code(
-        "joins are not there yet",
-        "The blend file joins datasets by key. Joins come with the polylithic datasets.",
-        "Write the joined samples into shards of their own, and refer to those.",
+        "the join is not as it must be",
+        "A `join` has fewer than two members, or one that is a blend, a join or a subset; or its joiner is not there, "
+        "or cannot be told from what is written; or it has none, and two members have fields of one name.",
+        "The message names file, line and key. docs/blend-files.md shows joins.",
     ),
     "WDS606": Code(
         "the blend file has no such split",
         "A split was asked for, by the caller or by `split_part`, that the file's `splits:` does not name.",
         "The message lists the splits that it names. `split_part` at a reference chooses another one.",
+    ),
+    "WDS607": Code(
+        "samples of a join have no partner",
+        "A `join` asks for a sample of the same key in each member, and a member lacks some.",
+        "The message says how many, and the first keys. `nonmatch: skip` at the member leaves them out, "
+        "`nonmatch: none` gives None in the place of the partner.",
+    ),
+    "WDS608": Code(
+        "a key of a join stands twice",
+        "A member of a `join` that others are looked up in has two samples of one key: nobody can tell which is meant.",
+        "The message names key and shards. Take one of them out, or join to a split that has one of them. The first "
+        "member, whose samples are joined, may repeat keys.",
     ),
 }

@@ -46,6 +46,12 @@ def find_function(spec: Spec) -> Function:
         return Function(Chars(spec.first), frozenset({spec.first}))
     if spec.kind == "json":
         return Function(InJson(spec.first, spec.rest), frozenset({spec.first}))
+    found = find_python(spec)
+    return Function(found, _declared(spec, found))
+
+
+def find_python(spec: Spec) -> Callable[..., Any]:
+    """The function or class that `module:name` names, imported. Raises UsageError WDS312."""
     found: Any = _module(spec)
     for i, name in enumerate(spec.rest):
         if not hasattr(found, name):
@@ -57,7 +63,8 @@ def find_function(spec: Spec) -> Function:
         raise _no_function(
             spec, f"{spec.text} is {type(found).__name__}, not a function", "give a function of a sample"
         )
-    return Function(found, _declared(spec, found))
+    call: Callable[..., Any] = found
+    return call
 
 
 def source_of(spec: Spec) -> str:

@@ -1,8 +1,9 @@
-"""The text that says how the numbers of a column are made: `MODULE:FUNCTION`, or one of three that need no code.
+"""The text that says how the numbers of a column are made: `MODULE:FUNCTION`, or one of four that need no code.
 
 size:PART             bytes of a part; nothing is read                              0 where a sample lacks the part
 chars:PART            characters of a part that is UTF-8                            0 where a sample lacks the part
 json:PART:FIELD.PATH  a number in a JSON part, or the length of a string or list    an error where it is not there
+media:PART:NUMBER     a fact of a medium: width, duration_ms   0 where a sample lacks the part, or it has no such fact
 MODULE:FUNCTION       what a function of Python says; FUNCTION may be dotted
 """
 
@@ -17,10 +18,23 @@ from typing import Any, Literal
 from wdsctl.core.errors import UsageError
 from wdsctl.core.fields import did_you_mean
 
-Kind = Literal["size", "chars", "json", "python"]
+Kind = Literal["size", "chars", "json", "media", "python"]
 Sample = dict[str, Any]  # `__key__` -> str, part name -> bytes
 
-HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH or MODULE:FUNCTION"
+HINT = "write size:PART, chars:PART, json:PART:FIELD.PATH, media:PART:NUMBER or MODULE:FUNCTION"
+
+#: What `media:PART:NUMBER` may name: the expression on the columns of `v_media` that gives it, a whole number.
+MEDIA_NUMBERS = {
+    "width": "display_width",
+    "height": "display_height",
+    "pixels": "CAST(width * height AS INTEGER)",
+    "aspect_milli": "CAST(display_width * 1000 / display_height AS INTEGER)",
+    "duration_ms": "CAST(round(seconds * 1000) AS INTEGER)",
+    "frames": "frames",
+    "channels": "audio_channels",
+    "rate": "audio_rate",
+    "samples": "audio_samples",
+}
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 
@@ -41,7 +55,7 @@ class Spec:
     @property
     def reads(self) -> bool:
         """Whether the shards must be read."""
-        return self.kind != "size"
+        return self.kind not in ("size", "media")
 
 
 def parse_spec(text: str) -> Spec:
@@ -53,6 +67,15 @@ def parse_spec(text: str) -> Spec:
         part, _, path = rest.partition(":")
         if part and path and all(path.split(".")):
             return Spec(text, "json", part, tuple(path.split(".")))
+    elif word == "media" and ":" in rest:
+        part, _, number = rest.rpartition(":")
+        if part and number in MEDIA_NUMBERS:
+            return Spec(text, "media", part, (number,))
+        raise UsageError(
+            f"{text!r} names no fact of media",
+            hint=f"write media:PART:NUMBER, where NUMBER is one of {', '.join(MEDIA_NUMBERS)}",
+            code="WDS312",
+        )
     elif _DOTTED.fullmatch(word) and _DOTTED.fullmatch(rest):
         return Spec(text, "python", word, tuple(rest.split(".")))
     raise UsageError(f"{text!r} does not say how a column is made", hint=HINT, code="WDS312")

@@ -30,4 +30,7 @@ def command_beside(path: str, verb: str, *words: str) -> str:
 def root_beside(path: str) -> str:
     """That dataset: a folder that lies in it tells which it is; for others, a word stands in its place."""
     folder = os.path.dirname(os.path.abspath(path))
-    return os.path.dirname(folder) if os.path.basename(folder) == META else UNKNOWN
+    above, name = os.path.split(folder)
+    if name.startswith(f"{META}-"):  # beside a dataset that is one file
+        return os.path.join(above, name.removeprefix(f"{META}-"))
+    return above if name == META else UNKNOWN

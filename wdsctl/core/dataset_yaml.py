@@ -1,11 +1,13 @@
 """`dataset.yaml`: what the samples of a dataset are. Written once, edited by people, read strictly.
 
 Energon's form is understood where it says the same: classes as `__module__` and `__class__`, a CrudeWebdataset, the old
-names such as CaptioningWebdataset. Code beside the data (`sample_loader`, `part_filter`) is refused.
+names such as CaptioningWebdataset. Code is only named here (a sample type of one's own, `sample_loader`,
+`part_filter`): who loads samples decides whether it runs.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
 VERSION = 1
 
-_KEYS = ("version", "sample_type", "field_map", "subflavors", "split")
+_KEYS = ("version", "sample_type", "field_map", "sample_loader", "part_filter", "subflavors", "split")
 _ENERGON = ("__module__", "__class__")
-_CODE = ("sample_loader", "part_filter")
+_FUNCTION = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # in a file beside dataset.yaml
 _WAYS = ("auto", "shard", "sample")
 _HEADER = (
     "# What the samples of this dataset are. Edit it by hand; wdsctl never overwrites your changes unless asked"
@@ -50,12 +52,18 @@ class SplitRule:
 
 @dataclass(frozen=True, slots=True)
 class DatasetConfig:
-    """What dataset.yaml says. `subflavors` are the user's own values, handed to every sample as they are."""
+    """What dataset.yaml says. `subflavors` are the user's own values, handed to every sample as they are.
+
+    `sample_loader`: FILE.py:FUNCTION beside dataset.yaml, which makes the fields of a sample of its parts, in the place
+    of a field map. `part_filter`: the parts that are read, by name, or such a function that chooses them; empty: all.
+    """
 
     sample_type: str = CRUDE
     field_map: dict[str, str] = field(default_factory=dict)
     subflavors: dict[str, Any] = field(default_factory=dict)
     split: SplitRule | None = None
+    sample_loader: str = ""
+    part_filter: str | tuple[str, ...] = ()
 
 
 def load(path: str) -> DatasetConfig:
@@ -97,6 +105,8 @@ def parse(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         field_map=_field_map(document, sample_type),
         subflavors=_section(document, "subflavors"),
         split=_split(document) if data.get("split") is not None else None,
+        sample_loader=_function(document, "sample_loader") if data.get("sample_loader") is not None else "",
+        part_filter=_part_filter(document),
     )
 
 
@@ -106,6 +116,12 @@ def dump(config: DatasetConfig) -> str:
     text += yaml_nodes.block(
         "field_map", {name: yaml_nodes.scalar(source) for name, source in config.field_map.items()}
     )
+    if config.sample_loader:
+        text += f"sample_loader: {yaml_nodes.scalar(config.sample_loader)}\n"
+    if config.part_filter:
+        names = config.part_filter
+        listed = names if isinstance(names, str) else [yaml_nodes.scalar(name) for name in names]
+        text += f"part_filter: {listed if isinstance(listed, str) else '[' + ', '.join(listed) + ']'}\n"
     text += yaml_nodes.dump({"subflavors": config.subflavors})
     return text + (_split_block(config.split) if config.split else "")
 
@@ -133,21 +149,20 @@ def _sample_type(document: Document) -> str:
     where = document.where("sample_type" if name is not None else "__class__")
     if isinstance(name, dict):
         _check_keys(document, ("sample_type",), _ENERGON)
-        name = _class_name(name, where)
+        name = _class_name(name)
     elif name is None and "__class__" in data:
-        name = _class_name(data, where)
+        name = _class_name(data)
     if not isinstance(name, str):
         raise _wrong(f"sample_type: expected a name such as CaptioningSample, found {_called(name)}", where)
     check_sample_type(name, where=where)
     return name
 
 
-def _class_name(spec: dict[str, Any], where: str) -> str:
-    """Our name of the class that Energon's `__module__` and `__class__` mean."""
+def _class_name(spec: dict[str, Any]) -> str:
+    """Our name of the class that `__module__` and `__class__` mean: Energon's, or somebody's own."""
     module, name = (str(spec.get(key, "")) for key in _ENERGON)
     if module.split(".")[0] not in {"megatron", "wdsctl"}:
-        hint = "use a built-in sample type here, and make your own type in the task encoder"
-        raise _wrong(f"{module}.{name} is code of your own, which dataset.yaml cannot name", where, hint=hint)
+        return f"{module}:{name}"
     kind = name.removesuffix("Webdataset").removesuffix("Sample")
     if kind == "Crude":
         return CRUDE
@@ -156,6 +171,12 @@ def _class_name(spec: dict[str, Any], where: str) -> str:
 
 def _field_map(document: Document, sample_type: str) -> dict[str, str]:
     field_map = _section(document, "field_map")
+    other = next((key for key in ("sample_loader", "part_filter") if document.data.get(key) is not None), None)
+    if other and field_map:
+        hint = "write one of them: a field map says already which parts are read and what fields they are"
+        raise _wrong(f"{other} and field_map exclude each other", document.where(other), hint=hint)
+    if document.data.get("sample_loader") is not None:
+        return {}
     for name, source in field_map.items():
         where = document.where("field_map", name)
         check_field(sample_type, name, where=where)
@@ -165,6 +186,24 @@ def _field_map(document: Document, sample_type: str) -> dict[str, str]:
         parse_field_path(source, where=where)
     validate_field_map(sample_type, field_map, where=document.where("field_map"))
     return field_map
+
+
+def _function(document: Document, key: str) -> str:
+    value = document.data[key]
+    if not isinstance(value, str) or not _FUNCTION.fullmatch(value):
+        hint = "such as sample_loader.py:sample_loader; the file lies beside dataset.yaml"
+        raise _wrong(f"{key}: expected FILE.py:FUNCTION, found {_called(value)}", document.where(key), hint=hint)
+    return value
+
+
+def _part_filter(document: Document) -> str | tuple[str, ...]:
+    value = document.data.get("part_filter")
+    if not isinstance(value, list):
+        return () if value is None else _function(document, "part_filter")
+    if not value or not all(isinstance(name, str) and name for name in value):
+        where = document.where("part_filter")
+        raise _wrong("part_filter: expected names of parts", where, hint="such as [jpg, json], in quotes where needed")
+    return tuple(value)
 
 
 def _split(document: Document) -> SplitRule:
@@ -207,9 +246,6 @@ def _check_keys(document: Document, path: Path, known: tuple[str, ...]) -> None:
         value = value[key]
     for key in value:
         where = document.where(*path, key)
-        if key in _CODE:
-            hint = "map the fields in field_map, or use CrudeSample and cook the samples in your task encoder"
-            raise _wrong(f"{key} is code beside the data, which wdsctl does not run", where, hint=hint)
         if key not in known:
             shown = [name for name in known if not name.startswith("__")] or list(known)
             hint = did_you_mean(str(key), shown) or f"the keys here are {', '.join(shown)}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from wdsctl.core.evidence import Evidence, PartEvidence, PartFacts, examine, percent
+from wdsctl.core.evidence import Evidence, KeyFact, PartEvidence, PartFacts, examine, percent
+from wdsctl.core.field_path import Access, FieldPath
 from wdsctl.core.fill import Filled, Unfilled, fill
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Detection", "Evidence", "PartEvidence", "Rejected", "detect"]
 
 _MEDIA = {"image", "video", "audio"}
+#: Words in the names of keys that hold the name of a medium, and not the medium.
+_REFERRING = {word + s for word in ("image", "img", "video", "audio", "clip", "sound", "photo") for s in ("", "s")} | {
+    "media",
+    "wav",
+    "jpg",
+    "mp4",
+}
 #: The types whose main text may be the only text part there is, whatever its name.
 _LONE_TEXT = {"CaptioningSample": "caption", "TextSample": "text", "AudioSample": "text"}
 _OCR_FIELDS = {field.name for field in SAMPLE_TYPES["OCRSample"]} - {"image", "text"}
@@ -54,10 +62,14 @@ class _Candidate(NamedTuple):
     score: float
 
 
-def detect(evidence: Evidence) -> Detection:
-    """The sample type and the field map that fit best. Never fails: at worst the samples are crude."""
+def detect(evidence: Evidence, *, of_lines: bool = False) -> Detection:
+    """The sample type and the field map that fit best. Never fails: at worst the samples are crude.
+
+    `of_lines`: the samples are lines of JSON, which hold no media but perhaps refer to some: only text can be all of
+    them.
+    """
     facts = tuple(examine(part, evidence.samples) for part in evidence.parts if part.samples)
-    outcomes = [_try(sample_type, facts) for sample_type in SAMPLE_TYPES]
+    outcomes = [_text_in_lines(facts)] if of_lines else [_try(sample_type, facts) for sample_type in SAMPLE_TYPES]
     kinds = {part.name: part.label for part in facts}
     rejected = tuple(outcome for outcome in outcomes if isinstance(outcome, Rejected))
     # sorted() is stable: of equals, the type that SAMPLE_TYPES names first.
@@ -83,6 +95,22 @@ def _try(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | Rejected:
             return Rejected(sample_type, found.reason)
     why_not = _unmarked(sample_type, filled, facts)
     return Rejected(sample_type, why_not) if why_not else _weigh(sample_type, filled, facts)
+
+
+def _text_in_lines(facts: Sequence[PartFacts]) -> _Candidate | Rejected:
+    """The one type that samples in lines may have, unless they refer to media: these belong to the samples too."""
+    keys = [str(FieldPath((Access(part.name, key.path),))) for part in facts for key in part.keys if _refers(key)]
+    if keys:
+        return Rejected("TextSample", f"{', '.join(keys)} may name media, which a cooker brings to the text")
+    found = _try("TextSample", facts)
+    if isinstance(found, _Candidate) and not all(access.steps for access in found.filled["text"].path.alternatives):
+        return Rejected("TextSample", "no key of the objects is named like text")
+    return found
+
+
+def _refers(key: KeyFact) -> bool:
+    words = set(key.path[-1].lower().replace("-", "_").split("_"))
+    return bool(words & _REFERRING) and key.kind in ("text", "list of text", "object", "list")
 
 
 def _unmarked(sample_type: str, filled: Mapping[str, Filled], facts: Sequence[PartFacts]) -> str:

@@ -6,6 +6,7 @@
     ├── DatasetError      3  shards or raw files are not what they should be
     ├── PermissionDenied  4  the system does not let us (also a PermissionError)
     ├── StorageError      3  reading or writing bytes failed (also an OSError)
+    │   └── StorageDown   3  not of one file: the storage itself does not answer, or is gone
     ├── CatalogError      6  the catalog is missing, damaged, too new or locked
     └── LoaderError       1  the runtime: states that do not fit, samples that fail
 
@@ -69,6 +70,12 @@ class PermissionDenied(WdsctlError, PermissionError):  # noqa: N818 - named afte
 class StorageError(WdsctlError, OSError):
     exit_code = 3
     code = "WDS404"
+
+
+class StorageDown(StorageError):  # noqa: N818 - the noun is the error
+    """No other file of the same storage can be read either: no route to it, or all of it is gone."""
+
+    code = "WDS408"
 
 
 class CatalogError(WdsctlError):

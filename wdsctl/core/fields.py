@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.field_path import Access, FieldPath, Step, parse_field_path
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, is_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -127,14 +127,17 @@ def validate_field_map(
 
 
 def check_sample_type(sample_type: str, *, where: str = "") -> None:
-    if sample_type != CRUDE and sample_type not in SAMPLE_TYPES:
+    if sample_type != CRUDE and sample_type not in SAMPLE_TYPES and not is_own(sample_type):
         known = (*SAMPLE_TYPES, CRUDE)
-        hint = did_you_mean(sample_type, known) or f"the sample types are {', '.join(known)}"
+        hint = did_you_mean(sample_type, known)
+        hint = hint or f"the sample types are {', '.join(known)}, and module:Class of your own"
         raise _misfit(f"there is no sample type {sample_type!r}", hint, where)
 
 
 def check_field(sample_type: str, field: str, *, where: str = "") -> None:
     check_sample_type(sample_type, where=where)
+    if is_own(sample_type):
+        return
     if sample_type == CRUDE:
         raise _misfit(
             f"{CRUDE} has no field {field!r}: it hands out every part as it is", "leave field_map empty", where

@@ -4,7 +4,8 @@
     kind        "rank", or "world" once the states of all ranks are merged
     rank        0 to world - 1; -1 of a merged state
     world       how many ranks saved it
-    plan        {"order": facts that are compared one by one, "recipe": a digest, "shape": the stages that have states}
+    plan        {"order": facts that are compared one by one, "recipe": a digest, "shape": the stages that have states,
+                some with what their states depend on, as in "pack:12"}; with auxiliary stores, "aux": a digest by name
     generation  [int, ...]: of each dataset of the blend, in its order
     drawn       batches that the world has drawn, in this pass where there are passes
     pass        which pass of a finite run, from 0; null in a training without end
@@ -51,7 +52,8 @@ _NAMED = 8  # ranks, lanes or fields that a message lists
 def check_form(state: Any) -> State:
     """The state, if it is one and is whole. Some 40 µs with 8 lanes. Raises StateMismatch WDS502.
 
-    What the stages keep in `stream` is looked at as JSON: its form is the stages' own.
+    What the stages keep in `stream` is looked at as JSON: its form is the stages' own, and addresses of what waits in
+    them are read (`wdsctl.core.addresses`) when the lane is opened.
     """
     if not isinstance(state, dict) or type(state.get("version")) is not int:
         raise _no_state("this is no state of a wdsctl loader", SAVED_BY)
@@ -155,6 +157,7 @@ def _same_job(first: State, state: State) -> None:
     lines = differences(plan["order"], other["order"], places)
     lines += differences({"recipe": plan["recipe"]}, {"recipe": other["recipe"]}, places)
     lines += differences({"shape": plan["shape"]}, {"shape": other["shape"]}, places)
+    lines += differences({"aux": plan.get("aux")}, {"aux": other.get("aux")}, places)
     if lines:
         raise _misfit(f"{ranks} have different plans: {'; '.join(lines)}")
     for key in SHARED:

@@ -33,12 +33,14 @@ def derive(*parts: int | str | bytes) -> int:
     return int.from_bytes(blake2b(text, digest_size=8, person=PERSON).digest(), "little")
 
 
-def mix(key: int, values: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A key for each value (modulo 2^64), all at once; distinct values get distinct keys. About 10 ns a value."""
-    state = values.astype(np.uint64)
-    word = array_word(key)
+def mix(key: int | NDArray[np.uint64], values: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64]:
+    """A key for each value (modulo 2^64), all at once; distinct values get distinct keys. About 10 ns a value.
+
+    Keys may be an array that broadcasts with the values.
+    """
+    word = array_word(key) if isinstance(key, int) else key
+    state = np.bitwise_xor(values.astype(np.uint64, copy=False), word)
     spare = np.empty_like(state)
-    np.bitwise_xor(state, word, state)
     _finalise(state, spare)
     np.add(state, word, state)
     _finalise(state, spare)

@@ -6,10 +6,30 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from wdsctl.core.errors import PermissionDenied, StorageError, WdsctlError
+from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError, WdsctlError
 
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DENIED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+#: Of the way to the storage, or of the process: never of one file. EIO is not among them: a bad sector gives it too.
+_DOWN = frozenset(
+    [
+        errno.ECONNABORTED,
+        errno.ECONNREFUSED,
+        errno.ECONNRESET,
+        errno.EHOSTDOWN,
+        errno.EHOSTUNREACH,
+        errno.EMFILE,
+        errno.ENETDOWN,
+        errno.ENETUNREACH,
+        errno.ENFILE,
+        errno.ENODEV,
+        errno.ENOMEM,
+        errno.ENOTCONN,
+        errno.ENXIO,
+        errno.ESHUTDOWN,
+        errno.ETIMEDOUT,
+    ]
+)
 
 
 @contextmanager
@@ -33,7 +53,8 @@ def is_full(error: OSError) -> bool:
 
 
 def translate(error: OSError, path: str, doing: str) -> WdsctlError:
-    """The error to raise in the place of `error`: WDS401 disk full, WDS402 permission, WDS404 the rest."""
+    """The error to raise in the place of `error`: WDS401 disk full, WDS402 permission, WDS408 the storage
+    itself, WDS404 the rest."""
     named = error.filename if isinstance(error.filename, str) else path
     where = path if named.endswith(".partial") else named
     words = error.strerror or str(error)
@@ -50,8 +71,5 @@ def translate(error: OSError, path: str, doing: str) -> WdsctlError:
             where=where,
             hint="check the owner and the mode of the path, and whether the file system is mounted read-only",
         )
-    return StorageError(
-        f"cannot {doing}: {words}",
-        where=where,
-        hint="run the same command again: finished work is kept",
-    )
+    kind = StorageDown if error.errno in _DOWN else StorageError
+    return kind(f"cannot {doing}: {words}", where=where, hint="run the same command again: finished work is kept")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shlex
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from wdsctl.core.errors import InputError, PermissionDenied
+from wdsctl.core.line_files import parted, unpacker
 from wdsctl.core.urls import is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
@@ -18,11 +20,13 @@ META = ".wdsctl"
 class Place:
     """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
 
-    `root` is a path or a URL, `meta` always a path.
+    `root` is a path or a URL, `meta` always a path. `only`: the name of the one file in `root` that is the dataset,
+    where it is a file of lines and not a folder.
     """
 
     root: str
     meta: str
+    only: str = ""
 
     @property
     def catalog(self) -> str:
@@ -46,17 +50,27 @@ class Place:
         return os.path.join(self.meta, "lock")
 
     @property
+    def path(self) -> str:
+        """What is to be located to come here again: the root, or the one file in it."""
+        return os.path.join(self.root, self.only) if self.only else self.root
+
+    @property
     def shown(self) -> str:
-        """The root as it may be printed and stored: a URL without user and password."""
-        return shown(self.root)
+        """The dataset as it may be printed and stored: a URL without user and password."""
+        return shown(self.path)
 
     @property
     def is_inside(self) -> bool:
         """Whether the catalog lies in the dataset itself, as it does unless that cannot be written."""
-        return self.meta == os.path.join(self.root, META)
+        return self.meta == os.path.join(self.root, meta_of(self.only))
 
     def offsets(self, generation: int) -> str:
         return os.path.join(self.meta, f"offsets-{generation}.bin")
+
+
+def meta_of(only: str = "") -> str:
+    """The name of our folder in a dataset, or beside a dataset that is one file."""
+    return f"{META}-{only}" if only else META
 
 
 def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> Place:
@@ -68,19 +82,23 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     Raises InputError where there is no such root, PermissionDenied where it cannot be read; and, with `writing`, where
     it has a catalog that this user cannot write: one of their own would shadow it from then on.
     A root that is a URL is not looked at, and has its catalog elsewhere, like one that cannot be written.
+    A root may be one file of lines, of which the same holds: its catalog lies beside it, named after it.
     """
     root = plain(root)
     if is_url(root):
         return _of_a_url(root, catalog)
-    root = os.path.abspath(root)
+    whole = os.path.abspath(root)
+    root, only = parted(whole) if not os.path.isdir(whole) else (whole, "")
+    if only:
+        _check_file(whole)
     _check_root(root)
     if catalog:
-        return Place(root, _absolute(catalog))
+        return Place(root, _absolute(catalog), only)
     shared = os.environ.get(CATALOG_VARIABLE)
     if shared:
-        return Place(root, os.path.join(_absolute(shared), _name_of(root)))
-    inside = Place(root, os.path.join(root, META))
-    elsewhere = Place(root, os.path.join(_user_data(), _name_of(root)))
+        return Place(root, os.path.join(_absolute(shared), _name_of(whole)), only)
+    inside = Place(root, os.path.join(root, meta_of(only)), only)
+    elsewhere = Place(root, os.path.join(_user_data(), _name_of(whole)), only)
     if os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
     if os.path.exists(elsewhere.catalog):
@@ -101,16 +119,42 @@ def _of_a_url(root: str, catalog: str | None) -> Place:
         raise InputError(
             "URLs of several layers are not understood", where=shown(root), hint="give the URL of the store itself"
         )
+    whole = root
+    root, only = parted(whole)
+    if only:
+        _check_packed(only, whole)
     if catalog:
-        return Place(root, _absolute(catalog))
+        return Place(root, _absolute(catalog), only)
     shared = os.environ.get(CATALOG_VARIABLE)
-    return Place(root, os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(root))))
+    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole)))
+    return Place(root, meta, only)
+
+
+def _check_file(path: str) -> None:
+    if not os.path.exists(path):
+        raise InputError("the dataset does not exist", where=path, hint="check the path")
+    _check_packed(os.path.basename(path), path)
+    if not os.path.isfile(path):
+        raise InputError("the dataset is no regular file", where=path, hint="give a file of lines, or a folder")
+
+
+def _check_packed(name: str, path: str) -> None:
+    tool = unpacker(name)
+    if tool:
+        raise InputError(
+            "compressed lines cannot be read at random places",
+            where=shown(path),
+            hint=f"unpack them: `{tool} {shlex.quote(shown(path))}`",
+            code="WDS113",
+        )
 
 
 def _check_root(root: str) -> None:
     if not os.path.isdir(root):
         kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
-        raise InputError(f"the dataset {kind}", where=root, hint="give the folder that holds the shards")
+        raise InputError(
+            f"the dataset {kind}", where=root, hint="give the folder that holds the shards, or a .jsonl file"
+        )
     if not os.access(root, os.R_OK | os.X_OK):
         raise PermissionDenied("the dataset's folder cannot be read", where=root, hint="check its owner and its mode")
 

@@ -33,9 +33,13 @@ def preview(part: ByteRange) -> Preview:
 
 
 def _medium(part: ByteRange, content: Content) -> Preview:
-    facts = probe(part, content)
+    return preview_of(probe(part, content), content.format)
+
+
+def preview_of(facts: Facts | Unreadable, format_name: str = "") -> Preview:
+    """A medium whose facts are known already. `format_name`: of one that is unreadable, where it is known."""
     if isinstance(facts, Unreadable):
-        return Preview(f"{content.format}: {facts.reason}", facts)
+        return Preview(f"{format_name or 'unreadable'}: {facts.reason}", facts)
     return Preview(in_words(facts), facts)
 
 

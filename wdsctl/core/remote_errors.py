@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError, WdsctlError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.urls import protocol, shown
 
 #: Packages that open a kind of store, where fsspec has none of its own.
@@ -63,7 +63,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def translate_remote(error: BaseException, url: str, doing: str) -> WdsctlError:
-    """The error to raise in the place of a driver's, which it says in the driver's words. WDS402, WDS404 or WDS406.
+    """The error to raise in the place of a driver's, in the driver's words. WDS402, WDS404, WDS406 or WDS408.
 
     What is missing is an InputError where the root itself was asked for (`doing` is "list"), else a StorageError.
     """
@@ -79,6 +79,7 @@ def translate_remote(error: BaseException, url: str, doing: str) -> WdsctlError:
     hint = "run the same command again: finished work is kept"
     if is_transient(error):
         words, hint = f"the store does not answer ({words})", f"check the network and the endpoint, and {hint}"
+        return StorageDown(f"cannot {doing}: {words}", where=where, hint=hint)
     return StorageError(f"cannot {doing}: {words}", where=where, hint=hint)
 
 

@@ -31,6 +31,12 @@ def remote_files(root: str) -> list[ShardFile]:
     return [file for file in files if not any(name.startswith(".") for name in file.path.split("/"))]
 
 
+def remote_file(root: str, name: str) -> ShardFile:
+    """One file of a store. Raises InputError where there is none."""
+    facts = FsspecStorage(root).facts(f"{root}/{name}")
+    return ShardFile(name, int(facts["size"]), change_mark(facts))
+
+
 def change_mark(facts: Mapping[str, Any]) -> int:
     """A number of 63 bits that stands for the file's content, in the place of its time.
 

@@ -84,6 +84,15 @@ class FsspecStorage:
         inner = self._inner(path)
         return int(self._asked(lambda: self._filesystem().info(inner), path, "read")["size"])
 
+    def facts(self, path: str) -> Mapping[str, Any]:
+        """What the driver says of one file; `size` in bytes. Raises InputError where there is none."""
+        inner = self._inner(path)
+        facts: Mapping[str, Any] = self._asked(lambda: self._filesystem().info(inner), path, "list")
+        if facts["size"] is None:
+            hint = "copy the dataset to a store that does, or to a disk"
+            raise StorageError("the store does not say how large its files are", where=shown(path), hint=hint)
+        return facts
+
     def exists(self, path: str) -> bool:
         inner = self._inner(path)
         return bool(self._asked(lambda: self._filesystem().exists(inner), path, "read"))
@@ -101,6 +110,9 @@ class FsspecStorage:
                 self._ahead.hold(others, rest)
                 return first
         return self.read_many([wanted])[0]
+
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        memory[:] = self.read(path, offset, len(memory))
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """Neighbouring ranges are read in one request, long ones in several; so many side by side."""

@@ -5,6 +5,7 @@ The dataclasses themselves are in `wdsctl.loader.samples`; a test keeps the two 
 
 from __future__ import annotations
 
+import re
 from typing import Literal, NamedTuple
 
 Kind = Literal["image", "video", "audio", "text", "integer", "number", "list", "object", "any"]
@@ -86,6 +87,15 @@ SAMPLE_TYPES: dict[str, tuple[Field, ...]] = {
         Field("text", "text", required=False, names=("text", "transcript", "transcription", "caption")),
     ),
 }
+
+_DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_OWN = re.compile(f"{_DOTTED}:{_DOTTED}")
+
+
+def is_own(sample_type: str) -> bool:
+    """Whether the name is that of somebody's own class, `module:Class`. What fields it has, only the class knows."""
+    return bool(_OWN.fullmatch(sample_type))
+
 
 #: What a dataset without a sample type hands out: a dict of its parts.
 CRUDE = "CrudeSample"

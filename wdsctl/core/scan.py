@@ -59,11 +59,11 @@ def scan_shard(shard: str, read: Read, size: int) -> ShardScan:
             noticed.odd(item)
         else:
             ending = item
-    compressed = _compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
+    compressed = compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
     return _finish(columns, table, noticed, ending, compressed)
 
 
-def _compression(head: bytes) -> str:
+def compression(head: bytes) -> str:
     """What a file that is no tar was compressed with; empty if it was not."""
     return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), "")
 

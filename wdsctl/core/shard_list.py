@@ -1,16 +1,21 @@
-"""Finds the shards of a dataset: every .tar below the root, sorted by path. Compressed ones are told apart."""
+"""Finds the shards of a dataset: every .tar, or every file of lines, below the root, sorted by path.
+
+Compressed ones are told apart.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from stat import S_ISREG
 
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines, unpacker
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
+from wdsctl.core.shard_kinds import is_of_lines, one_kind
 from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url
 
@@ -23,53 +28,112 @@ class ShardListing:
     findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
 
 
-def list_shards(root: str, exclude: Sequence[str] = ()) -> ShardListing:
+def list_shards(root: str, exclude: Sequence[str] = (), *, only: str = "", known: Iterable[str] = ()) -> ShardListing:
     """List the shards below `root`; hidden names are passed over. `exclude`: shell patterns on the relative path.
 
+    `only`: the one file in it that is the dataset, if it is a file. `known`: the paths that the catalog has, if any;
+    their kind is the dataset's, and without them a folder of tars and lines raises InputError WDS127.
     Below a URL, what stands for a shard's time is made of its etag. Raises InputError where there is no such root.
     """
     shards: list[ShardFile] = []
     findings: list[Finding] = []
-    for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
+    for path, entry in _entries(root, only, findings):
         if is_excluded(path, exclude):
             continue
         lower = path.lower()
         if lower.endswith(COMPRESSED):
             message = "a compressed shard: it cannot be read at random places and is left out"
             findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
-        elif lower.endswith(".tar"):
+        elif unpacker(lower):
+            message = f"compressed lines cannot be read at random places, and are left out: `{unpacker(lower)}` them"
+            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
+        elif lower.endswith(".tar") or is_lines(lower):
             found = entry if isinstance(entry, ShardFile) else _shard(path, entry)
             if isinstance(found, ShardFile):
                 shards.append(found)
             else:
                 findings.append(found)
+    shards, left_out = one_kind(root, shards, known)
+    findings += left_out
     shards.sort(key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
     return ShardListing(tuple(shards), tuple(findings))
+
+
+def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
+    """List all files below `root` that are not hidden, whatever they are, as `list_shards` lists shards."""
+    files: list[ShardFile] = []
+    findings: list[Finding] = []
+    for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
+        if is_excluded(path, exclude):
+            continue
+        found = entry if isinstance(entry, ShardFile) else _shard(path, entry, "file")
+        if isinstance(found, ShardFile):
+            files.append(found)
+        else:
+            findings.append(found)
+    files.sort(key=lambda file: file.path)
+    findings.sort(key=lambda finding: finding.shard)
+    return ShardListing(tuple(files), tuple(findings))
 
 
 def is_excluded(path: str, exclude: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude)
 
 
-def _shard(path: str, entry: os.DirEntry[str]) -> ShardFile | Finding:
+def _shard(path: str, entry: os.DirEntry[str], noun: str = "shard") -> ShardFile | Finding:
     if printable(path) != path:
-        message = "a shard whose name is not UTF-8: it is left out; rename it"
+        message = f"a {noun} whose name is not UTF-8: it is left out; rename it"
         return Finding(code="WDS116", severity="error", message=message, shard=printable(path))
     try:
         stat = entry.stat()
     except OSError as error:
-        message = f"a shard that cannot be reached: {error.strerror}"
+        message = f"a {noun} that cannot be reached: {error.strerror}"
         return Finding(code="WDS002", severity="error", message=message, shard=path)
     if not S_ISREG(stat.st_mode):
-        return Finding(code="WDS002", severity="error", message="a shard that is no regular file", shard=path)
+        return Finding(code="WDS002", severity="error", message=f"a {noun} that is no regular file", shard=path)
     return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(entry.path, os.R_OK))
 
 
-def holds_shards(root: str) -> bool:
-    """Whether there is a tar, compressed or not, anywhere below `root`. Stops at the first."""
-    files = _remote(root) if is_url(root) else _files(root, "", [], set())
-    return any(path.lower().endswith((".tar", *COMPRESSED)) for path, _ in files)
+def holds_shards(root: str, only: str = "") -> bool:
+    """Whether there is a tar, compressed or not, anywhere below `root`: stops at the first. Or whether there are lines,
+    and nothing beside them that could be raw data: labels among media are not what the folder is about.
+    """
+    if only:
+        return True
+    names = []
+    for path in _paths(root):
+        if path.lower().endswith((".tar", *COMPRESSED)):
+            return True
+        names.append(path)
+    return is_of_lines(names)
+
+
+def holds_tars(root: str) -> bool:
+    """Whether there is a tar, compressed or not, anywhere below `root`."""
+    return any(path.lower().endswith((".tar", *COMPRESSED)) for path in _paths(root))
+
+
+def a_file_of_lines(root: str) -> str:
+    """The path of one below `root`; empty where there is none."""
+    return min((path for path in _paths(root) if is_lines(path)), default="")
+
+
+def _paths(root: str) -> Iterator[str]:
+    return (path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set())))
+
+
+def _entries(
+    root: str, only: str, findings: list[Finding]
+) -> Iterable[tuple[str, os.DirEntry[str]]] | Iterable[tuple[str, ShardFile]]:
+    if not only:
+        return _remote(root) if is_url(root) else _files(root, "", findings, set())
+    if is_url(root):
+        from wdsctl.core.remote_list import remote_file
+
+        return [(only, remote_file(root, only))]
+    with translated(root, "list"), os.scandir(root) as entries:
+        return [(only, entry) for entry in entries if entry.name == only]
 
 
 def is_empty(root: str) -> bool:

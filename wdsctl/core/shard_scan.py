@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Literal
@@ -49,6 +49,21 @@ class ShardScan:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(column)
         return digest.hexdigest()
+
+    def first(self, samples: int) -> ShardScan:
+        """The same without what comes after so many samples."""
+        parts = int(self.counts[:samples].sum(dtype=np.int64))
+        return replace(
+            self,
+            keys=self.keys[: int(self.key_sizes[:samples].sum(dtype=np.int64))],
+            key_sizes=self.key_sizes[:samples],
+            offsets=self.offsets[:samples],
+            sizes=self.sizes[:samples],
+            counts=self.counts[:samples],
+            part_names=self.part_names[:parts],
+            part_offsets=self.part_offsets[:parts],
+            part_sizes=self.part_sizes[:parts],
+        )
 
     def key_list(self, rows: slice = slice(None)) -> list[str]:
         """The keys of these samples."""

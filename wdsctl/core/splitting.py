@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.keys import derive, mix
 from wdsctl.core.ratios import By, apportion, deal
@@ -68,6 +69,28 @@ def by_sample(shards: Sequence[Shard], shares: Mapping[str, float], seed: int, a
                 dealt[name].append(part)
         left = {name: left[name] - count for name, count in counts.items()}
     return dealt
+
+
+def with_more(shard: Shard, held: Mapping[str, tuple[int, bytes | None]], count: int, more: Dealt) -> Dealt:
+    """Splits of a shard that has grown: its first `count` samples where they were, `more` for those behind them."""
+    dealt: Dealt = {}
+    for name in dict.fromkeys((*held, *more)):
+        begin = _flags(*held[name], count) if name in held else np.zeros(count, np.bool_)
+        rest = np.zeros(shard.samples - count, np.bool_)
+        for part in more.get(name, ()):
+            rest |= _flags(part.samples, part.bits, len(rest))
+        chosen = np.concatenate([begin, rest])
+        samples = int(chosen.sum())
+        bits = None if chosen.all() else np.packbits(chosen, bitorder="little").tobytes()
+        dealt[name] = [SplitShard(shard.id, samples, bits)] if samples else []
+    return dealt
+
+
+def _flags(samples: int, bits: bytes | None, count: int) -> NDArray[np.bool_]:
+    """Which of `count` samples a split has."""
+    if bits is None:
+        return np.full(count, samples > 0)
+    return np.unpackbits(np.frombuffer(bits, np.uint8), count=count, bitorder="little").astype(np.bool_)
 
 
 def _drawn(shard: Shard, seed: int, counts: list[int]) -> list[SplitShard | None]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wdsctl.core.job_state import differences
+from wdsctl.core.addresses import waiting_in
+from wdsctl.core.errors import StateMismatch
+from wdsctl.core.job_state import SAVED_BY, differences
 from wdsctl.core.state_form import State
 
 BASE_BYTES, LANE_BYTES, SOURCE_BYTES, PENDING_BYTES = 1024, 256, 16, 8  # the budget of a state
@@ -18,8 +20,8 @@ class StateFacts:
     """`rank` is -1 of a merged state. `pass_number` is None in a training without end.
 
     `picks`: samples that were taken, by all lanes that the state speaks for; `epochs`: that over the samples of all
-    datasets, where the state has all lanes and no blend tells other shares. `pending`: positions of samples that wait
-    in groups, packs or windows. `size_bytes`: as JSON without blanks.
+    datasets, where the state has all lanes and no blend tells other shares. `pending`: samples that wait in groups or
+    for the next window, by address; what is left of a buffer is not among them. `size_bytes`: as JSON without blanks.
     """
 
     rank: int
@@ -72,7 +74,7 @@ def describe(state: State) -> StateFacts:
     order, cursors = state["plan"]["order"], state["cursors"]
     sources = len(order["sources"]) if isinstance(order.get("sources"), list) else len(state["generation"])
     picks = sum(cursor.get("picks", 0) for cursor in cursors.values())
-    pending = sum(_pending(cursor.get("stream")) for cursor in cursors.values())
+    pending = sum(_pending(lane, cursor.get("stream")) for lane, cursor in cursors.items())
     lanes = len(state["lanes"])
     return StateFacts(
         rank=state["rank"],
@@ -95,12 +97,16 @@ def describe(state: State) -> StateFacts:
     )
 
 
+def _recipe(plan: dict[str, Any]) -> dict[str, Any]:
+    stores = {f"store {name}": digest for name, digest in plan.get("aux", {}).items()}
+    return {"recipe": plan["recipe"], "stages": " ".join(plan["shape"]) or "none", **stores}
+
+
 def compare(one: State, other: State) -> StateDifference:
     """What has changed from one state to another, both of them whole."""
     places = "in the first", "in the second"
     plan, plan_2 = one["plan"], other["plan"]
-    recipe = {"recipe": plan["recipe"], "stages": " ".join(plan["shape"]) or "none"}
-    recipe_2 = {"recipe": plan_2["recipe"], "stages": " ".join(plan_2["shape"]) or "none"}
+    recipe, recipe_2 = _recipe(plan), _recipe(plan_2)
     return StateDifference(
         order=tuple(differences(plan["order"], plan_2["order"], places)),
         recipe=tuple(differences(recipe, recipe_2, places)),
@@ -151,23 +157,9 @@ def _epochs(picks: int, order: Mapping[str, Any], sources: int) -> float | None:
     return picks / samples if sources == 1 and isinstance(samples, int) and samples and picks else None
 
 
-def _pending(stream: Any) -> int:
-    """Positions in the lists that stages keep beside `of`, which leads on to the stage before and ends in a place."""
-    count = 0
-    while isinstance(stream, dict):
-        count += sum(_positions(value) for key, value in stream.items() if key != "of" and isinstance(value, list))
-        stream = stream.get("of")
-    return count
-
-
-def _positions(addresses: list[Any]) -> int:
-    """A sample is a pick or [pick, step], a pack {"of": samples, "step": step}."""
-    count = 0
-    waiting = list(addresses)
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, dict):
-            waiting += each["of"] if isinstance(each.get("of"), list) else []
-        else:
-            count += 1
-    return count
+def _pending(lane: str, stream: Any) -> int:
+    """Samples that stages have addresses of. What is in a buffer is read again from where that began."""
+    try:
+        return len(waiting_in(stream))
+    except ValueError as error:
+        raise StateMismatch(f"the state is damaged: lane {lane}: {error}", hint=SAVED_BY, code="WDS502") from error

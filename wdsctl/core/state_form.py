@@ -62,6 +62,9 @@ def _wrong_plan(plan: Any) -> str:
         return "the plan's 'order' is no JSON object"
     if not isinstance(plan["recipe"], str) or not _are_texts(plan["shape"]):
         return "the plan's 'recipe' is no text, or its 'shape' no list of texts"
+    stores = plan.get("aux", {})
+    if not isinstance(stores, dict) or not _are_texts([*stores, *stores.values()]):
+        return "the plan's 'aux' is no JSON object of texts"
     return ""
 
 

@@ -29,6 +29,9 @@ class Storage(Protocol):
 
     def read(self, path: str, offset: int, size: int) -> bytes: ...
 
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        """Fill `memory` with as many bytes."""
+
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         """The bytes of every range, in the order asked for. Stores far away fetch them side by side."""
 
@@ -70,6 +73,17 @@ class LocalStorage:
         except OSError as error:
             raise translate(error, path, "read") from error
         return data if len(data) == size else self._rest(path, handle, data, offset, size)
+
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        handle = self._open.get(path)
+        if handle is None:
+            handle = self._opened(path)
+        try:
+            count = os.preadv(handle, (memory,), offset)
+        except OSError as error:
+            raise translate(error, path, "read") from error
+        if count != len(memory):
+            memory[:] = self._rest(path, handle, bytes(memory[:count]), offset, len(memory))
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         return [self.read(*each) for each in ranges]
@@ -137,6 +151,8 @@ def _quarter_of_the_limit() -> int:
     return max(16, min(soft, 1 << 16) // 4) if soft > 0 else 256
 
 
+MOUNTS = "/proc/self/mounts"
+
 #: File systems whose every read crosses a network. Those of FUSE are, but for the few that lie on a disk.
 _REMOTE = frozenset(
     [
@@ -162,21 +178,34 @@ _REMOTE = frozenset(
 _LOCAL_FUSE = frozenset({"fuse.mergerfs", "fuse.bindfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.lxcfs", "fuse.encfs"})
 
 
-def is_remote(path: str, mounts: str = "/proc/self/mounts") -> bool:
-    """Whether a path lies on a network file system, as far as the system's list of mounts tells. A URL does."""
-    if is_url(path):
-        return True
-    real = os.path.realpath(path)
-    best, kind = "", ""
+def is_any_remote(paths: Iterable[str], mounts: str = MOUNTS) -> bool:
+    """Whether any path lies on a network file system, as far as the system's list of mounts tells. A URL does.
+
+    Costs next to nothing a path where no such file system is mounted.
+    """
+    is_far = {point: _is_far(kind) for point, kind in _mounted(mounts)}
+    has_far = any(is_far.values())
+    return any(is_url(path) or (has_far and _nearest(os.path.realpath(path), is_far)) for path in paths)
+
+
+def _nearest(path: str, is_far: Mapping[str, bool]) -> bool:
+    """What holds for the mount that an absolute path is in."""
+    while path not in is_far:
+        if path == os.sep:
+            return False
+        path = os.path.dirname(path)
+    return is_far[path]
+
+
+def _mounted(mounts: str) -> list[tuple[str, str]]:
+    """Mount points and kinds of file systems. Of two mounts at one point, the later one covers the other."""
     try:
         with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                _, point, name, *_ = line.split(" ")
-                point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
-                inside = real == point or real.startswith(point.rstrip("/") + "/")
-                # Of two mounts at one point, the later one covers the other.
-                if inside and len(point) >= len(best):
-                    best, kind = point, name
+            entries = [line.split(" ") for line in file]
     except OSError:
-        return False
+        return []
+    return [(re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), entry[1]), entry[2]) for entry in entries]
+
+
+def _is_far(kind: str) -> bool:
     return kind in _REMOTE or (kind.startswith("fuse.") and kind not in _LOCAL_FUSE)

@@ -20,6 +20,9 @@ from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines
+from wdsctl.core.line_keys import NUMBERS, LineKeys
+from wdsctl.core.lines import scan_lines
 from wdsctl.core.os_errors import translated
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
@@ -47,30 +50,35 @@ class ScanUnit:
     root: str
     shard: ShardFile
     result: str  # where the result goes
+    keys: LineKeys = NUMBERS  # of a file of lines
 
     @property
     def is_done(self) -> bool:
         return os.path.exists(self.result)
 
 
-def scan_unit(root: str, shard: ShardFile, work: str) -> ScanUnit:
+def scan_unit(root: str, shard: ShardFile, work: str, keys: LineKeys = NUMBERS) -> ScanUnit:
     """The unit that scans `shard`, its result in the folder `work`."""
     told = f"{FORMAT}\0{shard.path}\0{shard.size}\0{shard.mtime_ns}"
-    return ScanUnit(root, shard, os.path.join(work, blake2b(told.encode(), digest_size=16).hexdigest() + ".scan"))
+    if is_lines(shard.path):
+        told += f"\0{keys.is_alone}\0{keys.field}"
+    return ScanUnit(root, shard, os.path.join(work, blake2b(told.encode(), digest_size=16).hexdigest() + ".scan"), keys)
 
 
 def run_scan(unit: ScanUnit) -> str:
     """Scan one shard and save the result; returns where. A shard that cannot be read is a result, too."""
-    save_scan(scan_file(unit.root, unit.shard), unit.result)
+    save_scan(scan_file(unit.root, unit.shard, unit.keys), unit.result)
     return unit.result
 
 
-def scan_file(root: str, shard: ShardFile) -> ShardScan:
+def scan_file(root: str, shard: ShardFile, keys: LineKeys = NUMBERS) -> ShardScan:
     path = os.path.join(root, shard.path)
     storage = storage_for(root)
     blocks = BlockReader(storage, path, shard.size)
     read = blocks.read if is_url(root) else partial(storage.read, path)
     try:
+        if is_lines(shard.path):
+            return scan_lines(shard.path, read, shard.size, keys)
         return scan_shard(shard.path, read, shard.size)
     except (StorageError, PermissionDenied) as error:
         finding = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)

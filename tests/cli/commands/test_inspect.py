@@ -40,6 +40,7 @@ def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
         "first",
         "stale",
         "columns",
+        "media",
     }
 
 

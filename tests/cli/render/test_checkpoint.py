@@ -50,7 +50,7 @@ DIFFERENT = DiffReport(
 def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
     assert piped(render_info(WHOLE)) == [
         "file        key     rank  of  step  lanes  pending     size   budget",
-        "state.json  loader   all   4    40      8       32  1.8 KiB  3.3 KiB",
+        "state.json  loader   all   4    40      8       32  1.4 KiB  3.3 KiB",
         "",
         "  job      training of 4 ranks, step 40 (batches of all ranks)",
         "  picked   1,308 samples",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.identity import APPLICATION_ID, check
+from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION, check
 from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.verbs.index import index
@@ -62,9 +62,11 @@ def test_a_database_of_something_else_is_named_so(tmp_path: Path) -> None:
 def test_a_newer_version_says_how_to_go_on(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a")) as connection:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
 
-    with pytest.raises(CatalogError, match="version 2, this wdsctl knows versions up to 1") as caught:
+    with pytest.raises(
+        CatalogError, match=f"version {VERSION + 1}, this wdsctl knows versions up to {VERSION}"
+    ) as caught:
         check(str(tmp_path / "a"))
     assert caught.value.code == "WDS303"
     assert "pip install -U" in caught.value.hint

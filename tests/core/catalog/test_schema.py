@@ -58,7 +58,7 @@ def text_of(path: str) -> str:
 def schema_of(path: str) -> list[tuple[str, str, str]]:
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY 1, 2")
-        return [(kind, name, " ".join(sql.split())) for kind, name, sql in rows]
+        return [(kind, name, " ".join(sql.split()).replace("( ", "(").replace(" )", ")")) for kind, name, sql in rows]
 
 
 @pytest.mark.parametrize("version", range(1, VERSION + 1))

@@ -51,3 +51,13 @@ def test_a_file_that_is_there_is_left_alone_unless_another_is_asked_for(tmp_path
 
     assert describe(place, 1, Asked(), Told()) == (None, False)
     assert Path(place.dataset_yaml).read_text() == "sample_type: CrudeSample  # mine\n"
+
+
+def test_another_description_leaves_no_code_beside_its_field_map(tmp_path: Path) -> None:
+    place = an_indexed(tmp_path)
+    Path(place.dataset_yaml).write_text("sample_type: TextSample\nsample_loader: a.py:f\npart_filter: [txt]\n")
+
+    describe(place, 1, Asked(redetect=True), Told())
+
+    assert load(place.dataset_yaml).sample_loader == ""
+    assert load(place.dataset_yaml).part_filter == ()

@@ -14,6 +14,8 @@ Examples:
   wdsctl index shards/                        read what is new or has changed
   wdsctl index shards/ --missing drop         forget shards that are gone
   wdsctl index shards/ --rebuild              make the catalog again
+  wdsctl index shards/ --media                facts of images, sounds, videos
+  wdsctl index shards/ --media jpg,mp4        of these parts alone
   wdsctl index shards/ --column bytes=size:jpg --column tokens=lengths:tokens
 
 \b
@@ -22,6 +24,7 @@ A column is a whole number a sample, for packing and balancing. FUNCTION is
   size:PART             bytes of a part; nothing is read
   chars:PART            characters of a text
   json:PART:FIELD.PATH  a number in JSON, or the length of a string or list
+  media:PART:NUMBER     a fact of media: width, height, duration_ms, frames
 """
 
 Column = Annotated[
@@ -37,6 +40,7 @@ OnError = Annotated[
         "--on-error", metavar="error|zero", help="A sample for which FUNCTION fails: do not publish, or take 0."
     ),
 ]
+DropMedia = Annotated[bool, typer.Option("--drop-media", help="Forget the facts of media.")]
 
 
 def command(
@@ -45,20 +49,34 @@ def command(
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the catalog again from all shards.")] = False,
     missing: options.Missing = "error",
     exclude: options.Exclude = None,
+    key: options.Key = None,
     column: Column = None,
     drop_column: DropColumn = None,
     on_error: OnError = "error",
+    media: options.Media = None,
+    media_index: options.MediaIndex = False,
+    drop_media: DropMedia = False,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
     common: options.Common,
 ) -> int:
-    """Bring the catalog up to date. Only shards that are new or have changed are read."""
+    """Bring the catalog up to date. Only shards that are new or have changed are read.
+
+    With --media, ROOT may also be a folder of media files, without shards.
+    """
+    from wdsctl.cli.commands import media_folder
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.index import render
     from wdsctl.core.verbs.column import parse_columns
     from wdsctl.core.verbs.index import index
+    from wdsctl.core.verbs.media import MediaRequest
 
+    asked = MediaRequest(selection=media, keyframes=media_index, drop=drop_media)
+    if media_folder.is_one(root, catalog, media):
+        media_folder.refuse(columns=bool(column or drop_column), missing=missing)
+        request = media_folder.Request(root, catalog, asked, exclude, workers, rebuild=rebuild, dry_run=dry_run)
+        return media_folder.run(request, "index", common)
     with listening(common.output) as progress:
         report = index(
             root,
@@ -71,6 +89,8 @@ def command(
             columns=parse_columns(column or ()),
             drop_columns=drop_column or (),
             on_error=on_error,
+            media=asked,
+            key=key,
             progress=progress,
         )
     common.output.answer("index", report, render)

@@ -24,10 +24,13 @@ def command(
     catalog: options.Catalog = None,
     common: options.Common,
 ) -> int:
-    """Show what is in a dataset. Counts, bytes, parts, splits, shards, first samples."""
+    """Show what is in a dataset. Counts, bytes, parts, splits, facts of media, shards, first samples."""
+    from wdsctl.cli.commands import media_folder
     from wdsctl.cli.render.inspect import render
     from wdsctl.core.verbs.inspect import inspect
 
+    if media_folder.is_one(root, catalog):
+        return media_folder.show(root, catalog, samples, common)
     report = inspect(root, catalog=catalog, samples=samples)
     common.output.answer("inspect", report, render)
     return exit_codes.of_inspect(report)

@@ -15,6 +15,9 @@ EPILOG = """
 Examples:
   wdsctl prepare photos/ shards/ --split 8,1,1
   wdsctl prepare shards/                           tars, in place
+  wdsctl prepare labels.jsonl --key id             JSONL, in place
+  wdsctl prepare shards/ --media                   with facts of the media
+  wdsctl prepare clips/ --media                    a folder of media, as it is
   wdsctl prepare photos/ shards/ --shard-size 500MB --parts jpg,txt
   wdsctl prepare shards/ --sample-type CaptioningSample \\
       --field-map "image=jpg,caption=json[text]"
@@ -27,7 +30,12 @@ it is the same folder, moved.
 """
 
 Source = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="A folder of raw files, or of tars at any depth; tars also at a URL.")
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help="A folder of raw files, or of tars or JSONL at any depth, or one JSONL file; "
+        "all but raw files also at a URL.",
+    ),
 ]
 Dest = Annotated[
     str | None,
@@ -86,6 +94,9 @@ def command(
     sample_type: SampleType = "",
     field_map: FieldMap = "",
     redetect: Redetect = False,
+    key: options.Key = None,
+    media: options.Media = None,
+    media_index: options.MediaIndex = False,
     exclude: options.Exclude = None,
     missing: options.Missing = "error",
     workers: options.Workers = None,
@@ -95,16 +106,24 @@ def command(
 ) -> int:
     """Make a dataset that can be trained on.
 
-    Raw files are written into shards; tars stay as they are. Then the shards are indexed, the sample type is detected,
-    and the samples are split.
+    Raw files are written into shards; tars and JSONL stay as they are. Then the shards are indexed, the sample type is
+    detected, and the samples are split. With --media and without DEST, a folder of media files stays as it is, and gets
+    a catalog that says what each of them is.
     """
     from wdsctl.cli import wizard
+    from wdsctl.cli.commands import media_folder
     from wdsctl.cli.figures import path
     from wdsctl.cli.output import width
     from wdsctl.cli.render.prepare import renderer
     from wdsctl.core.ratios import parse_ratios
+    from wdsctl.core.verbs.media import MediaRequest
     from wdsctl.core.verbs.prepare import PrepareOptions
 
+    if dest is None and media_folder.is_one(source, catalog, media):
+        request = MediaRequest(selection=media, keyframes=media_index)
+        return media_folder.run(
+            media_folder.Request(source, catalog, request, exclude, workers, dry_run=dry_run), "prepare", common
+        )
     chosen = PrepareOptions(
         shard_samples=shard_samples,
         shard_size=shard_size,
@@ -117,6 +136,9 @@ def command(
         sample_type=sample_type,
         field_map=values.field_map(field_map),
         redetect=redetect,
+        key=key,
+        media=media,
+        media_index=media_index,
         moved=common.yes,
         workers=options.worker_count(workers),
         catalog=catalog,

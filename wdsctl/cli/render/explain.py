@@ -31,13 +31,17 @@ class Explanation:
     codes: tuple[Explained, ...]
 
 
+#: Letters that are taken for digits.
+_DIGITS = str.maketrans("OIL", "011")
+
+
 def look_up(code: str) -> Explained:
     """`WDS102`, `wds102` and `102` are the same. Raises UsageError with the nearest codes."""
     name = code.upper()
     if name.isdecimal():
         name = f"WDS{name:0>3}"
     if name not in CODES:
-        near = difflib.get_close_matches(name, CODES, n=3, cutoff=0.8)
+        near = difflib.get_close_matches(name[:3] + name[3:].translate(_DIGITS), CODES, n=3, cutoff=0.8)
         raise UsageError(
             f"there is no code {code}",
             hint=f"did you mean {' or '.join(sorted(near))}?" if near else "`wdsctl explain` lists them all",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, duration, path, relative, size
+from wdsctl.cli.render.media import media_table, summary
 from wdsctl.cli.render.pieces import finding_lines, gravest_first, labelled, table, tally_of_severities
 from wdsctl.core.command_line import command
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     from wdsctl.core.verbs.column_report import ColumnReport
     from wdsctl.core.verbs.index import IndexReport
+    from wdsctl.core.verbs.media_report import MediaReport
 
 #: Findings shown after a command that did something else; `validate` shows the rest.
 SHOWN = 5
@@ -28,6 +30,8 @@ def render(report: IndexReport) -> Iterator[RenderableType]:
         yield f"{path(report.root)}: {totals(report)}, {took}"
         generation = f" (generation {report.generation})" if report.generation else ""
         yield labelled([("catalog", f"{path(report.catalog)}{generation}"), ("shards", changes(report))])
+    if report.media is not None:
+        yield from media(report.media)
     if report.columns:
         yield columns_table(report.columns)
     yield from found(report)
@@ -65,6 +69,13 @@ def found(report: IndexReport) -> Iterator[RenderableType]:
             else relative(command("validate", report.root))
         )
         yield f"  ... and {count(len(report.findings) - SHOWN)} more ({where} lists them all)"
+
+
+def media(report: MediaReport) -> Iterator[RenderableType]:
+    """The facts of media, on the whole."""
+    yield summary(report)
+    if report.lines:
+        yield media_table(report.lines)
 
 
 def columns_table(columns: Sequence[ColumnReport]) -> Table:

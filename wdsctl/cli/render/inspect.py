@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, field_map, path, relative, safe, share, size
-from wdsctl.cli.render.index import columns_table
+from wdsctl.cli.render.index import columns_table, media
 from wdsctl.cli.render.pieces import finding_lines, labelled, table
 from wdsctl.cli.render.split import splits_table
 from wdsctl.core.command_line import command
@@ -36,6 +36,9 @@ def render(report: InspectReport) -> Iterator[RenderableType]:
     elif report.samples:
         yield ""
         yield f"no splits yet ({relative(command('split', report.root, '8,1,1'))} makes them)"
+    if report.media is not None:
+        yield ""
+        yield from media(report.media)
     if report.columns:
         yield ""
         yield columns_table(report.columns)

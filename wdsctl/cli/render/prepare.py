@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, field_map, path, share, size
 from wdsctl.cli.render.index import changes, found, totals
+from wdsctl.cli.render.media import media_table, summary
 from wdsctl.cli.render.pieces import labelled
 from wdsctl.cli.render.split import rule, splits_table
 from wdsctl.core.counted import counted
@@ -94,4 +95,11 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
 
 
 def _index(index: IndexReport) -> list[tuple[str, RenderableType]]:
-    return [("index", f"{totals(index)} ({changes(index)})"), ("", path(index.catalog))]
+    rows: list[tuple[str, RenderableType]] = [
+        ("index", f"{totals(index)} ({changes(index)})"),
+        ("", path(index.catalog)),
+    ]
+    if index.media is not None:
+        rows += [("media", summary(index.media))]
+        rows += [("", media_table(index.media.lines))] if index.media.lines else []
+    return rows

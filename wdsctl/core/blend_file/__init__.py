@@ -6,7 +6,7 @@ Energon's metadatasets, V2 and V1, are understood as they stand. Text to values:
 from __future__ import annotations
 
 from wdsctl.core.blend_file.blender import Blender
-from wdsctl.core.blend_file.plan import Arm, BlendPlan, Leaf, Reference, Segment, Stretch, traverse
+from wdsctl.core.blend_file.plan import Arm, BlendPlan, Join, Leaf, Nonmatch, Reference, Segment, Stretch, traverse
 from wdsctl.core.blend_file.reading import read_blend
 from wdsctl.core.blend_file.subset import Subset, resolve
 
@@ -14,7 +14,9 @@ __all__ = [
     "Arm",
     "BlendPlan",
     "Blender",
+    "Join",
     "Leaf",
+    "Nonmatch",
     "Reference",
     "Segment",
     "Stretch",

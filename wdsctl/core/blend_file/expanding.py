@@ -9,6 +9,7 @@ from fractions import Fraction
 from wdsctl.core.blend_file import shapes
 from wdsctl.core.blend_file.amounts import amount
 from wdsctl.core.blend_file.around import Around, mapping, text, within
+from wdsctl.core.blend_file.joining import joined
 from wdsctl.core.blend_file.nodes import Node
 from wdsctl.core.blend_file.parts import Mix, Run, laid_end_to_end, mixed, shares
 from wdsctl.core.blend_file.paths import aux_meant, folder_of, identity, is_blend_file, is_jsonl, meant
@@ -16,7 +17,6 @@ from wdsctl.core.blend_file.plan import Leaf, Segment, Stretch, Unit
 from wdsctl.core.blend_file.problems import Place, called, suggestion, wrong
 from wdsctl.core.blend_file.schedule import check_some, turns_of
 from wdsctl.core.blend_file.texts import Texts
-from wdsctl.core.errors import DatasetError
 from wdsctl.core.urls import shown
 
 _UNITS: tuple[Unit, ...] = ("samples", "tokens")
@@ -26,14 +26,13 @@ _ONE = Fraction(1)
 def expand(node: Node, around: Around, texts: Texts, entry_of: str = "") -> Run | Mix:
     """`entry_of`: the key of the list that the node stands in."""
     kind = shapes.kind_of(node, entry_of)
-    if kind == "join":
-        raise _no_joins(node.at(kind))
     make: dict[str, Callable[[Node, Around, Texts, str], Run | Mix]] = {
         "path": _reference,
         "blend": _blend,
         "datasets": _blend,
         "blend_epochized": _in_order,
         "concat": _in_order,
+        "join": _join,
     }
     return make[kind](node, within(around, node), texts, kind)
 
@@ -76,13 +75,9 @@ def _in_order(node: Node, around: Around, texts: Texts, kind: str) -> Run:
     return laid_end_to_end(runs, node.at(kind))
 
 
-def _no_joins(place: Place) -> DatasetError:
-    return wrong(
-        "join: joins come with the polylithic datasets, and this release has none",
-        place,
-        hint="write the joined samples into shards of their own",
-        code="WDS605",
-    )
+def _join(node: Node, around: Around, texts: Texts, kind: str) -> Run:
+    inner = replace(around, is_top=False)
+    return joined(node, inner, lambda entry, inside: expand(entry, inside, texts, kind))
 
 
 def _reference(node: Node, around: Around, texts: Texts, kind: str) -> Run | Mix:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import posixpath
 
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.urls import is_url, plain, protocol
 
 _FILESYSTEM = "filesystem://"
@@ -42,7 +43,7 @@ def is_blend_file(path: str) -> bool:
 
 
 def is_jsonl(path: str) -> bool:
-    return _without_query(path).lower().endswith(".jsonl")
+    return is_lines(_without_query(path))
 
 
 def identity(path: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from wdsctl.core.blend_file.subset import Subset
 
 Unit = Literal["samples", "tokens"]
+Nonmatch = Literal["error", "skip", "none"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +26,21 @@ class Leaf:
     aux: dict[str, str] = field(default_factory=dict)  # name: absolute path, URL, or filesystem://
     subsets: tuple[Subset, ...] = ()  # inner first
     where: str = field(default="", compare=False)
+    join: Join | None = None  # what it is the primary of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """What is joined to a leaf by key. `nonmatch`: of each member, what becomes of a sample without a partner there.
+
+    `names`: of all, the primary first; empty where they go by position. `joiner`: `module:name`, or what was given in
+    code; None: a dict is made of them.
+    """
+
+    members: tuple[Leaf, ...]
+    nonmatch: tuple[Nonmatch, ...]
+    names: tuple[str, ...] = ()
+    joiner: str | Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +88,9 @@ class Reference(NamedTuple):
 
 
 def traverse(plan: BlendPlan) -> list[Reference]:
-    """The references of all leaves, flat and in order, as Energon's `traverse_metadataset` gives them."""
-    return [Reference(leaf.path, leaf.split_part, leaf.aux, leaf.subflavors) for leaf in plan.leaves]
+    """The references of all leaves, flat and in order, as Energon's `traverse_metadataset` gives them.
+
+    The members of a join stand one after the other, the primary first.
+    """
+    leaves = (each for leaf in plan.leaves for each in (leaf, *(leaf.join.members if leaf.join else ())))
+    return [Reference(leaf.path, leaf.split_part, leaf.aux, leaf.subflavors) for leaf in leaves]

@@ -22,11 +22,12 @@ ENTRY: dict[str, tuple[str, ...]] = {
     "datasets": ("weight", "name"),
     "blend_epochized": ("repetitions", "name"),
     "concat": ("name",),
+    "join": ("nonmatch",),
 }
 
 _CLASS = ("__module__", "__class__")
 _CLASSES = ("MetadatasetV2", "Metadataset")
-_HINT = "write one of path, blend, blend_epochized, concat"
+_HINT = "write one of path, blend, blend_epochized, concat, join"
 
 
 def kind_of(node: Node, entry_of: str = "") -> str:

@@ -14,7 +14,12 @@ from sqlalchemy.exc import DatabaseError
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.identity import DAMAGE, damaged
+from wdsctl.core.catalog.media_reader import MediaReader
+from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND, MediaSettings, settings_from
 from wdsctl.core.dataset_yaml import SplitRule
+
+#: The fact that names the field of JSON from which keys of lines come.
+KEY_FIELD = "key_field"
 
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
 
@@ -63,6 +68,11 @@ class Held:
 
     layout_hash: str
     parts: dict[str, tuple[int, bytes | None]]
+
+    @property
+    def samples(self) -> int:
+        """Of all splits: as many as the shard had, where every one of them is in a split, as `split` makes them."""
+        return sum(samples for samples, _ in self.parts.values())
 
 
 class Catalog:
@@ -163,6 +173,28 @@ class Catalog:
             return tuple(json.loads(self.facts().get("exclude", "[]")))
         except ValueError as error:
             raise damaged(self.path, "its patterns do not parse") from error
+
+    @property
+    def key_field(self) -> str:
+        """The field of JSON that the keys of lines come from; empty where they are numbers."""
+        return self.facts().get(KEY_FIELD, "")
+
+    @property
+    def is_media_folder(self) -> bool:
+        """Whether it is of a folder of media files, and not of shards."""
+        return self.facts().get(KIND) == FOLDER
+
+    def media_settings(self) -> MediaSettings | None:
+        """What was asked of the media; None where their facts are not in the catalog. Ask before `media` is."""
+        try:
+            return settings_from(self.facts().get(FACT))
+        except (ValueError, TypeError) as error:
+            raise damaged(self.path, "what it says of media does not parse") from error
+
+    @property
+    def media(self) -> MediaReader:
+        """The facts of media. Only for a catalog that has settings for them: an older one lacks the tables."""
+        return MediaReader(self._reading)
 
     def held(self, shard_ids: Sequence[int]) -> dict[str, Held]:
         """Which samples of these shards are in which split, by the shard's path."""

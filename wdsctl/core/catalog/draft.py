@@ -21,9 +21,11 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.sql.dml import Insert
 
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.catalog import KEY_FIELD, ShardRow
 from wdsctl.core.catalog.engine import open_draft, open_published
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.media_rows import MediaTables
+from wdsctl.core.catalog.media_settings import FACT, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.files import publish
@@ -48,6 +50,10 @@ class Draft:
         highest = self._connection.execute(select(func.max(schema.shard.c.id))).scalar()
         self.last_shard_id = int(self._fact("last_shard_id") or highest or 0)
         self.exclude: tuple[str, ...] = tuple(json.loads(self._fact("exclude") or "[]"))
+        self.key_field = self._fact(KEY_FIELD) or ""  # of JSON, that keys of lines come from
+        self.media_settings: MediaSettings | None = settings_from(self._fact(FACT))
+        self.kind = self._fact(KIND)  # None: of shards
+        self.media = MediaTables(connection, self.number_of)
 
     @property
     def extensions(self) -> list[str]:
@@ -61,13 +67,14 @@ class Draft:
 
     def numbers_of(self, scan: ShardScan) -> Ints:
         """The catalog's number of each of a scan's part names, new ones given out in order."""
-        numbers = []
-        for name in scan.extensions:
-            if name not in self._extensions:
-                self._extensions[name] = len(self._extensions)
-                self._insert(schema.ext, [{"id": self._extensions[name], "name": name}])
-            numbers.append(self._extensions[name])
-        return np.array(numbers or [0], np.int64)
+        return np.array([self.number_of(name) for name in scan.extensions] or [0], np.int64)
+
+    def number_of(self, part: str) -> int:
+        """The catalog's number of a part name, a new one if it has none."""
+        if part not in self._extensions:
+            self._extensions[part] = len(self._extensions)
+            self._insert(schema.ext, [{"id": self._extensions[part], "name": part}])
+        return self._extensions[part]
 
     def add_shard(self, shard_id: int, shard: ShardFile, scan: ShardScan) -> None:
         """One shard and all its samples. Raises DatasetError where it holds more than ids can tell apart."""
@@ -101,6 +108,7 @@ class Draft:
         self._connection.execute(delete(schema.sample).where(t >= first, t < first + schema.SAMPLES_A_SHARD))
         self._connection.execute(delete(schema.shard_part).where(schema.shard_part.c.shard == shard_id))
         self._connection.execute(delete(schema.split_shard).where(of_shard == shard_id))
+        self.media.remove_shard(shard_id)
         gone = update(schema.shard).where(schema.shard.c.id == shard_id).values(removed=self.generation)
         self._connection.execute(gone)
 
@@ -126,9 +134,22 @@ class Draft:
                     t = schema.sample.c.id
                     mine = select(schema.sample).where(t >= first, t < first + schema.SAMPLES_A_SHARD)
                     self._copy(schema.sample, old, mine)
+                if old.execute(select(schema.meta.c.key).where(schema.meta.c.key == FACT)).first():
+                    self._adopt_media(old, shard_ids)
         finally:
             engine.dispose()
         self._extensions = self._numbers()
+        self.media.look_again()
+
+    def _adopt_media(self, old: Connection, shard_ids: Sequence[int]) -> None:
+        self._copy(schema.media_form, old, select(schema.media_form))
+        for shard_id in shard_ids:
+            first = shard_id << schema.INDEX_BITS
+            for table in (schema.media, schema.keyframes):
+                t = table.c.sample
+                self._copy(table, old, select(table).where(t >= first, t < first + schema.SAMPLES_A_SHARD))
+            for table in (schema.media_shard, schema.media_count):
+                self._copy(table, old, select(table).where(table.c.shard == shard_id))
 
     @property
     def has_splits(self) -> bool:
@@ -174,6 +195,12 @@ class Draft:
             "last_shard_id": str(self.last_shard_id),
             "exclude": json.dumps(self.exclude),
         }
+        if self.key_field:
+            facts[KEY_FIELD] = self.key_field
+        if self.media_settings is not None:
+            facts[FACT] = self.media_settings.as_text()
+        if self.kind is not None:
+            facts[KIND] = self.kind
         self._connection.execute(delete(schema.meta))
         self._insert(schema.meta, [{"key": key, "value": value} for key, value in facts.items()])
         self._connection.execute(text(schema.KEY_INDEX))
@@ -233,7 +260,7 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
 def _begun(connection: Connection, path: str) -> Draft:
     try:
         return Draft(connection)
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise damaged(path, "its facts do not parse") from error
 
 

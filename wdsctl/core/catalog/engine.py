@@ -12,6 +12,7 @@ from sqlalchemy.pool import StaticPool
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION, check
+from wdsctl.core.catalog.migrations import migrate
 
 #: For a draft. Sorting the key index in memory would break the bound on memory; two threads halve its time.
 _BUILD = (
@@ -34,8 +35,13 @@ def open_published(path: str) -> Engine:
 
 
 def open_draft(path: str) -> Engine:
-    """A catalog under construction. No journal, no syncs: if the run dies, the draft is thrown away."""
+    """A catalog under construction. No journal, no syncs: if the run dies, the draft is thrown away.
+
+    One that began as a copy of an older catalog is brought to the present schema.
+    """
     is_new = not os.path.exists(path)
+    if not is_new:
+        migrate(path)
     engine = _engine(f"file:{quote(os.fsencode(path))}", _BUILD)
     if is_new:
         _create(engine)

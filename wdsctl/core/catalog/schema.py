@@ -6,7 +6,7 @@ Rows of shards know the generation that added and removed them; ids are never gi
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, MetaData, Table, Text
 
 INDEX_BITS = 28
 SAMPLES_A_SHARD = 1 << INDEX_BITS
@@ -91,6 +91,101 @@ split_shard = Table(
     comment="which samples of which shard a split has",
 )
 
+media_form = Table(
+    "media_form",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("kind", Text, nullable=False, comment="image, audio, video or unreadable"),
+    Column("format", Text, comment="of an image Pillow's name, of others the container: JPEG, mp4, wav"),
+    Column("mode", Text, comment="of an image, Pillow's name: RGB, L, I;16"),
+    Column("codec", Text, comment="of a video, or of a sound on its own; FFmpeg's name"),
+    Column("orientation", Integer, comment="of an image, EXIF's, 1 to 8"),
+    Column("rotation", Integer, comment="of a video, degrees to turn it clockwise; null where not known"),
+    Column("frames_are", Text, comment="stated by the file, estimated from duration and rate, or unknown"),
+    Column("has_audio", Integer, comment="of a video, 0 or 1"),
+    Column("audio_codec", Text, comment="of the sound of a video; null where nothing here decodes it"),
+    Column("audio_channels", Integer),
+    Column("audio_rate", Integer, comment="samples a second of one channel"),
+    Column("audio_samples_are", Text, comment="as frames_are"),
+    Column("reason", Text, comment="why a medium is unreadable"),
+    comment="what many media have in common, once",
+)
+
+media = Table(
+    "media",
+    metadata,
+    Column("sample", BigInteger, primary_key=True, comment="of a folder of media, the file's id"),
+    Column("ext", Integer, primary_key=True),
+    Column("form", Integer, nullable=False),
+    Column("width", Integer, comment="pixels, as stored"),
+    Column("height", Integer, comment="pixels, as stored"),
+    Column("seconds", Float, comment="of the video, or of a sound on its own"),
+    Column("frames", Integer),
+    Column("fps_num", Integer, comment="frames a second, without rounding"),
+    Column("fps_den", Integer),
+    Column("audio_seconds", Float, comment="of the sound of a video"),
+    Column("audio_samples", BigInteger, comment="of one channel"),
+    sqlite_with_rowid=False,
+    comment="one row a medium that `--media` asked for: what its header says",
+)
+
+media_shard = Table(
+    "media_shard",
+    metadata,
+    Column("shard", Integer, primary_key=True),
+    Column("mark", LargeBinary, nullable=False, comment="names the shard's content and what was asked of it"),
+    comment="the shards whose media are in the catalog",
+)
+
+media_count = Table(
+    "media_count",
+    metadata,
+    Column("shard", Integer, primary_key=True, comment="0 for all files of a folder of media"),
+    Column("ext", Integer, primary_key=True),
+    Column("form", Integer, primary_key=True),
+    Column("media", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("width_min", Integer),
+    Column("width_max", Integer),
+    Column("height_min", Integer),
+    Column("height_max", Integer),
+    Column("seconds", Float, comment="in total"),
+    Column("seconds_min", Float),
+    Column("seconds_max", Float),
+    sqlite_with_rowid=False,
+    comment="counts and ranges a shard, part and form, so that inspect adds up instead of scanning",
+)
+
+keyframes = Table(
+    "keyframes",
+    metadata,
+    Column("sample", BigInteger, primary_key=True),
+    Column("ext", Integer, primary_key=True),
+    Column("data", LargeBinary, nullable=False, comment="KeyframeIndex.to_bytes() of wdsctl/core/media/keyframes.py"),
+    comment="where the keyframes of a video are, for videos that were indexed for seeking",
+)
+
+file = Table(
+    "file",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("path", Text, nullable=False, unique=True, comment="relative to the folder, with /"),
+    Column("size", BigInteger, nullable=False, comment="bytes"),
+    Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
+    comment="the files of a folder of media; empty in a dataset of shards",
+)
+
+#: The columns that say what a medium is; `{sideways}` is true of one whose sides are swapped when it is shown.
+_FACTS = (
+    "media_form.kind, media_form.format, media_form.mode, media_form.codec, media.width, media.height, "
+    "CASE WHEN {sideways} THEN media.height ELSE media.width END AS display_width, "
+    "CASE WHEN {sideways} THEN media.width ELSE media.height END AS display_height, "
+    "media_form.orientation, media_form.rotation, media.seconds, "
+    "media.fps_num * 1.0 / media.fps_den AS fps, media.frames, media_form.frames_are, "
+    "media_form.has_audio, media_form.audio_codec, media.audio_seconds, media_form.audio_channels, "
+    "media_form.audio_rate, media.audio_samples, media_form.audio_samples_are, media_form.reason"
+).format(sideways="media_form.orientation >= 5 OR media_form.rotation IN (90, 270)")
+
 VIEWS = {
     "v_shard": "SELECT id, path, size, samples, parts, status FROM shard WHERE removed IS NULL",
     "v_sample": (
@@ -106,6 +201,16 @@ VIEWS = {
     "v_split": (
         "SELECT split.name, split.share, count(*) AS shards, sum(split_shard.samples) AS samples "
         "FROM split JOIN split_shard ON split_shard.split = split.id GROUP BY split.id"
+    ),
+    # Outer joins: SQLite leaves out those whose columns a query does not ask for.
+    "v_media": (
+        f"SELECT media.sample AS id, sample.key, ext.name AS part, shard.path AS shard, {_FACTS} "
+        "FROM media LEFT JOIN media_form ON media_form.id = media.form LEFT JOIN ext ON ext.id = media.ext "
+        "LEFT JOIN sample ON sample.id = media.sample LEFT JOIN shard ON shard.id = media.sample >> 28"
+    ),
+    "v_file": (
+        f"SELECT file.id, file.path, file.size, {_FACTS} "
+        "FROM file LEFT JOIN media ON media.sample = file.id LEFT JOIN media_form ON media_form.id = media.form"
     ),
 }
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PAGE = 256 << 10  # bytes: one request to a store far away, not eight
 MOST = 16 << 20  # bytes read before giving up: the table of contents of a film of hours has a few MB
+KEPT = 64  # pages of a file that is read from end to end: its sound may lie far from its pictures
 
 #: (offset from the beginning of the part, bytes) -> exactly these bytes, or a WdsctlError.
 Read = Callable[[int, int], bytes]
@@ -22,12 +23,15 @@ Read = Callable[[int, int], bytes]
 class ByteRange(io.RawIOBase):
     """`size` bytes that `read` fetches, of which `head` are known already. Pages stay: no byte is fetched twice.
 
+    Of a file that is read from end to end only the newest `kept` pages stay.
+
     Errors do not pass through the C code that reads from here: past one, or past `most` bytes, the file seems to end.
     `failure` and `is_spent` say that it does not. Closing it closes nothing else.
     """
 
-    def __init__(self, read: Read, size: int, *, head: bytes = b"", most: int = MOST) -> None:
+    def __init__(self, read: Read, size: int, *, head: bytes = b"", most: int = MOST, kept: int | None = None) -> None:
         super().__init__()
+        self.kept = kept
         self.size = size
         self.head = head
         self.most = most
@@ -41,6 +45,11 @@ class ByteRange(io.RawIOBase):
     @classmethod
     def of(cls, storage: Storage, path: str, offset: int, size: int, *, head: bytes = b"") -> ByteRange:
         return cls(lambda at, length: storage.read(path, offset + at, length), size, head=head)
+
+    @classmethod
+    def whole(cls, storage: Storage, path: str, offset: int, size: int) -> ByteRange:
+        """One that may be read from end to end, in bounded memory."""
+        return cls(lambda at, length: storage.read(path, offset + at, length), size, most=2 * size, kept=KEPT)
 
     @classmethod
     def in_memory(cls, data: bytes) -> ByteRange:
@@ -87,6 +96,8 @@ class ByteRange(io.RawIOBase):
             page = self._fetched(number * PAGE)
             if not page:
                 return b""
+            if self.kept is not None and len(self._pages) >= self.kept:
+                del self._pages[next(iter(self._pages))]
             self._pages[number] = page
         return page[self._at - number * PAGE : end - number * PAGE]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import warnings
 import zlib
@@ -58,9 +59,16 @@ def _by_pillow(source: ByteRange, module: str, name: str) -> ImageFacts:
     import_module(f"PIL.{module}")
     # `Image.open` would refuse an image that is too large to decode. What it calls says how large that is.
     factory, _ = Image.OPEN[name]
+    image = factory(_from_the_start(source), "")
+    return _facts(name, image.mode, _stored_size(image), orientation_of(image))
+
+
+def _from_the_start(source: ByteRange) -> IO[bytes]:
+    """Where all of the image is known already, a copy in memory: Pillow reads headers in dozens of small pieces."""
+    if len(source.head) >= source.size:
+        return io.BytesIO(source.head)
     source.seek(0)
-    image = factory(cast(IO[bytes], source), "")
-    return _facts(name, image.mode, _stored_size(image), _orientation(image))
+    return cast(IO[bytes], source)
 
 
 def _stored_size(image: Image.Image) -> tuple[int, int]:
@@ -70,7 +78,8 @@ def _stored_size(image: Image.Image) -> tuple[int, int]:
     return (int(width), int(height)) if width and height else image.size
 
 
-def _orientation(image: Image.Image) -> int:
+def orientation_of(image: Image.Image) -> int:
+    """1 to 8; 1 where the mark is missing or broken."""
     try:
         # Not `image.getexif()`: that of PNG decodes the whole image if it has met no EXIF before the pixels.
         return _valid(Image.Image.getexif(image).get(ExifTags.Base.Orientation))

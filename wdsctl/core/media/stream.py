@@ -51,14 +51,7 @@ def stream_facts(source: ByteRange, format_name: str) -> AudioFacts | VideoFacts
     if format_name not in DEMUXERS:
         return Unreadable(reason=f"there is nothing here that reads {format_name}")
     try:
-        with av.open(
-            source,
-            "r",
-            format=DEMUXERS[format_name],
-            container_options=OPTIONS,
-            metadata_errors="replace",
-            buffer_size=1 << 16,
-        ) as container:
+        with opened(source, format_name) as container:
             if source.is_spent:
                 return Unreadable(reason="its header was not read to the end")
             return _facts(container, format_name)
@@ -67,10 +60,32 @@ def stream_facts(source: ByteRange, format_name: str) -> AudioFacts | VideoFacts
         return Unreadable(reason=f"FFmpeg cannot read it as {format_name}: {words}")
 
 
+def opened(source: ByteRange, format_name: str) -> InputContainer:
+    """The file as FFmpeg sees it, by the demuxer of its format and no other. Raises av.FFmpegError."""
+    return av.open(
+        source,
+        "r",
+        format=DEMUXERS[format_name],
+        container_options=OPTIONS,
+        metadata_errors="replace",
+        buffer_size=1 << 16,
+    )
+
+
+def first_video(container: InputContainer) -> VideoStream | None:
+    """The first stream of moving pictures that can be decoded."""
+    known = (stream for stream in _moving(container) if _is_known(stream))
+    return next((stream for stream in known if stream.width and stream.height), None)
+
+
+def _moving(container: InputContainer) -> list[VideoStream]:
+    return [stream for stream in container.streams.video if not stream.disposition & _STILLS]
+
+
 def _facts(container: InputContainer, format_name: str) -> AudioFacts | VideoFacts | Unreadable:
-    moving = [stream for stream in container.streams.video if not stream.disposition & _STILLS]
+    moving = _moving(container)
     sounds = container.streams.audio
-    video = next((stream for stream in moving if _is_known(stream) and stream.width and stream.height), None)
+    video = first_video(container)
     audio = next((stream for stream in sounds if _is_known(stream) and stream.rate and stream.channels), None)
     sound = _audio(container, audio, format_name) if audio else None
     if video:

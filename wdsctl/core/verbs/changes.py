@@ -45,17 +45,17 @@ def compare(shards: Sequence[ShardFile], rows: Sequence[ShardRow], exclude: Sequ
     return Changes(tuple(added), tuple(changed), vanished, tuple(same), excluded)
 
 
-def settled(place: Place, changes: Changes, workers: int, progress: Progress) -> Changes:
+def settled(place: Place, changes: Changes, workers: int, progress: Progress, *, key: str = "") -> Changes:
     """Read the changed shards that have their old size: those in which nothing has moved are the same after all.
 
-    What is read of the others is kept in the work folder, and not read again.
+    What is read of the others is kept in the work folder, and not read again. `key`: as `scans` has it.
     """
     alike = [(row, shard) for row, shard in changes.changed if row.size == shard.size]
     if not alike:
         return changes
     same: list[ShardRow] = []
     touched: list[ShardRow] = []
-    with closing(scans(place, [shard for _, shard in alike], workers, progress)) as found:
+    with closing(scans(place, [shard for _, shard in alike], workers, progress, key=key)) as found:
         for (row, _), (shard, scan) in zip(alike, found, strict=True):
             if (scan.status, scan.code, scan.layout_hash()) == (row.status, row.code, row.layout_hash):
                 same.append(replace(row, mtime_ns=shard.mtime_ns))

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.quick import media_marks
 from wdsctl.core.column_function import find_function, importable
-from wdsctl.core.column_spec import check_part, parse_spec
+from wdsctl.core.column_spec import Spec, check_part, parse_spec
 from wdsctl.core.columns import check_name, column_path, columns_folder, digest_of, kept_columns, no_such_column
 from wdsctl.core.errors import UsageError
 from wdsctl.core.findings import Finding
@@ -91,11 +92,23 @@ def settle_columns(
         for job in jobs:
             if job.is_asked:
                 check_part(job.spec, parts)
+                check_media(place, job.spec)
         failed, found = work_out(place, offsets, shards, jobs, workers_for(place.root, workers), progress)
         reports += reports_of_others
         reports += [finish(place, offsets, shards, job, failed.get(job.name, 0), progress) for job in jobs]
     _prune(place, generation)
     return sorted(reports, key=lambda report: (report.name, report.state)), [*findings, *found]
+
+
+def check_media(place: Place, spec: Spec) -> None:
+    """Raises UsageError WDS312 where a column is to be of facts of media, and the catalog has none."""
+    if spec.kind == "media" and media_marks(place.catalog) is None:
+        raise UsageError(
+            "the catalog has no facts of media yet",
+            where=spec.text,
+            hint=f"ask for them, too: --media {spec.first}, or all: --media",
+            code="WDS312",
+        )
 
 
 def column_reports(place: Place, generation: int, offsets: Offsets | None) -> tuple[list[ColumnReport], list[Finding]]:

@@ -10,6 +10,7 @@ from hashlib import blake2b
 from typing import Literal
 
 from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.quick import media_marks
 from wdsctl.core.column_function import source_of
 from wdsctl.core.column_spec import Spec, parse_spec
 from wdsctl.core.columns import MARK, Column, ColumnFacts, column_path, columns_folder, digest_of, kept_columns
@@ -82,7 +83,8 @@ def jobs_of(
         if text is not None and anew:
             shutil.rmtree(units_folder(place, name), ignore_errors=True)
         is_new = anew and (text is not None or spec.is_built_in)
-        marks = [_mark(spec, source, row) for row in shards]
+        of_media = media_marks(place.catalog) if spec.kind == "media" else {}
+        marks = [_mark(spec, source, row, (of_media or {}).get(row.id, b"")) for row in shards]
         job = Job(
             name=name,
             spec=spec,
@@ -96,7 +98,7 @@ def jobs_of(
         made = next((column for column in columns if column.facts.generation == generation), None)
         if made is not None and not is_new and made.facts.shards == named and made.marks.tobytes() == b"".join(marks):
             job.current = made.facts if all(map(job.has, range(len(marks)))) else None
-        if text is not None or spec.is_built_in:
+        if text is not None or (spec.is_built_in and of_media is not None):
             jobs.append(job)
         elif job.current is not None:
             reports.append(report_of(job.current, "current"))
@@ -117,11 +119,14 @@ def _held(columns: Sequence[Column]) -> dict[bytes, tuple[Column, int, int]]:
     return held
 
 
-def _mark(spec: Spec, source: str, row: ShardRow) -> bytes:
-    """Names all that the values of a shard are made of. Where nothing is read, that is where everything is in it."""
+def _mark(spec: Spec, source: str, row: ShardRow, of_media: bytes) -> bytes:
+    """Names all that the values of a shard are made of. Where nothing is read, that is where everything is in it.
+
+    `of_media`: what names the shard's facts of media, where the values are made of these.
+    """
     content = f"{row.path}\0{row.size}\0{row.mtime_ns}\0" if spec.reads else ""
     return blake2b(
-        f"{FORMAT}\0{spec.text}\0{source}\0{content}{row.layout_hash}".encode("utf-8", "surrogatepass"),
+        f"{FORMAT}\0{spec.text}\0{source}\0{content}{row.layout_hash}".encode("utf-8", "surrogatepass") + of_media,
         digest_size=MARK,
     ).digest()
 

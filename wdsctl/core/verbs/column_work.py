@@ -8,8 +8,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+import numpy as np
+
 from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.quick import media_numbers
 from wdsctl.core.column_sizes import sizes_of
+from wdsctl.core.column_spec import MEDIA_NUMBERS, Spec
 from wdsctl.core.column_units import (
     ColumnTask,
     ColumnUnit,
@@ -27,6 +31,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
+from wdsctl.core.shard_index import Ints
 from wdsctl.core.verbs.column_job import Job, units_folder
 from wdsctl.core.verbs.column_report import ColumnReport, report_of
 
@@ -97,6 +102,8 @@ def _pieces(place: Place, offsets: Offsets, shards: Sequence[ShardRow], job: Job
 def _values(place: Place, offsets: Offsets, row: ShardRow, job: Job, i: int) -> ShardValues:
     """The values of one shard: by arithmetic, from an earlier column, or as its unit left them."""
     rows = slice(int(offsets.shard_row[i]), int(offsets.shard_row[i + 1]))
+    if job.spec.kind == "media":
+        return ShardValues(_media_values(place, row, job.spec), 0, ())
     if not job.spec.reads or not row.samples:
         return ShardValues(sizes_of(offsets, rows, job.spec.first), 0, ())
     if job.has(i):
@@ -116,3 +123,13 @@ def _values(place: Place, offsets: Offsets, row: ShardRow, job: Job, i: int) -> 
             hint="run the same command again: finished work is kept",
         )
     return made
+
+
+def _media_values(place: Place, row: ShardRow, spec: Spec) -> Ints:
+    """A number of the media of one part of a shard, from the catalog; 0 for samples without it."""
+    values = np.zeros(row.samples, np.int64)
+    found = media_numbers(place.catalog, row.id, spec.first, MEDIA_NUMBERS[spec.rest[0]])
+    if found:
+        rows, numbers = np.array(found, np.int64).T
+        values[rows] = np.maximum(numbers, 0)
+    return values

@@ -13,6 +13,7 @@ from wdsctl.core.detect import Detection, detect
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.fields import validate_field_map
 from wdsctl.core.files import set_aside, write_text
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.look import gather
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
@@ -71,12 +72,14 @@ def describe(place: Place, generation: int, asked: Asked, progress: Progress) ->
         parts, rule = catalog.parts(), catalog.split_rule()
     storage = storage_for(place.root)
     try:
-        found = detect(gather(place.root, Offsets(place.offsets(generation)), parts, storage))
+        offsets = Offsets(place.offsets(generation))
+        of_lines = any(is_lines(shard.path) for shard in offsets.shards)
+        found = detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
     finally:
         storage.close()
     before = load(place.dataset_yaml) if there else DatasetConfig(split=rule)
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
-    config = replace(before, sample_type=sample_type, field_map=field_map)
+    config = replace(before, sample_type=sample_type, field_map=field_map, sample_loader="", part_filter=())
     is_new = not there or config != before
     if is_new:
         write_text(place.dataset_yaml, dump(config))

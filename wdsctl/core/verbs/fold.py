@@ -15,6 +15,7 @@ from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.dataset_yaml import SplitRule
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import check_held
 from wdsctl.core.offsets import Offsets, OffsetsWriter, ShardEntry, ShardRows
 from wdsctl.core.os_errors import translated
@@ -29,7 +30,7 @@ KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older g
 
 LOCKING = 600.0  # seconds after which a draft of a lock is no longer about to be put in its place
 
-_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|dataset\.yaml)\.\d+\.partial")
+_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|names-\d+\.bin|dataset\.yaml)\.\d+\.partial")
 _LOCK = re.compile(r"lock\.([0-9a-f]{32}|unreadable)(\.dead)?")
 _OFFSETS = re.compile(r"offsets-(\d+)\.bin")
 
@@ -46,6 +47,7 @@ class Folding:
     ids: Mapping[str, int]  # of shards that a new catalog knows from the old one, by path: they keep their numbers
     held: Mapping[str, Held]  # which splits had the shards that are read again, by path
     is_new: bool = True  # whether shards come or go: it is then a generation of its own
+    key: str = ""  # the field that keys of lines come from
 
 
 def fold(
@@ -61,26 +63,36 @@ def fold(
         draft.remove_shard(row.id)
     rows: list[ShardRow] = []
     findings: list[Finding] = []
+    grown: dict[str, int] = {}
     with translated(place.meta):
         os.makedirs(place.work, exist_ok=True)
         writer = OffsetsWriter(place.work)
         try:
             _copy_kept(place, work.kept, before, draft, writer)
             fresh = _numbered(draft, work)
-            with closing(scans(place, [shard for _, shard in fresh], workers, progress)) as found:
+            with closing(scans(place, [shard for _, shard in fresh], workers, progress, key=work.key)) as found:
                 for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
                     draft.add_shard(shard_id, shard, scan)
                     rows.append(_row(shard_id, shard, scan))
                     writer.add(_entry(rows[-1]), _rows(scan, draft))
                     findings += scan.findings
+                    held = work.held.get(shard.path)
+                    if held is not None and _has_grown(scan, held):
+                        grown[shard.path] = held.samples
             progress.phase("finish")
             if work.rule is not None:
-                findings += deal_new(place, draft, rows, work.rule, work.held)
+                findings += deal_new(place, draft, rows, work.rule, work.held, grown)
             check_held(place.lock)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
             writer.close()
     return rows, findings
+
+
+def _has_grown(scan: ShardScan, before: Held) -> bool:
+    """Whether a shard begins with all that it had, and has more behind it: something was appended to a file."""
+    count = before.samples
+    return 0 < count < scan.samples and scan.first(count).layout_hash() == before.layout_hash
 
 
 def _numbered(draft: Draft, work: Folding) -> list[tuple[int, ShardFile]]:
@@ -138,10 +150,14 @@ def _is_old(path: str) -> bool:
 
 
 def scans(
-    place: Place, shards: Sequence[ShardFile], workers: int, progress: Progress
+    place: Place, shards: Sequence[ShardFile], workers: int, progress: Progress, *, key: str = ""
 ) -> Generator[tuple[ShardFile, ShardScan], None, None]:
-    """Every shard with its scan, in the order given. Finished units of an earlier run are not scanned again."""
-    units = [scan_unit(place.root, shard, place.work) for shard in shards]
+    """Every shard with its scan, in the order given. Finished units of an earlier run are not scanned again.
+
+    `key`: the field that keys of lines come from, if they do.
+    """
+    keys = LineKeys(key, is_alone=bool(place.only))
+    units = [scan_unit(place.root, shard, place.work, keys) for shard in shards]
     waiting = [i for i, unit in enumerate(units) if not unit.is_done]
     left = set(waiting)
     done = set(range(len(units))) - left
@@ -166,7 +182,7 @@ def _result(unit: ScanUnit, *, is_old: bool) -> ShardScan:
     """What a unit left. Scanned again if it is damaged, or could not be read when an earlier run tried."""
     scan = load_scan(unit.result)
     if scan is None or (is_old and scan.status == "unreadable"):
-        return scan_file(unit.root, unit.shard)
+        return scan_file(unit.root, unit.shard, unit.keys)
     return scan
 
 

@@ -11,12 +11,14 @@ from typing import Literal
 
 from wdsctl.core.catalog.catalog import Catalog, Held, ShardRow
 from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.media_settings import MediaSettings
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import SplitRule, load
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.lock import check_held, locked, writer
 from wdsctl.core.place import Place, locate
 from wdsctl.core.printable import named
@@ -30,6 +32,8 @@ from wdsctl.core.verbs.column_job import ColumnRequest, OnError
 from wdsctl.core.verbs.column_report import ColumnReport
 from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, last_generation, sweep, tidy
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.media import MediaRequest, check_media, settle_media
+from wdsctl.core.verbs.media_report import MediaReport
 from wdsctl.core.verbs.presence import no_samples, no_shards
 
 Missing = Literal["error", "keep", "drop"]
@@ -55,6 +59,7 @@ class IndexReport:
     dry_run: bool
     seconds: float
     columns: tuple[ColumnReport, ...] = ()
+    media: MediaReport | None = None  # None: nobody has asked for facts of media
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,8 @@ class IndexRequest:
     exclude: tuple[str, ...] | None = None  # None or empty: the patterns that the catalog has
     dry_run: bool = False
     columns: ColumnRequest = field(default_factory=ColumnRequest)
+    media: MediaRequest = field(default_factory=MediaRequest)
+    key: str | None = None  # None: the field that the catalog has, if any; empty: numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +85,10 @@ class _Published:
     generation: int = 0
     last_shard_id: int = 0
     exclude: tuple[str, ...] = ()
+    media: MediaSettings | None = None
     is_damaged: bool = False
     held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
+    key: str = ""  # the field that keys of lines come from
 
 
 def index(
@@ -94,6 +103,8 @@ def index(
     columns: Mapping[str, str] | None = None,
     drop_columns: Sequence[str] = (),
     on_error: OnError = "error",
+    media: MediaRequest | None = None,
+    key: str | None = None,
     progress: Progress = SILENT,
 ) -> IndexReport:
     """Bring the catalog up to date with the shards below `root`; only new and changed shards are read.
@@ -106,15 +117,27 @@ def index(
     `columns`: name -> function, numbers that are worked out for every sample (docs/columns.md). Columns of functions
     that need no code are brought along without being named. `on_error`: "zero" gives a sample 0 for which a function
     fails; otherwise the column is not published, and the samples are findings.
+    `media`: facts of images, sounds and videos, by header (docs/media.md); those that were asked for before are brought
+    along.
+    `key`: for files of lines, the field of their objects that keys come from; kept in the catalog, and taken back by an
+    empty one (docs/jsonl.md).
     Cost: about 2 µs of one core a member. Memory: the largest shard's index, and a few tens of MB.
     """
     place = locate(root, catalog, writing=True)
     patterns = None if exclude is None else tuple(exclude)
     asked = ColumnRequest(wanted=dict(columns or {}), drop=tuple(drop_columns), on_error=on_error)
     request = IndexRequest(
-        workers=workers, rebuild=rebuild, missing=missing, exclude=patterns, dry_run=dry_run, columns=asked
+        workers=workers,
+        rebuild=rebuild,
+        missing=missing,
+        exclude=patterns,
+        dry_run=dry_run,
+        columns=asked,
+        media=media or MediaRequest(),
+        key=key,
     )
     check_columns(place, asked)
+    check_media(place, request.media)
     if dry_run:
         return index_at(place, request, progress)
     check_shards(place, exclude or ())
@@ -129,6 +152,9 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
     """What `index` does, for a caller that holds the lock."""
     started = time.monotonic()
     report = _index_shards(place, request, progress)
+    media, wrong = settle_media(
+        place, request.media, workers=request.workers, dry_run=request.dry_run, progress=progress
+    )
     columns, found = settle_columns(
         place,
         report.generation,
@@ -141,8 +167,11 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
     return replace(
         report,
         columns=tuple(columns),
-        findings=(*report.findings, *found),
-        up_to_date=report.up_to_date and all(each.state in ("current", "outdated") for each in columns),
+        media=media,
+        findings=(*report.findings, *wrong, *found),
+        up_to_date=report.up_to_date
+        and all(each.state in ("current", "outdated") for each in columns)
+        and (media is None or media.state == "current"),
         seconds=time.monotonic() - started,
     )
 
@@ -153,17 +182,21 @@ def _index_shards(place: Place, request: IndexRequest, progress: Progress) -> In
     progress.phase("list")
     published = _published(place, rebuild=request.rebuild)
     exclude = tuple(filter(None, request.exclude)) if request.exclude else published.exclude
-    listing = list_shards(place.root, exclude)
+    known = [row.path for row in published.rows]
+    listing = list_shards(place.root, exclude, only=place.only, known=known)
     _check(place, listing, published)
+    key = _key_field(place, request.key, listing, published)
     changes = compare(listing.shards, published.rows, exclude)
     if changes.vanished and request.missing == "error":
         raise _vanished(place, changes.vanished, len(published.rows))
     if not request.dry_run:
-        changes = settled(place, changes, request.workers, progress)
+        changes = settled(place, changes, request.workers, progress, key=key)
+    if key != published.key:
+        changes = _all_changed(changes, listing)
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
     if request.rebuild:
         changes = replace(changes, added=listing.shards, changed=(), same=(), touched=())
-    work = _folding(place, published, changes, ids, request)
+    work = replace(_folding(place, published, changes, ids, request), key=key)
     current = not work.is_new and exclude == published.exclude and is_whole(place, published.generation)
     report = _Counts(place, changes, len(work.removed), started, listing.findings)
     if request.dry_run:
@@ -198,6 +231,8 @@ def _publish(
         draft.generation = max(draft.generation, published.generation)
         draft.last_shard_id = max(draft.last_shard_id, published.last_shard_id)
         draft.exclude = request.exclude or ()
+        draft.media_settings = published.media
+        draft.key_field = work.key
         draft.retime(changes.touched)
         if request.rebuild and work.kept:
             draft.adopt(place.catalog, [row.id for row in work.kept])
@@ -219,6 +254,26 @@ def _folding(
             held = catalog.held([row.id for row, _ in changes.changed])
     is_new = bool(changes.added or changes.changed or removed or request.rebuild)
     return Folding(kept, changes.added, changes.changed, removed, published.rule, ids, held, is_new)
+
+
+def _key_field(place: Place, asked: str | None, listing: ShardListing, published: _Published) -> str:
+    """The field that keys come from from now on. Raises UsageError where there are no lines to have one."""
+    if asked and any(not is_lines(shard.path) for shard in listing.shards):
+        raise UsageError(
+            "--key takes keys from a field of JSONL, and the keys of samples in tars are the names of their files",
+            where=place.shown,
+            hint="leave --key out",
+        )
+    if asked and not all(asked.split(".")):
+        raise UsageError(f"--key {asked}: an empty name", hint="such as id, or meta.id for one inside another object")
+    return published.key if asked is None else asked
+
+
+def _all_changed(changes: Changes, listing: ShardListing) -> Changes:
+    """With other keys, every shard is read again."""
+    files = {shard.path: shard for shard in listing.shards}
+    again = tuple((row, files[row.path]) for row in changes.same)
+    return replace(changes, changed=(*changes.changed, *again), same=(), touched=())
 
 
 def say_where(place: Place, asked: str | None, progress: Progress) -> None:
@@ -255,7 +310,9 @@ def _published(place: Place, *, rebuild: bool) -> _Published:
                 generation=catalog.generation,
                 last_shard_id=catalog.last_shard_id,
                 exclude=catalog.exclude(),
+                media=catalog.media_settings(),
                 held=catalog.held([row.id for row in rows]) if rebuild else {},
+                key=catalog.key_field,
             )
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
@@ -275,7 +332,7 @@ def check_shards(place: Place, exclude: Sequence[str]) -> None:
     Not while somebody else is at it: they may be about to write the shards, and the lock tells of them.
     """
     if not os.path.exists(place.catalog) and not writer(place.lock):
-        _check(place, list_shards(place.root, exclude), _Published([]))
+        _check(place, list_shards(place.root, exclude, only=place.only), _Published([]))
 
 
 def _check(place: Place, listing: ShardListing, published: _Published) -> None:
@@ -285,9 +342,9 @@ def _check(place: Place, listing: ShardListing, published: _Published) -> None:
     if not compressed:
         raise no_shards(place)
     raise InputError(
-        f"no tar files here, only {counted(compressed, 'compressed one')}",
+        f"no tar files here, and no JSONL, only {counted(compressed, 'compressed one')}",
         where=place.shown,
-        hint="decompress them first",
+        hint="decompress them first, such as by `gunzip`",
         code="WDS113",
     )
 

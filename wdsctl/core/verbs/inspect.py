@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
+from wdsctl.core.catalog.schema import INDEX_BITS
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
@@ -13,7 +15,7 @@ from wdsctl.core.media.byte_range import ByteRange
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
-from wdsctl.core.preview import HEAD, Preview, preview
+from wdsctl.core.preview import HEAD, Preview, preview, preview_of
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.storage import Range, Storage
@@ -21,6 +23,7 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.verbs.changes import compare
 from wdsctl.core.verbs.column import column_reports
 from wdsctl.core.verbs.column_report import ColumnReport
+from wdsctl.core.verbs.media_report import MediaReport, media_report
 from wdsctl.core.verbs.presence import check_catalog, no_samples
 
 
@@ -64,6 +67,11 @@ class InspectReport:
     first: tuple[SampleLine, ...]
     stale: tuple[Finding, ...]  # how the folder differs from the catalog, and what of the catalog cannot be read
     columns: tuple[ColumnReport, ...] = ()
+    media: MediaReport | None = None  # None: nobody has asked for facts of media
+
+
+#: Facts of media, by sample id and part.
+Known = Mapping[tuple[int, str], Facts | Unreadable]
 
 
 def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> InspectReport:
@@ -73,13 +81,17 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     with Catalog(place.catalog) as published:
         rows, parts, splits = published.shards(), published.parts(), published.splits()
         generation, exclude = published.generation, published.exclude()
+        media = media_report(published, "current")
+        if media is not None and {row.id for row in rows if row.samples} - published.media.marks().keys():
+            media = replace(media, state="incomplete")
     sample_type, field_map = CRUDE, {}
     if os.path.exists(place.dataset_yaml):
         config = load(place.dataset_yaml)
         sample_type, field_map = config.sample_type, dict(config.field_map)
     offsets = open_offsets(place, generation)
     columns, damaged = column_reports(place, generation, offsets if isinstance(offsets, Offsets) else None)
-    stale = [*stale_findings(list_shards(place.root, exclude), rows), *damaged]
+    known = _known(place, offsets, samples) if media is not None and isinstance(offsets, Offsets) else {}
+    stale = [*stale_findings(_listed(place, exclude, rows), rows), *damaged]
     return InspectReport(
         root=place.shown,
         catalog=place.catalog,
@@ -95,10 +107,15 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         shard_list=tuple(
             ShardLine(path=row.path, samples=row.samples, size_bytes=row.size, status=row.status) for row in rows
         ),
-        first=tuple(_first(place, offsets, samples)) if isinstance(offsets, Offsets) else (),
+        first=tuple(_first(place, offsets, samples, known)) if isinstance(offsets, Offsets) else (),
         stale=(*(() if isinstance(offsets, Offsets) else (offsets,)), *stale, *no_samples(place, rows)),
         columns=tuple(columns),
+        media=media,
     )
+
+
+def _listed(place: Place, exclude: Sequence[str], rows: Sequence[ShardRow]) -> ShardListing:
+    return list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows])
 
 
 def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]:
@@ -120,7 +137,18 @@ def open_offsets(place: Place, generation: int) -> Offsets | Finding:
         return Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")
 
 
-def _first(place: Place, offsets: Offsets, samples: int) -> list[SampleLine]:
+def _known(place: Place, offsets: Offsets, samples: int) -> Known:
+    """What the catalog has of the media of the first samples."""
+    with Catalog(place.catalog) as published:
+        return published.media.facts([_id_of(offsets, row) for row in range(min(samples, offsets.samples))])
+
+
+def _id_of(offsets: Offsets, row: int) -> int:
+    i = offsets.shard_of(row)
+    return offsets.shards[i].id << INDEX_BITS | (row - int(offsets.shard_row[i]))
+
+
+def _first(place: Place, offsets: Offsets, samples: int, known: Known) -> list[SampleLine]:
     storage = storage_for(place.root)
     try:
         lines = []
@@ -128,19 +156,23 @@ def _first(place: Place, offsets: Offsets, samples: int) -> list[SampleLine]:
         storage.will_need(
             Range(os.path.join(place.root, shard), at, min(size, HEAD))
             for row, shard in shown
-            for _, at, size in offsets.parts(row)
+            for name, at, size in offsets.parts(row)
+            if (_id_of(offsets, row), name) not in known
         )
         for row, shard in shown:
             path = os.path.join(place.root, shard)
-            parts = [_part(storage, path, name, at, size) for name, at, size in offsets.parts(row)]
+            sample = _id_of(offsets, row)
+            parts = [
+                _part(storage, path, name, at, size, known.get((sample, name))) for name, at, size in offsets.parts(row)
+            ]
             lines.append(SampleLine(key=offsets.key(row), shard=shard, parts=tuple(parts)))
         return lines
     finally:
         storage.close()
 
 
-def _part(storage: Storage, path: str, name: str, at: int, size: int) -> PartLine:
-    found = _preview(storage, path, at, size)
+def _part(storage: Storage, path: str, name: str, at: int, size: int, known: Facts | Unreadable | None) -> PartLine:
+    found = _preview(storage, path, at, size) if known is None else preview_of(known)
     return PartLine(name=name, size_bytes=size, preview=found.line, facts=found.facts)
 
 

@@ -14,21 +14,24 @@ from wdsctl.core.detect import Detection
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
 from wdsctl.core.formats.folder import Listing
+from wdsctl.core.line_files import parted
 from wdsctl.core.lock import check_held, locked
+from wdsctl.core.media.selection import parse_selection
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
-from wdsctl.core.shard_list import COMPRESSED, holds_shards, is_empty
+from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
 from wdsctl.core.urls import is_url, plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_shards, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
+from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
 
-Source = Literal["folder", "tars"]
+Source = Literal["folder", "tars", "lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,9 @@ class PrepareOptions(FolderOptions):
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
+    key: str | None = None  # of lines: the field that keys come from; None: what the catalog has; empty: numbers
+    media: str | None = None  # which parts are media, as `MediaRequest.selection` has it
+    media_index: bool = False  # index videos for seeking, too
     catalog: str | None = None
     missing: Missing = "error"
     exclude: tuple[str, ...] = ()
@@ -62,11 +68,11 @@ class PrepareReport:
 
 
 def look(source: str) -> Source:
-    """Whether a folder holds shards or raw files. Raises InputError if it holds nothing, PermissionDenied."""
+    """Whether it is shards, lines or raw files. Raises InputError if it holds nothing, PermissionDenied."""
     _check_there(source)
     place = locate(source)
-    if holds_shards(place.root):
-        return "tars"
+    if holds_shards(place.root, place.only):
+        return "lines" if place.only or not holds_tars(place.root) else "tars"
     if is_empty(place.root):
         raise InputError("the folder is empty", where=place.shown, hint="check the path", code="WDS003")
     if is_url(place.root):
@@ -77,13 +83,19 @@ def look(source: str) -> Source:
 def prepare(
     source: str, dest: str | None = None, options: PrepareOptions | None = None, *, progress: Progress = SILENT
 ) -> PrepareReport:
-    """Make `source` a dataset that trains: in place if it holds tars, into `dest` if it is a folder of raw files.
+    """Make `source` a dataset that trains: in place if it holds tars or lines, into `dest` if it is of raw files.
 
     Run again, it does what is left to do: the rest of a run that was killed, new files, nothing.
     """
     options = options or PrepareOptions()
     source, dest = plain(source), None if dest is None else plain(dest)
     _check_options(options)
+    if dest is not None and parted(source)[1] and not os.path.isdir(source):
+        raise UsageError(
+            "a file of lines is a dataset as it is, and is prepared in place",
+            where=shown(source),
+            hint=command("prepare", shown(source)),
+        )
     if dest is not None and is_url(source):
         raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", source)
     if dest is not None and is_url(dest):
@@ -93,7 +105,7 @@ def prepare(
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,
-            hint=command("prepare", source, "DEST"),
+            hint=command("prepare", source, "DEST") + _or_lines(source),
         )
     root = dest or source
     listing = None
@@ -161,6 +173,8 @@ def _not_mounted(message: str, url: str) -> UsageError:
 
 def _check_options(options: PrepareOptions) -> None:
     """Refuse what can be told to be wrong before hours of work."""
+    if options.media is not None:
+        parse_selection(options.media)
     if options.sample_type:
         with as_asked():
             check_sample_type(options.sample_type, where="--sample-type")
@@ -170,12 +184,20 @@ def _check_options(options: PrepareOptions) -> None:
 
 def _check_there(source: str) -> None:
     """It may hold raw files or shards: the words must fit both."""
-    if is_url(source) or os.path.isdir(source):
+    if is_url(source) or os.path.isdir(source) or parted(source)[1]:
         return
     kind = "is a file, not a folder" if os.path.exists(source) else "does not exist"
     raise InputError(
-        f"the source {kind}", where=source, hint="check the path: give a folder of raw files, or one of shards"
+        f"the source {kind}",
+        where=source,
+        hint="check the path: give a folder of raw files, one of shards, or a .jsonl file",
     )
+
+
+def _or_lines(source: str) -> str:
+    """Where labels lie among media: they are a dataset by themselves, if they are named."""
+    name = a_file_of_lines(source)
+    return f"; or name the lines alone: {command('prepare', os.path.join(source, name))}" if name else ""
 
 
 def _check_writable(dest: str) -> None:
@@ -204,7 +226,12 @@ def _check_raw(source: str, parts: Sequence[str]) -> None:
 
 def _index_request(options: PrepareOptions) -> IndexRequest:
     return IndexRequest(
-        workers=options.workers, missing=options.missing, exclude=options.exclude, dry_run=options.dry_run
+        workers=options.workers,
+        missing=options.missing,
+        exclude=options.exclude,
+        dry_run=options.dry_run,
+        media=MediaRequest(selection=options.media, keyframes=options.media_index),
+        key=options.key,
     )
 
 

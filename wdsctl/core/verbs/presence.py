@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.identity import missing
+from wdsctl.core.catalog.quick import refuse_media_folder
 from wdsctl.core.command_line import command, command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import CatalogError, InputError
@@ -22,9 +23,10 @@ _WHY = ("WDS112", "WDS111", "WDS118")
 
 def check_catalog(place: Place) -> None:
     """Raise what helps most where there is no catalog: that it is being made, that there are no shards, or how to make
-    one. Returns at once where there is one. CatalogError WDS301 or WDS304, InputError WDS003.
+    one; or that the one there is is of a folder of media. CatalogError WDS301 or WDS304, InputError WDS003 or WDS322.
     """
     if os.path.exists(place.catalog):
+        refuse_media_folder(place.catalog)
         return
     held = writer(place.lock)
     if held:
@@ -34,12 +36,12 @@ def check_catalog(place: Place) -> None:
             hint="wait for it; if it is surely dead, remove the lock file",
             code="WDS304",
         )
-    raise missing(place.catalog) if holds_shards(place.root) else no_shards(place)
+    raise missing(place.catalog) if holds_shards(place.root, place.only) else no_shards(place)
 
 
 def no_shards(place: Place) -> InputError:
     return InputError(
-        "no tar files here",
+        "no tar files here, and no JSONL",
         where=place.shown,
         hint=f"raw files become shards by {command('prepare', place.shown, 'DEST')}",
         code="WDS003",

@@ -1,4 +1,7 @@
-"""`validate`: is the dataset what its catalog and dataset.yaml say? Reads every header again, and no data."""
+"""`validate`: is the dataset what its catalog and dataset.yaml say? Reads every header again, and no data of tars.
+
+Of files of lines every line is parsed: they have no headers.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,9 @@ from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.fields import parse_field_map
 from wdsctl.core.findings import SEVERITIES, Finding, Severity
+from wdsctl.core.line_checks import check_lines
+from wdsctl.core.line_files import is_lines
+from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place, locate
@@ -73,12 +79,12 @@ def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
     with Catalog(place.catalog) as published:
         published.check_pages()
         rows, parts, generation = published.shards(), published.parts(), published.generation
-        exclude = published.exclude()
+        exclude, key = published.exclude(), published.key_field
         progress.phase("keys")
         findings = [*_repeated(published)]
-    listing = list_shards(place.root, exclude)
+    listing = list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows])
     findings += [*listing.findings, *stale_findings(listing, rows)]
-    findings += _structure(place, rows, listing.shards, workers, progress)
+    findings += _structure(place, rows, listing.shards, key, workers, progress)
     progress.phase("parts")
     findings += _parts(place, parts, generation)
     findings += no_samples(place, rows, findings)
@@ -95,16 +101,20 @@ def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
 
 def check_unit(unit: ScanUnit) -> _Checked:
     """Scan one shard and throw the index away: only what is wrong with it matters."""
-    scan = scan_file(unit.root, unit.shard)
-    return _Checked(scan.layout_hash(), scan.findings, scan.status != "unreadable")
+    scan = scan_file(unit.root, unit.shard, unit.keys)
+    findings = scan.findings
+    if is_lines(unit.shard.path) and scan.samples:
+        findings = check_lines(unit.root, unit.shard, scan)
+    return _Checked(scan.layout_hash(), findings, scan.status != "unreadable")
 
 
 def _structure(
-    place: Place, rows: Sequence[ShardRow], shards: Sequence[ShardFile], workers: int, progress: Progress
+    place: Place, rows: Sequence[ShardRow], shards: Sequence[ShardFile], key: str, workers: int, progress: Progress
 ) -> Iterator[Finding]:
     progress.phase("check", items=len(shards), size_bytes=sum(shard.size for shard in shards))
     known = {row.path: row for row in rows}
-    units = [ScanUnit(place.root, shard, "") for shard in shards]
+    keys = LineKeys(key, is_alone=bool(place.only))
+    units = [ScanUnit(place.root, shard, "", keys) for shard in shards]
     for i, checked in map_units(check_unit, units, workers_for(place.root, workers), preload=("wdsctl.core.units",)):
         shard = shards[i]
         progress.advance(items=1, size_bytes=shard.size)

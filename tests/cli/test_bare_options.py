@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.cli.bare_options import BARE, filled
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["index", "X", "--media"], ["index", "X", "--media", "auto"]),
+        (["index", "--media", "--json", "X"], ["index", "--media", "auto", "--json", "X"]),
+        (["index", "--media", "-q", "X"], ["index", "--media", "auto", "-q", "X"]),
+        (["index", "--media", "my/shards"], ["index", "--media", "auto", "my/shards"]),
+        (["index", "--media", "s3://bucket/shards"], ["index", "--media", "auto", "s3://bucket/shards"]),
+        (["index", "--media", "."], ["index", "--media", "auto", "."]),
+        (["index", "X", "--media", "jpg,mp4"], ["index", "X", "--media", "jpg,mp4"]),
+        (["index", "X", "--media", "*.seg.png"], ["index", "X", "--media", "*.seg.png"]),
+        (["index", "X", "--media=jpg"], ["index", "X", "--media=jpg"]),
+        (["index", "--", "--media"], ["index", "--", "--media"]),
+        ([], []),
+    ],
+)
+def test_an_option_without_a_value_gets_the_one_for_that(words: list[str], expected: list[str]) -> None:
+    assert filled(words) == expected
+
+
+@given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "--", "index"])))
+def test_nothing_is_lost_and_nothing_but_values_is_added(words: list[str]) -> None:
+    made = filled(words)
+    added = len(made) - len(words)
+    assert sorted(made) == sorted([*words, *[BARE["--media"]] * added])
+
+
+@given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "index"])))
+def test_words_that_are_complete_stay_as_they_are(words: list[str]) -> None:
+    assert filled(filled(words)) == filled(words)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, a_folder
+from tests.core.catalog.test_schema import rebuilt
+from tests.core.dumps import catalog_of
+from tests.core.medley import a_medley, an_image, members
+from wdsctl.core.catalog.by_name import Names
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.media.facts import Unreadable
+from wdsctl.core.media.keyframes import KeyframeIndex
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_folder import index_media_folder
+
+ALL = MediaRequest(selection="auto", keyframes=True)
+
+
+def names_of(root: str) -> Names:
+    return Names(str(catalog_of(root)))
+
+
+def test_every_member_is_found_by_its_file_name_and_read_by_one_range(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, a_medley())
+    index(root)
+    with names_of(root) as names:
+        for name, data in members().items():
+            [place] = names.find(name)
+            read = Path(root, place.path).read_bytes()[place.offset : place.offset + place.size]
+            assert read == data
+            assert (names.facts(place), names.keyframes(place)) == (None, None)
+
+
+def test_every_file_of_a_folder_is_found_by_its_path(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {f"deep/{name}": data for name, data in members().items()})
+    index_media_folder(root, media=ALL)
+    with names_of(root) as names:
+        [place] = names.find("deep/3.mp4")
+        index_bytes = names.keyframes(place)
+        facts = names.facts(place)
+
+    assert (place.path, place.offset, place.size) == ("deep/3.mp4", 0, len(members()["3.mp4"]))
+    assert facts is not None
+    assert (facts.kind, KeyframeIndex.from_bytes(index_bytes or b"").frames) == ("video", 8)
+
+
+def test_facts_and_keyframes_are_those_of_the_part(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, a_medley())
+    index(root, media=ALL)
+    with names_of(root) as names:
+        found = {name: names.facts(names.find(name)[0]) for name in members()}
+        indexed = [name for name in members() if names.keyframes(names.find(name)[0]) is not None]
+
+    assert {name: facts.kind for name, facts in found.items() if facts is not None} == {
+        "1.jpg": "image",
+        "2.jpg": "unreadable",
+        "2.seg.png": "image",
+        "3.mp4": "video",
+        "4.wav": "audio",
+        "5.bin": "image",
+        "6.jpg": "unreadable",
+    }
+    assert found["6.jpg"] == Unreadable(reason="it is empty")
+    assert indexed == ["3.mp4"]
+
+
+@pytest.mark.parametrize("name", ["9.jpg", "1.gif", "1", "", ".jpg", "1.", "x/1.jpg", "'; DROP TABLE sample; --.jpg"])
+def test_a_name_that_is_not_there_is_nothing(tmp_path: Path, name: str) -> None:
+    tars, folder = a_dataset(tmp_path / "tars", a_medley()), a_folder(tmp_path / "folder", members())
+    index(tars)
+    index_media_folder(folder)
+    for root in (tars, folder):
+        with names_of(root) as names:
+            assert names.find(name) == []
+
+
+def test_a_key_that_repeats_is_found_in_every_shard(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {f"{i}.tar": {"1.jpg": an_image(size=(9 + i, 9))} for i in range(2)})
+    index(root, media=ALL)
+    with names_of(root) as names:
+        places = names.find("1.jpg")
+        widths = [facts.width for place in places if (facts := names.facts(place)) and facts.kind == "image"]
+
+    assert ([place.path for place in places], widths) == (["0.tar", "1.tar"], [9, 10])
+
+
+def test_of_a_part_that_a_sample_has_twice_the_last_one_is_found(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [("1.txt", b"first"), ("1.txt", b"last")]})
+    index(root)
+    with names_of(root) as names:
+        [place] = names.find("1.txt")
+    assert (tmp_path / "a.tar").read_bytes()[place.offset : place.offset + place.size] == b"last"
+
+
+def test_an_older_catalog_serves_names_too(tmp_path: Path) -> None:
+    with Names(rebuilt(tmp_path, 1)) as names:
+        [place] = names.find("x/2.jpg")
+        assert (place.path, place.size, names.facts(place)) == ("b/c.tar", 2, None)
+
+
+def test_a_catalog_that_is_missing_or_damaged_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="no catalog"):
+        Names(str(tmp_path / "catalog.sqlite"))
+    path = rebuilt(tmp_path, 1)
+    data = bytearray(Path(path).read_bytes())
+    data[100:4096] = b"?" * 3996
+    Path(path).write_bytes(data)
+    with pytest.raises(CatalogError, match="damaged"):
+        Names(path)

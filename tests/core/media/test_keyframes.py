@@ -1,0 +1,81 @@
+"""The keyframe index: a small value that survives being written down."""
+
+from __future__ import annotations
+
+import io
+from fractions import Fraction
+
+import av
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.films import a_film
+from wdsctl.core.errors import InputError
+from wdsctl.core.media.keyframe_scan import Scan, scan_keyframes
+from wdsctl.core.media.keyframes import KeyframeIndex
+
+NUMBERS = st.integers(-(1 << 62), 1 << 62)
+
+
+@st.composite
+def indexes(draw: st.DrawFn) -> KeyframeIndex:
+    count = draw(st.integers(0, 20))
+    columns = [tuple(draw(st.lists(NUMBERS, min_size=count, max_size=count))) for _ in range(3)]
+    tick = Fraction(draw(st.integers(1, 1 << 31)), draw(st.integers(1, 1 << 31)))
+    return KeyframeIndex(tick, draw(st.integers(0, 1 << 40)), draw(NUMBERS), draw(NUMBERS), *columns)
+
+
+@given(indexes())
+def test_an_index_comes_back_from_its_bytes(index: KeyframeIndex) -> None:
+    assert KeyframeIndex.from_bytes(index.to_bytes()) == index
+
+
+@given(st.binary(max_size=40) | st.binary(max_size=40).map(b"WKI1".__add__))
+def test_other_bytes_are_an_index_or_an_input_error(data: bytes) -> None:
+    try:
+        index = KeyframeIndex.from_bytes(data)
+    except InputError:
+        return
+    assert len(index.pts) == len(index.numbers) == len(index.positions)
+
+
+def test_a_keyframe_takes_some_bytes_and_an_hour_of_film_some_kilobytes() -> None:
+    every_5_s = range(720)
+    index = KeyframeIndex(
+        Fraction(1, 90_000),
+        86_400,
+        0,
+        324_000_000,
+        tuple(i * 450_000 for i in every_5_s),
+        tuple(i * 120 for i in every_5_s),
+        tuple(i * 2_500_000 + i % 7 * 1000 for i in every_5_s),
+    )
+
+    assert len(index.to_bytes()) < 9.1 * 720
+
+
+def test_the_keyframe_to_enter_by_is_the_last_one_that_is_not_after() -> None:
+    index = KeyframeIndex(Fraction(1, 10), 30, 5, 35, (5, 15, 25), (0, 10, 20), (0, 100, 200))
+
+    assert [index.at_tick(tick) for tick in (0, 5, 14, 15, 99)] == [0, 0, 0, 1, 2]
+    assert [index.at_frame(number) for number in (0, 9, 10, 29, 99)] == [0, 0, 1, 2, 2]
+
+
+def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:
+    times = [3, 4, 5, 6, 8, 9, 10, 15, 20, 21]
+    scan = scanned(a_film("mp4", video="libx264", times=times))
+
+    assert scan is not None
+    ticks = [tick * scan.index.time_base for tick in scan.pts]
+    assert ticks == [Fraction(time, 24) for time in times]
+    assert (scan.index.frames, scan.index.numbers[0], scan.index.pts[0]) == (10, 0, scan.pts[0])
+    assert scan.index.end > scan.pts[-1]
+
+
+def test_a_film_that_does_not_say_when_its_frames_are_shown_has_no_index() -> None:
+    assert scanned(a_film("avi", video="libx264")) is None
+
+
+def scanned(data: bytes) -> Scan | None:
+    with av.open(io.BytesIO(data), "r") as container:
+        return scan_keyframes(container, container.streams.video[0])

@@ -1,0 +1,116 @@
+"""A join is computed once for what it is made of, and kept where it can be written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.core.test_join_index import side
+from wdsctl.core import join_cache
+from wdsctl.core.errors import PermissionDenied
+from wdsctl.core.join_cache import FOLDER, KEPT, join_of
+from wdsctl.core.join_index import write_join
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were computed."""
+    paths: list[str] = []
+
+    def counted(path: str, *given: object) -> None:
+        paths.append(path)
+        write_join(path, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(join_cache, "write_join", counted)
+    return paths
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / FOLDER).iterdir())
+
+
+def test_a_join_is_computed_once_for_the_same_data(tmp_path: Path, computed: list[str]) -> None:
+    for _ in range(3):
+        join = join_of(str(tmp_path), side(["a", "b"]), [side(["b", "a"])])
+        assert join.partners(0, np.arange(2)).tolist() == [1, 0]
+
+    assert len(computed) == len(kept(tmp_path)) == 1
+
+
+def test_other_data_is_another_join_and_old_ones_are_swept(tmp_path: Path, computed: list[str]) -> None:
+    for count in range(6):
+        join_of(str(tmp_path), side(["a"]), [side(["a", *map(str, range(count))])])
+
+    assert (len(computed), len(kept(tmp_path))) == (6, KEPT)
+
+
+def test_a_join_of_other_datasets_is_not_swept(tmp_path: Path) -> None:
+    join_of(str(tmp_path), side(["a"]), [side(["a"], name="other")])
+    for count in range(5):
+        join_of(str(tmp_path), side(["a"]), [side(["a", *map(str, range(count))])])
+
+    assert len(kept(tmp_path)) == KEPT + 1
+
+
+def test_a_damaged_join_is_made_anew(tmp_path: Path, computed: list[str]) -> None:
+    join_of(str(tmp_path), side(["a"]), [side(["a"])])
+    (path,) = (tmp_path / FOLDER).iterdir()
+    path.write_bytes(b"nonsense")
+
+    assert join_of(str(tmp_path), side(["a"]), [side(["a"])]).partners(0, np.arange(1)).tolist() == [0]
+    assert len(computed) == 2
+
+
+def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="no partner"):
+        join_of(str(tmp_path), side(["a"]), [side(["b"])])
+
+    assert kept(tmp_path) == []
+
+
+def test_a_folder_that_cannot_be_written_has_its_joins_in_the_users_cache(
+    tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    denied = str(tmp_path / "meta" / FOLDER)
+    drafted = join_cache._draft
+    monkeypatch.setattr(join_cache, "_draft", lambda folder: _denied(folder) if folder == denied else drafted(folder))
+
+    for _ in range(2):
+        join_of(str(tmp_path / "meta"), side(["a"]), [side(["a"])])
+
+    assert len(computed) == len(kept(tmp_path / "cache" / "wdsctl")) == 1
+
+
+def test_where_nothing_can_be_written_the_error_says_what_to_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join_cache, "_draft", _denied)
+
+    with pytest.raises(PermissionDenied, match="neither can be written") as raised:
+        join_of(str(tmp_path), side(["a"]), [side(["a"])])
+    assert "XDG_CACHE_HOME" in raised.value.hint
+
+
+def test_a_draft_that_somebody_left_is_swept_a_day_later(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    old, new = (tmp_path / FOLDER / f".join-{name}.partial" for name in ("old", "new"))
+    for path in (old, new):
+        path.touch()
+    os.utime(old, (0, 0))
+
+    join_of(str(tmp_path), side(["a"]), [side(["a"])])
+
+    assert not old.exists()
+    assert new.exists()
+
+
+def _denied(folder: str) -> str:
+    raise PermissionDenied("may not write", where=folder, hint="")

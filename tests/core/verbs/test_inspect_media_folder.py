@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import a_folder
+from tests.core.medley import an_image, members
+from wdsctl.core.verbs.inspect_media_folder import inspect_media_folder
+from wdsctl.core.verbs.media_folder import index_media_folder
+
+
+def pictures(root: Path, count: int, *, first: int = 0) -> str:
+    return a_folder(root, {f"{n % 2}/{n:04}.png": an_image("PNG", (n + 1, 5)) for n in range(first, first + count)})
+
+
+def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, members())
+    index_media_folder(root)
+    report = inspect_media_folder(root, samples=2)
+
+    assert (report.files, report.media.counts["image"], report.stale) == (7, 3, ())
+    assert [(line.path, line.preview) for line in report.first] == [
+        ("1.jpg", "60x40 JPEG RGB, EXIF orientation 6"),
+        ("2.jpg", "unreadable: its content is no image, sound or video"),
+    ]
+
+
+def test_inspect_tells_how_the_folder_differs_from_its_catalog(tmp_path: Path) -> None:
+    root = pictures(tmp_path, 5)
+    index_media_folder(root)
+    (tmp_path / "0" / "0000.png").unlink()
+    (tmp_path / "1" / "0001.png").write_bytes(b"changed")
+    pictures(tmp_path, 2, first=5)
+
+    stale = inspect_media_folder(root).stale
+    assert [(f.code, f.shard, f.count) for f in stale] == [
+        ("WDS305", "0/0006.png", 2),
+        ("WDS305", "1/0001.png", 1),
+        ("WDS305", "0/0000.png", 1),
+    ]

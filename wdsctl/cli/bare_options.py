@@ -1,0 +1,27 @@
+"""Options whose value may be left out. Typer knows no such thing, so the value is put in before it reads the words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+#: Option -> its value where it stands bare.
+BARE: Mapping[str, str] = {"--media": "auto"}
+
+
+def filled(words: Sequence[str]) -> list[str]:
+    """The words, with a value after every option of BARE that has none.
+
+    The next word is its value unless it is an option or can only be a path: `--media shards/` names the dataset.
+    """
+    made: list[str] = []
+    for i, word in enumerate(words):
+        made.append(word)
+        if word == "--":
+            return [*made, *words[i + 1 :]]
+        if word in BARE and (i + 1 == len(words) or _is_no_value(words[i + 1])):
+            made.append(BARE[word])
+    return made
+
+
+def _is_no_value(word: str) -> bool:
+    return word.startswith("-") or "/" in word or word in (".", "..", "")

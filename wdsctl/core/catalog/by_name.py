@@ -1,0 +1,99 @@
+"""Finds parts of a dataset, or files of a folder of media, by their file names: where they are, and what they are.
+
+A lookup is a search in one index, whatever the number of names; what it finds is one ranged read away. The standard
+library alone: who looks up names by the million does not want SQLAlchemy in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from types import TracebackType
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
+from wdsctl.core.media.facts import Facts, Unreadable
+from wdsctl.core.media.stored import Form, Numbers, facts_of
+from wdsctl.core.naming import split_name
+
+_SAMPLES = (
+    "SELECT sample.id, shard.path, sample.offset, sample.parts FROM sample JOIN shard ON shard.id = sample.id >> 28 "
+    "WHERE sample.key = ? ORDER BY sample.id"
+)
+_FILE = "SELECT id, path, size FROM file WHERE path = ?"
+_FACTS = (
+    f"SELECT {', '.join(f'media_form.{name}' for name in Form._fields)}, "
+    f"{', '.join(f'media.{name}' for name in Numbers._fields)} "
+    "FROM media JOIN media_form ON media_form.id = media.form WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
+)
+_KEYFRAMES = "SELECT data FROM keyframes WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
+
+
+class Named(NamedTuple):
+    """Where the bytes of a name are."""
+
+    sample: int  # the sample's id; of a folder of media, the file's
+    ext: int | None  # the number of the part; None in a folder of media
+    path: str  # of the shard or the file, relative to the root
+    offset: int
+    size: int
+
+
+class Names:
+    """The names of one published catalog, which never changes. For one thread; close it, or use it in a `with`.
+
+    Raises CatalogError WDS301, WDS302 and WDS303.
+    """
+
+    def __init__(self, path: str) -> None:
+        check(path)
+        self._path = path
+        self._connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)
+        meta = dict(self._rows("SELECT key, value FROM meta"))
+        self.is_media_folder: bool = meta.get(KIND) == FOLDER
+        self.has_facts: bool = FACT in meta
+        self._parts = {name: number for number, name in self._rows("SELECT id, name FROM ext")}
+
+    def __enter__(self) -> Names:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def find(self, name: str) -> list[Named]:
+        """Everything of this name (`a/b/7.seg.png`), in id order: nothing, one, or more where a key repeats."""
+        if self.is_media_folder:
+            return [Named(number, None, path, 0, size) for number, path, size in self._rows(_FILE, name)]
+        key_and_part = split_name(name)
+        if key_and_part is None or key_and_part[1] not in self._parts:
+            return []
+        key, ext = key_and_part[0], self._parts[key_and_part[1]]
+        found = []
+        for sample, shard, start, parts in self._rows(_SAMPLES, key):
+            # Of a part that a sample has twice, the last one counts, as everywhere.
+            places = [(at, size) for number, at, size in json.loads(parts) if number == ext][-1:]
+            found += [Named(sample, ext, shard, start + at, size) for at, size in places]
+        return found
+
+    def facts(self, named: Named) -> Facts | Unreadable | None:
+        """What it is; None where the catalog has no facts of it."""
+        rows = self._rows(_FACTS, named.sample, named.ext) if self.has_facts else []
+        count = len(Form._fields)
+        return facts_of(Form(*rows[0][:count]), Numbers(*rows[0][count:])) if rows else None
+
+    def keyframes(self, named: Named) -> bytes | None:
+        """Its `KeyframeIndex.to_bytes()`; None where it is no video that was indexed."""
+        rows = self._rows(_KEYFRAMES, named.sample, named.ext) if self.has_facts else []
+        return bytes(rows[0][0]) if rows else None
+
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except DAMAGE as error:
+            raise damaged(self._path, str(error)) from error

@@ -1,0 +1,170 @@
+"""Which sample of one dataset has the key of which sample of others: computed from their offsets files, and kept.
+
+The file, version 1, little-endian. Bytes 0-7 `WDSJOIN1`; 8-15 u64, the length of the header; then the header, JSON,
+with `fingerprint`, `rows`, `members` and `skipped`; then, each at a multiple of 64 bytes, an i8 column of `rows`
+numbers for every member, and, where samples are skipped, a u1 column `kept`. A row is one of the primary's offsets
+file. The number is one more than the row of the member's offsets file with the same key; 0: there is none, or the row
+was not asked for. So what no split has costs no disk: it is a hole in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.columns import digest_of
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.key_table import KeyTable, KeyTwice
+from wdsctl.core.os_errors import translated
+from wdsctl.core.shard_index import Ints, ShardIndex
+
+Nonmatch = Literal["error", "skip", "none"]
+
+MAGIC = b"WDSJOIN1"
+VERSION = 1
+ALIGN = 64
+BLOCK = 1 << 18  # rows that are written at once
+SMALL = 1 << 20  # bytes: files up to this are read instead of mapped, which would keep a descriptor
+NAMED = 5  # keys without a partner that an error names
+
+_ROOM = 256 - 16  # bytes of the header: the columns begin at byte 256
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A split of a dataset in a join. `rows`: of its samples, in the index; `digest` names them (`split_digest`)."""
+
+    name: str
+    index: ShardIndex
+    rows: Callable[[], Ints]
+    digest: str
+    nonmatch: Nonmatch = "error"
+
+
+class JoinIndex:
+    """A join that was computed, mapped. Raises ValueError where the file is not one of this fingerprint, or damaged."""
+
+    def __init__(self, path: str, fingerprint: str, rows: int, members: int) -> None:
+        with translated(path, "read"):
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                size = os.fstat(handle).st_size
+                data = os.read(handle, size) if size <= SMALL else mmap.mmap(handle, size, prot=mmap.PROT_READ)
+            finally:
+                os.close(handle)
+        header = _header(data)
+        if [header.get(key) for key in ("fingerprint", "rows", "members")] != [fingerprint, rows, members]:
+            raise ValueError("another join")
+        begin, width = 16 + int.from_bytes(data[8:16], "little"), _aligned(8 * rows)
+        starts = [begin + i * width for i in range(members + 1)]
+        self.skipped = int(header["skipped"])
+        if len(data) < (starts[-1] + rows if self.skipped else starts[-1]):
+            raise ValueError("it is cut short")
+        self._columns: list[Ints] = [np.frombuffer(data, "<i8", rows, at) for at in starts[:-1]]
+        #: (rows,) of the primary: whether it is in the join; None where nothing is skipped.
+        self.kept: NDArray[np.bool_] | None = np.frombuffer(data, np.bool_, rows, starts[-1]) if self.skipped else None
+
+    def partners(self, member: int, rows: Ints) -> Ints:
+        """For these rows of the primary the rows of a member, -1 where there is none."""
+        partners: Ints = self._columns[member].take(rows) - 1
+        return partners
+
+
+def fingerprint_of(primary: Side, members: Sequence[Side]) -> str:
+    """Names all that a join is computed of: shards, keys, splits, and what is to become of the rest. 32 hex digits."""
+    sides = [[digest_of(side.index.shards), side.digest, side.nonmatch] for side in (primary, *members)]
+    return blake2b(json.dumps([VERSION, sides]).encode(), digest_size=16).hexdigest()
+
+
+def write_join(path: str, fingerprint: str, primary: Side, members: Sequence[Side]) -> None:
+    """Compute a join into a new file. A second and 40 bytes of memory a million keys of the largest side, about.
+
+    Raises DatasetError WDS608 where a member has a key twice, WDS607 where a key has no partner that must have one.
+    What one member skips is asked of no other. StorageError and PermissionDenied, of the file.
+    """
+    count = len(primary.index.key_start) - 1
+    rows = np.sort(primary.rows())
+    asked = len(rows)
+    kept = np.zeros(count, np.bool_)
+    kept[rows] = True
+    begin, width = 16 + _ROOM, _aligned(8 * count)
+    with translated(path), open(path, "wb") as file:
+        # Those that skip first: who is skipped needs no partner elsewhere.
+        for i in sorted(range(len(members)), key=lambda i: members[i].nonmatch != "skip"):
+            rows = rows[kept[rows]]
+            found = _table(members[i]).find(primary.index, rows)
+            if members[i].nonmatch == "skip":
+                kept[rows[found < 0]] = False
+            elif members[i].nonmatch == "error" and (found < 0).any():
+                raise _without_partner(primary, members[i], rows, found)
+            _put(file, begin + i * width, rows, found)
+        skipped = asked - int(np.count_nonzero(kept))
+        end = begin + len(members) * width
+        file.truncate(end)
+        if skipped:
+            file.seek(end)
+            file.write(kept.tobytes())
+        header = {"fingerprint": fingerprint, "rows": count, "members": len(members), "skipped": skipped}
+        file.seek(0)
+        file.write(MAGIC + _ROOM.to_bytes(8, "little"))
+        file.write(json.dumps(header).encode().ljust(_ROOM))
+
+
+def _table(member: Side) -> KeyTable:
+    try:
+        return KeyTable(member.index, member.rows())
+    except KeyTwice as error:
+        shards = [member.index.shards[member.index.shard_of(row)].path for row in (error.first, error.second)]
+        others = f", and {error.count - 1:,} more keys do" * (error.count > 1)
+        raise DatasetError(
+            f"the key {member.index.key(error.first)!r} stands twice in a member of a join{others}",
+            where=f"dataset {member.name}, shards {' and '.join(dict.fromkeys(shards))}",
+            hint="join to a split, or a dataset, in which every key stands once; only the first member may repeat keys",
+            code="WDS608",
+        ) from error
+
+
+def _without_partner(primary: Side, member: Side, rows: Ints, found: Ints) -> DatasetError:
+    missing = rows[found < 0]
+    keys = ", ".join(repr(primary.index.key(row)) for row in missing[:NAMED].tolist())
+    more = ", ..." if len(missing) > NAMED else ""
+    return DatasetError(
+        f"{len(missing):,} of {len(rows):,} samples of {primary.name} have no partner of the same key: {keys}{more}",
+        where=f"dataset {member.name}",
+        hint="write `nonmatch: skip` at this member to leave them out, or `nonmatch: none` to get None for them",
+        code="WDS607",
+    )
+
+
+def _put(file: BinaryIO, begin: int, rows: Ints, found: Ints) -> None:
+    """The column of a member, block by block; blocks of which nothing is known stay holes."""
+    at = 0
+    while at < len(rows):
+        first = int(rows[at])
+        end = at + int(np.searchsorted(rows[at : at + BLOCK], first + BLOCK))
+        block = np.zeros(int(rows[end - 1]) + 1 - first, "<i8")
+        block[rows[at:end] - first] = found[at:end] + 1
+        file.seek(begin + 8 * first)
+        file.write(block.tobytes())
+        at = end
+
+
+def _header(data: bytes | mmap.mmap) -> dict[str, Any]:
+    if data[:8] != MAGIC:
+        raise ValueError("no join")
+    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    if not isinstance(header, dict):
+        raise ValueError("no header")  # noqa: TRY004 - what was read is wrong, not what was given
+    return header
+
+
+def _aligned(size: int) -> int:
+    return size + -size % ALIGN

@@ -1,0 +1,289 @@
+"""Scans one file of lines: where every line begins and ends. No JSON is parsed, unless keys come from a field.
+
+A line that is not blank is a sample with the one part `json`. Ends of lines are LF or CRLF, mixed as they may be; a
+byte order mark is passed over. Newlines are searched for in numpy, a block at a time. Cost: about 0.4 ns a byte and
+40 ns a line; memory: a block, and some 80 bytes a line for as long as the file is scanned.
+
+Source: RFC 8259 (JSON: its whitespace, UTF-8, no byte order mark), https://jsonlines.org (the lines).
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.line_findings import LineFindings
+from wdsctl.core.line_keys import NUMBERS, LineKeys, key_of, numbered
+from wdsctl.core.plain_members import Ints
+from wdsctl.core.scan import compression
+from wdsctl.core.scan_findings import sample_findings
+from wdsctl.core.shard_scan import ShardScan, Status
+
+Read = Callable[[int, int], bytes]
+
+PART = "json"
+BLOCK = 1 << 20  # bytes searched at a time: they stay in the processor's cache
+
+_PARSED = 16 << 20  # bytes up to which a last line without an end is parsed, to tell whether it was cut
+_NEAR_END = 12  # bytes before the end within which the parser stops at a cut: the longest token is shorter
+_LF, _CR, _OPEN, _CLOSE = b"\n\r{}"
+_LETTER = re.compile(rb"[^ \t\r]")
+
+
+class Line(NamedTuple):
+    """Where one line is, from its first byte to before its end."""
+
+    start: int
+    stop: int
+
+
+class _Closed(NamedTuple):
+    """The lines that end in a block, blank ones left out. `odd`: which of them are not `{...}`."""
+
+    starts: Ints
+    stops: Ints
+    odd: NDArray[np.bool_]
+
+
+class _Block(NamedTuple):
+    data: bytes
+    base: int  # its place in the file
+
+    def at(self, line: Line) -> bytes | None:
+        """The bytes of a line that is in it as a whole."""
+        return self.data[line.start - self.base : line.stop - self.base] if line.start >= self.base else None
+
+
+def scan_lines(shard: str, read: Read, size: int, keys: LineKeys = NUMBERS, *, block: int = BLOCK) -> ShardScan:
+    """Scan a file of `size` bytes; `shard` is the name its findings carry. Raises what `read` raises, nothing else."""
+    found = LineFindings(shard, keys.prefix(shard))
+    head = read(0, min(size, 4096))
+    if found.refuses(head, compression(head)):
+        return _scan("bad", (), np.empty(0, np.int64), np.empty(0, np.int64), found)
+    search = _Search(read, size, found, len(codecs.BOM_UTF8) * head.startswith(codecs.BOM_UTF8), block)
+    fields: list[str | None] = []
+    starts: list[Ints] = []
+    stops: list[Ints] = []
+    lines = 0
+    for piece, closed in search.blocks():
+        starts.append(closed.starts)
+        stops.append(closed.stops)
+        if closed.odd.any():
+            rows = np.flatnonzero(closed.odd)
+            found.not_objects(len(rows), lines + int(rows[0]), int(closed.starts[rows[0]]))
+        if keys.field:
+            each = map(Line, closed.starts.tolist(), closed.stops.tolist())
+            fields += [key_of(_bytes_of(line, piece, read), keys.field) for line in each]
+        lines += len(closed.starts)
+    status: Status = "ok"
+    if search.is_cut:
+        status = "partial" if lines else "bad"
+    return _scan(status, (keys, shard, fields), _joined(starts), _joined(stops), found)
+
+
+def _bytes_of(line: Line, piece: _Block, read: Read) -> bytes:
+    """Lines that began in an earlier block are read once more: few are, or they are long."""
+    data = piece.at(line)
+    return read(line.start, line.stop - line.start) if data is None else data
+
+
+class _Search:
+    """Goes through a file block by block. Of a line that is still open it keeps where it began, and no bytes of it."""
+
+    def __init__(self, read: Read, size: int, found: LineFindings, begin: int, block: int) -> None:
+        self._read = read
+        self._size = size
+        self._found = found
+        self._block = block
+        self._begin = begin  # of the line that is open
+        self._first = -1  # its first byte that is no space; -1 while there is none
+        self._last = -1  # its last such byte
+        self._was_cr = False  # whether the byte before this block is a CR
+        self.is_cut = False
+
+    def blocks(self) -> Iterator[tuple[_Block, _Closed]]:
+        at = self._begin
+        while at < self._size:
+            data = self._read(at, min(self._block, self._size - at))
+            yield _Block(data, at), self._closed(data, at)
+            at += len(data)
+        if self._first >= 0:
+            rest = self._rest()
+            if rest is not None:
+                yield rest
+
+    def _closed(self, data: bytes, base: int) -> _Closed:
+        ends = newlines(data)
+        if not len(ends):
+            self._grow(data)
+            return _none()
+        first = int(ends[0])
+        opened = self._close_open(data[:first], base + first)
+        letters = np.frombuffer(data, np.uint8)
+        starts, stops = ends[:-1] + 1, ends[1:]
+        stops = stops - ((letters[stops - 1] == _CR) & (stops > starts))
+        starts, stops, odd = _sorted_out(data, letters, starts, stops)
+        self._begin = base + int(ends[-1]) + 1
+        self._first = self._last = -1
+        self._grow(data[int(ends[-1]) + 1 :])
+        if opened is None:
+            return _Closed(starts + base, stops + base, odd)
+        line, is_odd = opened
+        return _Closed(
+            np.concatenate([[line.start], starts + base]),
+            np.concatenate([[line.stop], stops + base]),
+            np.concatenate([[is_odd], odd]),
+        )
+
+    def _close_open(self, more: bytes, end: int) -> tuple[Line, bool] | None:
+        """The line that was open, with the rest of it; None if it is blank."""
+        was_cr = self._was_cr
+        self._grow(more)
+        if self._first < 0:
+            return None
+        stop = end - (more.endswith(b"\r") if more else was_cr)
+        return Line(self._begin, stop), (self._first, self._last) != (_OPEN, _CLOSE)
+
+    def _grow(self, more: bytes) -> None:
+        """The line that is open goes on with these bytes."""
+        if not more:
+            self._was_cr = False
+            return
+        if self._first < 0:
+            letter = _LETTER.search(more)
+            self._first = -1 if letter is None else more[letter.start()]
+        last = last_letter(more)
+        self._last = self._last if last < 0 else last
+        self._was_cr = more.endswith(b"\r")
+
+    def _rest(self) -> tuple[_Block, _Closed] | None:
+        """The last line where nothing ends it: whole, or cut and then no sample."""
+        stop = self._size - self._was_cr
+        size = stop - self._begin
+        is_odd = (self._first, self._last) != (_OPEN, _CLOSE)
+        line = self._read(self._begin, size) if size <= _PARSED else b""
+        self.is_cut = is_cut(line) if line else self._last != _CLOSE
+        if self.is_cut:
+            self._found.cut(self._begin)
+            return None
+        closed = _Closed(np.array([self._begin]), np.array([stop]), np.array([is_odd]))
+        return _Block(line, self._begin if line else self._size), closed
+
+
+def _none() -> _Closed:
+    return _Closed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
+
+
+def newlines(data: bytes) -> Ints:
+    """Where the line feeds are. By words of eight bytes: most have none, and of those that do most have one."""
+    hits = np.frombuffer(data, np.uint8) == _LF
+    whole = len(hits) // 8 * 8
+    words = hits[:whole].view("<u8")
+    filled = np.flatnonzero(words != 0)
+    found = words[filled]
+    if (found & (found - np.uint64(1))).any():
+        return np.flatnonzero(hits)
+    # A word with one is a power of two. Its exponent stands in the upper bits of a float; the byte is an eighth of it.
+    exponents = (found.astype(np.float64).view(np.int64) >> 52) - 1023
+    places = (filled << 3) + (exponents >> 3)
+    rest = np.flatnonzero(hits[whole:]) + whole
+    return np.concatenate([places, rest]) if len(rest) else places
+
+
+def last_letter(data: bytes) -> int:
+    """The last byte that is no space; -1 where there is none."""
+    stop = len(data)
+    while stop > 0:
+        tail = data[max(0, stop - 64) : stop].rstrip(b" \t\r")
+        if tail:
+            return tail[-1]
+        stop -= 64
+    return -1
+
+
+def _sorted_out(
+    data: bytes, letters: NDArray[np.uint8], starts: Ints, stops: Ints
+) -> tuple[Ints, Ints, NDArray[np.bool_]]:
+    """Lines of a block without the blank ones, and which of them are not `{...}`. Only odd ones are looked at."""
+    filled = stops > starts
+    if not filled.all():
+        starts, stops = starts[filled], stops[filled]
+    odd = (letters[starts] != _OPEN) | (letters[stops - 1] != _CLOSE)
+    if not odd.any():
+        return starts, stops, odd
+    kept = np.ones(len(starts), np.bool_)
+    for row in np.flatnonzero(odd).tolist():
+        line = data[starts[row] : stops[row]].strip(b" \t\r")
+        kept[row] = len(line) > 0
+        odd[row] = not (line.startswith(b"{") and line.endswith(b"}"))
+    return starts[kept], stops[kept], odd[kept]
+
+
+def is_cut(line: bytes) -> bool:
+    """Whether the parser stumbles over the end of a line, and nothing before it."""
+    try:
+        json.loads(line)
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated string") or error.pos >= len(error.doc.rstrip()) - _NEAR_END
+    except (ValueError, RecursionError):
+        return False  # an integer of more digits than Python reads, or nesting deeper than its stack
+    return False
+
+
+def _joined(arrays: list[Ints]) -> Ints:
+    return np.concatenate(arrays) if arrays else np.empty(0, np.int64)
+
+
+def _scan(
+    status: Status,
+    naming: tuple[()] | tuple[LineKeys, str, list[str | None]],
+    starts: Ints,
+    stops: Ints,
+    found: LineFindings,
+) -> ShardScan:
+    count = len(starts)
+    keys, key_sizes, is_numbered = _keys(naming, starts, found)
+    sizes = stops - starts
+    if not count and status == "ok":
+        found.no_samples()
+    scan = ShardScan(
+        status=status,
+        keys=keys,
+        key_sizes=key_sizes.astype(np.uint32),
+        offsets=starts,
+        sizes=sizes,
+        counts=np.ones(count, np.uint32),
+        extensions=(PART,) if count else (),
+        part_names=np.zeros(count, np.uint32),
+        part_offsets=starts,
+        part_sizes=sizes,
+        findings=(),
+    )
+    repeated = () if is_numbered else tuple(sample_findings(found.shard, scan))
+    return replace(scan, findings=(*found.all(), *repeated))
+
+
+def _keys(
+    naming: tuple[()] | tuple[LineKeys, str, list[str | None]], starts: Ints, found: LineFindings
+) -> tuple[bytes, Ints, bool]:
+    """All keys in one piece, their sizes, and whether they are numbers: those come once each."""
+    if not naming:
+        return b"", np.empty(0, np.int64), True
+    keys, shard, fields = naming
+    prefix = keys.prefix(shard)
+    if not keys.field:
+        return *numbered(prefix.encode(), len(starts)), True
+    without = [i for i, key in enumerate(fields) if key is None]
+    if without:
+        found.without_field(keys.field, len(without), f"{prefix}{without[0]}", int(starts[without[0]]))
+    encoded = [(f"{prefix}{i}" if key is None else key).encode() for i, key in enumerate(fields)]
+    return b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)), False
