@@ -16,7 +16,15 @@ from tests.core.job_states import job
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.job_state import merge_states
 from wdsctl.loader import WorkerConfig
-from wdsctl.loader.distributed import all_ranks, any_rank, check_group, gather_states, same_on_all, scatter_states
+from wdsctl.loader.distributed import (
+    all_ranks,
+    any_rank,
+    check_group,
+    everybodys_states,
+    gather_states,
+    same_on_all,
+    scatter_states,
+)
 
 
 def told(call: Callable[..., Any], *given: Any, **options: Any) -> Any:
@@ -41,6 +49,12 @@ def calls(rank: int, world: int) -> dict[str, Any]:
         "merged": scatter_states(merged if rank == 0 else None) == merged,
         "of another world": scatter_states(states[:1] if rank == 0 else None) == states[:1],
         "of nobody": told(scatter_states, None),
+        "everybody's": [
+            everybodys_states(states[rank]) == states,
+            everybodys_states(states if rank == last else elsewhere, src=last) == states,
+            everybodys_states(merged) == merged,
+            everybodys_states(None) is None,
+        ],
         "any": [any_rank(rank == last), any_rank(False)],
         "all": [all_ranks(True), all_ranks(rank == 0)],
         "same": told(same_on_all, {"seed": 1}),

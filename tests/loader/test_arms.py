@@ -13,9 +13,9 @@ from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
-from wdsctl.loader.arms import Arm, ArmCursor, Piece
+from wdsctl.loader.arms import TOGETHER, Arm, ArmCursor, Piece
 from wdsctl.loader.order.geometry import Cut, Lane
-from wdsctl.loader.order.shuffle import Shuffled
+from wdsctl.loader.order.shuffle import Shuffled, Strand
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.source import Source
 
@@ -75,11 +75,12 @@ def test_positions_go_through_the_pieces_and_their_repetitions(arms: dict[str, A
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
-def test_a_cursor_may_begin_anywhere(name: str, lane: Lane, arms: dict[str, Arm]) -> None:
+@pytest.mark.parametrize("arms_of_the_blend", [1, 500])
+def test_a_cursor_may_begin_anywhere(name: str, lane: Lane, arms_of_the_blend: int, arms: dict[str, Arm]) -> None:
     arm = arms[name]
 
     def fresh() -> ArmCursor:
-        return ArmCursor(arm, lane, 2, [cut.picks for cut in lane.cuts], 1)
+        return ArmCursor(arm, lane, 2, [cut.picks for cut in lane.cuts], arms_of_the_blend)
 
     truth = told(fresh().take(90))
 
@@ -88,6 +89,30 @@ def test_a_cursor_may_begin_anywhere(name: str, lane: Lane, arms: dict[str, Arm]
         cursor.seek(place)
         assert told(cursor.take(10)) == truth[place : place + 10]
         assert told([fresh().at(place)]) == truth[place : place + 1]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
+def test_many_that_ascend_are_found_at_once(name: str, lane: Lane, arms: dict[str, Arm]) -> None:
+    def fresh() -> ArmCursor:
+        return ArmCursor(arms[name], lane, 2, [cut.picks for cut in lane.cuts], 1)
+
+    truth, numbers = told(fresh().take(90)), [0, 1, 2, 4, 5, 8, 9, 10, 11, 40, 61, 62, 89]
+
+    assert told(fresh().at_all(numbers)) == [truth[number] for number in numbers]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_comes_is_window_after_window_of_the_order(name: str, arms: dict[str, Arm]) -> None:
+    arm, start = arms[name], 0
+    truth: list[tuple[int, int, str]] = []
+    while len(truth) < 3 * TOGETHER:
+        window = arm.order.window(Strand(1, 2), start)
+        truth += told(arm.refs(window.positions, window.passes))
+        start = window.stop
+
+    for arms_of_the_blend in (1, 500):  # alone, it opens windows one by one
+        assert told(ArmCursor(arm, Lane(1), 2, (), arms_of_the_blend).take(len(truth))) == truth
 
 
 def test_it_does_not_matter_in_how_many_pieces_references_are_taken(arms: dict[str, Arm]) -> None:

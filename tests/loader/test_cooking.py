@@ -14,7 +14,7 @@ from tests.loader.running import digests, saved_after, strict, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.loader import SkipSample, TextSample, stateless
-from wdsctl.loader.cooking import Cooker, basic_sample_keys, cooker, cooker_for
+from wdsctl.loader.cooking import Cooker, Needs, basic_sample_keys, cooker, cooker_for, needs_of
 from wdsctl.loader.samples.source_info import SourceInfo
 
 
@@ -53,12 +53,12 @@ def test_no_cooker_for_a_dataset_is_told_before_anything_is_read() -> None:
     assert "{'a': 1}" in raised.value.hint
 
 
-@pytest.mark.parametrize("need", ["cache", "primary"])
-def test_a_cooker_that_wants_what_there_is_not_is_refused(need: str) -> None:
-    marked = cooker(need_cache=need == "cache", need_primary=need == "primary")(lambda sample: sample)
+def test_what_a_cooker_needs_is_said_where_it_is_marked() -> None:
+    def cook(sample: Any, primary: Any) -> Any:
+        return sample, primary
 
-    with pytest.raises(UsageError, match=f"wants the {need}"):
-        cooker_for([Cooker(marked)], None, "data")
+    assert needs_of(cook) == Needs(cache=False, primary=False)
+    assert needs_of(cooker(need_primary=True)(cook)) == Needs(cache=False, primary=True)
 
 
 def test_a_cooker_may_be_marked_with_brackets_or_without() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,9 +18,11 @@ from tests.loader.hooked import Draws
 from tests.loader.mixed import a_blend, everything
 from tests.loader.running import digests, training_of
 from wdsctl.core.errors import LoaderError
+from wdsctl.core.storage import LocalStorage
 from wdsctl.loader import SkipSample, get_loader
 from wdsctl.loader.determinism import twice
 from wdsctl.loader.failures import FatalSampleError
+from wdsctl.loader.lazy_part import LazyPart
 
 
 def test_a_hook_that_draws_from_the_seeded_generators_passes_and_draws_what_it_would() -> None:
@@ -142,3 +145,39 @@ def test_a_training_ends_at_the_first_sample_that_differs(tmp_path: Path) -> Non
     path = a_dataset(tmp_path, 40, parts=numbered)
     with pytest.raises(FatalSampleError, match="encode_sample does not give the same"):
         next(iter(training_of(path, encoder=Counts(), check_determinism=True)))
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["dicts", "dataclasses"])
+def test_views_of_mapped_shards_are_checked_as_bytes_are(typed: bool, tmp_path: Path) -> None:
+    class Nested(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            if typed:
+                return sample
+            return {**sample, "parts": [sample["txt"], (sample["json"][1:4],)]}
+
+    options: dict[str, Any] = {"sample_type": "TextSample", "field_map": {"text": "txt"}} if typed else {}
+    path = a_dataset(tmp_path, 40, parts=numbered, **options)
+    loader = training_of(path, encoder=Nested(), raw="view", check_determinism=True)
+    part = "text" if typed else "txt"
+
+    batches = list(islice(loader, 5))
+
+    expected = list(islice(training_of(path, encoder=Nested()), 5))
+    assert [[bytes(each) for each in batch[part]] for batch in batches] == [batch[part] for batch in expected]
+    assert all(isinstance(each, memoryview) for batch in batches for each in batch[part])
+    assert loader.stats.failed == 0
+
+
+def test_a_view_that_differs_is_named() -> None:
+    texts = itertools.cycle([b"one", b"two"])
+
+    with pytest.raises(FatalSampleError, match="encode_sample does not give the same"):
+        twice("encode_sample", lambda _: memoryview(next(texts)))(None)
+
+
+def test_a_handle_of_a_large_part_is_not_copied_with_its_open_files() -> None:
+    part = LazyPart("shard.tar", 0, 4, LocalStorage())
+
+    assert twice("hook", lambda value: value)({"part": part})["part"] is part
+    with pytest.raises(LoaderError, match="the input of a hook cannot be copied"):
+        twice("hook", lambda value: value)({"lock": threading.Lock()})

@@ -47,6 +47,10 @@ def test_a_merged_state_and_the_states_of_another_world_go_to_all_ranks_whole(to
     assert all(each["merged"] and each["of another world"] for each in told)
 
 
+def test_every_rank_gets_all_states_of_those_that_each_gives_or_that_one_has(told: list[dict[str, Any]]) -> None:
+    assert [each["everybody's"] for each in told] == [[True] * 4] * len(told)
+
+
 def test_all_ranks_hear_that_there_are_no_states(told: list[dict[str, Any]]) -> None:
     assert [each["of nobody"] for each in told] == [["WDS500", "process 0 has no states to give"]] * len(told)
 

@@ -12,7 +12,7 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
 from tests.loader.stages.made_up import failures_of
-from wdsctl.core.errors import InputError, SampleFailed
+from wdsctl.core.errors import InputError, PermissionDenied, SampleFailed, StorageDown, StorageError
 from wdsctl.loader import CaptioningSample, Loader, WorkerConfig, stateless
 from wdsctl.loader.failures import FATAL, FatalSampleError, names, place_of, reraise_exception, set_value, value_of
 
@@ -120,7 +120,9 @@ def test_fields_are_found_in_dicts_and_in_objects() -> None:
 # In a training.
 
 
-def test_a_sample_that_fails_is_logged_counted_and_left_out(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_samples_that_fail_are_left_out_counted_and_told_once_for_each_cause(
+    dataset: str, caplog: pytest.LogCaptureFixture
+) -> None:
     loader = loader_of(dataset, lanes=1)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         batches = taken(loader, 27)
@@ -130,8 +132,37 @@ def test_a_sample_that_fails_is_logged_counted_and_left_out(dataset: str, caplog
     assert not [key for key in keys if int(key) % 10 == 3]
     assert loader.stats.failed in range(11, 13)
     lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == loader.stats.failed
-    assert all(f"dataset {dataset}" in line and "a tenth" in line for line in lines)
+    assert len(lines) == 1
+    assert f"dataset {dataset}" in lines[0]
+    assert "a tenth" in lines[0]
+    assert loader.stats.causes == {"encode_sample: ValueError": loader.stats.failed}
+
+
+def test_the_counts_of_causes_come_from_workers_too(dataset: str) -> None:
+    expected = loader_of(dataset)
+    taken(expected, 20)
+    with loader_of(dataset, worker_config=WorkerConfig(num_workers=2)) as loader:
+        taken(loader, 20)
+
+    assert loader.stats.causes == expected.stats.causes
+    assert sum(loader.stats.causes.values()) == loader.stats.failed > 0
+
+
+def test_a_handler_of_ones_own_is_told_of_every_failure(dataset: str) -> None:
+    told: list[Exception] = []
+    workers = WorkerConfig(global_error_handler=lambda error, *_: told.append(error))
+    loader = loader_of(dataset, worker_config=workers)
+    taken(loader, 20)
+
+    assert len(told) == loader.stats.failed > 2
+
+
+def test_each_failure_is_told_at_debug(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+    loader = loader_of(dataset)
+    with caplog.at_level(logging.DEBUG, "wdsctl.loader"):
+        taken(loader, 20)
+
+    assert len([record for record in caplog.records if "is left out" in record.message]) == loader.stats.failed > 2
 
 
 def test_the_traceback_is_logged_at_debug_only(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -230,3 +261,47 @@ def test_a_handler_that_raises_has_the_batch_drawn_again(dataset: str) -> None:
 
     with pytest.raises(SampleFailed):
         next(iter(loader))
+
+
+# What is not of a sample.
+
+
+def test_a_storage_that_is_down_ends_the_run_at_the_first_sample_and_not_at_a_failure_of_one_shard() -> None:
+    for error in (StorageDown("no route", hint="x"), PermissionDenied("no entry", hint="x")):
+        failures = failures_of()
+        with pytest.raises(type(error)) as raised:
+            failures.failed("load", error, None, "here")
+        assert (raised.value.where, failures.stats.failed) == ("here", 0)
+
+    failures = failures_of()
+    failures.failed("load", StorageError("a short read", hint="x", code="WDS403"), None, "here")
+    assert failures.stats.causes == {"load: WDS403": 1}
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Tenth()], ids=["bulk", "hooked"])
+def test_a_dataset_that_vanishes_ends_the_run_at_once_and_goes_on_when_it_is_back(encoder: Raw, tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "data", 60, shard_samples=20, parts=numbered)
+    truth = digests(loader_of(path, encoder), 20)
+    loader = loader_of(path, encoder)
+    found = digests(loader, 3)
+    loader.close()
+    (tmp_path / "data").rename(tmp_path / "away")
+
+    with pytest.raises(StorageDown, match="no other shard of the dataset is there") as raised:
+        next(iter(loader))
+    assert raised.value.code == "WDS408"
+    assert loader.stats.failed == 0 or encoder.__class__ is Tenth
+
+    (tmp_path / "away").rename(tmp_path / "data")
+    assert found + digests(loader, 17) == truth
+
+
+def test_one_shard_that_vanishes_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
+    (tmp_path / "shard-001.tar").unlink()
+    loader = loader_of(path, Raw(), lanes=1)
+
+    keys = {int(key) for batch in taken(loader, 10) for key in batch["__key__"]}
+
+    assert keys == {*range(20), *range(40, 60)}
+    assert loader.stats.causes == {"load: WDS404": loader.stats.failed}

@@ -39,6 +39,12 @@ def once(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **option
     return training_of(path, rank, world, encoder, **{"repeat": False, "lanes": 4, **options})
 
 
+def keys_inside(batches: list[Any]) -> list[Any]:
+    """The restore keys of all samples, of those in packs too."""
+    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
+    return [tuple(key) for pack in packs for key in pack] or ids(batches)
+
+
 def keys_of(batches: list[Any]) -> list[str]:
     return [key for batch in batches for key in batch["__key__"]]
 
@@ -54,6 +60,46 @@ def test_one_pass_has_every_sample_once_shuffled_and_then_the_next_pass_begins(d
     assert first != sorted(first)
     assert sorted(first) == sorted(second) == [f"{i:06}" for i in range(SAMPLES)]
     assert len(loader) == 13
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Groups(), Packs()], ids=["runs", "groups", "packs"])
+@pytest.mark.parametrize("multiplier", [1, 2])
+def test_every_pass_has_the_order_of_the_next_epoch_and_its_own_restore_keys(
+    encoder: Raw, multiplier: int, dataset: str
+) -> None:
+    size = {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
+    loader = once(dataset, encoder=encoder, shuffle_over_epochs_multiplier=multiplier, **size)
+
+    passes = [keys_inside(list(loader)) for _ in range(3)]
+
+    assert len({tuple(sample for *_, sample in keys) for keys in passes}) == 3
+    for number, keys in enumerate(passes):
+        assert {key[1] for key in keys} == {number * multiplier + i for i in range(multiplier)}
+        assert len(set(keys)) == len(keys) == SAMPLES * multiplier
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_workers_have_the_order_of_the_next_epoch_too(workers: int, dataset: str) -> None:
+    for encoder in (Raw(), Groups()):
+        alone = once(dataset, encoder=encoder)
+        with once(dataset, encoder=encoder, worker_config=WorkerConfig(num_workers=workers)) as loader:
+            for _ in range(3):
+                assert [digest(batch) for batch in loader] == [digest(batch) for batch in alone]
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Groups()], ids=["runs", "groups"])
+def test_a_state_of_a_later_pass_goes_on_in_its_order_on_other_ranks(encoder: Raw, dataset: str) -> None:
+    loader, whole = once(dataset, encoder=encoder), once(dataset, encoder=encoder)
+    list(loader), list(whole)
+    first = taken(loader, 3)
+    state = through_json(merge_states([loader.state_dict()]))
+    world = [once(dataset, rank, 3, encoder) for rank in range(3)]
+    for each in world:
+        each.load_state_dict(state)
+
+    rest = [batch for each in world for batch in each]
+
+    assert sorted(ids(first + rest)) == sorted(ids(list(whole)))
 
 
 def test_one_pass_that_is_not_shuffled_comes_as_it_lies(dataset: str) -> None:
@@ -128,7 +174,7 @@ def test_a_limit_counts_on_after_a_restore(place: int, dataset: str) -> None:
     resumed = fresh()
     resumed.load_state_dict(through_json(loader.state_dict()))
 
-    assert [len(list(resumed)), len(list(resumed))] == [3 - place, 3]
+    assert [len(list(resumed)), len(list(resumed))] == [3 - place if place < 3 else 3, 3]
 
 
 def test_a_limit_above_the_length_changes_nothing(dataset: str) -> None:
@@ -190,7 +236,8 @@ def test_packs_and_groups_of_a_pass_have_every_sample_once_over_all_ranks(kind: 
 
 @pytest.mark.parametrize("kind", FINITE)
 def test_a_state_of_any_batch_of_such_a_pass_gives_the_rest_of_it_and_the_next_pass(kind: str, dataset: str) -> None:
-    truth = [digest(batch) for batch in FINITE[kind](dataset)]
+    whole = FINITE[kind](dataset)
+    truth, following = [digest(batch) for batch in whole], [digest(batch) for batch in whole]
 
     for place in range(len(truth) + 1):
         loader = FINITE[kind](dataset)
@@ -198,8 +245,9 @@ def test_a_state_of_any_batch_of_such_a_pass_gives_the_rest_of_it_and_the_next_p
         resumed = FINITE[kind](dataset)
         resumed.load_state_dict(through_json(loader.state_dict()))
 
-        assert first + [digest(batch) for batch in resumed] == truth, f"saved after batch {place}"
-        assert len([*resumed]) == len(truth)
+        if place < len(truth):
+            assert first + [digest(batch) for batch in resumed] == truth, f"saved after batch {place}"
+        assert [digest(batch) for batch in resumed] == following
 
 
 # Ranks that have not equally many.

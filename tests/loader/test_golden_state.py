@@ -6,7 +6,7 @@ A change to the file is a decision: raise ORDER_VERSION or the state's version, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -47,10 +47,33 @@ def validation(path: str) -> Loader:
     return get_loader(get_val_dataset(path, batch_size=3, task_encoder=Raw()))
 
 
+class Packs(Raw):
+    """Two of every third sample, packs of two or three, and batches of packs of one size."""
+
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        for copy in range(1 + (int(sample["__key__"]) % 3 == 0)):
+            yield {**sample, "copy": copy}
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[:2], samples[4:2:-1], samples[5:]]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "__key__": "+".join(each["__key__"] for each in samples)}
+
+    def batch_group_criterion(self, sample: Any) -> tuple[int, int | None]:
+        return len(sample["__key__"]), None
+
+
+def packed(path: str) -> Loader:
+    options: dict[str, Any] = {"batch_size": 3, "packing_buffer_size": 8, "seed": 7, "max_samples_per_sequence": 2}
+    return get_loader(get_train_dataset(path, lanes=2, task_encoder=Packs(), **options))
+
+
 LOADERS: dict[str, tuple[Callable[[str], Loader], int]] = {
     "training": (training, 21),
     "blend": (blend, 13),
     "validation": (validation, 2),
+    "packed": (packed, 7),
 }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 import tarfile
 from itertools import islice
 from pathlib import Path
@@ -13,7 +15,7 @@ from tests.loader.datasets import Raw
 from wdsctl.core.errors import StorageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.loader import DefaultTaskEncoder, LazyPart, get_loader, get_train_dataset
+from wdsctl.loader import AVDecoder, DefaultTaskEncoder, LazyPart, SampleDecoder, get_loader, get_train_dataset
 from wdsctl.loader.lazy_part import LARGE
 
 SIZE = LARGE + 1000
@@ -52,7 +54,11 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(root)
 
 
-@pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder[Any, Any, Any, Any]()], ids=["bytes", "decoded"])
+class BytesOfMedia(DefaultTaskEncoder[Any, Any, Any, Any]):
+    decoder = SampleDecoder(av_decode=None)
+
+
+@pytest.mark.parametrize("encoder", [Raw(), BytesOfMedia()], ids=["bytes", "decoded"])
 def test_a_part_over_64_mb_is_a_handle_and_its_neighbours_are_as_ever(encoder: Any, dataset: str) -> None:
     (sample,) = islice(get_loader(get_train_dataset(dataset, task_encoder=encoder)), 1)
 
@@ -84,3 +90,33 @@ def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
         part.read()
     assert raised.value.code == "WDS403"
     assert str(tmp_path) in raised.value.where
+
+
+def test_a_handle_pickles_as_its_range_and_opens_the_file_where_it_arrives(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"0123456789")
+    part = LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage(), shard_size=10)
+    assert part.read() == b"23456"  # its storage has a descriptor now, which means nothing to another process
+
+    arrived = pickle.loads(pickle.dumps(part))  # noqa: S301 - our own
+
+    assert (arrived.read(), repr(arrived)) == (b"23456", repr(part))
+    before = len(os.listdir("/proc/self/fd"))
+    arrived.release()
+    assert len(os.listdir("/proc/self/fd")) == before - 1
+    assert arrived.read(1, 2) == b"34"
+
+
+def test_a_handle_that_arrives_still_knows_how_large_its_shard_was(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(b"0123456789")
+    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage(), shard_size=9)))  # noqa: S301 - our own
+
+    with pytest.raises(StorageError) as raised:
+        part.read()
+    assert raised.value.code == "WDS403"
+
+
+def test_a_film_of_any_size_becomes_a_decoder_and_is_not_read(dataset: str) -> None:
+    (sample,) = islice(get_loader(get_train_dataset(dataset)), 1)
+
+    assert isinstance(sample["mp4"], AVDecoder)
+    assert sample["txt"] == "text"

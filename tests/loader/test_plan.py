@@ -37,6 +37,18 @@ def test_another_recipe_warns_and_is_refused_where_that_is_asked_for() -> None:
         Plan(ORDER, RECIPE).check(saved, strict=True)
 
 
+def test_other_stores_are_named_and_refused_where_that_is_asked_for() -> None:
+    saved = Plan(ORDER, RECIPE, stores={"images": "1", "sounds": "2"}).to_state()
+    here = Plan(ORDER, RECIPE, stores={"images": "1", "sounds": "3"})
+
+    with pytest.warns(UserWarning, match="auxiliary stores are not what they were"):
+        here.check(saved, strict=False)
+    with pytest.raises(StateMismatch, match="sounds: 2 in the state, 3 here"):
+        here.check(saved, strict=True)
+    assert here.fingerprint() != Plan(ORDER, RECIPE).fingerprint()
+    assert "aux" not in Plan(ORDER, RECIPE).to_state()
+
+
 def test_a_digest_does_not_depend_on_the_order_of_keys() -> None:
     assert digest({"a": 1, "b": [1, 2]}) == digest({"b": [1, 2], "a": 1})
     assert digest({"a": 1}) != digest({"a": "1"})

@@ -228,7 +228,7 @@ class Grouped(Raw):
 def test_a_stage_that_nobody_asked_for_is_none(encoder: Raw, options: Any, stages: list[str], dataset: str) -> None:
     loader = loader_of(dataset, encoder, **options)
 
-    assert loader.state_dict()["plan"]["shape"] == stages
+    assert [entry.partition(":")[0] for entry in loader.state_dict()["plan"]["shape"]] == stages
     assert len(taken(loader, 3)) == 3
 
 

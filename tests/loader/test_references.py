@@ -154,3 +154,15 @@ def test_ranges_of_a_split_by_samples_cover_its_samples(tmp_path: Path) -> None:
     assert block.keys == [f"{i:03}" for i in range(1, SHARDS * SAMPLES, 2)]
     assert covered(ranges) >= of_rows(tmp_path, offsets, [3, 5, 7, 9])
     assert len(ranges) == 2
+
+
+@pytest.mark.parametrize(("between", "ranges"), [(0, 4), (1 << 20, 2)])
+def test_ranges_that_lie_close_in_a_shard_become_one(between: int, ranges: int, tmp_path: Path) -> None:
+    offsets = indexed(tmp_path, (4, 4))
+    references = references_of(tmp_path, offsets, ["txt"])
+    slices = np.array([[0, 1], [2, 3], [4, 5], [7, 8]])
+
+    found = references.ranges(slices, between)
+
+    assert len(found) == ranges
+    assert covered(found) >= of_rows(tmp_path, offsets, [0, 2, 4, 7])

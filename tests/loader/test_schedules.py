@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.loader.datasets import a_dataset, digest, numbered
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import digests, ids, saved_after, taken, through_json, training_of
 from wdsctl.core.blend_file import Blender
-from wdsctl.loader import Loader, merge_states
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader import Loader, WorkerConfig, merge_states
+from wdsctl.loader.packing import Packing
 
 STEPS = (6, 15)  # of the training, whatever its ranks
 LANES, BATCH = 4, 5
@@ -117,3 +119,141 @@ def test_a_split_twice_goes_on_exactly(blend: Blender) -> None:
 
     assert set(Counter(ids([*before, *after])).values()) == {1}
     assert [digest(batch) for batch in rounds(world_of(blend, 5, states), 20)] == [digest(batch) for batch in after]
+
+
+# The history is in the state.
+
+
+def mixes(state: Any) -> list[Any]:
+    return [cursor["mix"] for _, cursor in sorted(state["cursors"].items(), key=lambda item: int(item[0]))]
+
+
+def test_a_state_says_at_which_pick_of_each_lane_each_segment_began(blend: Blender) -> None:
+    loader = loader_of(blend)
+
+    # Batch g is of lane g mod 4: the second segment finds lanes that have given one batch of five or two.
+    assert mixes(saved_after(loader, STEPS[0])) == [[[[0, 0]]]] * LANES
+    assert mixes(saved_after(loader, LANES)) == [[[[0, 0], [1, 10]]]] * 2 + [[[[0, 0], [1, 5]]]] * 2
+    assert mixes(saved_after(loader, STEPS[1] - STEPS[0])) == [
+        [[[0, 0], [1, 10], [2, 20]]],
+        [[[0, 0], [1, 10], [2, 20]]],
+        [[[0, 0], [1, 5], [2, 20]]],
+        [[[0, 0], [1, 5], [2, 15]]],
+    ]
+
+
+def test_the_history_stays_in_states_of_other_ranks_and_of_split_lanes(blend: Blender) -> None:
+    state = merge_states([saved_after(loader_of(blend), 10)])
+    before = mixes(state)
+
+    two = world_of(blend, 2, state)
+    assert [mixes(each.state_dict()) for each in two] == [before[::2], before[1::2]]
+    split = through_json(merge_states([each.state_dict() for each in world_of(blend, 3, state)]))
+    assert len(split["lanes"]) == 3 * LANES
+    of_root = dict(zip(range(LANES), before, strict=True))
+    for (root, ((_, _, child),)), mix in zip(split["lanes"], mixes(split), strict=True):
+        # A child that begins anew has its parent's history, and the segment in force as the first of its own.
+        assert mix == (of_root[root] if child == 0 else [*of_root[root], [[1, 0]]])
+
+
+def test_a_segment_that_a_lane_draws_nothing_in_leaves_no_trace(blend: Blender) -> None:
+    schedule = [{"step": 1, "weights": [0, 1, 0]}, {"step": 2, "weights": [1, 0, 1]}]
+    loader = loader_of(Blender(blend.entries, schedule=schedule))
+
+    found = mixes(saved_after(loader, LANES))
+
+    assert found == [[[[0, 0]]], [[[1, 0]]], [[[2, 0]]], [[[2, 0]]]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        [{"step": 6, "weights": [0, 1, 0]}, {"step": 16, "weights": [1, 0, 3]}],
+        [{"step": 6, "weights": [0, 1, 0]}, {"step": 15, "weights": [1, 0, 2]}],
+        [{"step": 6, "weights": [0, 1, 0]}],
+        [],
+    ],
+    ids=["another step", "other weights", "a segment less", "no schedule"],
+)
+@pytest.mark.parametrize("place", [0, 3, 10])
+def test_a_state_of_another_schedule_is_refused(place: int, change: Any, blend: Blender) -> None:
+    state = saved_after(loader_of(blend), place)
+    other = Blender(blend.entries, schedule=change)
+
+    with pytest.raises(StateMismatch, match="weights: ") as raised:
+        loader_of(other).load_state_dict(state)
+
+    assert raised.value.code == "WDS501"
+
+
+class Packed(Raw):
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[i : i + 3] for i in range(0, len(samples), 3)]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "of": [tuple(each["__restore_key__"]) for each in samples]}
+
+
+class Lengths(Raw):
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "of": [tuple(each["__restore_key__"]) for each in samples]}
+
+
+def number(sample: Any) -> int:
+    return 1 + int(sample["__key__"]) % 7
+
+
+PACKS: list[tuple[Any, dict[str, Any]]] = [
+    (Packed(), {"packing_buffer_size": 11}),
+    (Lengths(), {"packing": Packing(length=number, capacity=12, window=16)}),
+]
+
+
+@pytest.mark.parametrize(("encoder", "options"), PACKS, ids=["by hooks", "by length"])
+def test_a_change_in_the_middle_of_a_pack_or_window_is_exact_after_a_restore(
+    encoder: Any, options: Any, blend: Blender
+) -> None:
+    def fresh() -> Loader:
+        return loader_of(blend, encoder=encoder, **{**options, "batch_size": 2})
+
+    loader, states, batches = fresh(), [], []
+    for _ in range(36):
+        states.append(through_json(loader.state_dict()))
+        batches += taken(loader, 1)
+
+    truth = [digest(batch) for batch in batches]
+    for place, state in enumerate(states):
+        resumed = fresh()
+        resumed.load_state_dict(state)
+        assert digests(resumed, len(truth) - place) == truth[place:], place
+    counts = Counter(key for batch in batches for pack in batch["of"] for key in pack)
+    assert set(counts.values()) == {1}
+    assert {source for source, *_ in counts} == {0, 1, 2}
+
+
+def test_workers_change_with_the_very_batch_too(blend: Blender) -> None:
+    truth = digests(loader_of(blend), 24)
+    state = merge_states([saved_after(loader_of(blend), 5)])
+    workers = WorkerConfig(0, 1, 2)
+
+    with loader_of(blend, worker_config=workers) as loader:
+        assert digests(loader, 24) == truth
+    with loader_of(blend, worker_config=workers) as resumed:
+        resumed.load_state_dict(state)
+        assert digests(resumed, 12) == truth[5:17]
+        saved = through_json(resumed.state_dict())
+    assert mixes(saved) == mixes(saved_after(loader_of(blend), 17))
+
+
+@pytest.mark.parametrize("place", [3, 10, 19])
+def test_a_split_in_any_segment_misses_nothing(place: int, blend: Blender) -> None:
+    loader = loader_of(blend)
+    batches = taken(loader, place)
+    world = world_of(blend, 3, through_json(merge_states([loader.state_dict()])))
+
+    batches += rounds(world, 60)
+
+    passes = Counter((source, number) for source, number, _ in Counter(ids(batches)))
+    # Whole passes of each dataset that were begun long ago; what was begun last is still under way.
+    assert passes[0, 0] == 50
+    assert passes[2, 0] == 11

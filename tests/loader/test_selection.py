@@ -158,3 +158,22 @@ def test_the_digest_changes_when_anything_does(tmp_path: Path) -> None:
 
     assert len({*digests, longer}) == len(digests) + 1
     assert digests_elsewhere == digests[0], "where a dataset lies is not part of it"
+
+
+@given(st.data())
+def test_what_is_not_kept_is_left_out_whatever_the_split_was(whole: Offsets, data: st.DataObject) -> None:
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=whole.samples, max_size=whole.samples)), np.bool_)
+    chosen = np.array(data.draw(st.lists(st.booleans(), min_size=whole.samples, max_size=whole.samples)), np.bool_)
+    everything = Selection(whole, [SplitShard(shard.id, shard.samples) for shard in whole.shards])
+
+    once = everything.only(whole, chosen)
+    twice = once.only(whole, kept)
+
+    assert once.rows(np.arange(once.n)).tolist() == np.flatnonzero(chosen).tolist()
+    assert twice.rows(np.arange(twice.n)).tolist() == np.flatnonzero(chosen & kept).tolist()
+    assert once.only(whole, chosen).digest(whole) == once.digest(whole)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Offsets:
+    return offsets_of(tmp_path_factory.mktemp("whole"))

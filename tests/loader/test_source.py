@@ -53,6 +53,9 @@ class DictStorage:
             raise StorageError("the disk failed", where=path, hint="try again")
         return self.files[path][offset : offset + size]
 
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        memory[:] = self.read(path, offset, len(memory))
+
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         return [self.read(*each) for each in ranges]
 

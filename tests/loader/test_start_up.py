@@ -41,9 +41,20 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize(
     "module",
-    ["wdsctl.loader", "wdsctl.loader.order.shuffle", "wdsctl.loader.order.geometry", "wdsctl.loader.order.runs"],
+    [
+        "wdsctl.loader",
+        "wdsctl.loader.order.shuffle",
+        "wdsctl.loader.order.geometry",
+        "wdsctl.loader.order.legs",
+        "wdsctl.loader.order.runs",
+        "wdsctl.loader.order.blend",
+        "wdsctl.loader.order.mixing",
+        "wdsctl.loader.packing",
+        "wdsctl.loader.packing.options",
+        "wdsctl.loader.packing.windows",
+    ],
 )
-def test_the_arithmetic_of_orders_needs_no_torch(module: str) -> None:
+def test_the_arithmetic_of_orders_blends_and_packs_needs_no_torch(module: str) -> None:
     imported = fresh(f"import sys\nimport {module}{IMPORTED}").split()
 
     assert not {"torch", "PIL", "av", "sqlalchemy", "typer", "rich"} & set(imported)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wdsctl.core.blend_file import Blender
+    from wdsctl.loader.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
     from wdsctl.loader.batch import Batch, CrudeBatch
     from wdsctl.loader.batching import batch_list, batch_pad_stack, batch_stack, generic_batch
+    from wdsctl.loader.cache import CachePool, FileStoreCachePool, Lazy, NoCachePool
     from wdsctl.loader.cooking import Cooker, basic_sample_keys, cooker
     from wdsctl.loader.dataset import TrainDataset, ValDataset, get_train_dataset, get_val_dataset, get_val_datasets
     from wdsctl.loader.decoding import SampleDecoder
@@ -41,12 +43,16 @@ if TYPE_CHECKING:
     from wdsctl.loader.skip import SkipSample
     from wdsctl.loader.states import merge_states
     from wdsctl.loader.stats import Stats
+    from wdsctl.loader.stores import FileStore, open_store
     from wdsctl.loader.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
     from wdsctl.loader.webdataset_pipeline import as_webdataset
     from wdsctl.loader.worker_config import WorkerConfig
 
 _PLACES = {
+    "av": ("AVData", "AVDecoder", "AVMetadata", "get_clips_uniform", "get_single_frames_uniform"),
+    "cache": ("CachePool", "FileStoreCachePool", "Lazy", "NoCachePool"),
     "stats": ("Stats",),
+    "stores": ("FileStore", "open_store"),
     "packing": ("Buckets", "Packing"),
     "failures": ("FatalSampleError", "log_exception", "reraise_exception"),
     "cooking": ("Cooker", "basic_sample_keys", "cooker"),
@@ -84,23 +90,31 @@ _PLACES = {
 _MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
 
 __all__ = [
+    "AVData",
+    "AVDecoder",
+    "AVMetadata",
     "AudioSample",
     "AugmentTaskEncoder",
     "Batch",
     "Blender",
     "Buckets",
+    "CachePool",
     "CaptioningSample",
     "Cooker",
     "CrudeBatch",
     "CrudeSample",
     "DefaultTaskEncoder",
     "FatalSampleError",
+    "FileStore",
+    "FileStoreCachePool",
     "ImageClassificationSample",
     "ImageSample",
     "InterleavedSample",
+    "Lazy",
     "LazyPart",
     "Loader",
     "MultiChoiceVQASample",
+    "NoCachePool",
     "OCRSample",
     "Packing",
     "Sample",
@@ -125,13 +139,16 @@ __all__ = [
     "cooker",
     "edataclass",
     "generic_batch",
+    "get_clips_uniform",
     "get_loader",
     "get_savable_loader",
+    "get_single_frames_uniform",
     "get_train_dataset",
     "get_val_dataset",
     "get_val_datasets",
     "log_exception",
     "merge_states",
+    "open_store",
     "reraise_exception",
     "stateless",
 ]

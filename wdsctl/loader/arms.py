@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.loader.order.geometry import Lane
-from wdsctl.loader.order.legs import Leg, legs, place
-from wdsctl.loader.order.shuffle import Shuffled, Window
+from wdsctl.loader.order.legs import Leg, Order, legs, place
+from wdsctl.loader.order.shuffle import Window
 from wdsctl.loader.references import Block, Run
 from wdsctl.loader.source import Ref, Source
 
 Ints = NDArray[np.int64]
 
 AHEAD = 64 << 20  # bytes of a window that the system is asked to fetch when the window is opened
+TOGETHER = 64  # samples of an arm of a blend that are worked out at once: small windows are opened several at a time
 REFERENCES = 4096  # at most so many are kept ready over all arms of a lane: each is some 300 bytes
 
 
@@ -38,7 +39,7 @@ class Piece:
 class Arm:
     """`pieces` laid end to end, in the order `order`, whose n is the sum of their samples."""
 
-    def __init__(self, order: Shuffled, pieces: Sequence[Piece]) -> None:
+    def __init__(self, order: Order, pieces: Sequence[Piece]) -> None:
         self.order = order
         self.pieces = tuple(pieces)
         self._starts: Ints = np.cumsum([0, *(piece.samples for piece in pieces)], dtype=np.int64)
@@ -77,15 +78,19 @@ class Arm:
 
 
 class ArmCursor:
-    """One lane's place in one arm. `arms`: how many there are, which share the references that are kept ready."""
+    """One lane's place in one arm. `arms`: how many there are, which share the references that are kept ready. `epoch`:
+    the one that the lane begins with."""
 
-    def __init__(self, arm: Arm, lane: Lane, lanes: int, taken: Sequence[int], arms: int) -> None:
+    def __init__(self, arm: Arm, lane: Lane, lanes: int, taken: Sequence[int], arms: int, epoch: int = 0) -> None:
         self._arm = arm
         self._source = arm.source
-        self._legs: tuple[Leg, ...] = legs(arm.order, lane, lanes, taken)
+        self._epoch = epoch
+        self._legs: tuple[Leg, ...] = legs(arm.order, lane, lanes, taken, epoch * arm.order.epoch_slices)
         self._chunk = max(16, REFERENCES // arms) if arms > 1 else 1 << 62
+        self._least = -(-TOGETHER // arm.order.size) if arms > 1 else 1
         self._leg = self._left = 0
-        self._window: Window | None = None
+        self._window: Window | None = None  # or several, one after the other
+        self._size = 0  # samples of it that are this leg's
         self._at = 0
         self._block: Block | None = None
         self._refs: list[Ref] = []
@@ -142,18 +147,30 @@ class ArmCursor:
         window = self._arm.order.window(self._legs[leg].strand, start)
         return self._arm.refs(window.positions[at : at + 1], window.passes[at : at + 1])[0]
 
+    def at_all(self, taken: Sequence[int]) -> list[Ref]:
+        """The same for numbers that ascend, in one block a source. Some 100 us a window, and 1 a sample."""
+        order, window, begin = self._arm.order, None, 0
+        found: list[tuple[int, int]] = []
+        for number in taken:
+            if window is None or number - begin >= len(window.positions):
+                leg, start, at = place(order, self._legs, number)
+                window, begin = order.window(self._legs[leg].strand, start), number - at
+            found.append((window.positions[number - begin], window.passes[number - begin]))
+        positions, passes = np.array(found, np.int64).reshape(-1, 2).T
+        return self._arm.refs(positions, passes)
+
     def samples_of_a_pass(self) -> int:
-        """How many samples this lane has of the order's first epoch."""
+        """How many samples this lane has of the epoch that it begins with."""
         order, strand = self._arm.order, self._legs[-1].strand
-        slots = order.slices * max(1, order.passes)
-        slices = max(0, -((strand.first - slots) // strand.step))
+        end = (self._epoch + 1) * order.epoch_slices
+        slices = max(0, -((strand.first - end) // strand.step))
         return order.samples_before(strand, slices) + sum(leg.samples or 0 for leg in self._legs)
 
     def _ready(self) -> tuple[Ints, Ints]:
         """The next positions and their passes, of the next window where this one is used up."""
-        while self._window is None or self._at >= len(self._window.positions):
+        while self._window is None or self._at >= self._size:
             self._advance()
-        self._begin, self._end = self._at, min(self._at + self._chunk, len(self._window.positions))
+        self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
         rows = slice(self._begin, self._end)
         return self._window.positions[rows], self._window.passes[rows]
 
@@ -163,8 +180,8 @@ class ArmCursor:
             return
         start = self._window.stop
         if self._left >= 0:
-            self._left -= len(self._window.positions)
-            if self._left <= 0:
+            self._left -= self._size
+            if not self._left:
                 self._next_leg()
                 return
         self._open(start, 0)
@@ -176,6 +193,8 @@ class ArmCursor:
         self._open(0, 0)
 
     def _open(self, start: int, at: int) -> None:
-        window = self._arm.order.window(self._legs[self._leg].strand, start)
+        window = self._arm.order.window(self._legs[self._leg].strand, start, self._least)
         self._arm.will_need(window)
+        size = len(window.positions)
+        self._size = size if self._left < 0 else min(size, self._left)
         self._window, self._at, self._end, self._block = window, at, 0, None

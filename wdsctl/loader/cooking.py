@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar, overload
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.samples import BASE_FIELDS
@@ -13,6 +13,13 @@ from wdsctl.loader.samples.source_info import SourceInfo
 F = TypeVar("F", bound=Callable[..., Any])
 
 NEEDS = "__cooker_needs__"
+
+
+class Needs(NamedTuple):
+    """What a cooker wants besides its sample and the stores of its dataset."""
+
+    cache: bool = False
+    primary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +35,23 @@ class Cooker:
         return all(name in given and given[name] == value for name, value in wanted.items())
 
 
+@overload
+def cooker(fn: F) -> F: ...
+
+
+@overload
+def cooker(fn: None = None, *, need_cache: bool = False, need_primary: bool = False) -> Callable[[F], F]: ...
+
+
 def cooker(fn: F | None = None, *, need_cache: bool = False, need_primary: bool = False) -> Any:
-    """Mark a function as a cooker, with or without brackets, and say what it wants besides its sample."""
+    """Mark a function as a cooker, with or without brackets, and say what it wants besides its sample.
+
+    It is called as `cook(sample, **stores)`, each auxiliary store by its name in the blend file; with `primary=`, the
+    dataset of the sample as a store, if `need_primary`; with `cache=`, the cache pool, if `need_cache`.
+    """
 
     def mark(cook: F) -> F:
-        setattr(cook, NEEDS, (need_cache, need_primary))
+        setattr(cook, NEEDS, Needs(need_cache, need_primary))
         return cook
 
     return mark if fn is None else mark(fn)
@@ -46,18 +65,15 @@ def basic_sample_keys(sample: Mapping[str, Any], additional_source_info: Sequenc
     return fields
 
 
+def needs_of(cook: Callable[..., Any]) -> Needs:
+    needs: Needs = getattr(cook, NEEDS, Needs())
+    return needs
+
+
 def cooker_for(cookers: Sequence[Cooker], subflavors: Mapping[str, Any] | None, dataset: str) -> Cooker:
-    """The first cooker that fits a dataset. Raises UsageError where none does, or where it wants what there is not."""
+    """The first cooker that fits a dataset. Raises UsageError where none does."""
     for each in cookers:
         if each.fits(subflavors):
-            need_cache, need_primary = getattr(each.cook, NEEDS, (False, False))
-            if need_cache or need_primary:
-                wanted = "cache" if need_cache else "primary"
-                raise UsageError(
-                    f"the cooker {each.cook.__qualname__} wants the {wanted} of auxiliary datasets, and there are none",
-                    where=dataset,
-                    hint="auxiliary datasets come with the polylithic formats; take need_cache and need_primary away",
-                )
             return each
     known = "; ".join(str(dict(each.has_subflavors or {})) for each in cookers)
     raise UsageError(

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from wdsctl.core.blend_file import Blender, BlendPlan, traverse
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
@@ -18,6 +19,7 @@ from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridd
 from wdsctl.loader.worker_config import WorkerConfig, whole
 
 Uneven = Literal["pad", "drop", "keep"]
+Adopt = Literal["next_epoch"]
 AnyEncoder = TaskEncoder[Any, Any, Any, Any]
 Path = str | os.PathLike[str] | Mapping[str, Any] | Blender | BlendPlan
 
@@ -50,6 +52,8 @@ class Dataset:
     ban: tuple[Any, ...]
     twice: bool
     crude: bool = False  # all parts by their names, whatever dataset.yaml says
+    trust_code: bool = False
+    cache_pool: CachePool | None = None  # for cookers that want one; given to the loader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +67,8 @@ class TrainDataset(Dataset):
     lanes: int | None
     virtual_epoch_length: int
     repeat: bool
+    adopt: Adopt | None = None
+    adopt_weights: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +99,8 @@ def get_train_dataset(
     uneven: Uneven = "keep",
     seed: int = 0,
     lanes: int | None = None,
+    adopt: Adopt | None = None,
+    adopt_weights: bool = False,
     task_encoder: AnyEncoder | None = None,
     catalog: str | os.PathLike[str] | None = None,
     dataset_config: str | None = None,
@@ -101,6 +109,7 @@ def get_train_dataset(
     trace: str | os.PathLike[str] | None = None,
     ban: Sequence[Any] = (),
     check_determinism: bool = False,
+    trust_code: bool = False,
 ) -> TrainDataset:
     """The training split of a prepared dataset or a blend of several, shuffled anew in every epoch, without end.
 
@@ -119,12 +128,16 @@ def get_train_dataset(
     "drop" what others lack, or "pad" with the last batch once more, marked by `loader.is_padding`.
     `seed`: another seed, another order. `lanes`: streams that the job is made of, by default 8 a rank; a job that will
     grow may ask for more.
+    `adopt="next_epoch"`: a state of a dataset that has grown since goes on with what it was to the end of the epoch,
+    and then with what it is now; otherwise with what it was, for ever. `adopt_weights`: a state of a blend with other
+    weights goes on with the present ones from where it stands; otherwise it is refused.
     `catalog`: its folder, where it is not in the dataset. `dataset_config`: another file beside dataset.yaml.
     `raw="view"`, with `decoder = None`: parts are memoryviews of the mapped shards instead of bytes, without a copy; a
     shard that is truncated under them kills the process.
     `trace`: a folder where every rank keeps which samples were in which batch, for `wdsctl trace`.
     `ban`: keys or restore keys of samples that are left out from here on, while all others keep their places.
     `check_determinism`: every hook runs twice on each sample; one whose results differ is an error that names it.
+    `trust_code`: functions that lie beside the data, which dataset.yaml may name, are run; otherwise they are refused.
     Nothing is opened yet.
     """
     common = _common(
@@ -147,6 +160,7 @@ def get_train_dataset(
         trace=trace,
         ban=ban,
         twice=check_determinism,
+        trust_code=bool(trust_code),
     )
     multiplier = shuffle_over_epochs_multiplier
     if multiplier is not None and (whole("shuffle_over_epochs_multiplier", multiplier) < -1 or multiplier == 0):
@@ -161,6 +175,8 @@ def get_train_dataset(
         )
     if not repeat and multiplier == -1:
         raise UsageError("one pass cannot be drawn with replacement", hint="give repeat=True, or a multiplier of 1")
+    if adopt not in (None, "next_epoch"):
+        raise UsageError(f"adopt is {adopt!r}", hint="give 'next_epoch', or leave it out")
     return TrainDataset(
         **common,
         shuffle_buffer_size=_size("shuffle_buffer_size", shuffle_buffer_size, least=0),
@@ -170,6 +186,8 @@ def get_train_dataset(
         lanes=_size("lanes", lanes),
         virtual_epoch_length=_size("virtual_epoch_length", virtual_epoch_length, least=0) or 0,
         repeat=bool(repeat),
+        adopt=adopt,
+        adopt_weights=bool(adopt_weights),
     )
 
 
@@ -195,6 +213,7 @@ def get_val_dataset(
     trace: str | os.PathLike[str] | None = None,
     ban: Sequence[Any] = (),
     check_determinism: bool = False,
+    trust_code: bool = False,
 ) -> ValDataset:
     """The validation split, one pass a `for` loop, in its own order, the same in every pass and on any number of ranks.
 
@@ -223,6 +242,7 @@ def get_val_dataset(
         trace=trace,
         ban=ban,
         twice=check_determinism,
+        trust_code=bool(trust_code),
     )
     return ValDataset(**common, limit=_size("limit", limit))
 
@@ -235,9 +255,9 @@ def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> 
     plan = plan_of(whole_blend)
     found = []
     for arm in plan.arms:
-        for stretch, reference in zip(arm.stretches, traverse(plan), strict=True):
+        for stretch in arm.stretches:
             alone = replace(plan, arms=(replace(arm, stretches=(stretch,)),))
-            found.append((replace(whole_blend, path=alone), reference))
+            found.append((replace(whole_blend, path=alone), traverse(alone)[0]))
     return found
 
 

@@ -29,12 +29,34 @@ def gather_states(state: State, group: Any = None, dst: int = 0) -> list[State] 
     return states if _rank(group) == to else None
 
 
+def everybodys_states(states: Any, group: Any = None, src: int | None = None) -> Any:
+    """The states of all ranks, on all of them: what process `src` of the whole job holds, or what each gives.
+
+    Where ranks give more than their own state, that is what each of them has.
+    """
+    if src is not None:
+        return _given_by(src, states, group)
+    given = _all_values(states, group)
+    is_own = all(isinstance(each, dict) and each.get("kind") == "rank" for each in given)
+    return given if is_own else states
+
+
 def scatter_states(states: Sequence[State] | State | None, group: Any = None, src: int = 0) -> Any:
     """What this rank restores of what process `src` of the whole job holds: the states of all ranks, or a merged one.
 
     The rank's own state where there is one for each rank of the group, else all that was given, which a loader merges.
     What the other processes give is not looked at. Raises LoaderError on all of them where `src` has none.
     """
+    given = _given_by(src, states, group)
+    if isinstance(given, list) and len(given) == _size(group):
+        own = given[_rank(group)]
+        if isinstance(own, dict) and own.get("rank") == _rank(group):
+            return own
+    return given
+
+
+def _given_by(src: int, states: Any, group: Any) -> Any:
+    """What process `src` of the whole job gives, on all ranks. Raises LoaderError on all of them where it has none."""
     origin = _rank_of(src, group)
     given = _all_values(states if _rank(group) == origin else None, group)[origin]
     if given is None:
@@ -42,10 +64,6 @@ def scatter_states(states: Sequence[State] | State | None, group: Any = None, sr
             f"process {src} has no states to give",
             hint="give what save_state_global() returned there, or the process that has it as src_rank",
         )
-    if isinstance(given, list) and len(given) == _size(group):
-        own = given[_rank(group)]
-        if isinstance(own, dict) and own.get("rank") == _rank(group):
-            return own
     return given
 
 

@@ -1,5 +1,8 @@
 """What happens when a sample fails: it is told, counted and left out, until too many fail in a row.
 
+That is for the damage of one sample, or one shard. Where the storage itself is down, no other sample will do better:
+the run ends at once, before the batch, and the next batch that is asked for is the same one.
+
 A handler is called with the error, the sample (or the samples, or its key where there is none yet) and its sources, as
 Energon calls its handlers. One that raises ends the run with what it raises.
 """
@@ -7,11 +10,12 @@ Energon calls its handlers. One that raises ends the run with what it raises.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wdsctl.core.errors import LoaderError, SampleFailed, WdsctlError
+from wdsctl.core.errors import LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
 from wdsctl.loader.stats import Stats
 
 Handler = Callable[[Exception, Any, Any], None]
@@ -20,6 +24,9 @@ TOLERANCE = 100  # failures in a row of one hook before the loader gives up
 
 #: What no other sample will cure: the program, or the machine.
 FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
+
+#: What no other sample will cure either: the storage.
+STORAGE_DOWN = (StorageDown, PermissionDenied)
 
 log = logging.getLogger("wdsctl.loader")
 
@@ -31,8 +38,15 @@ class FatalSampleError(LoaderError):
 
 
 def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
-    """The default handler: a line in the log of `wdsctl.loader`, and the traceback where that is at DEBUG."""
-    log.warning("a sample is left out: %s", error, exc_info=log.isEnabledFor(logging.DEBUG))
+    """The default handler: a line in the log of `wdsctl.loader`, and the traceback where that is at DEBUG.
+
+    A lane calls it once for each cause: later failures of the same hook with the same error are at DEBUG alone.
+    """
+    log.warning(
+        "a sample is left out (others of the same cause are counted in loader.stats.causes): %s",
+        error,
+        exc_info=log.isEnabledFor(logging.DEBUG),
+    )
 
 
 def reraise_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
@@ -42,7 +56,11 @@ def reraise_exception(error: Exception, sample: Any, sources: Any) -> None:  # n
 
 @dataclass(slots=True)
 class Failures:
-    """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone."""
+    """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone.
+
+    A cause is the hook and the kind of error. The default handler tells each cause once in a process, in words; after
+    that it is counted in `stats.causes`, and told at DEBUG.
+    """
 
     handler: Handler
     stats: Stats
@@ -56,11 +74,13 @@ class Failures:
     def failed(self, hook: str, error: BaseException, sample: Any, where: str, tolerance: int | None = None) -> None:
         """Tell and count a failure; returns where the sample is to be left out. Raises what ends the run."""
         told = _told(hook, error, where)
+        if isinstance(error, STORAGE_DOWN):
+            raise _chained(told, error)
         if isinstance(error, FatalSampleError):
             raise _chained(told, error)
         if isinstance(error, FATAL) or not isinstance(error, Exception):
             raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
-        self.handler(_chained(told, error), sample, _sources(sample))
+        self._tell(_cause(hook, error), _chained(told, error), sample)
         self.stats.failed += 1
         count = self.in_a_row[hook] = self.in_a_row.get(hook, 0) + 1
         most = self.tolerance if tolerance is None else tolerance
@@ -68,6 +88,14 @@ class Failures:
             raise FatalSampleError(
                 f"{count} samples in a row failed in {hook}; the last: {told.message}", hint=told.hint, where=told.where
             ) from error
+
+    def _tell(self, cause: str, told: WdsctlError, sample: Any) -> None:
+        if self.handler is log_exception and self.stats.causes[cause]:
+            log.debug("a sample is left out: %s", told, exc_info=told)
+        else:
+            self.handler(told, sample, _sources(sample))
+        # Another object: copies of these counts are kept, and must stay what they are.
+        self.stats.causes = self.stats.causes + Counter({cause: 1})
 
 
 def names(samples: Sequence[Any]) -> str:
@@ -98,6 +126,11 @@ def set_value(sample: Any, name: str, value: Any) -> None:
 
 def _sources(sample: Any) -> Any:
     return value_of(sample, "__sources__")
+
+
+def _cause(hook: str, error: BaseException) -> str:
+    """What failures have in common: few, whatever the messages say of the single sample."""
+    return f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
 
 
 def _told(hook: str, error: BaseException, where: str) -> WdsctlError:

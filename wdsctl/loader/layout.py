@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.errors import SampleFailed
-from wdsctl.core.fields import FieldMissing, FieldPath, extract, parse_field_map
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, Kind
+from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.fields import FieldMissing, FieldPath, did_you_mean, extract, parse_field_map
+from wdsctl.core.sample_types import CRUDE, Kind, is_own
 from wdsctl.loader.lazy_part import LazyPart
-from wdsctl.loader.samples import TYPES, CrudeSample, builder
+from wdsctl.loader.sample_code import building, chosen_parts
+from wdsctl.loader.samples import CrudeSample, builder, fields_of, sample_type_of
 
 Decode = Callable[[bytes], Any]
-FunctionFor = Callable[[str, Kind], Decode | None]  # what decodes a part for a field of this kind
+FunctionFor = Callable[[str, Kind, str], Decode | None]  # what decodes a part for a field of this kind and name
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """`needed`: which parts are read, by place in the tar. `build(key, restore key, subflavors, sources, *parts)`.
 
-    `plain`: the fields that these parts are, where nothing is looked into and nothing decoded; else None.
+    `plain`: the fields that these parts are, where nothing is looked into and nothing decoded; else None. `ranged`:
+    for each needed part whether a handle is wanted in the place of its bytes; empty where none is.
     """
 
     needed: tuple[int, ...]
     build: Callable[..., Any]
     plain: tuple[str, ...] | None = None
+    ranged: tuple[bool, ...] = ()
 
 
 def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: FunctionFor, where: str) -> Layout:
@@ -34,28 +37,36 @@ def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: Fu
 
     A sample that lacks a required field gets a layout that fails when it is built: the others still train.
     """
-    places = {name: i for i, name in enumerate(names)}  # where a part stands twice, the last one counts
+    places = chosen_parts(names, config)
+    if config.sample_loader:
+        functions = [function_for(part, "any", "") for part in places]
+        build = _decoding(building(tuple(places), config), functions)
+        return Layout(tuple(places.values()), build, ranged=_ranged(functions))
     if config.sample_type == CRUDE:
-        functions = [function_for(part, "any") for part in places]
+        functions = [function_for(part, "any", "") for part in places]
         return _of_parts(builder(CrudeSample, tuple(places)), tuple(places), tuple(places.values()), functions)
     paths = parse_field_map(config.field_map, where=where)
-    required = {field.name for field in SAMPLE_TYPES[config.sample_type] if field.required}
-    kinds = {field.name: field.kind for field in SAMPLE_TYPES[config.sample_type]}
+    required = {field.name for field in fields_of(config.sample_type) if field.required}
+    kinds = {field.name: field.kind for field in fields_of(config.sample_type)}
+    _check_fields(config, kinds, where)
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
         if any(part in places for part, _ in path.alternatives):
             filled[field] = path
         elif field in required:
             return Layout((), _failing(field, path, names))
-    build = builder(TYPES[config.sample_type], tuple(filled))
+    build = builder(sample_type_of(config.sample_type), tuple(filled))
     plain = [_plain_part(path, places) for path in filled.values()]
     if None not in plain and len(set(plain)) == len(plain):
         parts = [part for part in plain if part is not None]
-        functions = [function_for(part, kinds[field]) for part, field in zip(parts, filled, strict=True)]
-        return _of_parts(build, tuple(filled), tuple(places[part] for part in parts), functions)
+        functions = [function_for(part, kinds[field], field) for part, field in zip(parts, filled, strict=True)]
+        layout = _of_parts(build, tuple(filled), tuple(places[part] for part in parts), functions)
+        # A constructor of one's own may do more than keep its fields, so every sample is made.
+        return replace(layout, plain=None) if is_own(config.sample_type) else layout
     wanted = [part for part in places if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
-    functions = [function_for(part, _kind_of(part, filled, kinds)) for part in wanted]
-    return Layout(tuple(places[part] for part in wanted), _from_paths(build, wanted, functions, filled, required))
+    functions = [function_for(part, *_taken_by(part, filled, kinds)) for part in wanted]
+    looked_into = _from_paths(build, wanted, functions, filled, required)
+    return Layout(tuple(places[part] for part in wanted), looked_into, ranged=_ranged(functions))
 
 
 def _plain_part(path: FieldPath, places: dict[str, int]) -> str | None:
@@ -64,10 +75,11 @@ def _plain_part(path: FieldPath, places: dict[str, int]) -> str | None:
     return None if steps else part
 
 
-def _kind_of(part: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, Kind]) -> Kind:
-    """What the field holds that takes the whole part; "any" where it is looked into, or taken by several."""
-    taking = {kinds[field] for field, path in paths.items() if (part, ()) in path.alternatives}
-    return taking.pop() if len(taking) == 1 else "any"
+def _taken_by(part: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, Kind]) -> tuple[Kind, str]:
+    """What the field holds that takes the whole part, and its name: "any" of several kinds, no name of several."""
+    taking = [field for field, path in paths.items() if (part, ()) in path.alternatives]
+    held = {kinds[field] for field in taking}
+    return held.pop() if len(held) == 1 else "any", taking[0] if len(taking) == 1 else ""
 
 
 def _of_parts(
@@ -76,12 +88,27 @@ def _of_parts(
     """Every field is a part: nothing to look into. Where nothing is decoded either, nothing is called."""
     if not any(functions):
         return Layout(needed, build, fields)
+    return Layout(needed, _decoding(build, functions), ranged=_ranged(functions))
 
+
+def _decoding(build: Callable[..., Any], functions: Sequence[Decode | None]) -> Callable[..., Any]:
     def decoded(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
         values = [_decoded(part, fn) for part, fn in zip(data, functions, strict=True)]
         return build(key, restore, subflavors, sources, *values)
 
-    return Layout(needed, decoded)
+    return decoded
+
+
+def _check_fields(config: DatasetConfig, known: Mapping[str, Kind], where: str) -> None:
+    """Of a type of one's own, which fields it has is known only here."""
+    odd = next((field for field in config.field_map if field not in known), None)
+    if odd is not None:
+        raise UsageError(
+            f"{config.sample_type} has no field {odd!r}",
+            where=where,
+            hint=did_you_mean(odd, known) or f"its fields are {', '.join(known)}",
+            code="WDS220",
+        )
 
 
 def _from_paths(
@@ -108,8 +135,15 @@ def _from_paths(
     return looked_into
 
 
+def _ranged(functions: Sequence[Decode | None]) -> tuple[bool, ...]:
+    ranged = tuple(bool(getattr(function, "by_range", False)) for function in functions)
+    return ranged if any(ranged) else ()
+
+
 def _decoded(part: Any, function: Decode | None) -> Any:
-    return part if function is None or isinstance(part, LazyPart) else function(part)
+    if function is None or (isinstance(part, LazyPart) and not getattr(function, "takes_ranges", False)):
+        return part
+    return function(part)
 
 
 def _failing(field: str, path: FieldPath, names: Sequence[str]) -> Callable[..., Any]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import distributed
+from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.moving import pinned
 from wdsctl.loader.passes import Passes
@@ -29,7 +31,9 @@ class Loader:
 
     Breaking out of a `for` loop loses nothing: the next one goes on with the very next batch. A training never ends,
     unless it has virtual epochs or was made with `repeat=False`; a validation ends after one pass, and the next loop
-    begins the next pass. `is_padding`: whether the batch that was handed out last only evens out the ranks.
+    begins the next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that
+    was saved there, if all ranks have equally many batches. `is_padding`: whether the batch that was handed out last
+    only evens out the ranks.
     """
 
     def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
@@ -44,11 +48,13 @@ class Loader:
         self.is_padding = False
 
     def __iter__(self) -> Iterator[Any]:
+        begins = True
         while True:
             try:
-                run, batch = self._draw()
+                run, batch = self._draw(begins=begins)
             except StopIteration:
                 return
+            begins = False
             run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
             yield batch
 
@@ -57,11 +63,13 @@ class Loader:
 
         A batch counts as handed out when the last of it has left; until then, states stand before it.
         """
+        begins = True
         while True:
             try:
-                run, batch = self._draw()
+                run, batch = self._draw(begins=begins)
             except StopIteration:
                 return
+            begins = False
             *first, last = take_apart(batch)
             yield from first
             run.accept()
@@ -135,7 +143,9 @@ class Loader:
         self, state: State | Sequence[State] | None, *, src_rank: int | None = None, strict: bool = False
     ) -> None:
         """Go where the states of all ranks say: those that every rank gives, or those that `src_rank` alone gives."""
-        if src_rank is not None:
+        if isinstance(self._dataset, TrainDataset) and self._dataset.adopt is not None:
+            state = distributed.everybodys_states(state, self._group, src_rank)
+        elif src_rank is not None:
             state = distributed.scatter_states(state, self._group, src_rank)
         self.restore_state_rank(state, strict=strict)
 
@@ -169,14 +179,28 @@ class Loader:
     def _group(self) -> Any:
         return self._dataset.worker_config.data_parallel_group
 
-    def _draw(self) -> tuple[Training | Passes, Any]:
-        """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass."""
+    def _draw(self, *, begins: bool) -> tuple[Training | Passes, Any]:
+        """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass.
+
+        A loop that `begins` where the last one had handed out everything is not empty: it has the next pass. That is
+        so where all ranks have equally many batches; elsewhere one rank would be a pass ahead of another.
+        """
+        run = self._opened()
+        goes_on = begins and run.given > 0 and run.is_even
+        try:
+            return self._drawn()
+        except StopIteration:
+            if not goes_on:
+                raise
+        return self._drawn()
+
+    def _drawn(self) -> tuple[Training | Passes, Any]:
         run = self._opened()
         if not self._checked:
             self._check_ranks(run)
         self.is_padding = False
         try:
-            if self._is_at_virtual_end(run):
+            if run.is_at_virtual_end:
                 raise StopIteration
             batch = self._even(run) if self._is_uneven(run) else self._next(run)
         except StopIteration:
@@ -185,17 +209,10 @@ class Loader:
         self._last = batch if self._dataset.uneven == "pad" else None
         return run, pinned(batch, None) if self._pins else batch
 
-    def _is_at_virtual_end(self, run: Training | Passes) -> bool:
-        length = self._dataset.virtual_epoch_length if isinstance(self._dataset, TrainDataset) else 0
-        return bool(length) and run.virtual >= length
-
     def _end_loop(self, run: Training | Passes) -> None:
         """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
         self._last = None
-        if self._is_at_virtual_end(run):
-            run.end_virtual()
-        else:
-            run.begin_pass(run.passes + 1)
+        run.begin_next()
         if not self._dataset.worker_config.persistent_workers:
             run.close()
 
@@ -260,7 +277,7 @@ class Loader:
         if self._group is not None:
             distributed.check_group(self._dataset.worker_config)
         if distributed.is_running(self._dataset.worker_config):
-            distributed.same_on_all({"order": run.plan.order, "recipe": run.plan.recipe}, self._group)
+            distributed.same_on_all({**run.plan.to_state(), "recipe": run.plan.recipe}, self._group)
 
     def _opened(self) -> Training | Passes:
         if self._run is None:
@@ -285,12 +302,14 @@ def get_savable_loader(
     watchdog_timeout_seconds: float | None = 60.0,
     watchdog_initial_timeout_seconds: float | None = None,
     ring_bytes: int | None = None,
+    cache_pool: CachePool | None = None,
 ) -> Loader:
     """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
 
     `pin_memory`: batches come in pinned memory. `watchdog_timeout_seconds`: a worker that takes longer for a batch is
     replaced, and its stack is told; None waits for ever. `watchdog_initial_timeout_seconds`: the same for the first
-    batch. `ring_bytes`: shared memory a worker may take, at most.
+    batch. `ring_bytes`: shared memory a worker may take, at most. `cache_pool`: what cookers with `need_cache` get, by
+    default a `NoCachePool`.
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(
@@ -302,6 +321,8 @@ def get_savable_loader(
         watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
         ring_bytes=ring_bytes,
     )
+    if cache_pool is not None:
+        dataset = replace(dataset, cache_pool=cache_pool)
     return Loader(dataset, running, pin_memory=pin_memory)
 
 

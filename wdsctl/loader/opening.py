@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from wdsctl.core.blend_file import Leaf
-from wdsctl.core.catalog.quick import current_generation, read_split
-from wdsctl.core.dataset_yaml import DatasetConfig, load
+from wdsctl.core.catalog.quick import current_split
+from wdsctl.core.dataset_yaml import DatasetConfig, parse, read
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
@@ -17,8 +18,11 @@ from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.urls import is_url
 from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.joins import AtOnce, Joined, joined_of
+from wdsctl.loader.sample_code import trusted
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.source import Functions, Source
+from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 
 
 @dataclass(frozen=True)
@@ -31,22 +35,50 @@ class Opened:
     config: DatasetConfig
 
 
+class Reference(NamedTuple):
+    """What a source was opened of. `functions` decode its parts."""
+
+    opened: Opened
+    leaf: Leaf
+    functions: Functions
+    joined: Joined | None
+
+
 class Opener:
     """Opens the leaves of a blend one after the other: as they are now, or each in the generation that is given for it.
+    `stores`: the generations of auxiliary stores, by reference; of others the present one.
 
     The same split that is referred to twice is opened once, and local shards share one bounded set of open files.
     """
 
-    def __init__(self, dataset: Dataset, generations: Sequence[int] | None = None) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        generations: Sequence[int] | None = None,
+        stores: Mapping[str, int] | None = None,
+    ) -> None:
         self._dataset = dataset
+        self._store_generations = dict(stores or {})
+        self._stores: dict[str, FileStore] = {}
         self._wanted = generations
         self._opened: dict[tuple[str, str, str | None, int | None], Opened] = {}
+        self._configs: dict[str, DatasetConfig] = {}
+        self._of_number: list[Reference] = []
+        self.befores: list[Source] = []
         self.sources: list[Source] = []
         self.generations: list[int] = []
 
     def open(self, leaf: Leaf) -> Source:
         """Raises InputError where there is no such split or nothing in it, StateMismatch where the generation is gone,
-        CatalogError where the catalog or the offsets of its generation cannot be used."""
+        CatalogError where the catalog or the offsets of its generation cannot be used. Of a join, what `joined_of`
+        raises besides; its members come before it in `sources`."""
+        return self._open_source(leaf, self._functions)
+
+    def _open_source(self, leaf: Leaf, functions: Functions, *, is_member: bool = False) -> Source:
+        join = leaf.join
+        if join is not None and join.joiner is not None:
+            functions = self._functions_at_once
+        members = [self._open_source(each, functions, is_member=True) for each in join.members] if join else []
         number = len(self.sources)
         if self._wanted is not None and number >= len(self._wanted):
             raise StateMismatch(
@@ -58,12 +90,35 @@ class Opener:
         if name not in self._opened:
             self._opened[name] = self._open(leaf, wanted)
         opened = self._opened[name]
+        joined = None
+        if join is not None:
+            configs = [opened.config, *(self._of_number[member.number].opened.config for member in members)]
+            joined = joined_of(leaf, join, opened.place, opened.offsets, opened.selection, configs, members)
+        reference = Reference(opened, leaf, functions, joined)
+        source = self._source(reference, number, opened.selection)
+        source.is_member = is_member
+        self._of_number.append(reference)
+        self.sources.append(source)
+        self.generations.append(opened.offsets.generation)
+        return source
+
+    def before(self, source: Source, shard: int) -> Source:
+        """A source that was opened here, without the shards that were added after this one. It has the same number."""
+        reference = self._of_number[source.number]
+        opened = reference.opened
+        before = self._source(reference, source.number, opened.selection.up_to(opened.offsets, shard))
+        self.befores.append(before)
+        return before
+
+    def _source(self, reference: Reference, number: int, selection: Selection) -> Source:
+        opened, leaf, functions, joined = reference
         raw = self._dataset.raw
         is_shared = raw == "bytes" and not is_url(opened.place.root)
-        source = Source(
+        make = Source if joined is None else joined.source
+        source = make(
             opened.place.root,
             opened.offsets,
-            opened.selection,
+            selection,
             opened.config,
             self._dataset.task_encoder.decoder,
             number=number,
@@ -71,18 +126,42 @@ class Opener:
             split=leaf.split_part,
             subflavors=leaf.subflavors,
             storage=self._local if is_shared else None,
-            functions=self._functions,
+            functions=functions,
             raw=raw,
+            aux=self._aux(leaf, opened.config.sample_type if joined is None else joined.joiner.sample_type),
         )
         if is_shared:
             self._local.expect(source.sizes)
-        self.sources.append(source)
-        self.generations.append(opened.offsets.generation)
         return source
+
+    @property
+    def store_generations(self) -> dict[str, int]:
+        """Of the auxiliary stores that are prepared datasets, by reference."""
+        prepared = {name: store for name, store in self._stores.items() if isinstance(store, PreparedStore)}
+        return {name: store.offsets.generation for name, store in prepared.items()}
+
+    def _aux(self, leaf: Leaf, sample_type: str) -> dict[str, FileStore]:
+        if leaf.aux and sample_type != CRUDE:
+            raise UsageError(
+                f"auxiliary stores are for cookers, and the samples of this dataset are {sample_type}",
+                where=leaf.where or leaf.path,
+                hint="take `aux` out of the blend file, or make the dataset's sample_type CrudeSample",
+            )
+        return {name: self._store(reference, leaf) for name, reference in leaf.aux.items()}
+
+    def _store(self, reference: str, leaf: Leaf) -> FileStore:
+        if reference not in self._stores:
+            decoder, wanted = self._dataset.task_encoder.decoder, self._store_generations.get(reference)
+            self._stores[reference] = open_store(reference, decoder, generation=wanted, where=leaf.where)
+        return self._stores[reference]
 
     @cached_property
     def _functions(self) -> Functions:
         return Functions(self._dataset.task_encoder.decoder)
+
+    @cached_property
+    def _functions_at_once(self) -> Functions:
+        return AtOnce(self._dataset.task_encoder.decoder, self._functions)
 
     @cached_property
     def _local(self) -> LocalStorage:
@@ -95,16 +174,9 @@ class Opener:
                 where=leaf.where or leaf.path,
                 hint="make the split with `wdsctl split`, and choose it with split_part",
             )
-        if leaf.aux:
-            raise UsageError(
-                "auxiliary datasets are not supported yet", where=leaf.where, hint="take `aux` out of the blend file"
-            )
         place = locate(leaf.path, self._dataset.catalog)
-        # The generation first: a catalog that is published in between has shards that the older offsets lack, and not
-        # the other way round, so that a state saved now finds the same samples later.
-        current = current_generation(place.catalog)
+        current, parts = current_split(place.catalog, leaf.split_part)
         wanted = current if generation is None else generation
-        parts = read_split(place.catalog, leaf.split_part)
         try:
             offsets = Offsets(place.offsets(wanted))
         except CatalogError as error:
@@ -131,7 +203,15 @@ class Opener:
                 f"there is no dataset_config {name!r}", where=path, hint="it is a file beside dataset.yaml"
             )
         is_typed = not self._dataset.crude and os.path.exists(path)
-        return load(path) if is_typed else DatasetConfig(sample_type=CRUDE)
+        config = self._parsed(path) if is_typed else DatasetConfig(sample_type=CRUDE)
+        return trusted(config, place.meta, trust_code=self._dataset.trust_code)
+
+    def _parsed(self, path: str) -> DatasetConfig:
+        """Of a thousand datasets many have the same text."""
+        text = read(path)
+        if text not in self._configs:
+            self._configs[text] = parse(text, path)
+        return self._configs[text]
 
 
 def _gone(place: Place, what: str) -> StateMismatch:

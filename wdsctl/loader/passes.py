@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.arms import Arm
 from wdsctl.loader.bans import Bans, bans_of
-from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.failures import Failures
 from wdsctl.loader.lane_work import Drawn
@@ -23,7 +24,7 @@ from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.plan import Plan
-from wdsctl.loader.recipes import pipeline_of, recipe
+from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
 from wdsctl.loader.running import Running, pool_options
 from wdsctl.loader.source import Ref
 from wdsctl.loader.stages.batches import END, BatchCursor
@@ -35,6 +36,13 @@ from wdsctl.loader.travel import packed, unpacked
 from wdsctl.loader.workers import Work, status
 
 EVERYTHING = Strand(0, 1)
+
+
+class Run(NamedTuple):
+    """Run `number` of the pass that takes this epoch of the order."""
+
+    epoch: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,6 @@ class Passes:
     """The passes of one rank."""
 
     is_endless = False
-    virtual = 0
 
     # Where it stands, and where it will stand once the batch that was drawn is accepted: one assignment changes both.
     _at: tuple[Stand, Stand | None]
@@ -66,22 +73,17 @@ class Passes:
         self._rank, self._world = workers.rank, workers.world_size
         self._running = running
         saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
-        self.streams = streams = open_streams(dataset, saved)
-        self._arm = streams.arms[0]
-        # Passes that are shuffled together are one.
-        samples = self._arm.order.n * max(1, self._arm.order.passes)
-        self._runs = Runs(samples, dataset.batch_size or 1, dataset.batch_drop_last)
-        # A batch is no matter of taste here: it is what a place in the pass counts.
-        order = {**streams.order, "batch_size": dataset.batch_size, "drop_last": dataset.batch_drop_last}
-        self.plan = Plan(order, recipe(dataset, streams), streams.names)
         self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
-        self.pipeline = pipeline_of(dataset, streams, self._bans)
+        self._use(open_streams(dataset, saved))
+        self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
         stand = Stand(0, 0, {}, Stats())
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
             given = {int(number): cursor["given"] for number, cursor in saved["cursors"].items()}
             stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
+            if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
+                self._newer = newest(dataset, self.streams)
         self._begin(stand)
 
     def __len__(self) -> int:
@@ -126,6 +128,17 @@ class Passes:
         return self._at[0].passes
 
     @property
+    def given(self) -> int:
+        """Batches that this rank has handed out in the present pass."""
+        return self._at[0].batches
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all ranks have equally many batches in a pass."""
+        least, more = divmod(self._runs.batches, self._world)
+        return not more or self._dataset.uneven != "keep" or (self._most is not None and self._most <= least)
+
+    @property
     def has_more(self) -> bool:
         """Whether this rank has another run in this pass."""
         return self._is_open and self._at[0].drawn + self._rank < self._runs.batches
@@ -153,16 +166,26 @@ class Passes:
         stand = self._at[0]
         self._at = (replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1), None)
 
-    def begin_pass(self, number: int) -> None:
-        stand = Stand(number, 0, {}, self._at[0].stats)
+    @property
+    def is_at_virtual_end(self) -> bool:
+        """There are no virtual epochs in passes."""
+        return False
+
+    def begin_next(self) -> None:
+        """Begin the next pass."""
+        stand = Stand(self.passes + 1, 0, {}, self._at[0].stats)
+        if self._newer is not None:
+            self._engine.close()
+            self.streams.close()
+            self._use(next_pass(self._dataset, self.streams, self._newer))
+            self._newer = None
+            self._begin(stand)
+            return
         if self._workers.persistent_workers and self._engine.again(self._turns_from(0)):
             self._at, self._begun = (stand, None), 0
             return
         self._engine.close()
         self._begin(stand)
-
-    def end_virtual(self) -> None:
-        """There are no virtual epochs in passes."""
 
     @property
     def stats(self) -> Stats:
@@ -191,6 +214,17 @@ class Passes:
         self._engine.close()
         self.streams.close()
         self._begin(self._at[0])
+
+    def _use(self, streams: Streams) -> None:
+        dataset = self._dataset
+        self.streams = streams
+        order = streams.arms[0].order
+        # Passes that are shuffled together are one.
+        self._runs = Runs(order.n * max(1, order.passes), dataset.batch_size or 1, dataset.batch_drop_last)
+        # A batch is no matter of taste here: it is what a place in the pass counts.
+        facts = {**streams.order, "batch_size": dataset.batch_size, "drop_last": dataset.batch_drop_last}
+        self.plan = Plan(facts, recipe(dataset, streams), streams.names, stores_digest(streams))
+        self.pipeline = pipeline_of(dataset, streams, self._bans)
 
     def _begin(self, stand: Stand) -> None:
         self._at = (stand, None)
@@ -229,8 +263,9 @@ class Passes:
         self._running.starts[worker] = starts = self._running.starts.get(worker, 0) + 1
         return starts > 1
 
-    def _task_of(self, turn: int) -> int:
-        return self._begun + turn * self._world + self._rank
+    def _task_of(self, turn: int) -> Run:
+        epoch = order_of_pass(self._dataset, self._at[0].passes)
+        return Run(epoch, self._begun + turn * self._world + self._rank)
 
 
 def _nothing_to_note(turn: int, drawn: Drawn) -> None:
@@ -275,10 +310,10 @@ class RunWork:
         self._telling = status if is_careful else None
         self._traced = traced
 
-    def do(self, number: int) -> Drawn:
+    def do(self, run: Run) -> Drawn:
         """All batches of one run, in a list: mostly one."""
         before = self._stats.copy()
-        self._refs.go_to(*self._runs.batch(number))
+        self._refs.go_to(*self._runs.batch(run.number), run.epoch)
         made = self._opened()
         batches = []
         while (batch := made.draw()) is not END:
@@ -310,12 +345,14 @@ class ListedRefs:
         self._window: tuple[int, int, Any] = (0, 0, None)
         self.picks = 0
 
-    def go_to(self, start: int, stop: int) -> None:
-        """Go to the positions [start, stop) of the pass."""
+    def go_to(self, start: int, stop: int, epoch: int) -> None:
+        """Go to the places [start, stop) of this epoch of the order."""
         if self._arm.order.passes == AS_THEY_LIE:
-            self._refs = self._arm.refs(np.arange(start, stop), np.zeros(stop - start, np.int64))
+            self._refs = self._arm.refs(np.arange(start, stop), np.full(stop - start, epoch))
         else:
-            self._refs = [ref for first, last in self._windows(start, stop) for ref in self._of_window(first, last)]
+            before = epoch * self._arm.order.n * self._arm.order.passes
+            stretches = self._windows(before + start, before + stop)
+            self._refs = [ref for first, last in stretches for ref in self._of_window(first, last)]
         self.picks = 0
 
     def at(self, pick: int) -> Ref:
@@ -330,7 +367,7 @@ class ListedRefs:
         return refs
 
     def _windows(self, start: int, stop: int) -> Any:
-        """Stretches [first, last) of the shuffled pass that lie in one window each, from `start` to `stop`."""
+        """Stretches [first, last) of the whole order that lie in one window each, from `start` to `stop`."""
         while start < stop:
             begin, end, _ = self._window
             if not begin <= start < end:
@@ -365,7 +402,8 @@ class RunJob:
         return RunWork(self.pipeline, self.runs, traced=self.traced, is_careful=is_careful)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        facts = (self.streams.generations, self.streams.order, self.runs, self.pipeline.bans, self.traced)
+        streams = self.streams
+        facts = (streams.generations, streams.order, streams.stores, self.runs, self.pipeline.bans, self.traced)
         return _reopened, (self.dataset, *facts)
 
 
@@ -376,13 +414,19 @@ class _Sending:
         self._work = work
         self.close = work.close
 
-    def do(self, number: int) -> Drawn:
-        drawn = self._work.do(number)
+    def do(self, run: Run) -> Drawn:
+        drawn = self._work.do(run)
         return drawn._replace(batch=[packed(batch) for batch in drawn.batch])
 
 
 def _reopened(
-    dataset: Dataset, generations: list[int], order: dict[str, Any], runs: Runs, bans: Bans, traced: bool
+    dataset: Dataset,
+    generations: list[int],
+    order: dict[str, Any],
+    stores: dict[str, int],
+    runs: Runs,
+    bans: Bans,
+    traced: bool,
 ) -> RunJob:
-    streams = reopened(dataset, generations, order)
+    streams = reopened(dataset, generations, order, stores)
     return RunJob(dataset, streams, pipeline_of(dataset, streams, bans), runs, traced)

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from wdsctl.core.addresses import waiting_in
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.bans import Bans
 from wdsctl.loader.failures import Failures, Handler
 from wdsctl.loader.order.geometry import Lane
+from wdsctl.loader.shapes import entry
 from wdsctl.loader.stages.batches import BatchCursor, BatchStage
-from wdsctl.loader.stages.bulk import BulkStage
+from wdsctl.loader.stages.bulk import BulkStage, origins_of
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.grouping import GroupStage, Rows, Straight
 from wdsctl.loader.stages.hook import NOTHING, Hook
@@ -24,6 +26,10 @@ State = dict[str, Any]
 
 class PackStageLike(Protocol):
     """What makes packs: of the encoder's hooks, or of lengths."""
+
+    @property
+    def options(self) -> str:
+        """What decides which samples are in a pack, in a few characters: a state that is in the middle needs them."""
 
     @property
     def pack(self) -> Hook: ...
@@ -69,8 +75,11 @@ class Pipeline:
 
     @property
     def shape(self) -> list[str]:
-        """The stages whose states a lane's state has."""
-        return [name for name, stage in (("pack", self.pack), ("group", self.group)) if stage is not None]
+        """The stages whose states a lane's state has, and what decides how those are to be read: see `shapes`."""
+        entries = [] if self.pack is None else [entry("pack", self.pack.options)]
+        entries += [] if self.group is None else ["group"]
+        # Hooks of batches may make several of one, and a state stand between them.
+        return [*entries, entry("batch", self.batch.size)] if self.batch.needs_keys else entries
 
     @property
     def is_plain(self) -> bool:
@@ -113,6 +122,10 @@ class LaneCursor:
 
     def _go_to(self, stream: Any) -> None:
         try:
+            waiting = [address for address in waiting_in(stream) if address is not None]
+            # First, as a batch that is under way is begun again when it is loaded.
+            self._refs.foresee(address[0] if isinstance(address, list) else address for address in waiting)
+            self._samples.foresee(waiting)
             self._batches.load(stream)
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatch(
@@ -130,7 +143,7 @@ class LaneCursor:
 
     def origins(self, batch: Any) -> list[Any]:
         """The restore keys of the samples that `batch`, the last one drawn, was made of."""
-        return list(batch["__restore_key__"]) if self._was_bulk else self._batches.origins()
+        return origins_of(batch) if self._was_bulk else self._batches.origins()
 
     def state(self) -> State:
         return {
@@ -146,12 +159,12 @@ class LaneCursor:
 
     def _drawn_in_bulk(self, bulk: BulkStage) -> Any:
         """The next batch without its samples, or with them where they do not allow it."""
-        first, runs = self._refs.picks, self._refs.runs(bulk.size)
-        batch = bulk.batch(runs, self._stats)
+        first, pieces = self._refs.picks, self._refs.pieces(bulk.size)
+        batch = bulk.batch(pieces, self._stats)
         self._was_bulk = True
         if batch is not None:
             return batch
-        refs = [(bulk.source, block, i) for block, start, stop in runs for i in range(start, stop)]
+        refs = [(source, block, i) for source, block, start, stop in pieces for i in range(start, stop)]
         samples = self._samples.load_all(refs, first)
         samples += self._samples.take(bulk.size - len(samples))
         made = self._batches.made_of(samples)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from wdsctl.core.keys import derive
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.bans import Bans
+from wdsctl.loader.cache.pool import NoCachePool
 from wdsctl.loader.cooking import cooker_for
+from wdsctl.loader.cooks import cook_of
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.determinism import twice
 from wdsctl.loader.hook_options import hook_options
 from wdsctl.loader.packing import PlannedPackStage, merge
 from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
+from wdsctl.loader.plan import digest
 from wdsctl.loader.stages.batches import BatchStage
 from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stages.grouping import Criterion, GroupStage
@@ -29,8 +31,8 @@ LEAST_WINDOW = 64  # samples that packs are planned of, however few a lane has
 LEAST_PATIENCE = 10_000  # samples: of a few hundred, a lane that sees every eighth may well miss the only good one
 
 
-def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans) -> Pipeline:
-    """The recipe of every lane."""
+def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0) -> Pipeline:
+    """The recipe of every lane. `passes`: which pass of a finite run it is for."""
     is_finite = not (isinstance(dataset, TrainDataset) and dataset.repeat)
     refs = RefStage(
         arms=streams.arms,
@@ -38,6 +40,7 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans) -> Pipeline:
         key=derive("mix", dataset.seed, dataset.worker_config.seed_offset),
         lanes=streams.sizes.lanes,
         is_finite=is_finite,
+        epoch=order_of_pass(dataset, passes) if is_finite else 0,
     )
     patience = max(streams.samples, LEAST_PATIENCE)
     samples = SampleStage(_cooks(dataset, streams), _sample_hooks(dataset), patience)
@@ -45,10 +48,8 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans) -> Pipeline:
     batch = _batch(dataset, streams, patience, is_batched=dataset.batch_size is not None or group is not None)
     is_plain = pack is None and group is None and samples.is_plain
     bulk = None
-    source = refs.only_source
-    if is_plain and not is_finite and not bans.entries and source is not None and _makes_no_samples(dataset):
-        bulk = BulkStage(source, dataset.batch_size or 1)
-    world = streams.order.get("world", 1)
+    if is_plain and not is_finite and not bans.entries and _makes_no_samples(dataset):
+        bulk = BulkStage(dataset.batch_size or 1)
     return Pipeline(
         refs=refs,
         samples=samples,
@@ -59,8 +60,13 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans) -> Pipeline:
         handler=dataset.worker_config.global_error_handler,
         bans=bans,
         drop_last=dataset.batch_drop_last,
-        schedule=Schedule(tuple(step * world for step in streams.steps)),
+        schedule=Schedule(streams.begins),
     )
+
+
+def order_of_pass(dataset: Dataset, passes: int) -> int:
+    """The epoch of the order that a finite pass takes: the next one in trainings, in validations always the first."""
+    return passes if isinstance(dataset, TrainDataset) else 0
 
 
 def recipe(dataset: Dataset, streams: Streams) -> dict[str, Any]:
@@ -74,6 +80,13 @@ def recipe(dataset: Dataset, streams: Streams) -> dict[str, Any]:
         "encoder": config(dataset.task_encoder),
         "fields": [list(each) for each in fields],
     }
+
+
+def stores_digest(streams: Streams) -> dict[str, str]:
+    """What auxiliary stores hold, by their names in blend files: 8 hex digits for all of one name."""
+    names = sorted({name for source in streams.sources for name in source.aux})
+    held = {name: [[s.number, s.aux[name].digest] for s in streams.sources if name in s.aux] for name in names}
+    return {name: digest(each)[:8] for name, each in held.items()}
 
 
 def draws_randomly(dataset: Dataset) -> bool:
@@ -106,10 +119,12 @@ def _cooks(dataset: Dataset, streams: Streams) -> dict[int, Hook]:
     if not encoder.cookers:
         return {}
     cooks = {}
+    pool = dataset.cache_pool or NoCachePool()
     for source in streams.sources:
-        if source.sample_type == CRUDE:
+        if source.sample_type == CRUDE and not source.is_member:
             cooker = cooker_for(encoder.cookers, source.subflavors, source.dataset_path)
-            call = partial(encoder.cook_crude_sample, cooker=cooker, aux={})
+            is_own = overridden(encoder, "cook_crude_sample")
+            call = cook_of(encoder.cook_crude_sample, cooker, source, pool, is_own=is_own)
             cooks[source.number] = _named(
                 dataset, "cook_crude_sample", call, hook_options(cooker.cook).failure_tolerance
             )
@@ -123,7 +138,7 @@ def _pack(dataset: Dataset, streams: Streams, patience: int) -> PackStageLike | 
         packs = overridden(encoder, "pack_selected_samples")
         pack = _hook(dataset, "pack_selected_samples") if packs else Hook("pack_selected_samples", merge, 0)
         # A window that spans several passes could put a sample into a pack twice.
-        share = max(LEAST_WINDOW, streams.samples // streams.sizes.lanes)
+        share = max(LEAST_WINDOW, streams.least_samples // streams.sizes.lanes)
         packing = replace(dataset.packing, window=min(dataset.packing.window, share))
         return PlannedPackStage(packing, pack, post, patience)
     if dataset.packing_buffer_size is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import compress, count
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,13 +51,23 @@ Run = tuple[Block, int, int]  # the references of a block from one to before ano
 
 
 class References:
-    """`needed`: for each layout of the offsets file, the parts that are read, by place in the tar."""
+    """`needed`: for each layout of the offsets file, the parts that are used, by place in the tar. `ranged`: for each
+    of these, whether it is not read with the sample; an empty one where all are. Spans are of those that are.
+    """
 
-    def __init__(self, root: str, offsets: ShardIndex, selection: Selection, needed: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self,
+        root: str,
+        offsets: ShardIndex,
+        selection: Selection,
+        needed: Sequence[Sequence[int]],
+        ranged: Sequence[Sequence[bool]] = (),
+    ) -> None:
         self.paths = [os.path.join(root, shard.path) for shard in offsets.shards]
         self._offsets = offsets
         self._selection = selection
         self._needed = [np.array(parts, np.int64) for parts in needed]
+        self.ranged = [tuple(each) for each in ranged] if any(ranged) else [()] * len(self._needed)
         self._shard_ids = np.array([shard.id for shard in offsets.shards], np.int64)
 
     def block(self, positions: Ints, passes: Ints) -> Block:
@@ -68,42 +79,39 @@ class References:
         offsets = self._offsets
         shards = self._shards(rows)
         layouts = np.zeros(len(rows), np.int64) if offsets.layout is None else offsets.layout[rows]
-        first, spans = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-        cuts: dict[int, Cuts] = {}
-        for layout in np.unique(layouts).tolist():
-            mine = np.flatnonzero(layouts == layout)
-            starts, ends = self._bounds(rows[mine], layout)
-            if starts.shape[1]:
-                first[mine] = starts.min(axis=1)
-                spans[mine] = _spans(starts, ends)
-            cuts[layout] = [
-                (_spread(start, mine, len(rows)), _spread(end, mine, len(rows)))
-                for start, end in zip((starts.T - first[mine]), (ends.T - first[mine]), strict=True)
-            ]
+        numbers = [0] if offsets.layout is None else np.unique(layouts).tolist()
+        first, spans, cuts = (
+            self._cut(rows, numbers[0]) if len(numbers) == 1 else self._cut_apart(rows, layouts, numbers)
+        )
         return Block(
             passes=passes.tolist(),
             rows=rows.tolist(),
-            ids=((self._shard_ids[shards] << INDEX_BITS) | (rows - offsets.shard_row[shards])).tolist(),
+            ids=(self._shard_ids.take(shards) << INDEX_BITS | rows - offsets.shard_row.take(shards)).tolist(),
             keys=self._keys(rows),
             shards=shards.tolist(),
             layouts=layouts.tolist(),
             first=first.tolist(),
             spans=spans.tolist(),
             cuts=cuts,
-            alike=next(iter(cuts)) if len(cuts) == 1 and _are_small(spans) else -1,
+            alike=numbers[0] if len(numbers) == 1 and _are_small(spans) else -1,
         )
 
-    def ranges(self, slices: Ints) -> list[Range]:
-        """What the positions [start, stop) of these slices cover, as ranges of bytes, one a shard and slice.
+    def ranges(self, slices: Ints, between: int = 0) -> list[Range]:
+        """What the positions [start, stop) of these slices cover, as ranges of bytes. Of neighbours in a shard with no
+        more than `between` bytes between them it makes one.
 
         `slices`: (slices, 2). Where a split has only some samples of a shard, what lies between them is covered too.
         """
         pieces = self._selection.by_shard(slices)
         low, high = self._selection.rows((pieces - np.array([0, 1])).ravel()).reshape(-1, 2).T
-        begin, end = self._first_parts(low), self._first_parts(high + 1) - 1
-        starts = self._offsets.part_offset[begin]
-        sizes = self._offsets.part_offset[end] + self._offsets.part_size[end] - starts
-        found = zip(self._shards(low).tolist(), starts.tolist(), sizes.tolist(), strict=True)
+        shards, last = self._shards(low), self._first_parts(high + 1) - 1
+        starts = self._offsets.part_offset.take(self._first_parts(low))
+        ends = self._offsets.part_offset.take(last) + self._offsets.part_size.take(last)
+        gaps = starts[1:] - ends[:-1]
+        is_apart = (gaps < 0) | (gaps > between) | (shards[1:] != shards[:-1])
+        begins = np.concatenate(([0], np.flatnonzero(is_apart) + 1))
+        sizes = ends[np.append(begins[1:], len(ends)) - 1] - starts[begins]
+        found = zip(shards[begins].tolist(), starts[begins].tolist(), sizes.tolist(), strict=True)
         return [Range(self.paths[shard], start, size) for shard, start, size in found]
 
     def reads(self, block: Block) -> Iterator[Range]:
@@ -113,44 +121,68 @@ class References:
             if 0 <= span <= LARGE:
                 yield Range(path, first, span)
             else:
-                parts = ((starts[i], ends[i] - starts[i]) for starts, ends in block.cuts[layout])
+                cuts = block.cuts[layout]
+                read = (not each for each in self.ranged[layout] or [False] * len(cuts))
+                parts = ((starts[i], ends[i] - starts[i]) for starts, ends in compress(cuts, read))
                 yield from (Range(path, first + at, size) for at, size in parts if size <= LARGE)
 
-    def _bounds(self, rows: Ints, layout: int) -> tuple[Ints, Ints]:
-        """Where the needed parts of rows of one layout start and end: (rows, parts) each."""
-        places = self._first_parts(rows)[:, None] + self._needed[layout]
-        starts = self._offsets.part_offset[places]
-        return starts, starts + self._offsets.part_size[places]
+    def _cut(self, rows: Ints, layout: int) -> tuple[Ints, Ints, dict[int, Cuts]]:
+        """Where the needed parts of rows of one layout begin, their spans, and where they are cut."""
+        places = self._needed[layout][:, None] + self._first_parts(rows)
+        if not len(places):
+            return np.zeros_like(rows), np.zeros_like(rows), {layout: []}
+        # `take`, because an index costs several times as much where there are few rows.
+        starts, sizes = self._offsets.part_offset.take(places), self._offsets.part_size.take(places)
+        ends = starts + sizes
+        first, spans = self._span(layout, starts, ends, sizes)
+        cuts = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
+        return first, spans, {layout: list(cuts)}
+
+    def _span(self, layout: int, starts: Ints, ends: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+        """Of the parts that are read with the sample: where they begin, and how far they go."""
+        if self.ranged[layout]:
+            read = ~np.array(self.ranged[layout])
+            if not read.any():
+                return starts.min(axis=0), np.zeros_like(starts[0])
+            starts, ends, sizes = starts[read], ends[read], sizes[read]
+        first = starts.min(axis=0)
+        spans = ends.max(axis=0) - first
+        spans[spans - sizes.sum(axis=0) > GAP] = APART
+        return first, spans
+
+    def _cut_apart(
+        self, rows: Ints, layouts: NDArray[np.integer[Any]], numbers: Sequence[int]
+    ) -> tuple[Ints, Ints, dict[int, Cuts]]:
+        """The same of several layouts."""
+        first, spans = np.zeros_like(rows), np.zeros_like(rows)
+        cuts: dict[int, Cuts] = {}
+        for layout in numbers:
+            mine = np.flatnonzero(layouts == layout)
+            first[mine], spans[mine], cut = self._cut(rows[mine], layout)
+            cuts[layout] = [(_spread(a, mine, len(rows)), _spread(b, mine, len(rows))) for a, b in cut[layout]]
+        return first, spans, cuts
 
     def _first_parts(self, rows: Ints) -> Ints:
         starts = self._offsets.part_start
-        return rows * len(self._offsets.layouts[0]) if starts is None else starts[rows]
+        return rows * len(self._offsets.layouts[0]) if starts is None else starts.take(rows)
 
     def _shards(self, rows: Ints) -> Ints:
-        shards: Ints = np.searchsorted(self._offsets.shard_row, rows, side="right") - 1
+        shards: Ints = self._offsets.shard_row.searchsorted(rows, side="right") - 1
         return shards
 
     def _keys(self, rows: Ints) -> list[str]:
-        starts, ends = self._offsets.key_start[rows].tolist(), self._offsets.key_start[rows + 1].tolist()
+        starts, ends = self._offsets.key_start.take(rows).tolist(), self._offsets.key_start.take(rows + 1).tolist()
         text = self._offsets.key_text
         return [str(text[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
 
-def _spans(starts: Ints, ends: Ints) -> Ints:
-    spans: Ints = ends.max(axis=1) - starts.min(axis=1)
-    between = spans - (ends - starts).sum(axis=1)
-    return np.where(between > GAP, APART, spans)
-
-
 def _are_small(spans: Ints) -> bool:
-    return bool(((spans >= 0) & (spans <= LARGE)).all())
+    # As unsigned words, APART is larger than all.
+    return bool(spans.view(np.uint64).max(initial=0) <= LARGE)
 
 
-def _spread(values: Ints, places: Ints, count: int) -> list[int]:
+def _spread(values: list[int], places: Ints, count: int) -> list[int]:
     """The values at their places in a list as long as the block."""
-    if len(values) == count:
-        whole: list[int] = values.tolist()
-        return whole
     spread = np.zeros(count, np.int64)
     spread[places] = values
     listed: list[int] = spread.tolist()

@@ -77,13 +77,23 @@ def tracer_of(dataset: Dataset, streams: Streams) -> TraceWriter:
     sources = [
         SourceFacts(
             source.number,
-            source.root,
+            source.root if source.place is None else source.place.path,
             source.split,
             source.offsets.generation,
-            source.digest,
+            source.split_digest,
             catalog=source.place.meta if source.place is not None else "",
         )
         for source in streams.sources
     ]
     workers = dataset.worker_config
-    return TraceWriter(str(dataset.trace), workers.rank, workers.world_size, sources, run={})
+    return TraceWriter(str(dataset.trace), workers.rank, workers.world_size, sources, run=_stores(streams))
+
+
+def _stores(streams: Streams) -> dict[str, Any]:
+    """The auxiliary stores that samples of a source may have media of: what `restore_sample` reads them from."""
+    stores = [
+        {"source": source.number, "name": name, "path": store.path, "digest": store.digest}
+        for source in streams.sources
+        for name, store in source.aux.items()
+    ]
+    return {"aux": stores} if stores else {}

@@ -39,21 +39,34 @@ class Selection:
 
     def rows(self, positions: Ints) -> Ints:
         """The rows of the offsets file at these positions, in the order of the positions."""
-        which = np.searchsorted(self._ends, positions, side="right")
-        local = positions - self._starts[which]
+        which = self._ends.searchsorted(positions, side="right")
+        local = positions - self._starts.take(which)
         if self._has_bits:
             for i in np.unique(which).tolist():
                 if self._parts[i].bits is not None:
                     mine = which == i
                     local[mine] = self._chosen(i)[local[mine]]
-        rows: Ints = self._first_row[which] + local
+        rows: Ints = self._first_row.take(which) + local
         return rows
 
     def by_shard(self, slices: Ints) -> Ints:
         """These slices of positions [start, stop), (slices, 2), cut where one shard of the split ends."""
+        if self.shards == 1:
+            return slices
         starts, stops = slices.T
         straddles = self._ends.searchsorted(starts, side="right") != self._ends.searchsorted(stops - 1, side="right")
         return np.concatenate([slices[~straddles], *(self._cut(*each) for each in slices[straddles].tolist())])
+
+    def up_to(self, offsets: ShardIndex, shard: int) -> Selection:
+        """The same without the shards that were added after this one."""
+        return Selection(offsets, [part for part in self._parts if part.shard <= shard])
+
+    def only(self, offsets: ShardIndex, kept: NDArray[np.bool_]) -> Selection:
+        """The same without the samples that are not `kept`: (rows,). Cost: a byte a row."""
+        bounds = offsets.shard_row.tolist()
+        rows = {shard.id: slice(*bounds[i : i + 2]) for i, shard in enumerate(offsets.shards)}
+        found = (_cut_to(part, kept[rows[part.shard]]) for part in self._parts)
+        return Selection(offsets, [part for part in found if part.samples])
 
     @property
     def shards(self) -> int:
@@ -79,3 +92,14 @@ class Selection:
         else:
             self._unpacked.move_to_end(i)
         return rows
+
+
+def _cut_to(part: SplitShard, kept: NDArray[np.bool_]) -> SplitShard:
+    """What is kept of a part: (samples of the shard,)."""
+    mine = kept
+    if part.bits is not None:
+        mine = mine & np.unpackbits(np.frombuffer(part.bits, np.uint8), count=len(kept), bitorder="little").view(bool)
+    samples = int(np.count_nonzero(mine))
+    if samples == part.samples:
+        return part
+    return SplitShard(part.shard, samples, np.packbits(mine, bitorder="little").tobytes())

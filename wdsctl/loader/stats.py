@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections import Counter
+from dataclasses import dataclass, field, fields
 from operator import add, attrgetter, sub
 
 
@@ -16,7 +17,8 @@ class Stats:
     batches: int = 0
     samples: int = 0  # that went into batches; packs count as one
     skipped: int = 0  # by SkipSample
-    failed: int = 0  # told to the error handler and left out
+    failed: int = 0  # left out because something failed
+    causes: Counter[str] = field(default_factory=Counter)  # of these, by hook and error; never changed in place
     banned: int = 0
     left_out: int = 0  # of packing buffers: select_samples_to_pack did not want them
     too_long: int = 0  # for a pack: dropped, cut or split
@@ -37,6 +39,10 @@ class Stats:
     def plus(self, more: Stats) -> Stats:
         return Stats(*map(add, _values(self), _values(more)))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # Some come with every batch.
+        return Stats, _values(self)
+
     @property
     def packing_efficiency(self) -> float:
         """The share of the packs' capacity that is filled; 0 where nothing was packed."""
@@ -44,4 +50,4 @@ class Stats:
 
 
 #: All fields at once: `dataclasses.astuple` takes ten times as long, and this is done for every batch.
-_values = attrgetter(*(field.name for field in fields(Stats)))
+_values = attrgetter(*(each.name for each in fields(Stats)))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.adopting import adopted, newest, next_pass
 from wdsctl.loader.bans import Bans, bans_of
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
@@ -16,8 +16,9 @@ from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.plan import Plan
-from wdsctl.loader.recipes import pipeline_of, recipe
+from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
 from wdsctl.loader.running import Running, pool_options
+from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
 from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
@@ -29,12 +30,12 @@ from wdsctl.loader.workers import Work, status
 @dataclass(frozen=True, slots=True)
 class Stand:
     """How far a rank is: batches that the world has drawn, where each lane stands that has been drawn from, what was
-    handed out, and how many batches of the present virtual epoch."""
+    handed out, and how many batches of the present pass or virtual epoch."""
 
     drawn: int
     states: Mapping[int, State]
     stats: Stats
-    virtual: int = 0
+    given: int = 0
     ended: frozenset[int] = frozenset()
 
 
@@ -56,16 +57,18 @@ class Training:
         self.is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
         kind: Any = "training" if self.is_endless else "validation"
         saved = None if state is None else for_rank(state, self._rank, self._world, kind)
-        self.streams = streams = open_streams(dataset, saved)
-        self.plan = Plan(streams.order, recipe(dataset, streams), streams.names)
+        edits = isinstance(dataset, TrainDataset) and dataset.adopt_weights
         self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
-        self.pipeline = pipeline_of(dataset, streams, self._bans)
         self.passes = 0 if saved is None or saved["pass"] is None else saved["pass"]
+        self._use(open_streams(dataset, saved, edit_at=saved["drawn"] if saved is not None and edits else None))
+        self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
+        self._length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
         self._fresh: State = {}
-        stand, geometry = Stand(0, {}, Stats()), start(streams.sizes.lanes)
+        stand, geometry = Stand(0, {}, Stats()), start(self.streams.sizes.lanes)
         if saved is not None:
-            stand, geometry = self._restored(saved, strict=strict)
+            stand, geometry = self._restored(saved, strict=strict, edits=edits)
+            self._adopt(stand, geometry)
         if len(geometry.lanes) % self._world:
             stand, geometry = self._split(stand, geometry)
         self._begin(stand, geometry)
@@ -78,7 +81,7 @@ class Training:
         while True:
             ahead = self._at[1]
             if ahead is None:
-                if self._most is not None and self.virtual >= self._most:
+                if self._most is not None and self.given >= self._most:
                     raise StopIteration
                 ahead = self._drawn()
                 self._at = (self._at[0], ahead)
@@ -102,22 +105,42 @@ class Training:
         return self._at[0].stats
 
     @property
-    def virtual(self) -> int:
-        """Batches that were handed out in the present virtual epoch."""
-        return self._at[0].virtual
+    def given(self) -> int:
+        """Batches that were handed out in the present pass or virtual epoch; 0 where there is neither."""
+        return self._at[0].given
+
+    @property
+    def is_even(self) -> bool:
+        """Whether all ranks have equally many batches in a virtual epoch or a pass."""
+        return self.is_endless or self._world == 1 or self._dataset.uneven != "keep"
+
+    @property
+    def _counts(self) -> bool:
+        return not self.is_endless or bool(self._length)
+
+    @property
+    def is_at_virtual_end(self) -> bool:
+        return bool(self._length) and self.given >= self._length
 
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
-        self._at = (replace(stand, drawn=stand.drawn + self._world), None)
+        self._at = (replace(stand, drawn=stand.drawn + self._world, given=stand.given + 1), None)
 
-    def end_virtual(self) -> None:
-        self._at = (replace(self._at[0], virtual=0), None)
+    def begin_next(self) -> None:
+        """Begin the next virtual epoch of an endless stream, or the next pass of a finite one."""
+        if self.is_endless:
+            self._at = (replace(self._at[0], given=0), None)
+        else:
+            self._begin_pass(self.passes + 1)
 
-    def begin_pass(self, number: int) -> None:
-        """Begin a pass of a finite stream anew."""
+    def _begin_pass(self, number: int) -> None:
         self._engine.close()
         self.passes = number
+        if self._newer is not None:
+            self.streams.close()
+        self._use(next_pass(self._dataset, self.streams, self._newer))
+        self._newer = None
         stand, geometry = Stand(0, {}, self._at[0].stats), start(self.streams.sizes.lanes)
         if len(geometry.lanes) % self._world:
             stand, geometry = self._split(stand, geometry)
@@ -133,7 +156,8 @@ class Training:
             self.streams.generations,
             drawn=stand.drawn,
             passes=None if self.is_endless else self.passes,
-            virtual=stand.virtual,
+            # An epoch that is over has ended for whoever resumes, too.
+            virtual=0 if self.is_at_virtual_end else stand.given,
             base=self._geometry.base,
             lanes=[[lane.root, [list(cut) for cut in lane.cuts]] for lane in self._geometry.lanes],
             cursors={lane: stand.states.get(lane, fresh) for lane in sorted(set(self._turns))},
@@ -149,6 +173,11 @@ class Training:
         self._engine.close()
         self.streams.close()
         self._begin(self._at[0], self._geometry)
+
+    def _use(self, streams: Streams) -> None:
+        self.streams = streams
+        self.plan = Plan(streams.order, recipe(self._dataset, streams), streams.names, stores_digest(streams))
+        self.pipeline = pipeline_of(self._dataset, streams, self._bans, self.passes)
 
     # -- how it goes on ------------------------------------------------------------------------------------------------
 
@@ -218,7 +247,7 @@ class Training:
             drawn=stand.drawn + self._world,
             states={**stand.states, lane: drawn.state},
             stats=stand.stats.plus(drawn.stats),
-            virtual=stand.virtual + (not is_end),
+            given=stand.given + (not is_end and self._counts),
             ended=stand.ended | {lane} if is_end else stand.ended,
         )
         return ahead, drawn
@@ -232,19 +261,25 @@ class Training:
         self._fresh = LaneWork(self.pipeline, start(1), {}).fresh()
         return self._fresh
 
-    def _restored(self, saved: State, *, strict: bool) -> tuple[Stand, Geometry]:
-        self.plan.check(saved["plan"], strict=strict)
-        if saved["plan"]["shape"] != self.pipeline.shape:
-            raise StateMismatch(
-                f"the state was saved with the stages {saved['plan']['shape']}, and here are {self.pipeline.shape}: "
-                "what waits in them cannot be carried over",
-                hint="resume with the packing and grouping of the run that saved the state",
-            )
+    def _adopt(self, stand: Stand, geometry: Geometry) -> None:
+        """Go over to what the datasets have become, at the end of the epoch or pass."""
+        dataset = self._dataset
+        if not isinstance(dataset, TrainDataset) or dataset.adopt is None:
+            return
+        if self.is_endless:
+            self._use(adopted(dataset, self.streams, self.pipeline.refs, geometry, stand.states, stand.drawn))
+        else:
+            self._newer = newest(dataset, self.streams)
+
+    def _restored(self, saved: State, *, strict: bool, edits: bool) -> tuple[Stand, Geometry]:
+        self.plan.check(saved["plan"], strict=strict, adopted=edits)
+        check_shape(saved["plan"]["shape"], self.pipeline.shape, saved["cursors"].values())
         lanes = tuple(Lane(root, tuple(Cut(*cut) for cut in cuts)) for root, cuts in saved["lanes"])
         # A copy: the caller may keep, change or share what it gave.
         cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
         states = {int(lane): cursor for lane, cursor in cursors.items()}
-        return Stand(saved["drawn"], states, Stats(), saved["virtual"]), Geometry(saved["base"], lanes)
+        given = saved["virtual"] if self._counts else 0
+        return Stand(saved["drawn"], states, Stats(), given), Geometry(saved["base"], lanes)
 
     def _split(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
         """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""
@@ -276,8 +311,10 @@ class LaneJob:
         return _Sending(work)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        facts = (self.streams.generations, self.streams.order, self.geometry, self.pipeline.bans, self.traced)
-        return _reopened, (self.dataset, *facts)
+        pipeline = self.pipeline
+        streams = self.streams
+        facts = (streams.generations, streams.order, streams.stores, self.geometry, pipeline.bans, pipeline.refs.epoch)
+        return _reopened, (self.dataset, *facts, self.traced)
 
 
 class _Sending:
@@ -293,7 +330,14 @@ class _Sending:
 
 
 def _reopened(
-    dataset: Dataset, generations: list[int], order: dict[str, Any], geometry: Geometry, bans: Bans, traced: bool
+    dataset: Dataset,
+    generations: list[int],
+    order: dict[str, Any],
+    stores: dict[str, int],
+    geometry: Geometry,
+    bans: Bans,
+    passes: int,
+    traced: bool,
 ) -> LaneJob:
-    streams = reopened(dataset, generations, order)
-    return LaneJob(dataset, streams, pipeline_of(dataset, streams, bans), geometry, traced)
+    streams = reopened(dataset, generations, order, stores)
+    return LaneJob(dataset, streams, pipeline_of(dataset, streams, bans, passes), geometry, traced)

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.loader.freight import Freight
 from wdsctl.loader.samples.source_info import numbered, source_at
+from wdsctl.loader.stages.bulk import arrived
 
 Ints = NDArray[np.int64]
 
@@ -43,6 +45,8 @@ def packed(batch: Any) -> Any:
 
 def unpacked(travelling: Any, origins: Sequence[Any]) -> Any:
     """The batch as it was made. `origins`: the sources by their numbers."""
+    if isinstance(travelling, Freight):
+        return arrived(travelling, origins)
     if not isinstance(travelling, Travelling):
         return travelling
     batch, sources, keys = travelling

@@ -11,6 +11,7 @@ from webdataset import DataPipeline
 from webdataset.compat import FluidInterface
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.urls import is_url
 from wdsctl.loader.dataset import AnyEncoder, TrainDataset, ValDataset, get_train_dataset
 from wdsctl.loader.decoding import SampleDecoder
@@ -93,7 +94,9 @@ def _all(samples: list[CrudeSample]) -> list[WebDatasetSample]:
 def _converted(sample: CrudeSample) -> WebDatasetSample:
     """As `webdataset.tariterators.group_by_keys` makes them; a part that stands twice is the last one."""
     source = sample["__sources__"][0]
-    path = os.path.join(source.dataset_path, source.shard_name)
+    path = source.dataset_path
+    if not (is_lines(path) and os.path.basename(path) == source.shard_name):  # a dataset that is one file
+        path = os.path.join(path, source.shard_name)
     made = {"__key__": sample["__key__"], "__url__": path}
     if not is_url(path):
         made["__local_path__"] = path

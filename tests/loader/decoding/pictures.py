@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import struct
+import zlib
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 
 def pixels(height: int = 20, width: int = 30, channels: int = 3, *, seed: int = 0) -> NDArray[np.uint8]:
@@ -40,3 +42,47 @@ def a_png(height: int = 20, width: int = 30) -> bytes:
 
 def as_pillow_reads(data: bytes, mode: str) -> NDArray[Any]:
     return np.asarray(Image.open(io.BytesIO(data)).convert(mode))
+
+
+def png_chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+def a_deep_png(deep: NDArray[np.uint16], *, transparent: tuple[int, ...] = ()) -> bytes:
+    """16 bits a channel, (height, width, 1 to 4), which Pillow does not write in color."""
+    height, width, channels = deep.shape
+    header = struct.pack(">IIBBBBB", width, height, 16, {1: 0, 2: 4, 3: 2, 4: 6}[channels], 0, 0, 0)
+    rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in deep)
+    mark = png_chunk(b"tRNS", struct.pack(f">{len(transparent)}H", *transparent)) if transparent else b""
+    chunks = [png_chunk(b"IHDR", header), mark, png_chunk(b"IDAT", zlib.compress(rows)), png_chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def a_png_that_promises(width: int, height: int) -> bytes:
+    """A whole header, and a few pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + png_chunk(b"IDAT", zlib.compress(bytes(64)))
+
+
+#: What a camera that is held this way does to an upright picture: the inverse of what the mark asks for.
+_HELD = {
+    1: (),
+    2: (Image.Transpose.FLIP_LEFT_RIGHT,),
+    3: (Image.Transpose.ROTATE_180,),
+    4: (Image.Transpose.FLIP_TOP_BOTTOM,),
+    5: (Image.Transpose.TRANSPOSE,),
+    6: (Image.Transpose.ROTATE_90,),
+    7: (Image.Transpose.TRANSVERSE,),
+    8: (Image.Transpose.ROTATE_270,),
+}
+
+
+def lying(orientation: int, form: str = "JPEG", *, marked: bool = True, size: tuple[int, int] = (20, 30)) -> bytes:
+    """One picture, stored as a camera that was turned would store it."""
+    image = Image.fromarray(pixels(*size))
+    for turn in _HELD[orientation]:
+        image = image.transpose(turn)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    quality = {"quality": 95, "subsampling": 0} if form == "JPEG" else {}
+    return encoded(image, form, **quality, **({"exif": exif} if marked else {}))

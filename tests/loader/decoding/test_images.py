@@ -7,25 +7,26 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 from wdsctl.loader.decoding.images import image_function
-from wdsctl.loader.decoding.specs import IMAGE_SPECS
+from wdsctl.loader.decoding.specs import IMAGE_SPECS, ImageOptions
 
-from .pictures import a_jpeg, a_png, as_pillow_reads, encoded, pixels
+from .pictures import a_deep_png, a_jpeg, a_png, as_pillow_reads, encoded, lying, pixels
 
 NUMPY = [name for name, spec in IMAGE_SPECS.items() if spec.container == "numpy"]
 TORCH = [name for name, spec in IMAGE_SPECS.items() if spec.container == "torch"]
 
 
-def decode(spec: str, data: bytes, max_pixels: int = 10**6) -> Any:
-    return image_function(IMAGE_SPECS[spec], max_pixels)(data)
+def decode(spec: str, data: bytes, max_pixels: int = 10**6, **options: Any) -> Any:
+    return image_function(ImageOptions(IMAGE_SPECS[spec], max_pixels, **options))(data)
 
 
 def wanted(spec: str, data: bytes) -> NDArray[Any]:
     """What WebDataset's decoder makes of it, before any transposition."""
     read = as_pillow_reads(data, IMAGE_SPECS[spec].mode)
-    return read.astype(np.float32) / 255.0 if IMAGE_SPECS[spec].is_float else read
+    scale = {"uint8": read, "uint16": read.astype(np.uint16) * 257, "float32": read.astype(np.float32) / 255.0}
+    return scale[IMAGE_SPECS[spec].depth]
 
 
 @pytest.mark.parametrize("data", [a_jpeg(), a_png()], ids=["jpeg", "png"])
@@ -47,7 +48,7 @@ def test_a_tensor_is_what_webdataset_makes_channels_first(spec: str, data: bytes
 
     assert isinstance(image, torch.Tensor)
     assert np.array_equal(image.numpy(), array.transpose(2, 0, 1) if array.ndim == 3 else array)
-    assert image.dtype is (torch.float32 if IMAGE_SPECS[spec].is_float else torch.uint8)
+    assert str(image.dtype) == f"torch.{IMAGE_SPECS[spec].depth}"
 
 
 def test_a_color_tensor_lies_channels_last_in_memory() -> None:
@@ -98,6 +99,87 @@ def test_sixteen_bits_are_scaled_and_not_clipped(form: str) -> None:
     assert decode("rgb8", data)[0, 2].tolist() == [128, 128, 128]
     assert decode("rgba8", data)[0, 2].tolist() == [128, 128, 128, 255]
     assert decode("l", data)[0].tolist() == pytest.approx([0, 257 / 65_535, 32_896 / 65_535, 1])
+    assert decode("l16", data).tolist() == [[0, 257, 32_896, 65_535]]
+    assert np.asarray(decode("pill", data)).tolist() == [[0, 1, 128, 255]]
+    assert np.asarray(decode("pilrgb", data))[0, 2].tolist() == [128, 128, 128]
+    assert np.asarray(decode("pill16", data)).tolist() == [[0, 257, 32_896, 65_535]]
+
+
+def test_color_of_sixteen_bits_keeps_them_unless_eight_are_asked_for() -> None:
+    deep = np.random.default_rng(0).integers(0, 65_536, (9, 7, 3), dtype=np.uint16)
+    data = a_deep_png(deep)
+
+    assert np.array_equal(decode("rgb16", data), deep)
+    assert np.array_equal(decode("torchrgb16", data).numpy(), deep.transpose(2, 0, 1))
+    assert np.array_equal(decode("rgb", data), deep.astype(np.float32) / np.float32(65_535))
+    assert np.abs(decode("rgb8", data) - deep / 257).max() < 1
+
+
+def test_eight_bits_in_sixteen_use_the_whole_range() -> None:
+    data = encoded(np.array([[0, 128, 255]], np.uint8), "PNG")
+
+    assert decode("l16", data).tolist() == [[0, 128 * 257, 65_535]]
+    assert np.asarray(decode("pill16", data)).tolist() == [[0, 128 * 257, 65_535]]
+
+
+def test_one_color_of_a_deep_image_may_be_transparent() -> None:
+    gray, color = np.array([[[7], [8]]], np.uint16), np.array([[[1, 2, 3], [1, 2, 4]]], np.uint16)
+
+    assert decode("rgba16", a_deep_png(gray, transparent=(7,)))[..., 3].tolist() == [[0, 65_535]]
+    assert decode("rgba16", a_deep_png(color, transparent=(1, 2, 3)))[..., 3].tolist() == [[0, 65_535]]
+    assert decode("rgba8", a_deep_png(color, transparent=(1, 2, 3)))[..., 3].tolist() == [[0, 255]]
+
+
+@pytest.mark.parametrize("spec", ["rgb8", "rgb", "torchrgb8", "torchl16", "l8", "pilrgb", "pil", "pill16"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_images_are_turned_as_the_camera_says_where_that_is_asked_for(spec: str, orientation: int) -> None:
+    upright = np.asarray(decode(spec, lying(1)))
+    data = lying(orientation)
+
+    assert np.array_equal(np.asarray(decode(spec, data)), np.asarray(decode(spec, lying(orientation, marked=False))))
+    turned = np.asarray(decode(spec, data, exif_orientation=True))
+    assert turned.shape == upright.shape
+    assert np.abs(turned.astype(np.float64) - upright).mean() < 0.02 * np.abs(upright.astype(np.float64)).max()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_turned_pixels_are_those_of_pillow(orientation: int) -> None:
+    data = lying(orientation)
+    wanted = ImageOps.exif_transpose(Image.open(io.BytesIO(data)))
+
+    assert np.array_equal(decode("rgb8", data, exif_orientation=True), np.asarray(wanted))
+
+
+@pytest.mark.parametrize(
+    ("size", "min_side", "comes_out"),
+    [
+        ((256, 300), None, (256, 300)),
+        ((256, 300), 200, (256, 300)),
+        ((256, 300), 129, (256, 300)),
+        ((256, 300), 128, (128, 150)),
+        ((257, 301), 128, (129, 151)),
+        ((256, 300), 64, (64, 75)),
+        ((256, 300), 10, (32, 38)),
+        ((20, 300), 1, (10, 150)),
+        ((20, 300), 400, (20, 300)),
+    ],
+)
+@pytest.mark.parametrize("spec", ["rgb8", "l8", "rgb", "pilrgb", "pil"])
+def test_a_reduced_jpeg_is_at_least_as_large_as_asked(
+    spec: str, size: tuple[int, int], min_side: int | None, comes_out: tuple[int, int]
+) -> None:
+    image = np.asarray(decode(spec, a_jpeg(*size), min_side=min_side or 0))
+
+    assert image.shape[:2] == comes_out
+    assert min(comes_out) >= min(min_side or 0, *size)
+
+
+def test_formats_that_cannot_be_reduced_come_whole() -> None:
+    assert decode("rgb8", a_png(64, 64), min_side=16).shape == (64, 64, 3)
+
+
+def test_a_reduced_image_may_be_turned_too() -> None:
+    assert decode("rgb8", lying(6, size=(64, 96)), min_side=32, exif_orientation=True).shape == (32, 48, 3)
 
 
 def test_thirty_two_bits_a_pixel_are_refused_with_the_way_out() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from wdsctl.core.keys import WORD, derive, mix_one
-from wdsctl.loader.order.permutation import BLOCK, MOST, ROUNDS, TABLE, permutation, permute
+from wdsctl.loader.order.permutation import BLOCK, MOST, ROUNDS, TABLE, permutation, permutations, permute, permute_each
 
 KEYS = st.integers(0, WORD)
 
@@ -75,6 +75,31 @@ def test_the_answer_for_a_position_does_not_depend_on_what_else_is_asked(n: int)
     assert permute(places.astype(np.uint64), n, 5).tolist() == everything[places].tolist()
     assert permutation(n, 5).tolist() == everything.tolist()
     assert permute(np.array([], dtype=np.int64), n, 5).tolist() == []
+
+
+@settings(deadline=None)
+@given(st.sampled_from([1, 2, 7, 64, TABLE, TABLE + 1, 5000]), st.lists(KEYS, min_size=1, max_size=5), st.data())
+def test_several_permutations_at_once_are_each_of_them(n: int, keys: list[int], data: st.DataObject) -> None:
+    asked = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, len(keys) - 1)), min_size=1))
+    places, which = (np.array(column) for column in zip(*asked, strict=True))
+
+    found = permute_each(places, which, n, keys)
+
+    assert found.dtype == np.int64
+    assert found.tolist() == [whole(n, keys[i])[place] for place, i in asked]
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([1, 2, 9, 100, TABLE, TABLE + 3]), KEYS), min_size=1, max_size=6))
+def test_permutations_laid_end_to_end_are_one(given: list[tuple[int, int]]) -> None:
+    sizes = np.array([size for size, _ in given])
+    starts = np.cumsum(sizes) - sizes
+
+    found = permutations(sizes, [key for _, key in given])
+
+    each = [start + permutation(size, key) for start, (size, key) in zip(starts, given, strict=True)]
+    assert found.dtype == np.int64
+    assert found.tolist() == np.concatenate(each).tolist()
 
 
 @pytest.mark.parametrize("n", [1000, 5000])

@@ -182,6 +182,36 @@ def test_reads_are_the_slices_of_the_window_none_twice(order: Shuffled, strand: 
 
 
 @settings(deadline=None)
+@given(ORDERS, STRANDS, st.integers(0, 4), st.integers(1, 60))
+def test_windows_opened_together_are_the_windows_one_after_the_other(
+    order: Shuffled, strand: Strand, skipped: int, slices: int
+) -> None:
+    start = next(islice(windows(order, strand), skipped, None))[0]
+
+    together = order.window(strand, start, slices)
+
+    each = [order.window(strand, start)]
+    while each[-1].stop < together.stop:
+        each.append(order.window(strand, each[-1].stop))
+    assert each[-1].stop == together.stop
+    assert all(window.stop - start < slices for window in each[:-1])
+    assert together.stop - start >= slices
+    for column in ("positions", "passes"):
+        assert getattr(together, column).tolist() == [i for one in each for i in getattr(one, column).tolist()]
+    rows = together.slices.tolist()
+    assert [i for a, b in rows for i in range(a, b)] == sorted(set(together.positions.tolist()))
+
+
+def test_windows_opened_together_end_where_slots_do() -> None:
+    order = an_order(3, 1, 1)
+    strand = Strand(MOST - 5, 2)
+
+    assert order.window(strand, 0, 100).stop == 2
+    with pytest.raises(IndexError, match="slots go up to"):
+        order.window(strand, 2)
+
+
+@settings(deadline=None)
 @given(ORDERS.filter(lambda order: order.passes >= 1), STRANDS)
 def test_windows_never_straddle_epochs(order: Shuffled, strand: Strand) -> None:
     for _, window in islice(windows(order, strand), 20):

@@ -82,6 +82,15 @@ def test_a_partner_that_was_not_found_is_passed_over() -> None:
     assert CaptioningSample.from_joined(a_caption(), None).caption == "a cat"
 
 
+def test_the_parts_of_a_crude_sample_are_fields_of_a_joined_one() -> None:
+    crude = CrudeSample({"__key__": "1", "__sources__": (a_source("c.tar"),), "caption": "a crude cat"})
+
+    joined = CaptioningSample.from_joined(a_caption(__sources__=(a_source("a.tar"),)), crude)
+
+    assert (joined.caption, joined.image) == ("a crude cat", b"i")
+    assert [source.shard_name for source in joined.__sources__ or ()] == ["a.tar", "c.tar"]
+
+
 @pytest.mark.parametrize("samples", [(), (None, a_caption())])
 def test_a_join_without_a_primary_sample_is_refused(samples: tuple[Sample | None, ...]) -> None:
     with pytest.raises(UsageError, match="the first sample is the primary"):

@@ -11,7 +11,7 @@ import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest
 from tests.loader.running import strict
-from wdsctl.core.errors import StorageError
+from wdsctl.core.errors import LoaderError, StorageError
 from wdsctl.loader import Loader, generic_batch, get_loader, get_train_dataset
 
 
@@ -31,7 +31,7 @@ def uneven(i: int) -> Parts:
     return captioned(i) if i % 7 else {**captioned(i), "seg.png": b"mask"}
 
 
-def loader_of(path: str, encoder: Any, **options: Any) -> Loader:
+def loader_of(path: Any, encoder: Any, **options: Any) -> Loader:
     return get_loader(get_train_dataset(path, batch_size=8, shuffle_buffer_size=16, task_encoder=encoder, **options))
 
 
@@ -71,6 +71,41 @@ def test_a_bulk_batch_is_what_its_samples_would_have_made(parts: Any, options: A
         assert ours["__sources__"] == theirs["__sources__"]
     assert bulk.state_dict()["cursors"] == by_hand.state_dict()["cursors"]
     assert (bulk.stats.samples, bulk.stats.batches) == (240, 30)
+
+
+def test_a_bulk_batch_of_a_blend_is_what_its_samples_would_have_made(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"sample_type": "CaptioningSample", "field_map": {"image": "jpg", "caption": "txt"}}
+    paths = [
+        a_dataset(tmp_path / str(i), 20 + 30 * i, parts=uneven if i == 2 else captioned, **fields) for i in range(3)
+    ]
+    entries = [
+        {"path": paths[0], "weight": 9},
+        {"path": paths[1], "weight": 9, "subflavors": {"from": "the second"}},
+        {"path": paths[2], "weight": 1},
+    ]
+    blend = {"blend": entries}
+    bulk, by_hand = loader_of(blend, Raw()), loader_of(blend, ByHand())
+
+    for ours, theirs in islice(zip(bulk, by_hand, strict=False), 60):
+        assert type(ours) is type(theirs)
+        assert digest(ours) == digest(theirs)
+        assert ours["__sources__"] == theirs["__sources__"]
+    assert bulk.state_dict()["cursors"] == by_hand.state_dict()["cursors"]
+    assert bulk.stats.samples == by_hand.stats.samples == 480
+
+
+def test_unlike_samples_of_a_blend_are_told(tmp_path: Path) -> None:
+    typed = a_dataset(
+        tmp_path / "a",
+        20,
+        parts=captioned,
+        sample_type="CaptioningSample",
+        field_map={"image": "jpg", "caption": "txt"},
+    )
+    blend = {"blend": [{"path": path, "weight": 1} for path in (typed, a_dataset(tmp_path / "b", 20, parts=captioned))]}
+
+    with pytest.raises(LoaderError, match="unlike samples"):
+        list(islice(loader_of(blend, Raw(), worker_config=strict()), 3))
 
 
 def test_views_hold_the_same_bytes(tmp_path: Path) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from itertools import chain, takewhile
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.loader.stages.made_up import Numbers, References, failures_of
+from wdsctl.core.addresses import read, written
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.failures import reraise_exception
+from wdsctl.loader.failures import FatalSampleError, log_exception, reraise_exception
 from wdsctl.loader.stages.grouping import Groups, GroupStage, Rows, Straight
 from wdsctl.loader.stages.item import Item
 from wdsctl.loader.stages.samples import SampleStage
@@ -77,21 +81,103 @@ def test_a_restore_makes_what_waited_again_and_nothing_else() -> None:
     assert upstream.made_again == [], "not before a batch is asked for"
     assert restored.state() == state
     assert [restored.next() for _ in range(10)] == rest
-    assert upstream.made_again == state["waiting"] != []
+    assert upstream.made_again == read(state["waiting"]) != []
 
 
 def test_a_state_holds_addresses_and_no_samples() -> None:
     groups = groups_of(rare)
     groups.next()
 
-    assert groups.state() == {"of": 4, "waiting": [0]}
+    assert groups.state() == {"of": 4, "waiting": written(0)}
 
 
-@pytest.mark.parametrize("size", [0, -1, None])
-def test_a_size_that_makes_no_batch_is_told(size: int | None) -> None:
-    with pytest.raises(UsageError, match="there is no batch_size") as raised:
-        groups_of(lambda _: (0, size), size=None).next()
+def test_a_state_of_nothing_that_waits_has_the_same_types() -> None:
+    assert groups_of(rare).state() == {"of": 0, "waiting": ""}
 
+
+def test_what_is_no_text_of_addresses_is_refused_when_it_is_loaded() -> None:
+    with pytest.raises(ValueError, match="ends in the middle of an address"):
+        groups_of(rare).load({"of": 4, "waiting": written({"of": [1, 2], "step": 0})[:-1]})
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        (0, "gives the group 'wide' the size 0"),
+        (-1, "gives the group 'wide' the size -1"),
+        (2.5, "gives the group 'wide' the size 2.5"),
+        ("many", "gives the group 'wide' the size 'many'"),
+        (True, "gives the group 'wide' the size True"),
+        (None, "gives the group 'wide' no size, and there is no batch_size"),
+    ],
+)
+def test_a_size_that_makes_no_batch_is_told(size: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        groups_of(lambda _: ("wide", size), size=None).next()
+
+    assert (raised.value.code, raised.value.where) == ("WDS512", "key 0")
+    assert "1 or more" in raised.value.hint
+
+
+def test_a_size_may_be_a_number_of_numpy() -> None:
+    assert numbers(groups_of(lambda _: (0, np.int64(2))).next()) == [0, 1]
+
+
+def test_a_group_may_be_anything_that_has_a_hash() -> None:
+    groups = groups_of(lambda value: ((None, "none", 1.5, ())[value["n"] % 4], 2))
+
+    assert [numbers(groups.next()) for _ in range(5)] == [[0, 4], [1, 5], [2, 6], [3, 7], [8, 12]]
+
+
+def test_a_group_of_two_sizes_keeps_the_one_that_it_was_begun_with() -> None:
+    told: list[Any] = []
+    groups = groups_of(lambda value: ("wide", 3 if value["n"] != 1 else 2), handler=lambda *each: told.append(each[0]))
+
+    assert numbers(groups.next()) == [0, 2, 3]
+    (error,) = told
+    assert (error.code, error.where) == ("WDS513", "key 1")
+    assert "gives the group 'wide' two sizes: 3 and 2" in str(error)
+    assert groups._stats.failed == 1
+
+
+def test_a_group_of_two_sizes_is_the_same_after_a_restore() -> None:
+    def criterion(value: Any) -> tuple[int, int]:
+        return value["n"] % 2, 3 if value["n"] % 5 else 4
+
+    def fresh() -> Groups:
+        return groups_of(criterion, handler=log_exception)
+
+    groups = fresh()
+    for _ in range(9):
+        state, rest = groups.state(), fresh()
+        rest.load(state)
+        assert [rest.next() for _ in range(3)] == [groups.next() for _ in range(3)]
+
+
+def test_what_is_wrong_with_the_answers_is_logged_once_a_cause_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    def criterion(value: Any) -> Any:
+        n = value["n"]
+        return 5 if n % 7 == 3 else ("wide", 0) if n % 7 == 4 else ("slim", 9 if n % 7 == 5 else 3)
+
+    groups = groups_of(criterion, handler=log_exception)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        for _ in range(40):
+            groups.next()
+
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
+    assert "gives 5, and not a group and a size" in caplog.text
+    assert "gives the group 'slim' two sizes: " in caplog.text
+    seen = groups._upstream.at  # type: ignore[attr-defined]
+    causes = groups._stats.causes
+    assert sum(causes.values()) == groups._stats.failed > 60
+    assert causes["batch_group_criterion: WDS512"] == sum(n % 7 in {3, 4} for n in range(seen))
+
+
+def test_a_criterion_that_is_wrong_for_every_sample_ends_the_run() -> None:
+    with pytest.raises(FatalSampleError, match="100 samples in a row failed in batch_group_criterion") as raised:
+        groups_of(lambda _: ("wide", 0), handler=log_exception).next()
+
+    assert "the size 0" in str(raised.value)
     assert raised.value.hint
 
 
@@ -103,6 +189,43 @@ def test_a_criterion_that_says_nonsense_fails_its_sample_only(answer: Any) -> No
     assert numbers(groups.next()) == [0, 2, 3]
     assert len(told) == 1
     assert numbers(groups.next()) == [4, 5, 6]
+
+
+@pytest.mark.parametrize(("before", "after"), [(7, 2), (2, 7), (5, 3)])
+def test_items_that_waited_for_another_batch_size_come_once_in_batches_of_the_new_one(before: int, after: int) -> None:
+    groups = groups_of(parity, Numbers(60), size=before)
+    first = [numbers(groups.next()) for _ in range(3)]
+    restored = groups_of(parity, Numbers(60), size=after)
+
+    restored.load(groups.state())
+    rest = list(takewhile(bool, (numbers(restored.next()) for _ in range(99))))
+
+    assert sorted(chain(*first, *rest)) == list(range(60))
+    assert {len(batch) for batch in rest[:-2]} == {after}
+    assert all(len(batch) <= after for batch in rest)
+
+
+def test_of_those_that_waited_for_a_larger_batch_the_longest_waiting_go_first() -> None:
+    def criterion(value: Any) -> tuple[bool, None]:
+        return value["n"] in {1, 2, 3}, None
+
+    larger = groups_of(criterion, size=5)
+    assert numbers(larger.next()) == [0, 4, 5, 6, 7]
+    smaller = groups_of(criterion, size=2)
+    smaller.load(larger.state())
+
+    assert [numbers(smaller.next()) for _ in range(2)] == [[1, 2], [8, 9]]
+
+
+def test_a_state_between_batches_of_those_that_waited_together_goes_on_exactly() -> None:
+    larger = groups_of(lambda value: (value["n"] % 3, 9 + value["n"] % 3))
+    larger.next()
+    groups = groups_of(parity, most=11)
+    groups.load(larger.state())
+    for _ in range(6):
+        again = groups_of(parity, most=11)
+        again.load(groups.state())
+        assert [again.next() for _ in range(3)] == [groups.next() for _ in range(3)]
 
 
 def test_rows_come_as_they_are_and_the_last_may_be_short() -> None:

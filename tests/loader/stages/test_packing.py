@@ -136,6 +136,59 @@ def test_a_restore_goes_on_in_the_middle_of_a_pack(place: int) -> None:
     assert [restored.next() for _ in range(9)] == rest
 
 
+def test_between_two_buffers_nothing_is_made_again() -> None:
+    cursor = packs_of()
+    made(cursor, 2)
+    upstream = Numbers()
+    restored = packs_of(upstream=upstream)
+
+    restored.load(cursor.state())
+
+    assert cursor.state() == {"of": 5, "packs": 0, "left": 0}
+    assert upstream.at == 5, "where it goes on; the buffer was not filled"
+    assert made(restored, 2) == [[5, 6], [7, 8]]
+
+
+def test_a_pack_that_has_left_is_not_made_again() -> None:
+    cursor = packs_of()
+    made(cursor, 1)
+    packed: list[int] = []
+
+    def noted(samples: list[Any]) -> Any:
+        packed.append(samples[0]["n"])
+        return together(samples)
+
+    restored = packs_of(pack=noted)
+
+    restored.load(cursor.state())
+
+    assert made(restored, 1) == [[2, 3]]
+    assert packed == [2]
+
+
+def test_a_pack_that_waits_takes_its_samples_from_the_buffer_that_was_filled_again() -> None:
+    upstream, undisturbed = Numbers(), packs_of()
+    items = [item for item in (undisturbed.next() for _ in range(3)) if item]
+    restored = packs_of(upstream=upstream)
+    restored.load(undisturbed.state())
+
+    assert [restored.rebuild(item.address) for item in items] == items
+    assert upstream.made_again == [0, 1, 2, 3], "of the buffer before"
+    assert made(restored, 2) == made(undisturbed, 2)
+
+
+def test_once_it_goes_on_a_buffer_is_held_no_longer_for_what_waits() -> None:
+    upstream, undisturbed = Numbers(), packs_of()
+    first = undisturbed.next()
+    restored = packs_of(upstream=upstream)
+    restored.load(undisturbed.state())
+    restored.next()
+
+    assert first is not None
+    assert restored.rebuild(first.address) == first
+    assert upstream.made_again == [0, 1]
+
+
 def test_a_buffer_whose_selection_fails_is_left_out() -> None:
     def select(samples: list[Any]) -> Any:
         if samples[0]["n"] == 0:

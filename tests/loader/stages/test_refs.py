@@ -11,6 +11,7 @@ from tests.loader.test_arms import ONE, TWO, arm_of, source_of, told
 from wdsctl.loader.arms import Arm, Piece
 from wdsctl.loader.order.blend import Blend
 from wdsctl.loader.order.geometry import Cut, Lane
+from wdsctl.loader.stages import refs
 from wdsctl.loader.stages.refs import RefCursor, RefStage
 
 LANES = [Lane(0), Lane(1, (Cut(9, 2, 0),)), Lane(1, (Cut(9, 2, 1),))]
@@ -41,6 +42,22 @@ def test_any_pick_is_found_from_its_number(lane: Lane, count: int, arms: list[Ar
         assert cursor.picks == place + 10
 
 
+@pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
+@pytest.mark.parametrize("most", [4, 4096], ids=["a few at a time", "all at once"])
+def test_picks_that_were_foreseen_are_found_like_any_others(
+    lane: Lane, most: int, arms: list[Arm], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refs, "REFERENCES", most)
+    truth = told(cursor_of(arms, lane).take(100))
+    cursor = cursor_of(arms, lane)
+    picks = [70, 3, 4, 5, 90, 6, 41, 3]
+
+    cursor.foresee(picks)
+
+    assert told([cursor.at(pick) for pick in [*picks, 17]]) == [truth[pick] for pick in [*picks, 17]]
+    assert told(cursor.take(9)) == truth[:9]
+
+
 def test_it_does_not_matter_in_how_many_pieces_they_are_taken(arms: list[Arm]) -> None:
     pieces, whole = cursor_of(arms), cursor_of(arms)
 
@@ -63,13 +80,13 @@ def test_weights_may_change_at_a_pick(arms: list[Arm]) -> None:
 
 def test_all_lanes_together_have_every_sample_once_a_pass(arms: list[Arm]) -> None:
     lanes = [Lane(0), Lane(1, (Cut(9, 2, 0),)), Lane(1, (Cut(9, 2, 1),))]
-    refs = told(cursor_of(arms, Lane(1)).take(9))
+    found = told(cursor_of(arms, Lane(1)).take(9))
     for lane in lanes:
         cursor = cursor_of(arms, lane)
         cursor.seek(9 if lane.cuts and not lane.cuts[0].child else 0)
-        refs += told(cursor.take(200))
+        found += told(cursor.take(200))
 
-    counts = Counter(refs)
+    counts = Counter(found)
 
     assert set(counts.values()) == {1}
     assert Counter(number for number, _, _ in counts if number == 0)[0] >= 2 * ONE
@@ -86,11 +103,12 @@ def test_a_finite_lane_ends_with_its_part_of_the_pass(lane: Lane, arms: list[Arm
     assert cursor.take(5) == []
 
 
-def test_one_dataset_alone_may_be_read_in_runs(arms: list[Arm]) -> None:
-    stages = [RefStage(arms[:count], [Blend((1,) * count)], 5, 2) for count in (1, 2)]
+@pytest.mark.parametrize("count", [1, 2])
+def test_pieces_are_the_references_and_one_dataset_alone_is_read_in_runs(count: int, arms: list[Arm]) -> None:
+    pieces, refs = cursor_of(arms[:count]), cursor_of(arms[:count])
 
-    assert [stage.only_source for stage in stages] == [arms[0].source, None]
-    runs, refs = cursor_of(arms[:1]), cursor_of(arms[:1])
-    found = [(arms[0].source, block, i) for block, a, b in runs.runs(33) for i in range(a, b)]
-    assert told(found) == told(refs.take(33))
-    assert runs.picks == refs.picks == 33
+    taken = pieces.pieces(33)
+
+    assert told([(source, block, i) for source, block, a, b in taken for i in range(a, b)]) == told(refs.take(33))
+    assert pieces.picks == refs.picks == 33
+    assert (len(taken) == 33) == (count > 1)

@@ -190,6 +190,41 @@ def test_an_address_that_gives_nothing_any_more_says_so() -> None:
         assert raised.value.hint
 
 
+def test_outputs_of_one_sample_that_were_foreseen_are_made_together() -> None:
+    source = Memory()
+    cursor = cursor_of(copies, refs=References(source))
+    items = {str(item.address): item for item in (cursor.next() for _ in range(12)) if item}
+    again = cursor_of(copies, refs=References(source))
+    wanted = [[7, 2], 5, 7, [7, 2], [3, 1]]
+    source.loaded.clear()
+
+    again.foresee(wanted)
+
+    assert [again.rebuild(address) for address in wanted] == [items[str(address)] for address in wanted]
+    assert source.loaded == [7, 5, 3]
+
+
+def test_no_more_of_a_generator_is_run_than_what_waits() -> None:
+    def endless(sample: Any) -> Iterator[Any]:
+        while True:
+            yield dict(sample)
+
+    cursor = cursor_of(endless)
+    cursor.foresee([[4, 2], 4])
+
+    assert [cursor.rebuild(address).address for address in ([4, 2], 4)] == [[4, 2], 4]
+
+
+def test_what_was_foreseen_and_not_asked_for_is_let_go() -> None:
+    cursor = cursor_of(copies)
+    cursor.foresee([[2, 1], 2])
+    cursor.rebuild(2)
+
+    cursor.next()
+
+    assert cursor._remade == {}
+
+
 def test_a_hook_that_changed_the_sample_before_it_failed_is_named_all_the_same() -> None:
     def breaks(sample: Any) -> Any:
         sample.clear()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -150,8 +152,30 @@ def test_bytes_arrive_as_bytes(size: int) -> None:
     assert got == [bytes(size), bytearray(size)]
 
 
+@pytest.mark.parametrize("size", [0, 10, 200_000])
+def test_views_of_bytes_arrive_as_views_of_the_same_bytes(size: int) -> None:
+    data = bytes(i % 251 for i in range(size + 2))
+
+    got, backwards = there_and_back((memoryview(data)[1:-1], memoryview(data)[::-1]))
+
+    assert (type(got), got.readonly, bytes(got)) == (memoryview, True, data[1:-1])
+    assert bytes(backwards) == data[::-1]
+
+
+def test_results_are_gone_when_they_were_encoded() -> None:
+    array = np.zeros(5000)
+    gone = weakref.ref(array)
+    gc.disable()
+    try:
+        segments = Encoder().encode([array])
+        del array, segments
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
 def test_large_memory_is_not_in_the_pickle() -> None:
-    pickle, *buffers = encode({"image": torch.zeros(3, 64, 64), "mask": np.zeros((64, 64))})
+    *buffers, pickle = encode({"image": torch.zeros(3, 64, 64), "mask": np.zeros((64, 64))})
 
     assert size_of(pickle) < 1_000
     assert [size_of(buffer) for buffer in buffers] == [3 * 64 * 64 * 4, 64 * 64 * 8]
@@ -163,7 +187,7 @@ def test_long_bytes_travel_beside_the_pickle_once_the_encoder_knows_them() -> No
     encoder = Encoder()
 
     first, second = (there_and_back(value, encoder) for _ in range(2))
-    pickle, *beside = encoder.encode(value)
+    *beside, pickle = encoder.encode(value)
 
     for got in (first, second):
         assert got[:22] == value[:22]

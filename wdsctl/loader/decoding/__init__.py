@@ -5,5 +5,6 @@ from __future__ import annotations
 from wdsctl.loader.decoding.decoder import SampleDecoder
 from wdsctl.loader.decoding.memory import BatchMemory
 from wdsctl.loader.decoding.parts import as_bytes
+from wdsctl.loader.decoding.threads import DecodeThreads
 
-__all__ = ["BatchMemory", "SampleDecoder", "as_bytes"]
+__all__ = ["BatchMemory", "DecodeThreads", "SampleDecoder", "as_bytes"]

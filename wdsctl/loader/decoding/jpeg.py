@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from wdsctl.loader.decoding.specs import ImageOptions
+
 MAGIC = b"\xff\xd8\xff"
 
 #: Color spaces of files for which the pixels equal Pillow's, by Pillow's name of the wanted mode. CMYK and YCCK differ;
@@ -23,9 +25,23 @@ SAME_AS_PILLOW: dict[str, tuple[str, ...]] = {
 }
 _WANTED = {"L": "GRAY", "RGB": "RGB", "RGBA": "RGBA"}
 
+#: Below this, libjpeg-turbo's fractions round to one size, and it might choose another one than Pillow.
+_SMALLEST_SIDE = 8
 
-def size_of(data: bytes, mode: str, max_pixels: int) -> tuple[int, int] | None:
-    """(height, width) of a file that `decode_into` may decode, None of one that is Pillow's. 1.5 us.
+
+def divisor(height: int, width: int, min_side: int) -> int:
+    """8, 4 or 2 where an image of 1/8, 1/4 or 1/2 of this size still has `min_side` pixels on its shorter side; else 1.
+
+    `min_side` of 0 asks for the full size. The reduced image has ceil(size / divisor) pixels.
+    """
+    if not min_side:
+        return 1
+    shorter = min(height, width)
+    return next((by for by in (8, 4, 2) if shorter // by >= max(min_side, _SMALLEST_SIDE)), 1)
+
+
+def size_of(data: bytes, options: ImageOptions) -> tuple[int, int] | None:
+    """(height, width) of what `decode_into` makes of a file, None of one that is Pillow's. 1.5 us.
 
     Raises ValueError where the header promises more than `max_pixels`.
     """
@@ -35,19 +51,24 @@ def size_of(data: bytes, mode: str, max_pixels: int) -> tuple[int, int] | None:
         height, width, colors, _ = decode_jpeg_header(data)
     except ValueError:
         return None  # damaged, or a kind that libjpeg-turbo does not read: Pillow has the last word
-    refuse_bomb(width, height, max_pixels)
-    return (height, width) if colors in SAME_AS_PILLOW[mode] else None
+    refuse_bomb(width, height, options.max_pixels)
+    if colors not in SAME_AS_PILLOW[options.spec.mode]:
+        return None
+    by = divisor(height, width, options.min_side)
+    return -(-height // by), -(-width // by)
 
 
-def decode_into(pixels: NDArray[np.uint8], data: bytes, mode: str) -> bool:
-    """Fill `pixels`, which is C-contiguous and as large as the image. False where the file is damaged.
+def decode_into(pixels: NDArray[np.uint8], data: bytes, options: ImageOptions) -> bool:
+    """Fill `pixels`, which is C-contiguous and of the size that `size_of` says. False where the file is damaged.
 
     Damage that a decoder can paint over is refused here and left to Pillow, so that what is accepted, and what it
     looks like, depends on one decoder only.
     """
     buffer: Any = pixels
+    # Of all its fractions libjpeg-turbo takes the smallest that is as large as this: the one that `size_of` chose.
+    height, width = pixels.shape[:2] if options.min_side else (0, 0)
     try:
-        decode_jpeg(data, _WANTED[mode], buffer=buffer)
+        decode_jpeg(data, _WANTED[options.spec.mode], min_height=height, min_width=width, buffer=buffer)
     except ValueError:
         return False
     return True

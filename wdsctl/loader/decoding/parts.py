@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import pickle
@@ -14,6 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
+
+from wdsctl.core.sample_types import Kind
+from wdsctl.loader.failures import FatalSampleError
 
 Errors = tuple[type[Exception], ...]
 
@@ -63,6 +67,18 @@ def torch_file(data: bytes) -> Any:
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
+def message(data: bytes) -> Any:
+    """What msgpack holds. Raises FatalSampleError where that is not installed: no other sample will do better."""
+    try:
+        msgpack = importlib.import_module("msgpack")
+    except ImportError as error:
+        raise FatalSampleError(
+            "msgpack is not installed",
+            hint="pip install msgpack; or take the bytes as they are: SampleDecoder(skip=('msgpack',))",
+        ) from error
+    return msgpack.unpackb(data, strict_map_key=False)
+
+
 TEXT: tuple[Callable[[bytes], Any], Errors] = (text, BAD_TEXT)
 
 #: By the last extension of a part's name, in lower case. Everything else stays bytes.
@@ -75,7 +91,11 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Errors]] = {
     **dict.fromkeys(("pth", "pt"), (torch_file, BAD_ARRAY)),
     "npy": (npy, BAD_ARRAY),
     "npz": (npz, BAD_ARRAY),
+    **dict.fromkeys(("msgpack", "msg", "mp"), (message, (*BAD_TEXT, TypeError))),
 }
+
+#: Those whose files may be small and unpack to much.
+PACKED = frozenset((npz, torch_file))
 
 #: The same for images: the extensions of the formats that `pillow.py` opens.
 IMAGES = frozenset(
@@ -89,3 +109,21 @@ IMAGES = frozenset(
 def extension(part: str) -> str:
     """`png` of `seg.PNG`."""
     return part.rpartition(".")[2].lower()
+
+
+#: What is decoded by what a content is. Everything else of `DECODERS` has no content type.
+_CONTENTS: dict[Any, str] = {text: "text", json_value: "json", json_lines: "json"}
+_CONTENTS |= dict.fromkeys((npy, npz, torch_file), "array")
+
+VIDEO = frozenset(("mp4", "m4v", "mov", "mkv", "webm", "avi", "flv", "mpg", "mpeg", "wmv", "ogv", "ts"))
+AUDIO = frozenset(("wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "aiff", "aif", "wma"))
+
+
+def content_of(part: str, kind: Kind) -> str:
+    """image, video, audio, text, json, array, or nothing: what the name says, or else the field that takes the part."""
+    ending = extension(part)
+    if ending in DECODERS:
+        return _CONTENTS.get(DECODERS[ending][0], "")
+    named = {"image": IMAGES, "video": VIDEO, "audio": AUDIO}
+    by_name = next((content for content, endings in named.items() if ending in endings), "")
+    return by_name or (kind if kind in ("image", "video", "audio", "text") else "")

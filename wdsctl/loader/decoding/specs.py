@@ -1,10 +1,11 @@
-"""The words for what an image becomes, as WebDataset and Energon use them."""
+"""The words for what an image becomes, as WebDataset and Energon use them, and 16 bits in the same way."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 Container = Literal["numpy", "torch", "pil"]
+Depth = Literal["uint8", "uint16", "float32"]
 
 
 class ImageSpec(NamedTuple):
@@ -12,25 +13,35 @@ class ImageSpec(NamedTuple):
 
     container: Container
     mode: str
-    is_float: bool = False
+    depth: Depth = "uint8"
+
+
+def _specs() -> dict[str, ImageSpec]:
+    depths: tuple[tuple[str, Depth], ...] = (("8", "uint8"), ("16", "uint16"), ("", "float32"))
+    containers: tuple[tuple[str, Container], ...] = (("", "numpy"), ("torch", "torch"))
+    return {
+        f"{prefix}{mode.lower()}{suffix}": ImageSpec(container, mode, depth)
+        for prefix, container in containers
+        for suffix, depth in depths
+        for mode in ("L", "RGB", "RGBA")
+    }
 
 
 IMAGE_SPECS: dict[str, ImageSpec] = {
-    "l8": ImageSpec("numpy", "L"),
-    "rgb8": ImageSpec("numpy", "RGB"),
-    "rgba8": ImageSpec("numpy", "RGBA"),
-    "l": ImageSpec("numpy", "L", is_float=True),
-    "rgb": ImageSpec("numpy", "RGB", is_float=True),
-    "rgba": ImageSpec("numpy", "RGBA", is_float=True),
-    "torchl8": ImageSpec("torch", "L"),
-    "torchrgb8": ImageSpec("torch", "RGB"),
-    "torchrgba8": ImageSpec("torch", "RGBA"),
-    "torchl": ImageSpec("torch", "L", is_float=True),
-    "torch": ImageSpec("torch", "RGB", is_float=True),
-    "torchrgb": ImageSpec("torch", "RGB", is_float=True),
-    "torchrgba": ImageSpec("torch", "RGBA", is_float=True),
+    **_specs(),
+    "torch": ImageSpec("torch", "RGB", "float32"),
     "pil": ImageSpec("pil", ""),
     "pill": ImageSpec("pil", "L"),
+    "pill16": ImageSpec("pil", "L", "uint16"),  # Pillow has no color of 16 bits
     "pilrgb": ImageSpec("pil", "RGB"),
     "pilrgba": ImageSpec("pil", "RGBA"),
 }
+
+
+class ImageOptions(NamedTuple):
+    """How images are decoded. `min_side`: 0 for the full size; see `jpeg.divisor`."""
+
+    spec: ImageSpec
+    max_pixels: int
+    exif_orientation: bool = False
+    min_side: int = 0

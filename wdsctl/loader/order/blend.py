@@ -62,7 +62,7 @@ def integer_weights(weights: Sequence[Fraction]) -> tuple[int, ...]:
 class Blend:
     """Arms with these integer weights, as of `integer_weights`; an arm of weight 0 never comes.
 
-    10,000 arms take about 30 ms to build. A lane's picks are counted from 0; they may go up to 2^62. Raises UsageError
+    10,000 arms take about 11 ms to build. A lane's picks are counted from 0; they may go up to 2^62. Raises UsageError
     for negative weights, a sum of 2^30 or more, and where no weight is positive.
     """
 

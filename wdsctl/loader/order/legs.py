@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order.shuffle import Shuffled, Strand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from wdsctl.loader.order.geometry import Lane
+
+
+Order = Shuffled | Eras
 
 
 class Leg(NamedTuple):
@@ -26,14 +30,15 @@ class Leg(NamedTuple):
     samples: int | None
 
 
-def legs(order: Shuffled, lane: Lane, lanes: int, taken: Sequence[int]) -> tuple[Leg, ...]:
+def legs(order: Order, lane: Lane, lanes: int, taken: Sequence[int], first: int = 0) -> tuple[Leg, ...]:
     """The legs of a lane in this order, the last one without end. `lanes`: how many the job began with. `taken[i]`: how
-    many samples of this order had been taken at cut i by the lane that was cut, in its own count.
+    many samples of this order had been taken at cut i by the lane that was cut, in its own count. `first`: the slot
+    where the job begins.
 
     Some 60 µs a cut, 10 where no slice is short. Raises ValueError unless there is one count a cut.
     """
     done: list[Leg] = []
-    last = Strand(lane.root, lanes)
+    last = Strand(first + lane.root, lanes)
     for cut, count in zip(lane.cuts, taken, strict=True):
         before = sum(leg.samples or 0 for leg in done)
         end = _open_end(order, last, count - before)
@@ -45,7 +50,7 @@ def legs(order: Shuffled, lane: Lane, lanes: int, taken: Sequence[int]) -> tuple
     return (*done, Leg(last, None))
 
 
-def place(order: Shuffled, legs: Sequence[Leg], taken: int) -> tuple[int, int, int]:
+def place(order: Order, legs: Sequence[Leg], taken: int) -> tuple[int, int, int]:
     """Where the lane's sample number `taken` (from 0) of this order is: the leg, the slice of its strand where its
     window begins, and how many samples of that window come before it. Some 25 µs, 3 where no slice is short.
 
@@ -58,7 +63,7 @@ def place(order: Shuffled, legs: Sequence[Leg], taken: int) -> tuple[int, int, i
     raise IndexError(f"these legs end {taken} samples before this one")
 
 
-def _open_end(order: Shuffled, strand: Strand, taken: int) -> int:
+def _open_end(order: Order, strand: Strand, taken: int) -> int:
     """How many slices of a strand are dealt out when so many of its samples are taken: those up to the end of the open
     window. None where the lane has not come to this strand yet: then an earlier leg holds the open window."""
     if taken <= 0:

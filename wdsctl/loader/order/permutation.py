@@ -20,6 +20,8 @@ import numpy as np
 from wdsctl.core.keys import array_word, mix
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 MOST = 1 << 62
@@ -61,21 +63,59 @@ def permutation(n: int, key: int) -> NDArray[np.int64]:
     return _table(n, key) if n <= TABLE else permute(np.arange(n), n, key)
 
 
+def permute_each(
+    positions: NDArray[np.int64], which: NDArray[np.int64], n: int, keys: Sequence[int]
+) -> NDArray[np.int64]:
+    """The elements of range(n) at these positions, each of the permutation that `keys[which]` names.
+
+    The positions must be inside: nobody looks. Raises ValueError as `permute`. Up to `TABLE` elements it makes all
+    tables at once, in some 30 µs and 20 ns an element of each, and keeps none of them.
+    """
+    if n <= TABLE:
+        _guard(n)
+        return _table(n, _column(keys))[which, positions]
+    elements = np.empty_like(positions)
+    for i, key in enumerate(keys):
+        mine = which == i
+        elements[mine] = permute(positions[mine], n, key)
+    return elements
+
+
+def permutations(sizes: NDArray[np.int64], keys: Sequence[int]) -> NDArray[np.int64]:
+    """`permutation(size, key)` of each size and key, laid end to end, as one permutation of all of it."""
+    starts = np.cumsum(sizes) - sizes
+    if int(sizes.max()) > TABLE:
+        pairs = zip(starts.tolist(), sizes.tolist(), keys, strict=True)
+        return np.concatenate([start + permutation(size, key) for start, size, key in pairs])
+    which = np.repeat(np.arange(sizes.size), sizes)
+    elements = np.arange(which.size) - starts[which]
+    return np.lexsort((_marked(_column(keys)[which, 0], elements.view(np.uint64)), which))
+
+
 def _guard(n: int) -> None:
     if not 1 <= n <= MOST:
         raise ValueError(f"a permutation has 1 to 2^62 elements, not {n}")
 
 
-def _table(n: int, key: int) -> NDArray[np.int64]:
-    """The elements in the order of their hashes. The lowest bits of each hash make room for its element: sorting plain
-    words is several times faster than `argsort`, and a tie cannot depend on the algorithm."""
-    elements = np.arange(n, dtype=np.uint64)
-    hashes = mix(key, elements)
-    hashes &= _HASH_BITS
-    hashes |= elements
+def _table(n: int, key: int | NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The elements in the order of their hashes; of a column of keys, a row each."""
+    hashes = _marked(key, np.arange(n, dtype=np.uint64))
     hashes.sort()
     hashes &= _INDEX_BITS
     return hashes.view(np.int64)
+
+
+def _marked(key: int | NDArray[np.uint64], elements: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Hashes whose lowest bits made room for their elements: sorting plain words is several times faster than
+    `argsort`, and a tie cannot depend on the algorithm."""
+    hashes = mix(key, elements)
+    hashes &= _HASH_BITS
+    hashes |= elements
+    return hashes
+
+
+def _column(keys: Sequence[int]) -> NDArray[np.uint64]:
+    return np.array(keys, np.uint64)[:, np.newaxis]
 
 
 # Consecutive calls ask for slices of one or two epochs of each source. 128 tables are 4 MB at most.

@@ -1,7 +1,7 @@
-"""Finite passes, for validation: neighbouring positions in runs of one batch, every pass the same.
+"""Finite passes, of validations and of trainings with repeat=False: the places of a pass in runs of one batch.
 
-Run b of a pass covers positions [b * size, (b + 1) * size), the last one what is left. Which rank draws a run is no
-part of it: a loader's place is (pass, runs drawn), from which any number of ranks goes on.
+Run b of a pass covers places [b * size, (b + 1) * size) of its order, the last one what is left. Which rank draws a run
+is no part of it: a loader's place is (pass, runs drawn), from which any number of ranks goes on.
 """
 
 from __future__ import annotations

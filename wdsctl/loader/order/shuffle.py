@@ -21,10 +21,12 @@ import numpy as np
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.keys import derive, mix
-from wdsctl.loader.order.permutation import MOST, permutation, permute
+from wdsctl.loader.order.permutation import MOST, permutation, permutations, permute, permute_each
 from wdsctl.loader.order.short import NO_SHORTS, Shorts, keyed_places, last_place, shorts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 # Part of every plan and state. Raised whenever the same plan would give another order.
@@ -98,24 +100,23 @@ class Shuffled:
                 hint="Shuffle fewer passes together (shuffle_over_epochs_multiplier).",
             )
 
-    def window(self, strand: Strand, start: int) -> Window:
+    def window(self, strand: Strand, start: int, slices: int = 1) -> Window:
         """The window that begins with the strand's slice `start`. Some 45 to 110 µs for 1000 samples, at slot 2^62 too.
 
-        Raises IndexError where no window begins, and past slot 2^62.
+        Where it has fewer than `slices`, windows that follow are laid after it until there are as many: that costs
+        little more than one does. Raises IndexError where no window begins, and past slot 2^62.
         """
-        begin, stop = self._window_around(strand, start)
-        if begin != start:
-            raise IndexError(f"no window begins at slice {start} of {strand}: it is inside the one from {begin}")
-        first = strand.first + start * strand.step
-        if first + (stop - start) * strand.step > MOST:
-            raise IndexError(f"slot {first} is too far: slots go up to 2^62")
-        slices, passes = self._drawn(first, strand.step, stop - start)
-        positions, numbers = self._samples(slices, passes)
+        edges = self._windows_from(strand, start, slices)
+        first, step = strand
+        slots = np.arange(first + start * step, first + edges[-1] * step, step)
+        drawn, passes = self._drawn(slots)
+        positions, sizes = self._samples(drawn)
+        numbers = np.repeat(passes, sizes)
         if self.passes != AS_THEY_LIE:
-            way = permutation(positions.size, derive("window", self.seed, first))
-            positions = positions[way]
-            numbers = numbers if isinstance(passes, int) else numbers[way]
-        return Window(positions, numbers, self._reads(slices), stop)
+            keys = [derive("window", self.seed, first + edge * step) for edge in edges[:-1]]
+            way = permutation(positions.size, keys[0]) if len(keys) == 1 else permutations(_sums(sizes, edges), keys)
+            positions, numbers = positions[way], numbers[way]
+        return Window(positions, numbers, self._reads(drawn), edges[-1])
 
     def samples_before(self, strand: Strand, count: int) -> int:
         """How many samples the strand's first `count` slices have. About 20 µs; 2 where no slice is short."""
@@ -150,77 +151,97 @@ class Shuffled:
         start = begin + (index - begin) // width * width
         return start, min(start + width, end)
 
+    def _windows_from(self, strand: Strand, start: int, slices: int) -> list[int]:
+        """Where the windows from `start` on begin and, last, where they end, until they have so many slices."""
+        begin, stop = self._window_around(strand, start)
+        if begin != start:
+            raise IndexError(f"no window begins at slice {start} of {strand}: it is inside the one from {begin}")
+        if strand.first + stop * strand.step > MOST:
+            raise IndexError(f"slot {strand.first + start * strand.step} is too far: slots go up to 2^62")
+        edges = [start]
+        while strand.first + stop * strand.step <= MOST:
+            edges.append(stop)
+            if stop - start >= slices:
+                break
+            _, stop = self._window_around(strand, stop)
+        return edges
+
     def _shorts(self, strand: Strand) -> Shorts:
         return shorts(*strand, self.slices, self._places()) if self.missing else NO_SHORTS
 
     def _places(self) -> NDArray[np.int64]:
         return keyed_places(self.slices, self.seed) if self.passes != AS_THEY_LIE else last_place(self.slices)
 
-    def _drawn(self, first: int, step: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64] | int]:
-        """The slices in these slots (of one epoch), as they come, and the pass of each or of all."""
-        epoch = 0 if self.passes == WITH_REPLACEMENT else first // self.epoch_slices
-        offset = first - epoch * self.epoch_slices
-        slots = np.arange(offset, offset + count * step, step)
+    def _drawn(self, slots: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The slices in these ascending slots, as they come, and the pass of each."""
+        epochs = np.zeros_like(slots) if self.passes == WITH_REPLACEMENT else slots // self.epoch_slices
+        slots = slots - epochs * self.epoch_slices
         if not self.missing:
-            return self._full(slots, slots, epoch)
-        stretches, rests, short_rests = self._stretches(slots, epoch)
+            return self._full(slots, slots, epochs)
+        stretches, rests, short_rests = self._stretches(slots, epochs)
         is_short = rests == short_rests
         turns = slots - stretches - (rests > short_rests)
         # The short slice may have the epoch's last slot, and then this is no place among the full ones.
         turns[is_short] = 0
-        slices, passes = self._full(slots, turns, epoch)
+        slices, passes = self._full(slots, turns, epochs)
         slices[is_short] = self.slices - 1
         if self.passes > 1:
-            passes = np.where(is_short, stretches + epoch * self.passes, passes)
+            passes = np.where(is_short, stretches + epochs * self.passes, passes)
         return slices, passes
 
     def _stretches(
-        self, slots: NDArray[np.int64], epoch: int
-    ) -> tuple[NDArray[np.int64] | int, NDArray[np.int64], NDArray[np.int64] | int]:
-        """Of each slot of the epoch: its stretch, its place there, and the place of the short slice there."""
+        self, slots: NDArray[np.int64], epochs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64] | int, NDArray[np.int64], NDArray[np.int64]]:
+        """Of each slot of its epoch: its stretch, its place there, and the place of the short slice there."""
         places = self._places()
         if self.passes in {AS_THEY_LIE, 1}:
-            return 0, slots, int(places[epoch % places.size])
+            return 0, slots, places[epochs % places.size]
         stretches, rests = np.divmod(slots, self.slices)
-        before = epoch * max(1, self.passes) % places.size
+        before = epochs * max(1, self.passes) % places.size
         return stretches, rests, places[(stretches + before) % places.size]
 
     def _full(
-        self, slots: NDArray[np.int64], turns: NDArray[np.int64], epoch: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64] | int]:
+        self, slots: NDArray[np.int64], turns: NDArray[np.int64], epochs: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The same where every slot has a full slice; `turns` counts those of the epoch."""
         if self.passes == AS_THEY_LIE:
-            return turns.copy(), epoch
+            return turns.copy(), epochs
         if self.passes == WITH_REPLACEMENT:
             hashes = mix(derive("draws", self.seed), slots)
             return (hashes % np.uint64(self.full_slices)).view(np.int64), slots
-        elements = permute(turns, self.passes * self.full_slices, derive("slices", self.seed, epoch))
+        elements = self._elements(turns, epochs)
         if self.passes == 1:
-            return elements, epoch
+            return elements, epochs
         passes, slices = np.divmod(elements, self.full_slices)
-        return slices, passes + epoch * self.passes
+        return slices, passes + epochs * self.passes
 
-    def _samples(
-        self, slices: NDArray[np.int64], passes: NDArray[np.int64] | int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The positions of these slices, slice by slice, and their passes. Only the short one can reach past n."""
+    def _elements(self, turns: NDArray[np.int64], epochs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """What the permutation of each one's epoch has at its turn."""
+        n, epoch = self.passes * self.full_slices, int(epochs[0])
+        if epoch == epochs[-1]:
+            return permute(turns, n, derive("slices", self.seed, epoch))
+        numbers, which = np.unique(epochs, return_inverse=True)
+        return permute_each(turns, which, n, [derive("slices", self.seed, epoch) for epoch in numbers.tolist()])
+
+    def _samples(self, slices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The positions of these slices, slice by slice, and how many each has. Only the short one reaches past n."""
         positions = ((slices * self.size)[:, np.newaxis] + np.arange(self.size)).ravel()
-        if self.missing and (slices == self.slices - 1).any():
-            inside = positions < self.n
-            if not isinstance(passes, int):
-                return positions[inside], np.repeat(passes, self.size)[inside]
-            positions = positions[inside]
-        if isinstance(passes, int):
-            return positions, np.full(positions.size, passes)
-        return positions, np.repeat(passes, self.size)
+        sizes = np.full(slices.size, self.size)
+        if self.missing:
+            sizes[slices == self.slices - 1] -= self.missing
+            positions = positions[positions < self.n]
+        return positions, sizes
 
     def _reads(self, slices: NDArray[np.int64]) -> NDArray[np.int64]:
         rows = np.empty((slices.size, 2), dtype=np.int64)
         np.multiply(np.sort(slices), self.size, out=rows[:, 0])
         np.minimum(rows[:, 0] + self.size, self.n, out=rows[:, 1])
-        if self.passes in {AS_THEY_LIE, 1}:
-            return rows
         return rows[np.diff(rows[:, 0], prepend=-1) > 0]
+
+
+def _sums(sizes: NDArray[np.int64], edges: Sequence[int]) -> NDArray[np.int64]:
+    """The samples of each window, of the samples of its slices."""
+    return np.add.reduceat(sizes, np.array(edges[:-1]) - edges[0])
 
 
 def _refuse_nonsense(order: Shuffled) -> None:

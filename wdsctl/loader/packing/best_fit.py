@@ -1,7 +1,8 @@
 """Best fit, decreasing, over a table of what packs have left: packs with as much left are dealt with together.
 
 After the histogram packing of Krell et al., "Efficient Sequence Packing without Cross-contamination" (2021); the result
-is that of best fit sample by sample (Johnson, "Near-optimal bin packing algorithms", 1973).
+is that of best fit sample by sample (Johnson, "Near-optimal bin packing algorithms", 1973). Of packs that are equally
+full, the one that has been so for longest comes first.
 """
 
 from __future__ import annotations

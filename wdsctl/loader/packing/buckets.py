@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.loader.packing.cut import fields_of
+from wdsctl.loader.packing.cutting import fields_of
 from wdsctl.loader.samples import BASE_FIELDS
 from wdsctl.loader.worker_config import whole
 

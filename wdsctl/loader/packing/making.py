@@ -11,8 +11,8 @@ from wdsctl.core.errors import LoaderError, WdsctlError
 from wdsctl.core.keys import mix_one
 from wdsctl.loader.failures import Failures, names, place_of, set_value
 from wdsctl.loader.packing.candidates import Candidates, Entry
-from wdsctl.loader.packing.cut import cut
-from wdsctl.loader.packing.merge import Measured
+from wdsctl.loader.packing.cutting import cut
+from wdsctl.loader.packing.merging import Measured
 from wdsctl.loader.packing.too_long import piece_of, recalled
 from wdsctl.loader.stages.hook import NOTHING, Hook
 from wdsctl.loader.stages.item import PACK, Address, Item, key_of_all

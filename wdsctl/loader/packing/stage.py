@@ -8,14 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from wdsctl.core.addresses import read_together, written_together
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.failures import Failures
 from wdsctl.loader.packing.candidates import ByColumns, ByFunctions, Candidates, Entry, Ints, References, Samples
 from wdsctl.loader.packing.making import Maker
-from wdsctl.loader.packing.merge import merge
+from wdsctl.loader.packing.merging import merge
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.packing.too_long import fitted, recalled
 from wdsctl.loader.packing.windows import plan_window
+from wdsctl.loader.plan import digest
 from wdsctl.loader.stages.hook import Hook
 from wdsctl.loader.stages.item import Address, Item
 from wdsctl.loader.stats import Stats
@@ -34,6 +36,11 @@ class PlannedPackStage:
     pack: Hook
     post: Hook | None
     patience: int
+
+    @property
+    def options(self) -> str:
+        """What a position in a window depends on: 8 hex digits of the method, lengths, capacities and the window."""
+        return digest(self.packing.config())[:8]
 
     def open(self, upstream: Samples, refs: References, failures: Failures, stats: Stats) -> PlannedPackCursor:
         return PlannedPackCursor(self, upstream, refs, failures, stats)
@@ -59,7 +66,7 @@ class PlannedPackCursor:
         )
         self._maker = Maker(stage.pack, stage.post, self._candidates, failures)
         self._from: Any = None  # where the window under way began
-        self._before: list[Address] = []  # what had been carried into it
+        self._before = ""  # the addresses of what had been carried into it
         self._entries: list[Entry | None] = []  # of the window; None for what has left
         self._packs: list[Ints] = []
         self._carry: list[Entry] = []  # for the window after it
@@ -96,16 +103,19 @@ class PlannedPackCursor:
             return dict(self._unmade)
         until = self._upstream.state()
         if self._outputs is None and self._begun >= len(self._packs):
-            carried = [entry.address for entry in self._carry]
-            return {"of": until, "until": until, "carried": carried, "packs": 0, "left": 0}
+            return {"of": until, "until": until, "carried": self._carried(), "packs": 0, "left": 0}
         begun, left = (self._begun, 0) if self._outputs is None else (self._begun - 1, self._left)
-        return {"of": self._from, "until": until, "carried": list(self._before), "packs": begun, "left": left}
+        return {"of": self._from, "until": until, "carried": self._before, "packs": begun, "left": left}
 
     def load(self, state: dict[str, Any]) -> None:
         self._upstream.load(state["until"])
-        self._carry = [Entry(address, (), None) for address in state["carried"]]
+        self._carry = [Entry(address, (), None) for address in read_together(state["carried"])]
         self._packs, self._begun, self._left, self._outputs, self._barren = [], 0, 0, None, 0
         self._unmade = dict(state) if state["packs"] or state["left"] else None
+
+    def _carried(self) -> str:
+        """The addresses of what waits for the next window."""
+        return written_together([entry.address for entry in self._carry])
 
     def _resume(self, state: dict[str, Any]) -> None:
         """Plan the window of a state again, and go to where it was left."""
@@ -142,7 +152,7 @@ class PlannedPackCursor:
     def _fill(self, *, again: bool) -> bool:
         """Plan the next window; False where there is nothing any more."""
         packing = self._stage.packing
-        self._from, self._before = self._upstream.state(), [entry.address for entry in self._carry]
+        self._from, self._before = self._upstream.state(), self._carried()
         carried = [recalled(each.address, self._candidates) if each.held is None else each for each in self._carry]
         taken, looked_at = self._candidates.take(packing.window, again=again)
         new, too_long = fitted(taken, packing, self._candidates)

@@ -6,6 +6,7 @@ from wdsctl.loader.samples.base import BASE_FIELDS, Sample, base_values
 from wdsctl.loader.samples.build import builder
 from wdsctl.loader.samples.crude import CrudeSample
 from wdsctl.loader.samples.edataclass import edataclass
+from wdsctl.loader.samples.own import fields_of, sample_type_of
 from wdsctl.loader.samples.source_info import Origin, SourceInfo, source_at
 from wdsctl.loader.samples.types import (
     TYPES,
@@ -45,5 +46,7 @@ __all__ = [
     "base_values",
     "builder",
     "edataclass",
+    "fields_of",
+    "sample_type_of",
     "source_at",
 ]

@@ -48,10 +48,11 @@ class Sample:
         return cls(**{**_init_values(src), **new})
 
     @classmethod
-    def from_joined(cls, *samples: Sample | None, **named: Sample | None) -> Self:
+    def from_joined(cls, *samples: Sample | Mapping[str, Any] | None, **named: Any) -> Self:
         """One sample of several: base fields of the first, sources of all, and of fields in several the last wins.
 
-        None stands for a sample that found no partner. Override it to join by name. Raises UsageError.
+        None stands for a sample that found no partner, and the parts of crude ones are their fields. Override it to
+        join by name. Raises UsageError.
         """
         if named or not samples or samples[0] is None:
             raise UsageError(
@@ -60,7 +61,7 @@ class Sample:
             )
         present = [sample for sample in samples if sample is not None]
         values = {name: value for sample in present for name, value in _init_values(sample).items()}
-        sources = tuple(source for sample in present for source in sample.__sources__ or ())
+        sources = tuple(source for sample in present for source in base_values(sample).get("__sources__") or ())
         return cls(**{**values, **base_values(present[0]), "__sources__": sources or None})
 
 
@@ -71,5 +72,7 @@ def base_values(sample: Sample | Mapping[str, Any]) -> dict[str, Any]:
     return {name: sample[name] for name in BASE_FIELDS if name in sample}
 
 
-def _init_values(sample: Sample) -> dict[str, Any]:
+def _init_values(sample: Sample | Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(sample, Sample):
+        return dict(sample)
     return {field.name: getattr(sample, field.name) for field in dataclasses.fields(sample) if field.init}

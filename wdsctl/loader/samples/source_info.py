@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -102,9 +103,8 @@ class _Known:
         return self._byte_range
 
 
-def source_at(origin: Origin, index: int) -> SourceInfo:
-    """The source of the sample at `index`, which asks `origin` for the names when they are read."""
-    return _Lazy(origin, index)
+#: The source of the sample at an index of an origin, which asks the origin for the names when they are read.
+source_at: Callable[[Origin, int], SourceInfo] = _Lazy
 
 
 def numbered(info: SourceInfo) -> tuple[int, int] | None:

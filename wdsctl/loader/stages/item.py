@@ -8,24 +8,10 @@ from typing import Any, NamedTuple
 from wdsctl.core.keys import mix_one
 
 #: JSON. A sample: the lane's pick it comes from, or [pick, step] for what a generator made of it in that step. A pack:
-#: {"of": addresses, "step": step}.
+#: {"of": addresses, "step": step}. `wdsctl.core.addresses` writes them for states.
 Address = Any
 
 PACK = 0x5041434B  # sets the keys of packs apart from those of the samples they are made of
-
-
-def written(address: Address) -> Any:
-    """The address as states have it, where thousands may wait: a pack is [step, [addresses]]."""
-    if isinstance(address, dict) and address.keys() == {"of", "step"}:
-        return [address["step"], [written(each) for each in address["of"]]]
-    return address
-
-
-def read(text: Any) -> Address:
-    """The address that was written so."""
-    if isinstance(text, list) and len(text) == 2 and isinstance(text[1], list):
-        return {"of": [read(each) for each in text[1]], "step": text[0]}
-    return text
 
 
 class Item(NamedTuple):

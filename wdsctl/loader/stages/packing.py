@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import length_hint
 from typing import Any
 
 from wdsctl.core.errors import LoaderError
@@ -32,6 +33,11 @@ class PackStage:
     post: Hook | None
     patience: int = 1 << 62
 
+    @property
+    def options(self) -> str:
+        """What a position in a buffer depends on."""
+        return str(self.size)
+
     def open(self, upstream: Cursor, refs: Any, failures: Failures, stats: Stats) -> PackCursor:  # noqa: ARG002
         return PackCursor(self, upstream, failures, stats)
 
@@ -50,15 +56,20 @@ class PackCursor:
         self._begun = 0  # packs of the plan that were begun
         self._left = 0  # outputs of the last one of them that have left
         self._outputs: Iterator[Item] | None = None
+        self._held: dict[tuple[int, ...], Item] = {}  # the buffer of a state, by address, until the next pack
         self._barren = 0  # samples since the last pack
 
     def next(self) -> Item | None:
+        self._held = {}
         while True:
             if self._outputs is not None:
                 item = next(self._outputs, None)
                 if item is not None:
                     self._left += 1
                     self._barren = 0
+                    # A pack that is over need not be made again after a restore.
+                    if not length_hint(self._outputs, 1):
+                        self._outputs = None
                     return item
                 self._outputs = None
             if self._begun < len(self._plan):
@@ -69,8 +80,9 @@ class PackCursor:
                 return None
 
     def rebuild(self, address: Address) -> Item:
-        """A pack once more, from the samples it was made of."""
-        return self._packer.rebuild(address, self._upstream)
+        """A pack once more, from the samples it was made of. Those of a buffer that was filled again are there."""
+        items = [self._held.get(_name(each)) or self._upstream.rebuild(each) for each in address["of"]]
+        return self._packer.rebuild(items, address["step"])
 
     def state(self) -> dict[str, Any]:
         if self._outputs is None and self._begun >= len(self._plan):
@@ -81,9 +93,9 @@ class PackCursor:
 
     def load(self, state: dict[str, Any]) -> None:
         self._upstream.load(state["of"])
-        self._plan, self._begun, self._left, self._outputs = [], 0, 0, None
+        self._plan, self._begun, self._left, self._outputs, self._held = [], 0, 0, None, {}
         if state["packs"] or state["left"]:
-            self._fill()
+            self._held = {_name(item.address): item for item in self._fill()}
             self._begun = state["packs"]
             if state["left"] and self._begun < len(self._plan):
                 self._begin_pack()
@@ -100,8 +112,8 @@ class PackCursor:
         self._begun += 1
         self._left = 0
 
-    def _fill(self) -> bool:
-        """Fill a buffer and select from it; False where there is nothing any more."""
+    def _fill(self) -> list[Item]:
+        """Fill a buffer and select from it: what is in the buffer, nothing where a finite lane has ended."""
         self._from = self._upstream.state()
         items: list[Item] = []
         while len(items) < self._stage.size and (item := self._upstream.next()) is not None:
@@ -109,7 +121,7 @@ class PackCursor:
         self._barren += len(items)
         self._plan = self._selected(items) if items else []
         self._begun = 0
-        return bool(items)
+        return items
 
     def _selected(self, items: list[Item]) -> Plan:
         values = [item.value for item in items]
@@ -139,21 +151,22 @@ class Packer:
         self._failures = failures
 
     def outputs(self, items: Sequence[Item]) -> Iterator[Item]:
-        """What the hooks make of the items of one pack."""
+        """What the hooks make of the items of one pack. Where the hook is no generator, the iterator knows its length
+        (`operator.length_hint`)."""
         values = [value for item in items for value in self._posted(item)]
         if not values:
-            return
+            return iter(())
         addresses = [item.address for item in items]
         key = key_of_all(items, PACK)
         origins = tuple(chain.from_iterable(item.origins for item in items))
-        for step, value in enumerate(self._pack.outputs(values, key, self._failures, _names)):
-            set_value(value, "__restore_key__", ("pack", step, *origins))
-            yield Item(value, {"of": addresses, "step": step}, key + step, origins)
+        made = self._pack.outputs(values, key, self._failures, _names)
+        packs = (_pack(value, addresses, step, key, origins) for step, value in enumerate(made))
+        return packs if length_hint(made, 2) > 1 else iter(list(packs))
 
-    def rebuild(self, address: Address, upstream: Cursor) -> Item:
-        items = [upstream.rebuild(each) for each in address["of"]]
+    def rebuild(self, items: Sequence[Item], step: int) -> Item:
+        """Output `step` of the pack of these items."""
         for item in self.outputs(items):
-            if item.address["step"] == address["step"]:
+            if item.address["step"] == step:
                 return item
         raise LoaderError(
             "a pack that waits gives no output any more",
@@ -167,6 +180,16 @@ class Packer:
             return [item.value]
         made = self._post.run(item.value, item.key, self._failures, _place)
         return [] if made is NOTHING else [made]
+
+
+def _pack(value: Any, addresses: list[Address], step: int, key: int, origins: tuple[Any, ...]) -> Item:
+    set_value(value, "__restore_key__", ("pack", step, *origins))
+    return Item(value, {"of": addresses, "step": step}, key + step, origins)
+
+
+def _name(address: Address) -> tuple[int, ...]:
+    """The address of a sample, as one that can be looked up."""
+    return tuple(address) if isinstance(address, list) else (address,)
 
 
 def _names(values: Sequence[Any]) -> str:

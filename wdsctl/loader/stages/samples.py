@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, Protocol
 
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.failures import Failures, place_of, set_value
+from wdsctl.loader.failures import STORAGE_DOWN, Failures, place_of, set_value
+from wdsctl.loader.skip import SkipSample
 from wdsctl.loader.source import Ref
 from wdsctl.loader.stages.hook import NOTHING, Hook
 from wdsctl.loader.stages.item import Address, Item, key_of
@@ -62,6 +64,8 @@ class SampleCursor:
         self._pick = self._step = self._key = 0
         self._origin: tuple[int, int, int] = (0, 0, 0)
         self._barren = 0
+        self._wanted: dict[int, list[int]] = {}  # the steps that were foreseen, by pick
+        self._remade: dict[tuple[int, int], list[Item]] = {}  # made together with another step, and not asked for yet
         self.ref: Ref | None = None  # of the sample under way, or the last one
         self.is_banned: Banned | None = None
         self.telling: Callable[[str], None] | None = None  # told which sample is under way
@@ -83,7 +87,10 @@ class SampleCursor:
         """The samples of these references, picks from `first` on, without those that fail or are banned."""
         if self.is_banned is None and self.telling is None:
             try:
-                return [source.load(block, i) for source, block, i in refs]
+                with refs[0][0].together() if refs else nullcontext():
+                    return [source.load(block, i) for source, block, i in refs]
+            except STORAGE_DOWN:
+                raise
             except Exception:  # noqa: BLE001, S110 - they are loaded again below, one by one, and failures told there
                 pass
         loaded = [self._loaded(ref, first + i) for i, ref in enumerate(refs)]
@@ -112,17 +119,21 @@ class SampleCursor:
                 hint="return the samples that the hook was given; change them in pack_selected_samples",
                 code="WDS502",
             )
-        pick, step = address if isinstance(address, list) else (address, 0)
-        sample = self._loaded(self._refs.at(pick))
-        item = None if sample is NOTHING else self._rebuilt(sample, address)
-        if item is None:
-            raise LoaderError(
-                f"the sample of pick {pick} gives no output {step} any more",
-                where="" if sample is NOTHING else place_of(sample),
-                hint="resume with the hooks and the data of the run that saved the state",
-                code="WDS502",
-            )
-        return item
+        pick, step = _parts(address)
+        if (pick, step) not in self._remade:
+            ref, wanted = self._refs.at(pick), self._wanted.pop(pick, [])
+            self._remake(ref, pick, wanted if step in wanted else [*wanted, step])
+            if (pick, step) not in self._remade:
+                raise _not_any_more(ref, pick, step)
+        items = self._remade.pop((pick, step))
+        if len(items) > 1:
+            self._remade[pick, step] = items[1:]
+        return items[0]
+
+    def foresee(self, addresses: Iterable[Address]) -> None:
+        """`rebuild` will be asked for these before `next` is: several outputs of one sample are then made together."""
+        for pick, step in map(_parts, addresses):
+            self._wanted.setdefault(pick, []).append(step)
 
     def items_of(self, ref: Ref, pick: int) -> list[Item]:
         """All that the hooks make of one pick, none where it is skipped; `ref` is its reference. Moves nothing."""
@@ -158,6 +169,9 @@ class SampleCursor:
             self.telling(f"dataset {source.dataset_path}, key {block.keys[i]}, reading or decoding it")
         try:
             sample = source.load(block, i)
+        except SkipSample:  # of the joiner of a join
+            self._stats.skipped += 1
+            return NOTHING
         except Exception as error:  # noqa: BLE001 - a decoder may raise anything: all of it is told
             self._failures.failed("load", error, None, source.where(block, i))
             return NOTHING
@@ -166,7 +180,7 @@ class SampleCursor:
 
     def _begin(self, ref: Ref, pick: int) -> None:
         """Load the sample of a pick; its outputs are then made one by one."""
-        self._pick, self._step, self.ref = pick, 0, ref
+        self._pick, self._step, self.ref, self._remade = pick, 0, ref, {}
         started = perf_counter()
         sample = self._loaded(ref, pick)
         self._stats.load_seconds += perf_counter() - started
@@ -207,19 +221,39 @@ class SampleCursor:
         set_value(value, "__restore_key__", origin)
         return Item(value, [self._pick, step], self._key + step, (origin,))
 
-    def _rebuilt(self, sample: Any, address: Address) -> Item | None:
-        pick = address[0] if isinstance(address, list) else address
+    def _remake(self, ref: Ref, pick: int, steps: Sequence[int]) -> None:
+        """Make these outputs of a pick once more, each for as many times as it is in `steps`."""
+        sample = self._loaded(ref)
+        if sample is NOTHING:
+            return
         kept = self._outputs, self._pick, self._step, self._key, self._origin
         try:
-            self._outputs, self._pick, self._step = self._outputs_of(sample, self._refs.at(pick)), pick, 0
-            item = self._next_output()
-            while item is not None and item.address != address:
+            self._outputs, self._pick, self._step = self._outputs_of(sample, ref), pick, 0
+            for step in range(max(steps) + 1):
                 item = self._next_output()
+                if item is None:
+                    break
+                if step in steps:
+                    self._remade[pick, step] = [item] * steps.count(step)
         finally:
             self._outputs, self._pick, self._step, self._key, self._origin = kept
-        return item
 
     def count_barren(self, picks: int) -> None:
         """So many picks more in a row gave nothing; 0: one gave something. Raises LoaderError (WDS505) at last."""
         self._barren = self._barren + picks if picks else 0
         give_up_if_barren(self._barren, self._stage.patience)
+
+
+def _parts(address: Address) -> tuple[int, int]:
+    """Pick and step; a piece of a sample has more in its address."""
+    return (address[0], address[1]) if isinstance(address, list) else (address, 0)
+
+
+def _not_any_more(ref: Ref, pick: int, step: int) -> LoaderError:
+    source, block, i = ref
+    return LoaderError(
+        f"the sample of pick {pick} gives no output {step} any more",
+        where=source.where(block, i),
+        hint="resume with the hooks and the data of the run that saved the state",
+        code="WDS502",
+    )

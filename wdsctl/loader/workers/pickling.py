@@ -1,4 +1,4 @@
-"""Results as segments: first their pickle (protocol 5), then the memory of their tensors, arrays and long bytes."""
+"""Results as segments: the memory of their tensors, arrays and long bytes, and last their pickle (protocol 5)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import pickle
 import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -43,7 +44,7 @@ class Encoder:
         self._learn(pickler, sink)
         lifted = pickler.lifted.values() if isinstance(pickler, _LiftingPickler) else ()
         beside = [[buffer.raw()] for buffer in pickler.buffers]
-        return [sink.pieces, *beside, *([raw] for raw in reversed(list(lifted)))]
+        return [*beside, *([raw] for raw in reversed(list(lifted))), sink.pieces]
 
     def _learn(self, pickler: _Pickler, sink: _Sink) -> None:
         if isinstance(pickler, _LiftingPickler):
@@ -76,28 +77,24 @@ class _Sink:
 class _Pickler(pickle.Pickler):
     def __init__(self, sink: _Sink) -> None:
         self.buffers: list[pickle.PickleBuffer] = []
-        super().__init__(cast("io.BytesIO", sink), protocol=5, buffer_callback=self._keep)
+        # Not a method of its own: results would live until the garbage collector finds the cycle.
+        super().__init__(cast("io.BytesIO", sink), protocol=5, buffer_callback=partial(_keep, self.buffers))
         self._tensors: Any = None
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             return _array(value)
+        if type(value) is memoryview and value.ndim == 1 and value.format == "B":
+            return _view, (np.asarray(value),)
         if self._tensors is None and "torch" in sys.modules:
             from wdsctl.loader.workers.tensors import Tensors
 
             self._tensors = Tensors()
         return self._tensors.reduce(value) if self._tensors else NotImplemented
 
-    def _keep(self, buffer: pickle.PickleBuffer) -> bool:
-        """Whether the buffer is to ride in the pickle."""
-        if buffer.raw().nbytes < _SMALL:
-            return True
-        self.buffers.append(buffer)
-        return False
-
 
 class _LiftingPickler(_Pickler):
-    """Also lifts long bytes out. The n-th of them is the n-th segment from the end."""
+    """Also lifts long bytes out. The n-th of them is the n-th segment before the pickle."""
 
     def __init__(self, sink: _Sink) -> None:
         super().__init__(sink)
@@ -116,14 +113,26 @@ class _LiftingPickler(_Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def __init__(self, segments: Sequence[memoryview]) -> None:
-        super().__init__(io.BytesIO(segments[0]), buffers=segments[1:])
+        super().__init__(io.BytesIO(segments[-1]), buffers=segments)
         self._segments = segments
         self._lifted: dict[int, bytes] = {}
 
     def persistent_load(self, place: int) -> bytes:
         if place not in self._lifted:
-            self._lifted[place] = bytes(self._segments[-1 - place])
+            self._lifted[place] = bytes(self._segments[-2 - place])
         return self._lifted[place]
+
+
+def _keep(buffers: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
+    """Whether the buffer is to ride in the pickle."""
+    if buffer.raw().nbytes < _SMALL:
+        return True
+    buffers.append(buffer)
+    return False
+
+
+def _view(array: np.ndarray[Any, Any]) -> memoryview:
+    return array.data.toreadonly()
 
 
 def _array(array: np.ndarray[Any, Any]) -> Any:

@@ -19,6 +19,7 @@ from wdsctl.loader.workers.failure import portable
 from wdsctl.loader.workers.page import Page, become
 from wdsctl.loader.workers.pickling import Encoder, Segment, size_of
 from wdsctl.loader.workers.ring import Placed, Ring, sent
+from wdsctl.loader.workers.room import lend_rooms_of
 from wdsctl.loader.workers.work import OpenWork, Work
 
 #: Asks a worker for the stack of its threads. Programs leave real-time signals alone.
@@ -45,7 +46,9 @@ def be_worker(index: int, open_work: OpenWork, ends: Ends, ring_bytes: int | Non
     become(page)
     with socket.socket(fileno=ends.channel) as channel:
         channel.setblocking(True)
-        server = _Server(index, open_work, page, channel, Ring(page, ring_bytes))
+        ring = Ring(page, ring_bytes)
+        lend_rooms_of(ring)
+        server = _Server(index, open_work, page, channel, ring)
         try:
             server.serve()
         except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -115,6 +118,7 @@ class _Server:
             placed = self._ring.place(segments, sizes)
         if placed is None:
             self._send_inline(kind, order, segments, sizes)
+            self._ring.leave_room()
         else:
             head = _answer(kind, order, placed, len(sizes)) + wire.table(sizes)
             wire.send_with(self._channel, head, placed.descriptors)

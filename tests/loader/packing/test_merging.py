@@ -8,7 +8,7 @@ import torch
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.batching import generic_batch
 from wdsctl.loader.packing import merge
-from wdsctl.loader.packing.merge import Measured
+from wdsctl.loader.packing.merging import Measured
 from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.packing.cut import fields_of
+from wdsctl.loader.packing.cutting import fields_of
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample
 
 CU_LENGTHS = "cu_lengths"

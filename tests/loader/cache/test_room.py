@@ -1,0 +1,94 @@
+"""What a cache may hold is counted for all processes together; what was used longest ago makes room."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wdsctl.loader.cache.room import BLOCK, Room, rounded
+
+
+def a_file(folder: Path, name: str, age: int, size: int = 10) -> None:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(bytes(size))
+    os.utime(path, (1_000_000 - age, 1_000_000 - age))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(each.name for each in folder.rglob("*") if each.is_file() and each.name != "usage")
+
+
+def test_two_that_count_in_one_folder_know_of_each_other(tmp_path: Path) -> None:
+    one, two = (Room(str(tmp_path), 3 * BLOCK, 100) for _ in range(2))
+
+    assert [one.reserve(1), two.reserve(BLOCK)] == [True, True]
+    assert one.held() == two.held() == (2 * BLOCK, 2)
+    a_file(tmp_path, "aa/1", 0, BLOCK)
+    for _ in range(2):  # what is gone is not given back twice
+        two.remove(str(tmp_path / "aa" / "1"), BLOCK)
+    assert one.held() == (BLOCK, 1)
+
+
+def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 4 * BLOCK, 100)
+    for i, age in enumerate((30, 40, 10, 20)):
+        assert room.reserve(10)
+        a_file(tmp_path, f"aa/{i}", age)
+
+    assert room.reserve(10)
+    assert names(tmp_path) == ["0", "2", "3"]
+    assert room.held() == (4 * BLOCK, 4)
+
+
+def test_the_number_of_files_has_a_limit_too(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 1 << 30, 10)
+    for i in range(10):
+        assert room.reserve(10)
+        a_file(tmp_path, f"aa/{i}", 100 - i)
+    assert room.reserve(10)
+
+    assert names(tmp_path) == [str(i) for i in range(1, 10)]
+
+
+def test_what_a_living_process_holds_stays(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 2 * BLOCK, 100)
+    for i in range(2):
+        assert room.reserve(10)
+        a_file(tmp_path, f"own/{os.getpid()}-{i}", 0)
+
+    assert not room.reserve(10)
+    assert len(names(tmp_path)) == 2
+
+
+def test_what_a_dead_process_held_goes_first(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 3 * BLOCK, 100)
+    for name in ("own/4194305-1", "aa/4194305-1.partial", "aa/entry"):
+        assert room.reserve(10)
+        a_file(tmp_path, name, 0)
+
+    assert room.reserve(10)
+    assert names(tmp_path) == ["entry"]
+
+
+def test_counts_that_are_wrong_are_put_right_when_it_is_full(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 4 * BLOCK, 100)
+    for _ in range(4):
+        assert room.reserve(10)  # of processes that died before they wrote
+
+    assert room.reserve(10)
+    assert room.held() == (BLOCK, 1)
+
+
+def test_a_file_that_would_never_fit_is_refused_at_once(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 4 * BLOCK, 100)
+
+    assert not room.reserve(5 * BLOCK)
+    assert room.held() == (0, 0)
+
+
+@pytest.mark.parametrize(("size", "taken"), [(0, BLOCK), (1, BLOCK), (BLOCK, BLOCK), (BLOCK + 1, 2 * BLOCK)])
+def test_sizes_are_those_of_a_disk(size: int, taken: int) -> None:
+    assert rounded(size) == taken

@@ -1,0 +1,56 @@
+"""Stores for the tests: images and texts in tars, in folders, and what refers to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.build import a_dataset as tars
+from tests.build import a_folder, an_image
+from tests.loader.datasets import a_dataset
+from wdsctl.core.verbs.index import index
+from wdsctl.loader import SampleDecoder
+from wdsctl.loader.stores import FileStore, PreparedStore, open_store
+
+
+def some_files(count: int = 6) -> dict[str, bytes]:
+    return {name: data for i in range(count) for name, data in ((f"m/{i}.txt", f"text {i}".encode()),)}
+
+
+def a_tar_store(root: Path, files: dict[str, bytes] | None = None, *others: dict[str, bytes]) -> str:
+    """A prepared dataset of these files, a shard for each mapping."""
+    shards = [some_files() if files is None else files, *others]
+    tars(root, {f"shard-{i}.tar": content for i, content in enumerate(shards)})
+    index(str(root))
+    return str(root)
+
+
+def prepared(reference: str, **options: Any) -> PreparedStore:
+    store = opened(reference, **options)
+    assert isinstance(store, PreparedStore)
+    return store
+
+
+DECODER = SampleDecoder()
+
+
+def opened(reference: str, decoder: SampleDecoder | None = DECODER, **options: Any) -> FileStore:
+    return open_store(reference, decoder, **options)
+
+
+def a_file_folder(root: Path) -> str:
+    return a_folder(root, {"a/0.txt": b"zero", "a/1.txt": b"one", "Photo.png": an_image("PNG"), ".hidden.txt": b"h"})
+
+
+def primaries(root: Path, count: int = 24, reference: str = "m/{}.txt", entries: int = 6) -> str:
+    """A prepared dataset whose samples refer to entries of a store: sample i to the entry i mod `entries`."""
+
+    def parts(i: int) -> dict[str, bytes]:
+        return {"json": json.dumps({"media": reference.format(i % entries), "number": i}).encode(), "txt": b"%d" % i}
+
+    return a_dataset(root, count, shard_samples=10, parts=parts)
+
+
+def blend(primary: str, **aux: str) -> dict[str, Any]:
+    return {"path": primary, "aux": aux}

@@ -1,0 +1,370 @@
+"""`adopt="next_epoch"`: a job goes over to what a dataset has become, each arm with an epoch, all lanes at one slot."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
+from tests.loader.running import digests, ids, saved_after, taken, through_json, training_of
+from wdsctl.core.blend_file import Blender
+from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.core.verbs.index import index
+from wdsctl.loader import Loader, Packing, SkipSample, WorkerConfig, get_train_dataset, merge_states
+
+SAMPLES, NEW = 50, 24
+
+
+class Skips(Raw):
+    """Makes none, one or two of a sample: lanes do not keep in step."""
+
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        number = int("".join(each for each in sample["__key__"] if each.isdigit()))
+        if number % 5 == 2:
+            raise SkipSample
+        for copy in range(1 + (number % 4 == 0)):
+            yield {**sample, "copy": copy}
+
+
+class Packs(Raw):
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[i : i + 3] for i in range(0, len(samples), 3)]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
+
+
+def grow(root: str, name: str = "new", count: int = NEW, shard: int = 900) -> None:
+    a_shard(Path(root) / f"shard-{shard}.tar", ((f"{name}-{i}", numbered(i)) for i in range(count)))
+    index(root)
+
+
+def loader_of(path: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
+    return training_of(path, rank, world, **{"lanes": 4, "adopt": "next_epoch", **options})
+
+
+def resumed(path: Any, state: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
+    loader = loader_of(path, rank, world, **options)
+    loader.load_state_dict(through_json(state))
+    return loader
+
+
+def rounds(world: list[Loader], count: int) -> list[Any]:
+    streams = [iter(loader) for loader in world]
+    return [next(stream) for _ in range(count) for stream in streams]
+
+
+def restore_keys(batches: list[Any]) -> list[Any]:
+    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
+    return [tuple(key) for pack in packs for key in pack] or ids(batches)
+
+
+def whole_epochs(keys: list[Any], source: int, old: int, new: int, under_way: int = 2) -> tuple[int, int]:
+    """How many passes of a source had the old samples, and how many all; all but the last ones are whole."""
+    assert set(Counter(keys).values()) == {1}, "something came twice"
+    passes = Counter(number for arm, number, *_ in keys if arm == source)
+    complete = [passes[number] for number in sorted(passes)[:-under_way]]
+    assert complete == sorted(complete)
+    assert set(complete) <= {old, new}
+    return complete.count(old), complete.count(new)
+
+
+@pytest.mark.parametrize("place", [0, 1, 7, 12, 13, 14, 30])
+def test_the_epoch_that_is_begun_is_ended_with_the_old_samples_and_the_next_one_has_all(
+    place: int, tmp_path: Path
+) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    loader = loader_of(root)
+    first = taken(loader, place)
+    state = loader.state_dict()
+    grow(root)
+
+    rest = taken(resumed(root, state), 100)
+
+    old, new = whole_epochs(ids(first + rest), 0, SAMPLES, SAMPLES + NEW)
+    assert new >= 3
+    assert old >= (place > 0)
+    keys = [key for batch in rest for key in batch["__key__"]]
+    assert {f"new-{i}" for i in range(NEW)} <= set(keys)
+
+
+def test_without_it_the_old_generation_is_gone_on_with(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root), 5)
+    truth = digests(loader_of(root), 60)[5:]
+    grow(root)
+
+    assert digests(resumed(root, state, adopt=None), 55) == truth
+
+
+def test_nothing_changes_before_the_epoch_ends(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root, lanes=1), 5)
+    truth = digests(loader_of(root, lanes=1), 12)[5:]
+    grow(root)
+
+    assert digests(resumed(root, state, lanes=1), 7) == truth
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Skips(), Packs()], ids=["plain", "skips", "packs"])
+def test_later_states_go_on_exactly_also_without_the_option(encoder: Raw, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"encoder": encoder}
+    options |= {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root, **options), 5)
+    grow(root)
+    loader = resumed(root, state, **options)
+    states, truth = [], []
+    for _ in range(30):
+        states.append(loader.state_dict())
+        truth += digests(loader, 1)
+
+    for place in range(0, 30, 3):
+        for adopt in (None, "next_epoch"):
+            again = resumed(root, states[place], adopt=adopt, **options)
+            assert digests(again, 30 - place) == truth[place:], f"saved after batch {place}"
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Skips()], ids=["plain", "skips"])
+@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (4, 1)])
+def test_ranks_that_divide_the_lanes_go_over_with_the_same_global_batches(
+    before: int, after: int, encoder: Raw, tmp_path: Path
+) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    world = [loader_of(root, rank, before, encoder=encoder) for rank in range(before)]
+    rounds(world, 8 // before)
+    state = merge_states([loader.state_dict() for loader in world])
+    grow(root)
+
+    truth = [digest(batch) for batch in rounds([resumed(root, state, encoder=encoder)], 40)]
+    found = rounds([resumed(root, state, rank, after, encoder=encoder) for rank in range(after)], 40 // after)
+
+    assert [digest(batch) for batch in found] == truth
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Packs()], ids=["plain", "packs"])
+def test_lanes_that_split_before_and_after_repeat_nothing_and_miss_nothing(encoder: Raw, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"encoder": encoder}
+    options |= {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    loader = loader_of(root, **options)
+    batches = taken(loader, 3)
+    three = [resumed(root, merge_states([loader.state_dict()]), rank, 3, **options) for rank in range(3)]
+    batches += rounds(three, 2)
+    grow(root)
+    state = merge_states([each.state_dict() for each in three])
+    two = [resumed(root, state, rank, 2, **options) for rank in range(2)]
+    batches += rounds(two, 3)
+    state = merge_states([each.state_dict() for each in two])
+    five = [resumed(root, state, rank, 5, **options) for rank in range(5)]
+    batches += rounds(five, 3)
+    states = [each.state_dict() for each in five]
+
+    rest = rounds(five, 200)
+
+    # Children that took over no open window are ahead of those that did.
+    old, new = whole_epochs(restore_keys(batches + rest), 0, SAMPLES, SAMPLES + NEW, under_way=20)
+    assert old > 0
+    assert new > 2
+    again = [resumed(root, states, rank, 5, **options) for rank in range(5)]
+    assert [digest(batch) for batch in rounds(again, 200)] == [digest(batch) for batch in rest]
+
+
+def test_a_dataset_may_grow_again_and_before_its_last_growth_has_begun(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    loader = loader_of(root)
+    batches = taken(loader, 5)
+    for number in range(2):  # the second one while the first is still to come
+        grow(root, f"more{number}", 10, 900 + number)
+        loader = resumed(root, loader.state_dict())
+        batches += taken(loader, 2)
+    batches += taken(loader, 40)
+    grow(root, "last", 10, 910)
+    loader = resumed(root, loader.state_dict())
+    batches += taken(loader, 90)
+
+    keys = ids(batches)
+    assert set(Counter(keys).values()) == {1}
+    passes = Counter(number for _, number, _ in keys)
+    complete = [passes[number] for number in sorted(passes)[:-2]]
+    assert set(complete) == {50, 70, 80}
+    assert complete == sorted(complete)
+    state = loader.state_dict()
+    assert len(state["plan"]["order"]["eras"]) == 2
+    assert digests(resumed(root, state), 20) == digests(loader, 20)
+
+
+def test_each_arm_of_a_blend_goes_over_by_itself(tmp_path: Path) -> None:
+    one = a_dataset(tmp_path / "one", SAMPLES, shard_samples=20)
+    two = a_dataset(tmp_path / "two", 30, shard_samples=20)
+    blend = Blender([(one, 3), (two, 1), (one, 1)])
+    loader = loader_of(blend)
+    batches = taken(loader, 9)
+    grow(one)
+    world = [resumed(blend, merge_states([loader.state_dict()]), rank, 3) for rank in range(3)]
+
+    batches += rounds(world, 250)
+
+    keys = ids(batches)
+    for source, sizes in ((0, (SAMPLES, SAMPLES + NEW)), (1, (30, 30)), (2, (SAMPLES, SAMPLES + NEW))):
+        old, new = whole_epochs(keys, source, *sizes, under_way=5)
+        assert old > 0
+        assert new > 0
+    eras = world[0].state_dict()["plan"]["order"]["eras"]
+    assert [arm for arm, *_ in eras] == [0, 2]
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_go_over_as_the_process_does(method: Any, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root), 5)
+    grow(root)
+    truth = digests(resumed(root, state), 40)
+
+    workers = WorkerConfig(num_workers=2, start_method=method)
+    with resumed(root, state, worker_config=workers) as loader:
+        batches = taken(loader, 40)
+    assert [digest(batch) for batch in batches] == truth
+    keys = {info.index for batch in batches for info in batch["__sources__"]}
+    assert len(keys) == SAMPLES + NEW, "rows of the catalog of now"
+
+
+def test_sources_and_restored_samples_are_those_that_came(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root), 5)
+    grow(root)
+    loader = resumed(root, state)
+
+    for batch in taken(loader, 40):
+        for key, restore_key, info in zip(
+            batch["__key__"], batch["__restore_key__"], batch["__sources__"], strict=True
+        ):
+            assert info.file_names[0].startswith(f"{key}.")
+            assert loader.restore_sample(restore_key)["__key__"] == key
+
+
+def test_a_rank_alone_does_not_know_where_all_go_over(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    world = [loader_of(root, rank, 2) for rank in range(2)]
+    rounds(world, 3)
+    states = [loader.state_dict() for loader in world]
+    resumed(root, states[0], 0, 2)  # nothing has grown yet
+    grow(root)
+
+    with pytest.raises(StateMismatch, match="the states of all of them") as raised:
+        resumed(root, states[0], 0, 2)
+
+    assert "merge_states" in raised.value.hint
+    resumed(root, states, 0, 2)
+
+
+def test_old_samples_that_are_gone_stop_only_whom_they_are_still_to_come_to(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    loader = loader_of(root)
+    taken(loader, 5)
+    grow(root)
+    early = resumed(root, loader.state_dict())
+    late = saved_after(early, 60)
+    state = resumed(root, loader.state_dict()).state_dict()
+    truth = digests(resumed(root, late), 1)
+    assert truth
+    (tmp_path / "shard-000.tar").unlink()
+    index(root, missing="drop")
+
+    with pytest.raises(StateMismatch):
+        next(iter(resumed(root, state)))
+
+
+def test_only_growth_is_adopted(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root), 5)
+    (tmp_path / "shard-000.tar").unlink()
+    index(root, missing="drop")
+
+    with pytest.raises(StateMismatch):
+        resumed(root, state)
+
+
+def test_drawing_with_replacement_has_no_epoch_to_adopt_at(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root, shuffle_over_epochs_multiplier=-1), 5)
+    grow(root)
+
+    with pytest.raises(StateMismatch, match="with replacement has no epoch"):
+        resumed(root, state, shuffle_over_epochs_multiplier=-1)
+    with pytest.raises(UsageError, match="adopt is 'now'"):
+        get_train_dataset(root, adopt="now")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Packs()], ids=["runs", "lanes"])
+def test_one_pass_goes_over_with_the_next_pass(encoder: Raw, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"encoder": encoder, "repeat": False}
+    options |= {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    loader = loader_of(root, **options)
+    first = taken(loader, 3)
+    state = loader.state_dict()
+    grow(root)
+    loader = resumed(root, state, **options)
+
+    passes = [restore_keys(first + list(loader)), restore_keys(list(loader))]
+
+    assert [len(set(keys)) for keys in passes] == [SAMPLES, SAMPLES + NEW]
+    assert loader.state_dict()["generation"] == [2]
+    assert digests(resumed(root, loader.state_dict(), **options), 9) == digests(loader, 9)
+
+
+def test_windows_of_packs_by_a_column_stay_what_they_were(tmp_path: Path) -> None:
+    def parts(i: int) -> dict[str, bytes]:
+        return {"txt": b"x" * (1 + i * 7 % 10)}
+
+    class Joined(Raw):
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
+            return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
+
+    packing = Packing(length="tokens", capacity=24)
+    options: dict[str, Any] = {"packing": packing, "lanes": 1, "batch_size": 2, "encoder": Joined()}
+    root = a_dataset(tmp_path, 150, shard_samples=50, parts=parts)
+    index(root, columns={"tokens": "size:txt"})
+    loader = loader_of(root, **options)
+    batches = taken(loader, 9)
+    a_shard(tmp_path / "shard-900.tar", ((f"new-{i}", parts(i)) for i in range(90)))
+    index(root, columns={"tokens": "size:txt"})
+    loader = resumed(root, loader.state_dict(), **options)
+
+    batches += taken(loader, 100)
+
+    state = loader.state_dict()
+    keys = restore_keys(batches)
+    assert set(Counter(keys).values()) == {1}
+    passes = Counter(number for _, number, _ in keys)
+    assert [passes[number] for number in sorted(passes)][:3] == [150, 240, 240]
+    assert digests(resumed(root, state, **options), 20) == digests(loader, 20)
+
+
+def test_weights_in_tokens_follow_the_lengths_that_came(tmp_path: Path) -> None:
+    def short(i: int) -> dict[str, bytes]:
+        return {"txt": b"x" * 10}
+
+    def long(i: int) -> dict[str, bytes]:
+        return {"txt": b"x" * 90}
+
+    one, two = (a_dataset(tmp_path / name, 40, parts=short) for name in ("one", "two"))
+    blend = Blender([(one, 1), (two, 1)], weight_by="tokens")
+    for path in (one, two):
+        index(path, columns={"tokens": "size:txt"})
+    loader = loader_of(blend)
+    taken(loader, 5)
+    a_shard(Path(one) / "shard-900.tar", ((f"new-{i}", long(i)) for i in range(40)))
+    index(one, columns={"tokens": "size:txt"})
+
+    loader = resumed(blend, loader.state_dict())
+
+    order = loader.state_dict()["plan"]["order"]
+    assert (order["weights"], order["edits"]) == ("0: 1 1", [[5, "0: 1 5"]])
+    state = loader.state_dict()
+    assert digests(resumed(blend, state, adopt=None), 20) == digests(loader, 20)

@@ -1,0 +1,191 @@
+"""Weights that were edited: refused, or with `adopt_weights` in force from where the state stands, exactly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import a_dataset, digest, numbered
+from tests.loader.running import digests, ids, taken, through_json, training_of
+from wdsctl.core.blend_file import Blender
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader import Loader, WorkerConfig, merge_states
+
+LANES = 4
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    folder = tmp_path_factory.mktemp("data")
+    return tuple(a_dataset(folder / str(n), n, shard_samples=20, parts=numbered) for n in (50, 30, 11))
+
+
+def blend(paths: tuple[str, ...], *weights: int, **options: Any) -> Blender:
+    return Blender(list(zip(paths, weights, strict=True)), **options)
+
+
+def loader_of(blend: Any, rank: int = 0, world: int = 1, state: Any = None, **options: Any) -> Loader:
+    loader = training_of(blend, rank, world, **{"lanes": LANES, "batch_size": 5, "adopt_weights": True, **options})
+    if state is not None:
+        loader.load_state_dict(through_json(state))
+    return loader
+
+
+def rounds(loaders: list[Loader], count: int) -> list[Any]:
+    streams = [iter(loader) for loader in loaders]
+    return [next(stream) for _ in range(count) for stream in streams]
+
+
+def shares(batches: list[Any]) -> list[float]:
+    counts = Counter(source for source, *_ in ids(batches))
+    return [counts[source] / sum(counts.values()) for source in range(3)]
+
+
+def test_other_weights_are_refused_with_a_hint_that_names_the_option(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 3, 1, 1), adopt_weights=False)
+    taken(loader, 5)
+
+    with pytest.raises(StateMismatch, match="weights: 0: 3 1 1 in the state, 0: 1 1 1 here") as raised:
+        loader_of(blend(paths, 1, 1, 1), state=loader.state_dict(), adopt_weights=False)
+
+    assert "adopt_weights=True" in raised.value.hint
+    with pytest.raises(StateMismatch) as other:
+        loader_of(blend(paths, 1, 1, 1), state=loader.state_dict(), adopt_weights=False, seed=3)
+    assert "adopt_weights" not in other.value.hint
+
+
+@pytest.mark.parametrize("place", [0, 1, 6, 13])
+def test_new_weights_are_in_force_from_where_the_state_stands(place: int, paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 8, 1, 1))
+    before = taken(loader, place)
+
+    after = taken(loader_of(blend(paths, 1, 1, 2), state=loader.state_dict()), 80)
+
+    assert shares(after) == pytest.approx([0.25, 0.25, 0.5], abs=0.03)
+    assert set(Counter(ids([*before, *after])).values()) == {1}
+
+
+def test_the_same_weights_go_on_as_without_the_option(paths: tuple[str, ...]) -> None:
+    weights = blend(paths, 3, 1, 1)
+    truth = digests(loader_of(weights, adopt_weights=False), 40)
+    loader = loader_of(weights)
+    taken(loader, 10)
+    state = loader.state_dict()
+
+    assert digests(loader_of(weights, state=state), 30) == truth[10:]
+    assert "edits" not in state["plan"]["order"]
+
+
+def test_states_after_an_edit_go_on_exactly_also_without_the_option(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 8, 1, 1))
+    taken(loader, 7)
+    now = blend(paths, 1, 3, 2)
+    loader = loader_of(now, state=loader.state_dict())
+    states, truth = [], []
+    for _ in range(20):
+        states.append(loader.state_dict())
+        truth += digests(loader, 1)
+
+    for place, state in enumerate(states):
+        for option in (True, False):
+            assert digests(loader_of(now, state=state, adopt_weights=option), 20 - place) == truth[place:]
+
+
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_ranks_and_workers_edit_at_the_same_batch_with_their_own_states(method: Any, paths: tuple[str, ...]) -> None:
+    first = [loader_of(blend(paths, 8, 1, 1), rank, 2) for rank in range(2)]
+    rounds(first, 4)
+    states = [loader.state_dict() for loader in first]
+    now = blend(paths, 1, 1, 2)
+    truth = [digest(batch) for batch in rounds([loader_of(now, state=states)], 24)]
+
+    two = [loader_of(now, rank, 2, states[rank]) for rank in range(2)]
+    assert [digest(batch) for batch in rounds(two, 12)] == truth
+    workers = WorkerConfig(num_workers=2, start_method=method)
+    with loader_of(now, state=states, worker_config=workers) as loader:
+        assert digests(loader, 24) == truth
+
+
+def test_lanes_that_split_before_and_after_an_edit_repeat_nothing(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 8, 1, 1))
+    batches = taken(loader, 5)
+    three = [loader_of(blend(paths, 1, 4, 1), rank, 3, merge_states([loader.state_dict()])) for rank in range(3)]
+    batches += rounds(three, 5)
+    state = merge_states([each.state_dict() for each in three])
+    five = [loader_of(blend(paths, 2, 0, 1), rank, 5, state) for rank in range(5)]
+    batches += rounds(five, 2)
+    states = [each.state_dict() for each in five]
+
+    rest = rounds(five, 20)
+
+    assert set(Counter(ids([*batches, *rest])).values()) == {1}
+    again = [loader_of(blend(paths, 2, 0, 1), rank, 5, states) for rank in range(5)]
+    assert [digest(batch) for batch in rounds(again, 20)] == [digest(batch) for batch in rest]
+    assert shares(rest)[1] == 0
+
+
+def test_a_dataset_may_be_given_up_and_taken_up_again_where_it_was(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 2, 1, 1))
+    batches = taken(loader, 9)
+    for weights in ((1, 0, 0), (1, 1, 0), (2, 1, 1)):
+        loader = loader_of(blend(paths, *weights), state=loader.state_dict())
+        found = taken(loader, 12)
+        assert [share > 0 for share in shares(found)] == [weight > 0 for weight in weights]
+        batches += found
+
+    assert set(Counter(ids(batches)).values()) == {1}
+    assert [batch for batch, _ in loader.state_dict()["plan"]["order"]["edits"]] == [9, 21, 33]
+
+
+def test_a_schedule_may_be_edited_and_an_edit_may_be_a_schedule(paths: tuple[str, ...]) -> None:
+    first = blend(paths, 1, 0, 0, schedule=[{"step": 4, "weights": [0, 1, 0]}, {"step": 30, "weights": [0, 0, 1]}])
+    loader = loader_of(first)
+    taken(loader, 8)
+    second = blend(paths, 0, 0, 1, schedule=[{"step": 12, "weights": [1, 0, 0]}])
+
+    loader = loader_of(second, state=loader.state_dict())
+
+    found = [{source for source, *_ in batch["__restore_key__"]} for batch in taken(loader, 30)]
+    assert found == [{2}] * 4 + [{0}] * 26
+    again = loader_of(second, state=loader.state_dict(), adopt_weights=False)
+    assert digests(again, 9) == digests(loader, 9)
+
+
+def test_two_edits_at_one_place_are_the_last_one(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 8, 1, 1))
+    taken(loader, 6)
+    state = loader.state_dict()
+    once = digests(loader_of(blend(paths, 1, 1, 2), state=state), 20)
+
+    between = loader_of(blend(paths, 5, 5, 1), state=state).state_dict()
+
+    assert digests(loader_of(blend(paths, 1, 1, 2), state=between), 20) == once
+
+
+def test_other_entries_are_another_blend(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 3, 1, 1))
+    taken(loader, 3)
+
+    with pytest.raises(StateMismatch, match="has 3 entries, and this one has 2") as raised:
+        loader_of(Blender([(paths[0], 1), (paths[1], 1)]), state=loader.state_dict())
+    assert "weight 0" in raised.value.hint
+    with pytest.raises(StateMismatch, match="not the data it was"):
+        loader_of(blend((paths[0], paths[2], paths[1]), 1, 1, 1), state=loader.state_dict())
+    fresh = loader_of(blend(paths, 3, 1, 0))
+    with pytest.raises(StateMismatch, match="a blend of 2 datasets, and this one has more"):
+        loader_of(blend(paths, 3, 1, 1), state=fresh.state_dict())
+
+
+def test_a_state_with_no_more_than_a_digest_of_its_weights_goes_on_with_them_and_cannot_be_edited(
+    paths: tuple[str, ...],
+) -> None:
+    loader = loader_of(blend(paths, 3, 1, 1))
+    taken(loader, 6)
+    state = loader.state_dict()
+    state["plan"]["order"]["weights"] = "b55bac4bf6f0b3766617afa837bfad5e"
+
+    assert digests(loader_of(blend(paths, 3, 1, 1), state=state), 9) == digests(loader, 9)
+    with pytest.raises(StateMismatch, match="weights: "):
+        loader_of(blend(paths, 1, 1, 1), state=state)

@@ -1,0 +1,53 @@
+"""How long a film or a sound lasts, by its header where that can be believed, else by its last packets."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+import av
+from av.audio.stream import AudioStream
+from av.video.stream import VideoStream
+
+from wdsctl.loader.av.opening import OpenMedium
+
+_TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
+#: Their headers have no duration, or one that is guessed from the bit rate, or that counts a run-up.
+_COUNTED = frozenset({"mp3", "aac", "ogg"})
+
+
+def stated_seconds(opened: OpenMedium, stream: VideoStream | AudioStream) -> Fraction | None:
+    """What the header says of this very stream, from its first frame to the end of its last."""
+    tick = stream.time_base or Fraction(0)
+    # The header of AVI counts for a sound what of the film comes before it.
+    is_doubtful = opened.family in _COUNTED or (opened.family == "avi" and isinstance(stream, AudioStream))
+    if stream.duration and not is_doubtful:
+        return stream.duration * tick
+    # Matroska writes when a stream ends, not how long it is.
+    tag = _TAG.match(stream.metadata.get("DURATION", ""))
+    if tag is None:
+        return None
+    hours, minutes, seconds = tag.groups()
+    total = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds) - (stream.start_time or 0) * tick
+    return total if total > 0 else None
+
+
+def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
+    """The same by the last packets of the file. Reads from the last keyframe on, or all of it where no seek works."""
+    opened.restart()
+    stream = opened.audio if is_sound else opened.video
+    if stream is None:
+        return None
+    tick = stream.time_base or Fraction(0)
+    start = stream.start_time or 0
+    if opened.family not in _COUNTED and opened.container.duration and tick:
+        try:
+            opened.is_fresh = False
+            opened.container.seek(start + int(Fraction(opened.container.duration, av.time_base) / tick), stream=stream)
+        except av.FFmpegError:
+            opened.restart()
+            stream = (opened.audio if is_sound else opened.video) or stream
+    opened.read(stream)
+    packets = opened.container.demux(stream)
+    ends = [packet.pts + (packet.duration or 0) for packet in packets if packet.size and packet.pts is not None]
+    return (max(ends) - start) * tick if ends and max(ends) > start else None
