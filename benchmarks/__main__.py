@@ -15,6 +15,7 @@ from typing import NamedTuple
 from benchmarks import (
     folder_bench,
     loader_bench,
+    media_bench,
     packing_bench,
     plans_bench,
     prepare_bench,
@@ -49,6 +50,7 @@ BENCHES = {
     "plans": Bench(plans_bench.CORPORA, plans_bench.plans_rows),
     "start": Bench(start_bench.CORPORA, start_bench.start_rows),
     "states": Bench(states_bench.CORPORA, states_bench.states_rows),
+    "media": Bench(media_bench.CORPORA, media_bench.media_rows, rounds=3),
     "packing": Bench(packing_bench.CORPORA, packing_bench.packing_rows),
 }
 

@@ -4,6 +4,7 @@
     tiny-webdataset  200,000 of them as webdataset's own writer lays them out (PAX headers)       0.8 GB
     photos           20,000 samples (jpg 256x256, txt, json), 20 shards of 1000                   0.4 GB
     photos-raw       the same as 60,000 files in one folder
+    clips            1000 videos (mp4 320x240, 10 s, with sound), 20 shards of 50                 0.1 GB
 
 Runs in the peers' environment, which has numpy, Pillow and the photographs.
 """
@@ -20,6 +21,7 @@ from benchmarks.places import DATA
 TINY_SAMPLES = 1_000_000
 TINY_WEBDATASET_SAMPLES = 200_000
 PHOTO_SAMPLES = 20_000
+CLIPS = 1000
 _TINY_SHARD = 10_000
 #: The clock of every member. The fraction is what makes tarfile write PAX headers.
 _WHOLE_SECONDS = 1_700_000_000
@@ -64,11 +66,18 @@ def _photos(folder: Path) -> None:
     shard_photos(ensure_corpus("photos-raw"), folder, samples=PHOTO_SAMPLES, mtime=_WHOLE_SECONDS)
 
 
+def _clips(folder: Path) -> None:
+    from benchmarks.clips import write_clips
+
+    write_clips(folder, CLIPS, mtime=_WHOLE_SECONDS)
+
+
 _BUILDERS: dict[str, Callable[[Path], None]] = {
     "tiny": _tiny,
     "tiny-webdataset": _tiny_webdataset,
     "photos-raw": _photos_raw,
     "photos": _photos,
+    "clips": _clips,
 }
 
 if __name__ == "__main__":

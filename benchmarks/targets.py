@@ -120,6 +120,27 @@ TARGETS = (
         bound=2,
         rivals=("webdataset ShardWriter",),
     ),
+    *(
+        Target(
+            subject="media",
+            row=row,
+            ours="wdsctl index --media",
+            figure="wall_seconds",
+            bound=2,
+            rivals=("energon prepare-media",),
+        )
+        for row in ("facts of 20,000 images, 2 workers", "facts of 1,000 videos, 2 workers")
+    ),
+    *(
+        Target(
+            subject="media", row=row, ours="wdsctl AVDecoder", figure="extract_seconds", bound=bound, rivals=(rival,)
+        )
+        for row, bound, rival in (
+            ("5 clips of 2 s of 100 short videos", 2, "energon AVDecoder"),
+            ("5 clips of 2 s of a video of ten minutes", 2, "energon AVDecoder"),
+            ("5 clips of 2 s of a video of ten minutes", 5, "pyav, all of it"),
+        )
+    ),
     _loader("raw, 0 workers", "samples_per_second", 1, "litdata"),
     _loader("raw, 0 workers", "samples_per_second", 50, "energon"),
     _loader("raw, 0 workers", "samples_per_second", 3, "litdata", ours="wdsctl_views"),

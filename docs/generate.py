@@ -59,6 +59,17 @@ EXAMPLES = {
         "SELECT key, shard, size FROM v_part WHERE part = 'jpg' ORDER BY size DESC LIMIT 3",
     ),
     "v_split": Example("How large are the splits?", "SELECT name, share, shards, samples FROM v_split"),
+    "v_media": Example(
+        "Which images are large enough? (There are rows once `--media` has asked for [facts of "
+        "media](media.md#facts-in-the-catalog). Sizes are in pixels, times in seconds; what a kind of medium does not "
+        "have is null.)",
+        "SELECT key, part, display_width, display_height FROM v_media "
+        "WHERE kind = 'image' AND width >= 32 ORDER BY width DESC LIMIT 3",
+    ),
+    "v_file": Example(
+        "How many files of a folder of media are unreadable? (In a dataset of shards it has no rows.)",
+        "SELECT count(*), sum(size) FROM v_file WHERE kind = 'unreadable'",
+    ),
 }
 
 CATALOG = """\

@@ -68,7 +68,9 @@ class _Worker:
     def take(self) -> Batch | None:
         """The next batch; the one before it is given up."""
         if self._held is not None:
-            os.write(self._free, bytes((self._held,)))
+            # A worker that has come to the end of its batches is gone: nobody fills the slot again.
+            with suppress(BrokenPipeError):
+                os.write(self._free, bytes((self._held,)))
         (slot,) = os.read(self._full, 1)
         self._held = None if slot == _END else slot
         if slot == _END:

@@ -5,8 +5,13 @@
 64,000 tiny samples from N datasets, batches of 32, 8 lanes. `plain` and `blend` override nothing; `packed` packs 64 at
 a time by a hook and groups packs by how many samples they have. States are saved at 1 %, 50 % and 99 % of an epoch;
 each is resumed in loaders of its own, beside cold starts, and must go on with the very next batch. One JSON line with
-the medians. `resume_share`: the slowest resumption over what is allowed, the median cold start, and where a hook packs,
-the time that the samples of its buffer and of its groups take as well, which are made again.
+the medians.
+
+`budget_share`: the largest state over its budget. A sample is pending once it was picked and until its batch is handed
+out, wherever it waits, in a buffer, an open pack or a group: so many are pending as the lanes have picked and no batch
+has had. `resume_share`: the slowest resumption over what is allowed, the median cold start, and the time that the
+samples take which the lane of the next batch has to make again: those of its buffer, where packs of it are still to
+come, and those that wait in its groups, each counted once.
 """
 
 from __future__ import annotations
@@ -18,9 +23,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.many_sources import SAMPLES, ensure_sources
+from wdsctl.core.addresses import waiting_in
 from wdsctl.loader import Blender, DefaultTaskEncoder, Loader, WorkerConfig, get_savable_loader, get_train_dataset
 
 _BATCH, _BUFFER, _PACK, _LANES = 32, 64, 4, 8
@@ -74,18 +80,14 @@ def main() -> None:
     )
     loader = get_savable_loader(dataset)
     # What Python imports when it first runs a loader is no work of the loader's.
-    next(iter(loader))
-    states = _states(loader)
+    first = next(iter(loader))
+    saved = _saved(loader, _samples(first))
     saving = _median(lambda: _seconds(loader.state_dict), _SAVES)
-    cold = _median(lambda: _begun(dataset, None), _OPENINGS)
-    resumed = {
-        place: _median(lambda state=state, key=key: _begun(dataset, state, key), _OPENINGS)  # type: ignore[misc]
-        for place, (state, key) in states.items()
-    }
+    cold, resumed = _openings(dataset, saved)
     sample = _sample_seconds(loader) if given.shape == "packed" else 0.0
-    allowed = {place: cold + sample * (_BUFFER + _most_waiting(state)) for place, (state, _) in states.items()}
-    sizes = {place: len(json.dumps(state)) for place, (state, _) in states.items()}
-    shares = {place: sizes[place] / budget(state, given.sources) for place, (state, _) in states.items()}
+    allowed = {place: cold + sample * made_again(each.state) for place, each in saved.items()}
+    sizes = {place: len(json.dumps(each.state)) for place, each in saved.items()}
+    shares = {place: sizes[place] / budget(_LANES, given.sources, each.pending) for place, each in saved.items()}
     figures = {f"resumed_{place}_seconds": seconds for place, seconds in resumed.items()}
     print(
         json.dumps(
@@ -101,34 +103,60 @@ def main() -> None:
     )
 
 
-def budget(state: dict[str, Any], sources: int) -> int:
+class Saved(NamedTuple):
+    """A state, how many samples were pending, and the keys of the batch that comes next."""
+
+    state: dict[str, Any]
+    pending: int
+    keys: list[str]
+
+
+def budget(lanes: int, sources: int, pending: int) -> int:
     """Bytes that a state may have: 1 KB, 256 a lane, 16 a source, 8 a pending position."""
-    return 1024 + 256 * len(state["lanes"]) + 16 * sources + 8 * sum(map(_pending, state["cursors"].values()))
+    return 1024 + 256 * lanes + 16 * sources + 8 * pending
 
 
-def _pending(cursor: dict[str, Any]) -> int:
-    """Samples that wait in the groups of a lane."""
-    waiting = cursor["stream"]["of"]
-    addresses = waiting["waiting"] if isinstance(waiting, dict) and "waiting" in waiting else []
-    return sum(len(address["of"]) if isinstance(address, dict) else 1 for address in addresses)
+def made_again(state: dict[str, Any]) -> int:
+    """Samples that the lane of the next batch has to make again before it goes on."""
+    cursor = state["cursors"][str((state["drawn"] - state["base"]) % len(state["lanes"]))]
+    again = {address[0] if isinstance(address, list) else address for address in waiting_in(cursor["stream"])}
+    packs = cursor["stream"]["of"]
+    while isinstance(packs, dict) and "packs" not in packs:
+        packs = packs["of"]
+    if isinstance(packs, dict) and (packs["packs"] or packs["left"]):
+        pick, step = packs["of"]
+        again |= set(range(pick + (step > 0), cursor["picks"]))
+    return len(again)
 
 
-def _states(loader: Loader) -> dict[str, tuple[dict[str, Any], list[str]]]:
-    """By place: a state there, and the keys of the batch that comes next."""
-    found, seen, batches = {}, 0, iter(loader)
+def _saved(loader: Loader, seen: int) -> dict[str, Saved]:
+    """What was saved at each place. `seen`: samples that were handed out before."""
+    found, batches = {}, iter(loader)
     for place, share in _PLACES.items():
         while seen < share * SAMPLES:
             seen += _samples(next(batches))
         state = json.loads(json.dumps(loader.save_state_rank()))
+        pending = sum(cursor["picks"] for cursor in state["cursors"].values()) - seen
         batch = next(batches)
         seen += _samples(batch)
-        found[place] = state, list(batch.__key__)
+        found[place] = Saved(state, pending, list(batch.__key__))
     return found
 
 
 def _samples(batch: Any) -> int:
     texts = getattr(batch, "texts", None)
     return len(batch.__key__) if texts is None else sum(map(len, texts))
+
+
+def _openings(dataset: Any, saved: dict[str, Saved]) -> tuple[float, dict[str, float]]:
+    """Seconds of a cold start and of resuming at each place, in turns: a machine that slows down does so for all."""
+    colds: list[float] = []
+    resumed: dict[str, list[float]] = {place: [] for place in saved}
+    for _ in range(_OPENINGS):
+        colds.append(_begun(dataset, None))
+        for place, each in saved.items():
+            resumed[place].append(_begun(dataset, each.state, each.keys))
+    return median(colds), {place: median(seconds) for place, seconds in resumed.items()}
 
 
 def _begun(dataset: Any, state: Any, key: list[str] | None = None) -> float:
@@ -150,10 +178,6 @@ def _sample_seconds(loader: Loader) -> float:
     for batch in islice(loader, 200):
         samples += _samples(batch)
     return (time.perf_counter() - begun) / samples
-
-
-def _most_waiting(state: dict[str, Any]) -> int:
-    return max(map(_pending, state["cursors"].values()))
 
 
 def _median(measured: Callable[[], float], times: int) -> float:

@@ -8,9 +8,10 @@ import pytest
 
 from benchmarks import plans_bench, sources_bench, states_bench
 from benchmarks.contenders.plans import check, plan
-from benchmarks.contenders.states import budget
+from benchmarks.contenders.states import budget, made_again
 from benchmarks.many_sources import COUNTS, ensure_sources
 from benchmarks.targets import TARGETS
+from wdsctl.core.addresses import written
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
 from wdsctl.loader.loader import get_loader
 from wdsctl.loader.order.geometry import start
@@ -65,12 +66,34 @@ def test_a_plan_whose_shares_are_off_is_found_out() -> None:
 
 
 def test_the_budget_counts_lanes_sources_and_every_sample_that_waits() -> None:
-    waiting = {"stream": {"of": {"waiting": [{"of": [1, 2], "step": 0}, 7]}}}
-    plain = {"stream": {"of": [5, 0], "left": 0}}
+    assert budget(lanes=2, sources=10, pending=3) == 1024 + 2 * 256 + 10 * 16 + 3 * 8
 
-    state = {"lanes": [[0, []], [1, []]], "cursors": {"0": waiting, "1": plain}}
 
-    assert budget(state, sources=10) == 1024 + 2 * 256 + 10 * 16 + 3 * 8
+@pytest.mark.parametrize(
+    ("pack", "again"),
+    [
+        ({"of": [92, 1], "packs": 2, "left": 1}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
+        ({"of": [93, 0], "packs": 1, "left": 0}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
+        ({"of": [100, 0], "packs": 0, "left": 0}, {5, 6, 7, 98}),
+    ],
+    ids=["a buffer under way", "the same from a pick that was not begun", "a buffer that is over"],
+)
+def test_what_is_made_again_is_what_the_lane_of_the_next_batch_has_each_once(
+    pack: dict[str, Any], again: set[int]
+) -> None:
+    waiting = "".join(map(written, [{"of": [5, 6, 98], "step": 0}, {"of": [6], "step": 1}, 7]))
+    here = {"picks": 100, "stream": {"of": {"of": pack, "waiting": waiting}, "left": 0}}
+    other = {"picks": 900, "stream": {"of": {"of": {**pack, "of": [0, 0]}, "waiting": ""}, "left": 0}}
+
+    state = {"drawn": 7, "base": 4, "lanes": [[0, []], [1, []]], "cursors": {"0": other, "1": here}}
+
+    assert made_again(state) == len(again)
+
+
+def test_a_lane_that_holds_nothing_makes_nothing_again() -> None:
+    cursor = {"picks": 5, "stream": {"of": [5, 0], "left": 0}}
+
+    assert made_again({"drawn": 0, "base": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
 
 
 def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> None:

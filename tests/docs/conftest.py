@@ -27,7 +27,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = str(ROOT / "examples" / "make_raw_folder.py")
     arguments = [str(folder / "raw"), "--samples", "120", "--size", "32"]
     subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True)
-    options = PrepareOptions(shard_samples=20, split={"train": 8, "val": 1, "test": 1})
+    options = PrepareOptions(shard_samples=20, split={"train": 8, "val": 1, "test": 1}, media="auto")
     prepare(str(folder / "raw"), str(folder / "shards"), options)
     return folder
 

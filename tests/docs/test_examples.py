@@ -28,6 +28,9 @@ PREPARE = ROOT / "docs" / "prepare.md"
 CATALOG = ROOT / "docs" / "catalog.md"
 COLUMNS = ROOT / "docs" / "columns.md"
 PACKING = ROOT / "docs" / "packing.md"
+MEDIA = ROOT / "docs" / "media.md"
+JSONL = ROOT / "docs" / "jsonl.md"
+POLYLITHIC = ROOT / "docs" / "polylithic.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 #: Written by others for others to read: `make demo` runs the examples' commands, `make bench` those of the benchmarks.
@@ -41,6 +44,9 @@ RUN = {
     CATALOG: ("sql",),
     COLUMNS: ("sh", "python"),
     PACKING: ("sh", "python"),
+    MEDIA: ("sh", "python"),
+    JSONL: ("sh", "python"),
+    POLYLITHIC: ("sh", "python"),
 }
 
 
@@ -136,6 +142,30 @@ def test_the_dataset_yaml_of_the_guide_is_read() -> None:
 @pytest.mark.usefixtures("dataset")
 def test_the_guide_to_loading_works_and_prints_what_it_says(module: ModuleType) -> None:
     run_python(LOADER, module)
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_to_media_works_and_prints_what_it_says(module: ModuleType) -> None:
+    printed = [output for _, outputs in run_page(MEDIA) for output in outputs]
+    assert "media by auto: 120 images" in printed[1].splitlines()
+    assert "a folder of media, 20 files" in printed[-1]
+    run_python(MEDIA, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_jsonl_works_and_prints_what_it_says(module: ModuleType) -> None:
+    printed = [output for _, outputs in run_page(JSONL) for output in outputs]
+    assert "4 samples" in printed[0]
+    assert "q-1 in qa.jsonl" in printed[1].splitlines()
+    assert "100 samples" in printed[-1]
+    run_python(JSONL, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_media_apart_from_labels_works_and_prints_what_it_says(module: ModuleType) -> None:
+    printed = [output for _, outputs in run_page(POLYLITHIC) for output in outputs]
+    assert "60 samples" in printed[-1]
+    run_python(POLYLITHIC, module)
 
 
 @pytest.mark.usefixtures("folder")
