@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
-from sqlalchemy import Connection, Select, Table, delete, func, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, insert, null, select, text, update
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.sql.dml import Insert
@@ -126,9 +126,10 @@ class Draft:
             with engine.connect() as old:
                 for table in (schema.ext, schema.split):
                     self._copy(table, old, select(table))
+                shards = select(*_columns_of(schema.shard, old))
                 for shard_id in shard_ids:
                     first = shard_id << schema.INDEX_BITS
-                    self._copy(schema.shard, old, select(schema.shard).where(schema.shard.c.id == shard_id))
+                    self._copy(schema.shard, old, shards.where(schema.shard.c.id == shard_id))
                     for table in (schema.shard_part, schema.split_shard):
                         self._copy(table, old, select(table).where(table.c.shard == shard_id))
                     t = schema.sample.c.id
@@ -290,6 +291,12 @@ def _translated(error: BaseException | None, path: str) -> Exception:
     if isinstance(error, sqlite3.OperationalError):
         return StorageError(f"cannot write the catalog: {error}", where=path, hint="run the same command again")
     return damaged(path, str(error))
+
+
+def _columns_of(table: Table, old: Connection) -> list[ColumnElement[Any]]:
+    """The columns of a table, with null for those that the older catalog `old` does not have."""
+    there = {row.name for row in old.execute(text(f"PRAGMA table_info({table.name})"))}
+    return [column if column.name in there else null() for column in table.columns]
 
 
 def _compiled(statement: Insert) -> str:

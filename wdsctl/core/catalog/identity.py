@@ -11,7 +11,7 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
 APPLICATION_ID = 0x57445343  # "WDSC"
-VERSION = 2
+VERSION = 3
 
 #: What the driver raises over a damaged file. The text of its own message may be damaged, too.
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)

@@ -1,11 +1,11 @@
-"""The tables of `ledger.sqlite`, schema version 2: version 1 has no `plan_source`."""
+"""The tables of `ledger.sqlite`, schema version 3: version 1 has the first three alone, version 2 `plan_source` too."""
 
 from __future__ import annotations
 
 from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
 APPLICATION_ID = 0x5744534C  # "WDSL"
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 
@@ -57,4 +57,52 @@ plan_source = Table(
     "plan_source",
     metadata,
     Column("path", LargeBinary, primary_key=True),  # resolved; bytes, since a path need not be UTF-8
+)
+
+#: One row a named selection of samples. `hash` names the samples that it has, whatever the catalog they are found in.
+view = Table(
+    "view",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("expression", Text, nullable=False),
+    Column("created_at", Text, nullable=False),  # UTC, ISO 8601
+    Column("generation", Integer, nullable=False),  # of the catalog that it was made from
+    Column("samples", Integer, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+#: Which samples of which shard a view has. By path and layout, not by id: a catalog may be made anew.
+view_shard = Table(
+    "view_shard",
+    metadata,
+    Column("view", Text, primary_key=True),
+    Column("shard", Text, primary_key=True),  # its path
+    Column("layout_hash", Text, nullable=False),
+    Column("samples", Integer, nullable=False),
+    Column("bits", LargeBinary),  # one bit a sample, lowest first; null means the whole shard
+    sqlite_with_rowid=False,
+)
+
+#: What was validated, how, and with what result: not read again while `mark` is the same.
+checked = Table(
+    "checked",
+    metadata,
+    Column("shard", Text, primary_key=True),
+    Column("level", Text, primary_key=True),
+    Column("mark", LargeBinary, nullable=False),
+    Column("findings", Text, nullable=False),  # JSON list
+    sqlite_with_rowid=False,
+)
+
+#: What `validate --quarantine` keeps out of all splits: a whole shard where `key` is empty and `place` null.
+quarantine = Table(
+    "quarantine",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("shard", Text, nullable=False),
+    Column("layout_hash", Text, nullable=False),
+    Column("place", Integer),  # of the sample in the shard, from 0
+    Column("key", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("run_id", Integer, nullable=False),
 )

@@ -51,8 +51,29 @@ CREATE VIEW v_file AS SELECT file.id, file.path, file.size, media_form.kind, med
     media.form
 """
 
+
+def to_3(connection: sqlite3.Connection) -> None:
+    """Hashes of shards, and samples that are excluded."""
+    for statement in _THIRD.split(";\n"):
+        connection.execute(statement)
+
+
+_THIRD = """
+CREATE TABLE older AS SELECT * FROM shard;
+DROP TABLE shard;
+CREATE TABLE shard (id INTEGER NOT NULL, path TEXT NOT NULL, size BIGINT NOT NULL, mtime_ns BIGINT NOT NULL, samples
+    INTEGER NOT NULL, parts INTEGER NOT NULL, status TEXT NOT NULL, code TEXT, layout_hash TEXT NOT NULL, added
+    INTEGER NOT NULL, removed INTEGER, sha256 TEXT, PRIMARY KEY (id));
+INSERT INTO shard SELECT older.*, NULL FROM older;
+DROP TABLE older;
+CREATE TABLE excluded_shard (shard INTEGER NOT NULL, samples INTEGER NOT NULL, bits BLOB, PRIMARY KEY (shard)) WITHOUT
+    ROWID;
+DROP VIEW v_shard;
+CREATE VIEW v_shard AS SELECT id, path, size, samples, parts, status, sha256 FROM shard WHERE removed IS NULL
+"""
+
 #: The version that each of them makes, by the version it begins with.
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: to_2}
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: to_2, 2: to_3}
 
 
 def migrate(path: str) -> None:

@@ -35,6 +35,7 @@ shard = Table(
     Column("layout_hash", Text, nullable=False, comment="names where everything in the shard is"),
     Column("added", Integer, nullable=False, comment="the first generation with this shard"),
     Column("removed", Integer, comment="the first generation without it; null while it is there"),
+    Column("sha256", Text, comment="of the whole file, in hex; null where `--hash` has not asked for it"),
     comment="one row a shard file, and one more each time its content changes",
 )
 
@@ -89,6 +90,16 @@ split_shard = Table(
     Column("bits", LargeBinary, comment="one bit a sample, lowest first; null means the whole shard"),
     sqlite_with_rowid=False,
     comment="which samples of which shard a split has",
+)
+
+excluded_shard = Table(
+    "excluded_shard",
+    metadata,
+    Column("shard", Integer, primary_key=True),
+    Column("samples", Integer, nullable=False),
+    Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
+    sqlite_with_rowid=False,
+    comment="which samples are in no split, since a rule or a quarantine excludes them",
 )
 
 media_form = Table(
@@ -187,7 +198,7 @@ _FACTS = (
 ).format(sideways="media_form.orientation >= 5 OR media_form.rotation IN (90, 270)")
 
 VIEWS = {
-    "v_shard": "SELECT id, path, size, samples, parts, status FROM shard WHERE removed IS NULL",
+    "v_shard": "SELECT id, path, size, samples, parts, status, sha256 FROM shard WHERE removed IS NULL",
     "v_sample": (
         "SELECT sample.id, key, shard.path AS shard, sample.id & 268435455 AS position, offset, sample.size "
         "FROM sample JOIN shard ON shard.id = sample.id >> 28"
