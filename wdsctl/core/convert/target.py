@@ -11,7 +11,7 @@ from wdsctl.core.convert.source import Options, Part
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One unit that is in its place. `name` is its path below the destination; `facts` are the target's own, as JSON."""
+    """One unit that is in its place. `name` is its path below the destination; `facts` are the target's, as JSON."""
 
     name: str
     samples: int
