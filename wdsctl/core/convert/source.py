@@ -51,7 +51,7 @@ class Source(Protocol):
         """The parts of one sample, sorted by name. Fast where places are asked in order."""
 
     def mark(self) -> bytes:
-        """Names the content that `entries` listed (paths, sizes, times): plans made of other content are not resumed."""
+        """Names the content that `entries` listed (paths, sizes, times): plans of other content are not resumed."""
 
 
 class Importer(Protocol):
@@ -61,7 +61,7 @@ class Importer(Protocol):
     about: str  # one line for --help and docs
 
     def recognise(self, path: str) -> Recognised | None:
-        """Whether `path` looks like this form, by a cheap look (names, a head of a file). Never raises for odd input."""
+        """Whether `path` looks like this form, by a cheap look (names, heads of files). Never raises for odd input."""
 
     def open(self, path: str, options: Options) -> Source:
         """Raises InputError, DatasetError, UsageError (unknown option, optional package missing)."""
