@@ -48,7 +48,7 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
     batch = _batch(dataset, streams, patience, is_batched=dataset.batch_size is not None or group is not None)
     is_plain = pack is None and group is None and samples.is_plain
     bulk = None
-    if is_plain and not is_finite and not bans.entries and _makes_no_samples(dataset):
+    if is_plain and not bans.entries and _makes_no_samples(dataset):
         bulk = BulkStage(dataset.batch_size or 1)
     return Pipeline(
         refs=refs,

@@ -12,7 +12,7 @@ import pytest
 from tests.loader.datasets import Parts, Raw, a_dataset, digest
 from tests.loader.running import strict
 from wdsctl.core.errors import LoaderError, StorageError
-from wdsctl.loader import Loader, generic_batch, get_loader, get_train_dataset
+from wdsctl.loader import Loader, generic_batch, get_loader, get_train_dataset, get_val_dataset
 
 
 class ByHand(Raw):
@@ -92,6 +92,26 @@ def test_a_bulk_batch_of_a_blend_is_what_its_samples_would_have_made(tmp_path: P
         assert ours["__sources__"] == theirs["__sources__"]
     assert bulk.state_dict()["cursors"] == by_hand.state_dict()["cursors"]
     assert bulk.stats.samples == by_hand.stats.samples == 480
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("samples", [5, 64, 91])
+def test_a_finite_pass_in_bulk_ends_as_its_samples_would_have_made_it_end(
+    samples: int, is_damaged: bool, drop_last: bool, tmp_path: Path
+) -> None:
+    path = a_dataset(tmp_path, samples, shard_samples=4, parts=captioned)
+    if is_damaged:
+        (tmp_path / "shard-000.tar").write_bytes(b"")
+
+    def passes(encoder: Any) -> tuple[list[Any], Any]:
+        loader = get_loader(
+            get_val_dataset(path, split_part="train", batch_size=8, batch_drop_last=drop_last, task_encoder=encoder)
+        )
+        batches = [batch for _ in range(2) for batch in loader]
+        return [digest(batch) for batch in batches], (loader.stats.samples, loader.stats.batches, loader.stats.failed)
+
+    assert passes(Raw()) == passes(ByHand())
 
 
 def test_unlike_samples_of_a_blend_are_told(tmp_path: Path) -> None:
