@@ -24,6 +24,8 @@ from wdsctl.loader import get_train_dataset, get_val_dataset
         {"max_samples_per_sequence": 0},
         {"parallel_shard_iters": 0},
         {"lanes": 0},
+        {"most_waiting": None},
+        {"most_waiting": 0},
         {"seed": None},
         {"seed": "x"},
         {"raw": "text"},

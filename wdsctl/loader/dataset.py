@@ -273,7 +273,7 @@ def _common(
     given["batch_size"] = _size("batch_size", given["batch_size"])
     given["batch_drop_last"] = bool(given["batch_drop_last"])
     given["packing_buffer_size"] = _size("packing_buffer_size", given["packing_buffer_size"])
-    given["most_waiting"] = _size("most_waiting", given["most_waiting"])
+    given["most_waiting"] = _size("most_waiting", whole("most_waiting", given["most_waiting"]))
     given["seed"] = whole("seed", given["seed"])
     given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
     given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
