@@ -80,7 +80,7 @@ def test_the_restore_keys_are_those_of_the_batch_that_was_drawn_last() -> None:
     assert cursor.origins() == [(0, 0, 3), (0, 0, 4), (0, 0, 5)]
 
 
-@pytest.mark.parametrize("hooks", [{}, {"batch": numbers}, {"batch": numbers, "encode": marked}], ids=str)
+@pytest.mark.parametrize("hooks", [{}, {"batch": numbers}, {"batch": numbers, "encode": marked}], ids=" ".join)
 def test_a_batch_that_is_over_is_not_made_again(hooks: Any) -> None:
     cursor = cursor_of(**hooks)
     drawn(cursor, 2)
