@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test test-slow check format docs bench clean
+.PHONY: help demo demo-media test test-slow check format docs bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,12 +19,16 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## raw photographs to training batches, saved and resumed
 	@$(BIN)/python examples/demo.py
 
+demo-media: $(READY)  ## questions about photographs, sounds and clips that lie apart from them
+	@$(BIN)/python examples/demo_media.py
+
 check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
+	$(BIN)/python docs/json_schemas.py --check
 
 test: check  ## check, then the tests
 	$(BIN)/python -m pytest -m 'not slow'
@@ -38,6 +42,7 @@ format: $(READY)  ## format the code
 
 docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/generate.py
+	$(BIN)/python docs/json_schemas.py
 
 bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks

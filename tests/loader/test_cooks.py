@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -13,7 +15,7 @@ import torch
 
 from tests.build import a_dataset as tars
 from tests.build import a_folder, an_image
-from tests.loader.datasets import Raw, a_dataset
+from tests.loader.datasets import Raw, a_dataset, digest
 from tests.loader.running import digests, saved_after, strict, taken, through_json, training_of
 from tests.loader.stores.stores import a_file_folder, a_tar_store, blend, primaries
 from wdsctl.core.errors import InputError, SampleFailed, StateMismatch, UsageError
@@ -214,6 +216,43 @@ def test_a_bad_reference_names_sample_and_store(tmp_path: Path, reference: str, 
     assert raised.value.where.startswith(f"dataset {tmp_path / 'primary'}, shard shard-000.tar, key 000000, store ")
 
 
+def _twice(media: Path) -> None:
+    """Two samples of the store have the name."""
+    tars(media, {"more.tar": {"m/3.png": an_image("PNG")}})
+    index(str(media))
+
+
+def _cut_off(media: Path) -> None:
+    """The image ends too early."""
+    tars(media, {"shard-0.tar": {**IMAGES, "m/3.png": IMAGES["m/3.png"][:-100]}})
+    index(str(media))
+
+
+def _gone(media: Path) -> None:
+    """The shard lost an image since the store was prepared."""
+    shard = {name: data for name, data in IMAGES.items() if name != "m/3.png"}
+    tars(media, {"shard-0.tar": {**shard, "m/other.bin": bytes(20_000)}})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "code", "failed"), [(_twice, "WDS551", 4), (_cut_off, "WDS503", 4), (_gone, "WDS403", 24)]
+)
+def test_bad_media_cost_the_samples_that_refer_to_them_and_are_told_with_both_places(
+    tmp_path: Path, spoil: Any, code: str, failed: int
+) -> None:
+    media = tmp_path / "media"
+    path = blend(primaries(tmp_path / "primary", 24, "m/{}.png"), media=a_tar_store(media, IMAGES))
+    spoil(media)
+    told: list[Any] = []
+    config = WorkerConfig(global_error_handler=lambda error, *_: told.append(error))
+    loader = training_of(path, encoder=Texts(), batch_size=None, repeat=False, worker_config=config)
+
+    assert (len(list(loader)), loader.stats.failed) == (24 - failed, failed)
+    assert {error.code for error in told} == {code}
+    for words in (f"dataset {tmp_path / 'primary'}, shard shard-00", "key 0000", f"store {media}", "m/"):
+        assert words in told[0].where
+
+
 def test_one_bad_reference_costs_one_sample(tmp_path: Path) -> None:
     files = {f"a/{i}.txt": b"here" for i in range(5)}
     store = a_file_folder(tmp_path / "files")
@@ -249,6 +288,29 @@ def test_packing_over_aux_media_with_a_pool_is_resumed_exactly(images: dict[str,
         resumed.load_state_dict(saved_after(packing(images, pool=pool), place))
         assert digests(resumed, 24 - place) == truth[place:]
     pool.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_another_process_goes_on_exactly_from_any_batch_with_other_workers(
+    images: dict[str, Any], tmp_path: Path, num_workers: int
+) -> None:
+    with packing(images, pool=FileStoreCachePool(tmp_path / "cache"), num_workers=num_workers) as loader:
+        truth, states = [], []
+        for batch in islice(loader, 12):
+            truth.append(digest(batch))
+            states.append(loader.state_dict())
+    places = (0, 3, 8)
+    (tmp_path / "states.json").write_text(json.dumps([states[place] for place in places]))
+
+    arguments = [json.dumps(images), str(tmp_path), str(2 - num_workers)]
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.loader.cooked_process", *arguments], capture_output=True, text=True, check=False
+    )
+
+    assert told.returncode == 0, told.stderr
+    for place, digests_ in zip(places, json.loads(told.stdout), strict=True):
+        assert digests_ == truth[place + 1 :][: len(digests_)]
+        assert len(digests_) == 3
 
 
 def test_a_primary_of_lines_with_media_in_a_folder_is_resumed_exactly(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.loader.datasets import a_dataset, a_shard, numbered
-from tests.loader.running import digests, saved_after, training_of
+from tests.loader.running import digests, ids, saved_after, training_of
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.verbs.index import index
 
@@ -62,6 +62,35 @@ def test_a_state_goes_on_after_all_shards_were_touched(tmp_path: Path) -> None:
     resumed.load_state_dict(state)
     assert digests(resumed, 55) == truth
     assert resumed.state_dict()["generation"] == [1]
+
+
+@pytest.mark.parametrize("more", [False, True])
+def test_a_state_goes_on_after_shards_were_renamed(tmp_path: Path, more: bool) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    state = saved_after(training_of(root), 5)
+    truth = ids(list(islice(training_of(root), 60))[5:])
+    for number, path in enumerate(sorted(tmp_path.glob("*.tar"))):
+        path.rename(tmp_path / f"renamed-{9 - number}.tar")
+    if more:
+        grown(tmp_path)
+    index(root)
+
+    resumed = training_of(root)
+    resumed.load_state_dict(state)
+    assert ids(list(islice(resumed, 55))) == truth
+    assert resumed.state_dict()["generation"] == [1]
+
+
+def test_a_catalog_without_rows_of_samples_trains_as_one_with_them(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered)
+    truth = digests(training_of(root), 60)
+    state = saved_after(training_of(root), 5)
+    index(root, sample_rows=False)
+
+    resumed = training_of(root)
+    resumed.load_state_dict(state)
+    assert digests(training_of(root), 60) == truth
+    assert digests(resumed, 55) == truth[5:]
 
 
 def test_a_state_goes_on_when_a_lost_offsets_file_was_made_again(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from tests.loader.running import strict
 from tests.remote import FaultyFileSystem, s3_server, uploaded
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError, WdsctlError
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.view import create_view
+from wdsctl.core.view_definition import Definition
 from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset, get_val_dataset
 
 URL = "faulty://store/shards"
@@ -174,3 +176,10 @@ def test_s3_gives_the_stream_of_the_disk_and_tells_of_a_changed_object(tmp_path:
         with pytest.raises(WdsctlError) as caught:
             stream(a_training(url, Raw(), worker_config=strict()), 60)
         assert caught.value.code == "WDS403"
+
+
+def test_a_view_is_read_from_a_store_as_from_a_disk(tmp_path: Path) -> None:
+    local, url = both(tmp_path)
+    for root in (local, url):
+        create_view(root, "odd", Definition(where="position % 2 = 1"))
+    assert stream(a_training(f"{url}@odd"), 8) == stream(a_training(f"{local}@odd"), 8)

@@ -7,12 +7,13 @@ beside the tables themselves, of 16 bytes a key, some 100 MB are used whatever t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from wdsctl.core.shard_index import Ints, ShardIndex
+from wdsctl.core.shard_index import Ints
 
 Words = NDArray[np.uint64]
 
@@ -22,6 +23,18 @@ BLOCK_BYTES = 1 << 24  # of them, at most so many bytes
 # Odd numbers without a pattern: those of splitmix64.
 _SPREAD, _MIX, _END = (np.uint64(each) for each in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 _HALF, _SOME = np.uint64(32), np.uint64(29)
+
+
+class Keys(Protocol):
+    """What has keys by row: an index of shards, or a list."""
+
+    @property
+    def key_start(self) -> Ints:
+        """(rows + 1,): where each key begins in `key_text`."""
+
+    @property
+    def key_text(self) -> memoryview:
+        """All keys, UTF-8."""
 
 
 class KeyTwice(Exception):  # noqa: N818 - a finding: who knows the dataset's name makes an error of it
@@ -35,7 +48,7 @@ class KeyTwice(Exception):  # noqa: N818 - a finding: who knows the dataset's na
 class KeyTable:
     """The rows of some samples by their keys. Raises KeyTwice. About 0.4 s a million keys."""
 
-    def __init__(self, index: ShardIndex, rows: Ints) -> None:
+    def __init__(self, index: Keys, rows: Ints) -> None:
         self._index = index
         hashes = hashes_of(index, rows)
         order = np.argsort(hashes, kind="stable")
@@ -43,7 +56,7 @@ class KeyTable:
         self._rows = rows[order]
         self._alike = self._looked_through()
 
-    def find(self, index: ShardIndex, rows: Ints) -> Ints:
+    def find(self, index: Keys, rows: Ints) -> Ints:
         """For each of these samples of any index the row here that has its key, or -1."""
         found = np.full(len(rows), -1, np.int64)
         if not len(self._rows):
@@ -52,7 +65,7 @@ class KeyTable:
             found[start : start + BLOCK] = self._found(index, rows[start : start + BLOCK])
         return found
 
-    def _found(self, index: ShardIndex, rows: Ints) -> Ints:
+    def _found(self, index: Keys, rows: Ints) -> Ints:
         hashes = hashes_of(index, rows)
         # In the order of the hashes, neighbours are looked up in memory that is near.
         order = np.argsort(hashes)
@@ -85,7 +98,7 @@ class KeyTable:
         return alike
 
 
-def hashes_of(index: ShardIndex, rows: Ints) -> Words:
+def hashes_of(index: Keys, rows: Ints) -> Words:
     """(rows,): 64 bits of each key, the same on every machine and in every version of a file."""
     hashes = np.empty(len(rows), np.uint64)
     text = np.frombuffer(index.key_text, np.uint8)
@@ -97,7 +110,7 @@ def hashes_of(index: ShardIndex, rows: Ints) -> Words:
     return hashes
 
 
-def are_equal(one: ShardIndex, rows: Ints, other: ShardIndex, others: Ints) -> NDArray[np.bool_]:
+def are_equal(one: Keys, rows: Ints, other: Keys, others: Ints) -> NDArray[np.bool_]:
     """(rows,): whether a key of one index is that of the other."""
     equal = np.zeros(len(rows), np.bool_)
     text, other_text = np.frombuffer(one.key_text, np.uint8), np.frombuffer(other.key_text, np.uint8)
@@ -146,6 +159,6 @@ def _hashed(words: Words, size: int) -> Words:
     return hashes
 
 
-def _key(index: ShardIndex, row: int) -> bytes:
+def _key(index: Keys, row: int) -> bytes:
     start, end = index.key_start[row : row + 2].tolist()
     return bytes(index.key_text[start:end])

@@ -14,10 +14,8 @@ search tells the names that differ in case alone. FNV-1a: draft-eastlake-fnv (ht
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -26,7 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.files import write_whole
-from wdsctl.core.offsets import ALIGN, SMALL, Offsets
+from wdsctl.core.mapped_arrays import laid_out, opened
+from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 
 MAGIC = b"WDSNAM1\n"
@@ -34,7 +33,6 @@ CHUNK = 1 << 18  # keys that are hashed together
 
 _BASIS, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _SMALL_LETTERS = np.array([byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)], np.uint64)
-_COLUMNS = ("hashes", "rows")
 _NAMES = re.compile(r"names-(\d+)\.bin")
 
 Hashes = NDArray[np.uint64]
@@ -86,15 +84,15 @@ def open_name_index(place: Place, offsets: Offsets) -> NameIndex:
     """
     path = os.path.join(place.meta, f"names-{offsets.generation}.bin")
     digest = offsets_digest(offsets)
-    opened = _opened(path, digest, offsets.samples)
-    if opened is None:
+    columns = _opened(path, digest, offsets.samples)
+    if columns is None:
         hashes, rows = _sorted(offsets)
         # A folder that is somebody else's: the index serves this process and those that are forked from it.
         with suppress(OSError):
             _write(path, digest, hashes, rows)
             _forget_old(place)
-        opened = _opened(path, digest, offsets.samples) or (hashes, rows)
-    return NameIndex(offsets, *opened)
+        columns = _opened(path, digest, offsets.samples) or (hashes, rows)
+    return NameIndex(offsets, *columns)
 
 
 def offsets_digest(offsets: Offsets) -> str:
@@ -132,49 +130,26 @@ def _hash_many(text: NDArray[np.uint8], bounds: NDArray[np.int64]) -> Hashes:
 
 
 def _write(path: str, digest: str, hashes: Hashes, rows: Rows) -> None:
-    head, places = _laid_out(digest, [hashes, rows])
+    columns: dict[str, NDArray[Any]] = {"hashes": hashes, "rows": rows}
+    shapes = {name: (column.dtype.newbyteorder("<").str, len(column)) for name, column in columns.items()}
+    head, places = laid_out(MAGIC, {"digest": digest, "samples": len(hashes)}, shapes)
 
     def write(file: Any) -> None:
         file.write(head)
-        for column, at in zip((hashes, rows), places, strict=True):
-            file.write(b"\0" * (at - file.tell()))
+        for name, column in columns.items():
+            file.write(b"\0" * (places[name] - file.tell()))
             file.write(column.data)
 
     write_whole(path, write)
 
 
-def _laid_out(digest: str, columns: Sequence[NDArray[Any]]) -> tuple[bytes, list[int]]:
-    """The first bytes of the file, and where each column begins."""
-    length = 0
-    while True:
-        at, table, places = 16 + length, {}, []
-        for name, column in zip(_COLUMNS, columns, strict=True):
-            at += -at % ALIGN
-            table[name] = [at, column.dtype.newbyteorder("<").str, len(column)]
-            places.append(at)
-            at += column.nbytes
-        text = json.dumps({"digest": digest, "samples": len(columns[0]), "columns": table, "end": at}).encode()
-        if len(text) <= length:
-            return MAGIC + length.to_bytes(8, "little") + text.ljust(length), places
-        length = len(text) + ALIGN
-
-
 def _opened(path: str, digest: str, samples: int) -> tuple[Hashes, Rows] | None:
     """The columns of the file; None where it is not there, not whole, or of other offsets: it is made again then."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            data = file.read() if size <= SMALL else mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
-        if data[:8] != MAGIC:
-            return None
-        header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
-        if header["digest"] != digest or header["samples"] != samples or header["end"] != size:
-            return None
-        places = [header["columns"][name] for name in _COLUMNS]
-        hashes, rows = (np.frombuffer(data, dtype, count, at) for at, dtype, count in places)
-    except (OSError, ValueError, KeyError, TypeError):
+    found = opened(path, MAGIC)
+    if found is None or (found.facts.get("digest"), found.facts.get("samples")) != (digest, samples):
         return None
-    return hashes, rows
+    hashes, rows = (found.columns.get(name) for name in ("hashes", "rows"))
+    return None if hashes is None or rows is None else (hashes, rows)
 
 
 def _forget_old(place: Place) -> None:

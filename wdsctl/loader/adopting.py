@@ -28,6 +28,12 @@ def newest(dataset: Dataset, streams: Streams) -> list[int] | None:
     order = {key: value for key, value in streams.order.items() if key != "eras"}
     now = open_streams(dataset, {"generation": None, "plan": {"order": order}})
     now.close()
+    if now.order.get("views") != streams.order.get("views"):
+        raise StateMismatch(
+            "a view that the job reads has been made anew, of other samples",
+            where=", ".join(streams.names),
+            hint="begin a new run; or make the view what it was, or another one under another name",
+        )
     return None if now.generations == streams.generations else now.generations
 
 

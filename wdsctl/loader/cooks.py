@@ -58,7 +58,7 @@ def cook_of(call: CookSample, cooker: Cooker, source: Source, pool: CachePool, *
     primary = _primary(source) if needs.primary else None
     for store in source.aux.values():
         if isinstance(store, PreparedStore):
-            _ = store.names  # made now, for all processes that are forked from this one
+            _ = store.names, store.films  # made now, for all processes that are forked from this one
     return Cook(call, cooker, source.aux, primary, pool if needs.cache else None)
 
 

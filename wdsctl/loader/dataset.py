@@ -132,6 +132,8 @@ def get_train_dataset(
     and then with what it is now; otherwise with what it was, for ever. `adopt_weights`: a state of a blend with other
     weights goes on with the present ones from where it stands; otherwise it is refused.
     `catalog`: its folder, where it is not in the dataset. `dataset_config`: another file beside dataset.yaml.
+    `split_config`: a file beside it, or in `.nv-meta`, that divides as Energon's split.yaml does, in the place of the
+    catalog's splits.
     `raw="view"`, with `decoder = None`: parts are memoryviews of the mapped shards instead of bytes, without a copy; a
     shard that is truncated under them kills the process.
     `trace`: a folder where every rank keeps which samples were in which batch, for `wdsctl trace`.

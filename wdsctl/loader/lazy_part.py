@@ -14,24 +14,36 @@ class LazyPart:
     """A range of a shard. `len(part)`: its bytes; `part.read()`: all of them, or a range of them.
 
     Pickled, it is the range alone: it opens the shard by its path where it arrives, and holds it to the size
-    `shard_size` (bytes) that it had. None: not known.
+    `shard_size` (bytes) that it had. None: not known. `keyframes`: of a film, `KeyframeIndex.to_bytes()`, where the
+    catalog has it; empty where it does not.
     """
 
-    __slots__ = ("_is_own", "_shard_size", "_size", "_storage", "offset", "path")
+    __slots__ = ("_is_own", "_shard_size", "_size", "_storage", "keyframes", "offset", "path")
 
-    def __init__(self, path: str, offset: int, size: int, storage: Storage, *, shard_size: int | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        offset: int,
+        size: int,
+        storage: Storage,
+        *,
+        shard_size: int | None = None,
+        keyframes: bytes = b"",
+    ) -> None:
         self.path = path
         self.offset = offset
+        self.keyframes = keyframes
         self._size = size
         self._storage = storage
         self._shard_size = shard_size
         self._is_own = False  # whether nobody else reads through the storage
 
     @classmethod
-    def alone(cls, path: str, offset: int, size: int, shard_size: int | None) -> LazyPart:
+    def alone(cls, path: str, offset: int, size: int, shard_size: int | None, keyframes: bytes = b"") -> LazyPart:
         """One that opens the file for itself, when it is read, and may `release` it."""
         expected = {} if shard_size is None else {path: shard_size}
-        part = cls(path, offset, size, storage_for(path.rpartition("/")[0], expected), shard_size=shard_size)
+        storage = storage_for(path.rpartition("/")[0], expected)
+        part = cls(path, offset, size, storage, shard_size=shard_size, keyframes=keyframes)
         part._is_own = True
         return part
 
@@ -46,7 +58,7 @@ class LazyPart:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyPart.alone, (self.path, self.offset, self._size, self._shard_size)
+        return LazyPart.alone, (self.path, self.offset, self._size, self._shard_size, self.keyframes)
 
     def release(self) -> None:
         """Close what was opened for this part alone; it is opened again when it is needed."""

@@ -13,8 +13,11 @@ from wdsctl.core.catalog.quick import current_split
 from wdsctl.core.dataset_yaml import DatasetConfig, parse, read
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import Place, locate
+from wdsctl.core.place import Place
+from wdsctl.core.root_name import located
 from wdsctl.core.sample_types import CRUDE
+from wdsctl.core.selections import intersected, whole_view
+from wdsctl.core.split_file import split_file, split_of_file
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.urls import is_url
 from wdsctl.loader.dataset import Dataset
@@ -27,12 +30,19 @@ from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 
 @dataclass(frozen=True)
 class Opened:
-    """A split of a dataset in one of its generations: what all references to it share."""
+    """A split of a dataset in one of its generations: what all references to it share.
+
+    `whole`: the split; `selection`: what is read of it, less where a view was named. `view`: the hash of that, or
+    nothing. `split`: its name in the catalog, or nothing where it is of a file.
+    """
 
     place: Place
     offsets: Offsets
     selection: Selection
     config: DatasetConfig
+    whole: Selection
+    view: str = ""
+    split: str = ""
 
 
 class Reference(NamedTuple):
@@ -61,7 +71,7 @@ class Opener:
         self._store_generations = dict(stores or {})
         self._stores: dict[str, FileStore] = {}
         self._wanted = generations
-        self._opened: dict[tuple[str, str, str | None, int | None], Opened] = {}
+        self._opened: dict[tuple[str, str, str | None, str | None, int | None], Opened] = {}
         self._configs: dict[str, DatasetConfig] = {}
         self._of_number: list[Reference] = []
         self.befores: list[Source] = []
@@ -86,7 +96,7 @@ class Opener:
                 hint="resume with the blend of the run that saved the state",
             )
         wanted = None if self._wanted is None else self._wanted[number]
-        name = (leaf.path, leaf.split_part, leaf.dataset_config, wanted)
+        name = (leaf.path, leaf.split_part, leaf.dataset_config, leaf.split_config, wanted)
         if name not in self._opened:
             self._opened[name] = self._open(leaf, wanted)
         opened = self._opened[name]
@@ -123,13 +133,15 @@ class Opener:
             self._dataset.task_encoder.decoder,
             number=number,
             place=opened.place,
-            split=leaf.split_part,
+            split=opened.split,
             subflavors=leaf.subflavors,
             storage=self._local if is_shared else None,
             functions=functions,
             raw=raw,
             aux=self._aux(leaf, opened.config.sample_type if joined is None else joined.joiner.sample_type),
         )
+        if opened.view:
+            source.view, source.whole = opened.view, opened.whole
         if is_shared:
             self._local.expect(source.sizes)
         return source
@@ -168,14 +180,17 @@ class Opener:
         return LocalStorage()
 
     def _open(self, leaf: Leaf, generation: int | None) -> Opened:
-        if leaf.split_config is not None or self._dataset.split_config is not None:
-            raise UsageError(
-                "split_config names a file of splits, and the splits of this dataset are in its catalog",
-                where=leaf.where or leaf.path,
-                hint="make the split with `wdsctl split`, and choose it with split_part",
-            )
-        place = locate(leaf.path, self._dataset.catalog)
-        current, parts = current_split(place.catalog, leaf.split_part)
+        place, view = located(leaf.path, self._dataset.catalog)
+        file = leaf.split_config or self._dataset.split_config
+        if file:
+            current, of_split = split_of_file(place, split_file(place, file), leaf.split_part)
+        else:
+            current, of_split = current_split(place.catalog, leaf.split_part)
+        parts, view_hash = of_split, ""
+        if view:
+            chosen = whole_view(place, view)
+            parts = list(intersected({part.shard: part for part in of_split}, chosen.selected).values())
+            view_hash = chosen.stored.hash
         wanted = current if generation is None else generation
         try:
             offsets = Offsets(place.offsets(wanted))
@@ -187,13 +202,16 @@ class Opener:
         if selection.n == 0 and wanted != current:
             raise _gone(place, f"samples of generation {wanted} that are no longer in the split {leaf.split_part!r}")
         if selection.n == 0:
+            split = f"the split {leaf.split_part!r}"
             raise InputError(
-                f"the split {leaf.split_part!r} has no samples",
+                f"the view {view!r} has no samples in {split}" if view else f"{split} has no samples",
                 where=place.catalog,
                 hint=f"`wdsctl inspect {leaf.path}` shows what each split has",
                 code="WDS211",
             )
-        return Opened(place, offsets, selection, self._config(place, leaf))
+        whole = Selection(offsets, of_split) if view else selection
+        split_name = "" if file else leaf.split_part
+        return Opened(place, offsets, selection, self._config(place, leaf), whole, view_hash, split_name)
 
     def _config(self, place: Place, leaf: Leaf) -> DatasetConfig:
         name = leaf.dataset_config or self._dataset.dataset_config

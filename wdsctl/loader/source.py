@@ -12,6 +12,7 @@ import numpy as np
 
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
+from wdsctl.core.keyframe_file import open_keyframes
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import Place
 from wdsctl.core.sample_types import Kind
@@ -67,6 +68,8 @@ class Source:
         self.place = place
         self.split = split
         self.is_member = False  # of a join, and read by nobody but that
+        self.view = ""  # the hash of the view that was named, and the split that it is of
+        self.whole = selection
         self._columns: dict[str, Ints] = {}
         self.dataset_path = shown(root) if place is None else place.shown
         self.raw = raw
@@ -80,6 +83,9 @@ class Source:
         needed = [layout.needed for layout in self._layouts]
         self.references = References(root, offsets, selection, needed, [layout.ranged for layout in self._layouts])
         self._ranged = self.references.ranged
+        #: Of each layout the names of the parts that are needed, and where the films among them can be entered.
+        self._parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
+        self._films = open_keyframes(place, offsets.generation) if place is not None and any(self._ranged) else None
         self._paths = self.references.paths
         self._builds = [layout.build for layout in self._layouts]
         self.sample_type = config.sample_type
@@ -103,8 +109,8 @@ class Source:
 
     @property
     def split_digest(self) -> str:
-        """Names the split, of which a join has only some samples."""
-        return self.digest
+        """Names the split, of which a join or a view has only some samples."""
+        return self.digest if self.whole is self.selection else self.whole.digest(self.offsets)
 
     def column(self, name: str) -> Ints:
         """A column of the catalog by row of the offsets. Raises InputError where it has not been made."""
@@ -279,19 +285,21 @@ class Source:
         path, first, span = self._paths[block.shards[i]], block.first[i], block.spans[i]
         data = self._storage.read(path, first, span) if 0 < span <= LARGE else None
         parts: list[Any] = []
-        layout = block.layouts[i]
-        for (starts, ends), is_ranged in zip(block.cuts[layout], self._ranged[layout], strict=True):
+        layout, films = block.layouts[i], self._films
+        cuts = zip(block.cuts[layout], self._ranged[layout], self._parts[layout], strict=True)
+        for (starts, ends), is_ranged, name in cuts:
             at, size = first + starts[i], ends[i] - starts[i]
             if is_ranged or size > LARGE:
-                parts.append(self._handle(path, at, size))
+                keyframes = films.find(block.ids[i], name) if films is not None and is_ranged else b""
+                parts.append(self._handle(path, at, size, keyframes))
             elif data is None:
                 parts.append(self._storage.read(path, at, size))
             else:
                 parts.append(data[starts[i] : ends[i]])
         return parts
 
-    def _handle(self, path: str, at: int, size: int) -> LazyPart:
-        return LazyPart(path, at, size, self._storage, shard_size=self.sizes.get(path))
+    def _handle(self, path: str, at: int, size: int, keyframes: bytes = b"") -> LazyPart:
+        return LazyPart(path, at, size, self._storage, shard_size=self.sizes.get(path), keyframes=keyframes)
 
     def _located(self, error: WdsctlError, block: Block, i: int) -> WdsctlError:
         where = self.where(block, i)

@@ -154,6 +154,8 @@ def open_streams(
         "window": sizes.window_samples,
         "parallel": sizes.parallel,
     }
+    if views := {str(source.number): source.view for source in opener.sources if source.view}:
+        order["views"] = views
     if columns := _columns(dataset):
         digests = [source.column_digest(name) for source in opener.sources if not source.is_member for name in columns]
         order["columns"] = _digest(digests)[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.loader.av.media import film, pictures, pixels_of, samples, sound
 from tests.loader.datasets import Parts, a_dataset
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage import LocalStorage
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.loader import (
     AVData,
     AVDecoder,
@@ -88,6 +91,44 @@ def test_decoders_cross_from_workers_and_open_the_shard_where_they_arrive(datase
             assert decoder.get_video_clips([(0, 1)], "frames")[0][0].shape == (2, 3, 48, 64)
 
 
+def test_the_keyframes_that_the_catalog_knows_come_with_a_film_and_spare_a_pass_over_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = film("matroska", "mpeg4", times=range(240), size=(320, 240))
+    path = a_dataset(tmp_path, 2, parts=lambda i: {"mkv": data, "txt": b"%d" % i})
+    fetched: list[int] = []
+    read = LocalStorage.read
+
+    def counted(self: LocalStorage, path: str, offset: int, size: int) -> bytes:
+        fetched.append(size)
+        return read(self, path, offset, size)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+    clips, costs = [], []
+    for media in (None, MediaRequest(selection="auto", keyframes=True)):
+        index(path, media=media)
+        (sample,) = islice(get_loader(get_train_dataset(path)), 1)
+        for decoder in (sample["mkv"], pickle.loads(pickle.dumps(sample["mkv"]))):  # noqa: S301 - our own
+            fetched.clear()
+            clips.append(pixels_of(decoder.get_video_clips([(200, 203)], "frames")[0][0]))
+            costs.append(sum(fetched))
+
+    assert all(np.array_equal(clip, clips[0]) for clip in clips[1:])
+    assert min(costs[:2]) >= len(data)
+    assert 0 < max(costs[2:]) < len(data) / 2
+
+
+def test_who_reads_samples_opens_no_catalog_for_their_films(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_dataset(tmp_path, 4, parts=lambda _: {"mkv": film("matroska", "mpeg4")})
+    index(path, media=MediaRequest(selection="auto", keyframes=True))
+    samples_ = iter(get_loader(get_train_dataset(path)))
+    next(samples_)
+
+    monkeypatch.delattr("sqlite3.connect")
+
+    assert all(next(samples_)["mkv"].get_metadata(get_video=True).video_num_frames == 60 for _ in range(3))
+
+
 @pytest.mark.parametrize(("with_sound", "sounds"), [(False, 0), (True, 1)])
 def test_torch_decodes_all_of_it_with_the_sound_of_films_if_asked(dataset: str, with_sound: bool, sounds: int) -> None:
     task_encoder = encoder(av_decode="torch", video_decode_audio=with_sound)
@@ -144,6 +185,18 @@ def test_a_sample_whose_film_cannot_be_decoded_is_told_with_shard_key_and_part(t
     assert told[0].code == "WDS503"
     for words in ("shard-000.tar", "000000", "part 'mp4'"):
         assert words in told[0].where
+
+
+def test_a_film_that_fails_in_a_hook_is_told_with_shard_key_and_part(tmp_path: Path) -> None:
+    good = parts()["mp4"]
+    path = a_dataset(tmp_path, 6, shard_samples=3, parts=lambda i: {"mp4": good[:99] if i == 4 else good})
+    told: list[Any] = []
+    config = WorkerConfig(global_error_handler=lambda error, *_: told.append(error))
+    loader = get_loader(get_train_dataset(path, repeat=False, task_encoder=Clips(), worker_config=config))
+
+    assert (len(list(loader)), loader.stats.failed) == (5, 1)
+    assert told[0].code == "WDS503"
+    assert told[0].where == f"dataset {path}, shard shard-001.tar, key 000004, part 'mp4'"
 
 
 def test_a_large_part_is_decoded_through_its_handle(tmp_path: Path) -> None:

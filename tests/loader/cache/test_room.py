@@ -32,6 +32,25 @@ def test_two_that_count_in_one_folder_know_of_each_other(tmp_path: Path) -> None
     assert one.held() == (BLOCK, 1)
 
 
+class Collecting(Room):
+    """One in which the garbage collector comes while its thread is counting, and finds a value nobody holds."""
+
+    def _fits(self, numbers: list[int], need: int) -> bool:
+        self.remove(os.path.join(self.folder, "own", "1"), 10)
+        return super()._fits(numbers, need)
+
+
+def test_what_is_collected_while_its_thread_counts_is_removed_without_a_deadlock(tmp_path: Path) -> None:
+    room = Room(str(tmp_path), 9 * BLOCK, 100)
+    assert room.reserve(10)
+    a_file(tmp_path, "own/1", 0)
+
+    assert Collecting(str(tmp_path), 9 * BLOCK, 100).reserve(10)
+
+    assert names(tmp_path) == []
+    assert room.held() == (BLOCK, 1)
+
+
 def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
     room = Room(str(tmp_path), 4 * BLOCK, 100)
     for i, age in enumerate((30, 40, 10, 20)):

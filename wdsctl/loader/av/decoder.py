@@ -46,8 +46,8 @@ class AVDecoder:
     sound empty ones, give no entry.
 
     - `part`: the name that errors call it by.
-    - `index`: the film's keyframes, where they are known. Without it, frame numbers may need a pass over all packets
-      (not of MP4 and MOV), once in the life of the decoder; seconds do not.
+    - `index`: the film's keyframes, where they are known; of a `LazyPart` those that came with it. Without them, frame
+      numbers may need a pass over all packets (not of MP4 and MOV), once in the life of the decoder; seconds do not.
     - `rotate`: frames are turned upright, by the rotation that the file states (MP4, MOV, Matroska).
     - `audio_rate`, `audio_channels`, `audio_format`: samples a second; a number of channels, a layout such as "5.1", or
       a tuple of the channels to keep; "native" samples in the decoder's type, or "float", float32 between -1 and 1.
@@ -81,7 +81,7 @@ class AVDecoder:
     def _set(self, *state: Any) -> None:
         self._state = state
         self._source, self._part, index, self._options = state
-        self._film = Film(index, self._options)
+        self._film = Film(index, self._options, self._source.keyframes)
         self._sound = SoundTrack(self._options.sound)
         self._lock = RLock()
         self._open: OpenMedium | None = None

@@ -40,8 +40,9 @@ class FilmFacts:
 class Film:
     """Not for several threads at once: the decoder sees to that."""
 
-    def __init__(self, index: KeyframeIndex | None, options: AVOptions) -> None:
-        self._index = index
+    def __init__(self, index: KeyframeIndex | None, options: AVOptions, packed: bytes = b"") -> None:
+        self._known = index
+        self._packed = packed  # an index as bytes, in the place of one: read when it is first needed
         self._options = options
         self._numbers: KnownFrames | None = None  # once the file was read through
         self._is_counted = False  # whether there is no way but from the beginning
@@ -97,6 +98,12 @@ class Film:
         if has_clock(opened.container, stream):
             start = float(Fraction(stream.start_time or 0) * (stream.time_base or 0) - opened.begins)
         return None if lasting is None else (start, start + float(lasting))
+
+    @property
+    def _index(self) -> KeyframeIndex | None:
+        if self._known is None and self._packed:
+            self._known = KeyframeIndex.from_bytes(self._packed)
+        return self._known
 
     def _read(
         self,
@@ -166,7 +173,7 @@ class Film:
         scan = scan_keyframes(opened.container, stream)
         if scan is None:
             raise NoClockError
-        self._index, self._numbers = scan.index, KnownFrames(scan.pts)
+        self._known, self._numbers = scan.index, KnownFrames(scan.pts)
         return self._numbers
 
     def _stated(self, opened: OpenMedium) -> Fraction | None:

@@ -8,7 +8,6 @@ from typing import Any
 import av
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.media.stream import OPTIONS
 from wdsctl.loader.av.decoder import AVDecoder
 from wdsctl.loader.av.media_source import source_of
@@ -32,11 +31,10 @@ class MediaPart:
         """Whether it wants a handle even of a small part: a lazy decoder may never be asked for anything."""
         return self.av_decode == "AVDecoder"
 
-    def __call__(self, data: bytes | LazyPart, index: KeyframeIndex | None = None) -> Any:
-        """`index`: of the keyframes of a film, where somebody has made it."""
+    def __call__(self, data: bytes | LazyPart) -> Any:
         if self.av_decode == "pyav":
             return self._container(data)
-        decoder = AVDecoder(data, part=self.part, index=index, max_pixels=self.max_pixels)
+        decoder = AVDecoder(data, part=self.part, max_pixels=self.max_pixels)
         return decoder if self.by_range else decoder.get_frames(self.video_decode_audio)
 
     def _container(self, data: bytes | LazyPart) -> Any:

@@ -18,12 +18,17 @@ from wdsctl.loader.lazy_part import LazyPart
 
 
 class MediaSource(Protocol):
+    @property
+    def keyframes(self) -> bytes:
+        """`KeyframeIndex.to_bytes()` of the film, where it came with its source; else empty."""
+
     def open(self) -> io.IOBase:
         """A seekable binary file of its own. Raises StorageError, PermissionDenied."""
 
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
+    keyframes = b""
     data: bytes
 
     def open(self) -> io.IOBase:
@@ -35,6 +40,7 @@ class InMemory:
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
+    keyframes = b""
     path: str
 
     def open(self) -> io.IOBase:
@@ -49,6 +55,10 @@ class OnDisk:
 class InShard:
     part: LazyPart
 
+    @property
+    def keyframes(self) -> bytes:
+        return self.part.keyframes
+
     def open(self) -> io.IOBase:
         part = self.part
         block = FAR if is_url(part.path) else NEAR
@@ -62,6 +72,7 @@ class InShard:
 class SomebodysFile:
     """It stays open, and stands anywhere after a call."""
 
+    keyframes = b""
     file: BinaryIO
 
     def open(self) -> io.IOBase:

@@ -7,8 +7,10 @@ import fcntl
 import os
 import struct
 import time
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import get_ident
 from typing import NamedTuple
 
 USAGE = "usage"
@@ -35,6 +37,8 @@ class Room:
     most_bytes: int
     most_files: int
     _full_until: float = 0.0
+    _counting: set[int] = field(default_factory=set)  # the threads of this process that count, or wait for it
+    _later: deque[tuple[str, int]] = field(default_factory=deque)  # what they were asked to remove meanwhile
 
     def reserve(self, size: int, draft: str = "") -> bool:
         """Take room for a file of so many bytes that is to be written; False where there is none. With `draft`, it is
@@ -60,11 +64,15 @@ class Room:
             return True
 
     def remove(self, path: str, size: int) -> None:
-        """Remove a file of so many bytes and give its room back, in one step: others count what is there."""
-        with self._counted() as numbers, contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-            numbers[0] -= rounded(size)
-            numbers[1] -= 1
+        """Remove a file of so many bytes and give its room back, in one step: others count what is there.
+
+        The garbage collector may ask at any moment, also while its thread is counting: then it is done at the end of
+        that.
+        """
+        self._later.append((path, size))
+        if get_ident() not in self._counting:
+            with self._counted():
+                pass
 
     def held(self) -> tuple[int, int]:
         """Bytes and files, as they are counted."""
@@ -90,15 +98,28 @@ class Room:
     @contextlib.contextmanager
     def _counted(self) -> Iterator[list[int]]:
         """The numbers, for one process at a time; what they become is kept."""
-        handle = os.open(os.path.join(self.folder, USAGE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._counting.add(get_ident())
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            data = os.pread(handle, _NUMBERS.size, 0)
-            numbers = list(_NUMBERS.unpack(data)) if len(data) == _NUMBERS.size else [0, 0]
-            yield numbers
-            os.pwrite(handle, _NUMBERS.pack(*numbers), 0)
+            handle = os.open(os.path.join(self.folder, USAGE), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX)
+                data = os.pread(handle, _NUMBERS.size, 0)
+                numbers = list(_NUMBERS.unpack(data)) if len(data) == _NUMBERS.size else [0, 0]
+                yield numbers
+                self._remove_now(numbers)
+                os.pwrite(handle, _NUMBERS.pack(*numbers), 0)
+            finally:
+                os.close(handle)
         finally:
-            os.close(handle)
+            self._counting.discard(get_ident())
+
+    def _remove_now(self, numbers: list[int]) -> None:
+        while self._later:
+            path, size = self._later.popleft()
+            with contextlib.suppress(OSError):  # what cannot be removed goes on being counted
+                os.unlink(path)
+                numbers[0] -= rounded(size)
+                numbers[1] -= 1
 
 
 def rounded(size: int) -> int:

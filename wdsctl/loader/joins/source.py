@@ -49,7 +49,7 @@ class JoinedSource(Source):
 
     @cached_property
     def split_digest(self) -> str:
-        return self._whole.digest(self.offsets)
+        return (self.whole if self.view else self._whole).digest(self.offsets)
 
     def block(self, positions: Ints, passes: Ints) -> Block:
         return self._with_partners(super().block(positions, passes))

@@ -11,7 +11,6 @@ from typing import Any
 from wdsctl.core.catalog.by_name import Named
 from wdsctl.core.errors import SampleFailed, StorageError
 from wdsctl.core.media.facts import Facts
-from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.os_errors import translated
 from wdsctl.core.storage import LocalStorage, Storage
 from wdsctl.loader.decoding import SampleDecoder
@@ -60,11 +59,11 @@ class FolderStore(FileStore):
             raise no_facts(self.path, name)
         return self._facts.of(self.path, entry)
 
-    def _keyframes(self, entry: Entry) -> KeyframeIndex | None:
-        return None if self._facts is None else self._facts.keyframes(entry)
+    def _keyframes(self, entry: Entry) -> bytes:
+        return b"" if self._facts is None else self._facts.keyframes(entry)
 
     def handle(self, entry: Entry) -> LazyPart:
-        return LazyPart.alone(entry.path, entry.offset, entry.size, entry.file_size)
+        return LazyPart.alone(entry.path, entry.offset, entry.size, entry.file_size, self._keyframes(entry))
 
     def _read(self, entry: Entry) -> bytes:
         expected = {entry.path: entry.size}

@@ -8,7 +8,6 @@ import threading
 from wdsctl.core.catalog.by_name import Named, Names
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.media.facts import Facts, Unreadable
-from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.loader.stores.entry import Entry
 
 
@@ -33,11 +32,10 @@ class KnownFacts:
         """A file of a folder of media; None where the catalog does not know it."""
         return next(iter(self.names.find(name)), None)
 
-    def keyframes(self, entry: Entry) -> KeyframeIndex | None:
-        """The index of a film; None where it has none."""
+    def keyframes(self, entry: Entry) -> bytes:
+        """The index of a film, as `KeyframeIndex.to_bytes()`; empty where it has none."""
         here = self._named(entry) if self.names.has_facts else None
-        data = None if here is None else self.names.keyframes(here)
-        return None if data is None else KeyframeIndex.from_bytes(data)
+        return (None if here is None else self.names.keyframes(here)) or b""
 
     def of(self, store: str, entry: Entry) -> Facts:
         """The facts of an entry. Raises SampleFailed WDS553 where there are none, or it cannot be read."""

@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from wdsctl.core.errors import SampleFailed
+from wdsctl.core.keyframe_file import KeyframeFile, open_keyframes
 from wdsctl.core.media.facts import Facts
-from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.name_index import NOWHERE, NameIndex, offsets_digest, open_name_index
 from wdsctl.core.naming import split_name
 from wdsctl.core.offsets import Offsets
@@ -78,8 +78,17 @@ class PreparedStore(FileStore):
     def facts_of(self, entry: Entry) -> Facts:
         return self._facts.of(self.path, entry)
 
-    def _keyframes(self, entry: Entry) -> KeyframeIndex | None:
-        return self._facts.keyframes(entry)
+    @cached_property
+    def films(self) -> KeyframeFile | None:
+        """Where the films of the store can be entered. To be asked for by whoever forks, as `names` is."""
+        return open_keyframes(self.place, self.offsets.generation)
+
+    def _keyframes(self, entry: Entry) -> bytes:
+        if self.films is None:
+            return b""
+        i = self.offsets.shard_of(entry.row)
+        sample = self.offsets.shards[i].id << INDEX_BITS | entry.row - int(self.offsets.shard_row[i])
+        return self.films.find(sample, entry.part)
 
     def _part(self, row: int, key: str, part: str) -> Entry | None:
         i = self.offsets.shard_of(row)

@@ -9,7 +9,6 @@ from typing import Any
 
 from wdsctl.core.errors import SampleFailed, StorageDown, StorageError, WdsctlError
 from wdsctl.core.media.facts import Facts
-from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.storage import Storage
 from wdsctl.loader.decoding import SampleDecoder, as_bytes
 from wdsctl.loader.failures import set_value, value_of
@@ -100,8 +99,7 @@ class FileStore(ABC):
             handle = self.handle(entry)
             if not getattr(self._function(entry.part), "takes_ranges", False):
                 return handle
-            index = self._keyframes(entry)
-            return self._made(entry, handle) if index is None else self._made(entry, handle, index)
+            return self._made(entry, handle)
         return self.decoded(entry, self.read(entry))
 
     def is_ranged(self, entry: Entry) -> bool:
@@ -111,7 +109,10 @@ class FileStore(ABC):
         return entry.size > LARGE or bool(getattr(self._function(entry.part), "by_range", False))
 
     def handle(self, entry: Entry) -> LazyPart:
-        return LazyPart(entry.path, entry.offset, entry.size, self.storage, shard_size=entry.file_size)
+        keyframes = self._keyframes(entry)
+        return LazyPart(
+            entry.path, entry.offset, entry.size, self.storage, shard_size=entry.file_size, keyframes=keyframes
+        )
 
     def source_of(self, entry: Entry) -> SourceInfo:
         return SourceInfo(
@@ -154,9 +155,9 @@ class FileStore(ABC):
     def _is_gone(self) -> bool:
         """Whether nothing is left of the store: no other entry will do better."""
 
-    def _keyframes(self, entry: Entry) -> KeyframeIndex | None:  # noqa: ARG002 - for those that have a catalog
-        """The index of keyframes that the catalog has of a film."""
-        return None
+    def _keyframes(self, entry: Entry) -> bytes:  # noqa: ARG002 - for those that have a catalog
+        """The index of keyframes that the catalog has of a film, as `KeyframeIndex.to_bytes()`; empty where none."""
+        return b""
 
     def _read(self, entry: Entry) -> bytes:
         return self.storage.read(entry.path, entry.offset, entry.size)
@@ -170,9 +171,9 @@ class FileStore(ABC):
             self._functions[part] = function
         return function
 
-    def _made(self, entry: Entry, *data: Any) -> Any:
+    def _made(self, entry: Entry, data: Any) -> Any:
         try:
-            return self._function(entry.part)(*data)
+            return self._function(entry.part)(data)
         except WdsctlError as error:
             raise self._located(error, entry) from error
 

@@ -1,0 +1,108 @@
+"""The example of questions about media that lie apart: it is made, prepared, trained on and resumed as it says."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wdsctl.cli.main import main
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "polylithic"
+
+
+def run(script: str, *arguments: str) -> int:
+    """A script of the example, in this process."""
+    code = runpy.run_path(str(EXAMPLE / script))["main"](list(arguments))
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("polylithic")
+    assert run("make_media.py", str(folder), "--clips", "2") == 0
+    options = PrepareOptions(sample_type="CrudeSample", media="auto", media_index=True, shard_samples=20)
+    prepare(str(folder / "raw"), str(folder / "media"), options)
+    prepare(str(folder / "questions.jsonl"), None, PrepareOptions(sample_type="CrudeSample", key="id"))
+    return folder
+
+
+def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("batch", "    q"))]
+
+
+def test_the_media_and_the_questions_are_the_same_every_time(made: Path, tmp_path: Path) -> None:
+    run("make_media.py", str(tmp_path), "--clips", "2")
+
+    def content(folder: Path) -> dict[str, bytes]:
+        files = [folder / "questions.jsonl", *(path for path in (folder / "raw").rglob("*") if path.is_file())]
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+    assert content(tmp_path) == content(made)
+
+
+def test_every_reference_resolves_and_a_wrong_one_is_told(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    wrong = tmp_path / "wrong.jsonl"
+    wrong.write_text((made / "questions.jsonl").read_text() + json.dumps({"media": "photos/Bison.jpg"}) + "\n")
+    prepare(str(wrong), None, PrepareOptions(sample_type="CrudeSample"))
+    capsys.readouterr()
+
+    codes = [
+        main(["validate", lines, "--level", "refs", "--refs", f"media={made / 'media'}"])
+        for lines in ("questions.jsonl", str(wrong))
+    ]
+
+    assert codes == [0, 1]
+    assert "there is no 'photos/Bison.jpg', and there is 'photos/bison.jpg'" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_a_training_is_resumed_with_the_same_questions_pictures_and_sounds(
+    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(made)
+    training = ("train_questions.py", "train.yaml", "--steps", "4")
+    assert run(*training, "--save-at", "2") == 0
+    first = lines_of(capsys)
+
+    for workers in ("0", "2"):
+        assert run(*training, "--resume", "media-state.pt", "--workers", workers) == 0
+        assert lines_of(capsys) == first
+
+
+def test_what_cannot_be_done_is_told_in_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "raw").mkdir()
+
+    codes: list[Any] = [
+        run("make_media.py", str(tmp_path)),
+        run("train_questions.py", str(tmp_path / "no.yaml")),
+    ]
+
+    assert codes == [2, 3]
+    assert capsys.readouterr().err.count("error: ") == 2
+
+
+@pytest.mark.slow
+def test_make_demo_media_ends_well_in_less_than_two_minutes() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo_media.py")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "yes: batches 11 to 20 are identical" in done.stdout

@@ -1,0 +1,29 @@
+"""Run by a test in a process of its own: a training that packs over media of a store, with a pool, goes on from states.
+
+`python -m tests.loader.cooked_process BLEND FOLDER WORKERS`. FOLDER has states.json; prints digests, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from tests.loader.running import digests
+from tests.loader.test_cooks import packing
+from wdsctl.loader import FileStoreCachePool
+
+
+def main(blend: str, folder: str, workers: str) -> None:
+    told = []
+    for state in json.loads((Path(folder) / "states.json").read_text(encoding="utf-8")):
+        pool = FileStoreCachePool(Path(folder) / "other cache")
+        with packing(json.loads(blend), pool=pool, num_workers=int(workers)) as loader:
+            loader.load_state_dict(state)
+            told.append(digests(loader, 3))
+        pool.close()
+    print(json.dumps(told))  # noqa: T201 - to the test
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,105 @@
+"""What `convert` makes of a dataset trains as the dataset did."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.build import a_dataset
+from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import (
+    Cooker,
+    DefaultTaskEncoder,
+    VQASample,
+    basic_sample_keys,
+    cooker,
+    get_loader,
+    get_train_dataset,
+)
+
+Step = tuple[list[str], bytes, list[str]]
+
+
+def steps(path: Path, count: int, cook: Any = None, text: str = "caption") -> list[Step]:
+    """Keys, pixels and texts of the first batches."""
+
+    class Encoder(DefaultTaskEncoder):
+        cookers = (Cooker(cook),) if cook else ()
+
+    loader = get_loader(get_train_dataset(str(path), batch_size=4, task_encoder=Encoder()))
+    found = []
+    for batch, _ in zip(loader, range(count), strict=False):
+        found.append((list(batch.__key__), batch.image.numpy().tobytes(), list(getattr(batch, text))))
+    return found
+
+
+def cook_beside(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location("cook_of_a_test", path / "cook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.cook
+
+
+def to(dest: Path, source: Path, **options: Any) -> Path:
+    convert([str(source)], str(dest), ConvertOptions(**options))
+    return dest
+
+
+@pytest.mark.parametrize("primary", ["tar", "jsonl"])
+def test_media_apart_train_as_they_did_in_one_piece(tmp_path: Path, primary: Any) -> None:
+    shard: dict[str, bytes] = {}
+    for i in range(12):
+        shard |= {f"{i:03d}.png": _picture(i), f"{i:03d}.json": json.dumps({"caption": f"number {i}"}).encode()}
+    source = tmp_path / "a"
+    a_dataset(source, {"0.tar": shard})
+    prepare(str(source), None, PrepareOptions(split={"train": 1}))
+
+    poly = to(tmp_path / "poly", source, layout="polylithic", media=("png",), primary=primary, shard_samples=5)
+    back = to(tmp_path / "back", poly)
+
+    whole = steps(source, 7)
+    assert steps(poly / "blend.yaml", 7, cook_beside(poly)) == whole
+    assert steps(back, 7) == whole
+    assert len({pixels for _, pixels, _ in whole}) == 7
+
+
+def test_a_blend_with_a_store_becomes_one_dataset_and_two_again(tmp_path: Path) -> None:
+    media = tmp_path / "media"
+    a_dataset(media, {"0.tar": {f"p/{i}.png": _picture(i) for i in range(12)}})
+    prepare(str(media), None, PrepareOptions(split={"train": 1}))
+    lines = [{"id": f"q{i}", "image": f"p/{11 - i}.png", "question": f"{i}?", "answer": f"{i}!"} for i in range(12)]
+    (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    prepare(str(tmp_path / "questions.jsonl"), None, PrepareOptions(key="id"))
+    blend = tmp_path / "train.yaml"
+    blend.write_text("splits:\n  train:\n    path: questions.jsonl\n    aux:\n      images: media\n")
+
+    mono = to(tmp_path / "mono", blend, form_options={"media": "image"})
+    fields = {"image": "png", "context": "json[question]", "answers": "json[answer]"}
+    prepare(str(mono), None, PrepareOptions(sample_type="VQASample", field_map=fields))
+    poly = to(tmp_path / "poly", mono, layout="polylithic", media=("png",))
+
+    @cooker
+    def cook(sample: Any, images: Any) -> VQASample:
+        line = sample["json"]
+        image = images.get(line["image"], sample)
+        return VQASample(**basic_sample_keys(sample), image=image, context=line["question"], answers=line["answer"])
+
+    wanted = steps(blend, 5, cook, "answers")
+    assert steps(mono, 5, text="answers") == wanted
+    assert steps(poly / "blend.yaml", 5, cook_beside(poly), "answers") == wanted
+
+
+def _picture(i: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (8, 8), (i * 20, 3, 5)).save(file, "PNG")
+    return file.getvalue()
