@@ -32,6 +32,48 @@ CODES: dict[str, Code] = {
         "The folder exists, but holds no tar files and no files that can become samples.",
         "Check that the path is the folder that holds the data. `wdsctl prepare RAW DEST` makes shards from raw files.",
     ),
+    "WDS004": Code(
+        "there is no such sample or part",
+        "The dataset has no sample of this key, or the sample has no part of this name. Keys are compared letter by "
+        "letter; a key has no extension.",
+        "`wdsctl ls DATASET PREFIX --samples` lists keys that begin alike, `--parts` the parts of each.",
+    ),
+    "WDS005": Code(
+        "the request fits several samples or parts",
+        "The key stands more than once in the dataset, or the sample has several parts and none was named.",
+        "The message lists what there is: choose with `--shard` (and `--position`) or `--part`.",
+    ),
+    "WDS006": Code(
+        "bytes that are no text would go to the terminal",
+        "They could change what the terminal shows, or how it behaves.",
+        "Write them to a file with `-o FILE`, or into a pipe.",
+    ),
+    "WDS007": Code(
+        "the file holds no sums",
+        "No line of it is a hash and a name, as `sha256sum` writes them. Hashes are of MD5, SHA-1, SHA-256, SHA-512 or "
+        "BLAKE2b.",
+        "`wdsctl checksum DATASET > SHA256SUMS` writes such a file. Of a hash of 128 digits say which it is: "
+        "`--algorithm`.",
+    ),
+    "WDS008": Code(
+        "the shards that were named are not all there",
+        "A brace range or a list names shards that are not in the folder, or one twice; a glob matches nothing; or the "
+        "shards have no folder in common. A dataset is never quietly smaller than what was asked for.",
+        "Check the range and the folder. `--missing drop` goes on with those that are there.",
+    ),
+    "WDS009": Code(
+        "the generation is not kept",
+        "A dataset is known at its last three generations, as long as their offsets files are in `.wdsctl`. Shards "
+        "that are added, changed or removed begin a generation.",
+        "`wdsctl log DATASET` shows which run made which generation.",
+    ),
+    "WDS010": Code(
+        "the configuration cannot be used",
+        "A configuration file does not parse, or it or a WDSCTL_ variable names a command or an option that does not "
+        "exist, or has a value that the option does not take.",
+        "The message names the file or the variable. `wdsctl config check` lists all that is wrong, `wdsctl config "
+        "show` what is in force and where it is from.",
+    ),
     "WDS101": Code(
         "not a tar file",
         "The file ends in .tar, but its first block is no tar header.",
@@ -182,6 +224,109 @@ CODES: dict[str, Code] = {
         "Name the file in the place of the folder (`wdsctl prepare labels.jsonl`), or leave one kind out: "
         "`--exclude '*.jsonl'`.",
     ),
+    "WDS128": Code(
+        "a name that leads out of the archive",
+        "A member's name begins with / or has `..` in it. It is a key like others in training, where nothing is "
+        "unpacked; wdsctl writes no file under such a name, and other tools may.",
+        "Write the shard again with relative names, from the folder that holds the files: `tar -C FOLDER -cf ...`.",
+    ),
+    "WDS140": Code(
+        "a part does not begin as it must",
+        "The header of an image, a sound, a video, an array or an archive is damaged, cut off, or of something else.",
+        "Replace the part, or keep the sample out of training: `wdsctl validate DATASET --level headers --quarantine`.",
+    ),
+    "WDS141": Code(
+        "a medium is not what the catalog says",
+        "Its header says another size, codec or duration than `--media` noted when the dataset was indexed.",
+        "If the shard is meant to be as it is: `wdsctl index DATASET --media --rebuild`. Otherwise restore the shard.",
+    ),
+    "WDS142": Code(
+        "the name of a part is not what it holds",
+        "Such as a PNG under the name jpg. Most readers go by the content; those that go by the name fail.",
+        "Nothing, as far as wdsctl is concerned.",
+    ),
+    "WDS143": Code(
+        "a part does not decode",
+        "An image, a sound, a video, an array or a number that is damaged, or that holds what is never loaded. In "
+        "training its sample fails, is told and left out.",
+        "Replace the part, or keep the sample out of training: `wdsctl validate DATASET --level content --quarantine`.",
+    ),
+    "WDS144": Code(
+        "a part is no JSON",
+        "Its name says that it is, and it does not parse.",
+        "The message says where. `--quarantine` keeps such samples out of training.",
+    ),
+    "WDS145": Code(
+        "a text is not UTF-8",
+        "Text and JSON are read as UTF-8, and nothing else is guessed.",
+        "Write the part again in UTF-8. `--quarantine` keeps such samples out of training.",
+    ),
+    "WDS146": Code(
+        "a part is too large to decode",
+        "More than 1 GiB, or what it says that it unpacks to is; or an image of more than 178,956,970 pixels. A small "
+        "file may claim to be as large as that, to fill the memory of whoever opens it.",
+        "If it is meant, the loader's limits are `max_pixels` and `max_bytes` of SampleDecoder.",
+    ),
+    "WDS147": Code(
+        "a part decodes, and is damaged",
+        "Its own checksums do not fit its bytes, or its decoder had to make something up in the place of what it could "
+        "not read. The loader does not notice.",
+        "Look at it. Shards of which hashes are noted (`wdsctl index --hash`) are told apart from media that were bad "
+        "before they were put there.",
+    ),
+    "WDS148": Code(
+        "a field is missing",
+        "The field map says where a field comes from, and this sample has nothing there, or null. The sample type "
+        "needs it.",
+        "Complete the sample, or correct the field map in dataset.yaml.",
+    ),
+    "WDS149": Code(
+        "a field holds the wrong thing",
+        "Such as a number where the sample type has text, or a list of other things than it is to hold.",
+        "Correct the sample, or the field map in dataset.yaml.",
+    ),
+    "WDS150": Code(
+        "fields of a sample do not fit one another",
+        "Lists that belong together have unlike lengths, or the number of the right choice is none of the choices.",
+        "Correct the sample. `--quarantine` keeps such samples out of training.",
+    ),
+    "WDS151": Code(
+        "a shard's bytes have changed",
+        "Its SHA-256 is not what was noted, by `wdsctl index --hash` or in a file of sums beside it. Anything in it "
+        "may be wrong, pixels too, which no other check sees.",
+        "Copy the shard again from its origin. `--quarantine` keeps all of it out of training.",
+    ),
+    "WDS152": Code(
+        "no hash of a shard is known",
+        "Nobody has noted its SHA-256, so nobody can tell whether its bytes are what they were.",
+        "`wdsctl index DATASET --hash` notes what they are now; or put a SHA256SUMS beside the shards.",
+    ),
+    "WDS153": Code(
+        "a file of sums cannot be understood",
+        "A line of coreutils' form is 64 hex digits, two spaces and a name. A file SHARD.sha256 may also be the digits "
+        "alone, and names no other shard.",
+        "`sha256sum *.tar > SHA256SUMS` writes one.",
+    ),
+    "WDS154": Code(
+        "a reference differs in case",
+        "What a sample refers to is in the store, with other capital letters. Stores compare names letter by letter.",
+        "Correct the reference, or the name in the store.",
+    ),
+    "WDS155": Code(
+        "media that nothing refers to",
+        "Entries of a store that no sample of this dataset names. They may serve another one.",
+        "Nothing, if they are meant.",
+    ),
+    "WDS156": Code(
+        "references cannot be followed",
+        "The field is in no sample, or holds what is no name; or its store cannot be opened.",
+        "`--refs FIELD=STORE` names both: `--refs image=../media`, with dots for fields in fields.",
+    ),
+    "WDS157": Code(
+        "something could not be repaired",
+        "`wdsctl repair` does not guess. What it leaves as it is, or leaves out, the message says.",
+        "Copy the shard again from its origin, if there is one.",
+    ),
     "WDS200": Code(
         "the data is not what it should be",
         "Raw files or shards cannot be used as they stand.",
@@ -195,9 +340,11 @@ CODES: dict[str, Code] = {
         "complete sample has.",
     ),
     "WDS202": Code(
-        "a raw file changed while it was read",
-        "The file's size is not what it was when the work was planned.",
-        "Run the same command again when nothing writes to the folder.",
+        "a file changed while it was read",
+        "It is not what it was when the work was planned: a raw file has another size, a source of a conversion or a "
+        "shard that is repaired has another size or time. Nothing is made of it.",
+        "Run the same command again when nothing writes to the folder. A conversion then says that it is of other "
+        "sources: `--yes` begins it anew.",
     ),
     "WDS203": Code(
         "source files have vanished",
@@ -215,6 +362,40 @@ CODES: dict[str, Code] = {
         "The dataset has splits, and not this one; or it has none yet.",
         "`wdsctl inspect DATASET` lists them; `wdsctl split DATASET train=8,val=1,test=1` makes them.",
     ),
+    "WDS212": Code(
+        "splits overlap",
+        "A shard matches the patterns of several splits, or a key is in the lists of several.",
+        "The message counts them and names the first. Let every shard, and every key, be named by one split alone.",
+    ),
+    "WDS213": Code(
+        "samples have no split",
+        "They match no pattern, or are in no list of keys.",
+        "`--rest train` names the split of the rest, `--rest none` leaves it out. Of shards that came later, too: they "
+        "are in no split until `wdsctl split` says where they belong.",
+    ),
+    "WDS214": Code(
+        "something that is named is not there",
+        "A pattern matches no shard, or a listed key, or one to exclude, is not in the dataset.",
+        "Patterns are of whole paths below the root. `--allow-empty` passes over what is not there.",
+    ),
+    "WDS215": Code(
+        "samples have no group",
+        "The value that a split goes by (`--group-by`) is not in some samples: the part or the field is missing, or "
+        "null, or the part is no JSON.",
+        "`--rest train` names the split that they go to, `--rest none` leaves them out.",
+    ),
+    "WDS216": Code(
+        "the same content is in two splits",
+        "`wdsctl split DATASET --leaks` compared samples by the bytes of their parts. What is measured on such a "
+        "sample of val has been learned from train.",
+        "Divide by a value that the copies share, such as `--group-by json:url`, or leave copies out: `--exclude-key`.",
+    ),
+    "WDS217": Code(
+        "split.yaml and the splits do not fit",
+        "The file is no split.yaml of Energon; or the splits cannot be said in one, which knows whole shards, and "
+        "samples to leave out.",
+        "The message says what. `wdsctl split DATASET 8,1,1 --by shard` makes splits that can be exported.",
+    ),
     "WDS220": Code(
         "the field map does not fit",
         "dataset.yaml does not parse, names a sample type that does not exist, or maps a field to a "
@@ -231,6 +412,51 @@ CODES: dict[str, Code] = {
         "dataset.yaml names a function in a file beside it (`sample_loader`, `part_filter`). It came with the data, "
         "and would run with all that you may do.",
         "Read the file. If you trust it: `get_train_dataset(..., trust_code=True)`.",
+    ),
+    "WDS230": Code(
+        "a reference leads outside",
+        "A row names a file by an absolute path, with `..`, by a link that leaves the folder, or by a URL. Nothing "
+        "outside the source is read, and nothing is fetched.",
+        "Write relative references. `-O base=FOLDER` says which folder they begin in.",
+    ),
+    "WDS231": Code(
+        "a file that is referred to is missing",
+        "A row names a file that is not there.",
+        "Bring the file back or take out the row. `-O base=FOLDER` says which folder references begin in. Letters' "
+        "case counts.",
+    ),
+    "WDS232": Code(
+        "a row cannot be read",
+        "It has more or fewer fields than the header, its quotes are odd, it lacks the field that keys come from, or a "
+        "field of files holds something else.",
+        "The message names file and row. Mend it, or leave the row out.",
+    ),
+    "WDS233": Code(
+        "the source is damaged",
+        "A file ends too early, its index does not fit it, or it is not what its name says.",
+        "Copy it again from its origin.",
+    ),
+    "WDS234": Code(
+        "values that only code can read",
+        "Pickles run code when they are read, and data from elsewhere may hold anything. wdsctl reads none; nor does "
+        "it read encodings that it does not know.",
+        "Write the dataset again without that column, or with an encoding that is plain data.",
+    ),
+    "WDS235": Code(
+        "the form cannot be told",
+        "The source looks like no form that is known, or like several of them alike.",
+        "Name it: `--from FORM`. The message lists the forms.",
+    ),
+    "WDS236": Code(
+        "an optional package is missing",
+        "The form needs a package that wdsctl does not bring along.",
+        "The message has the command that installs it.",
+    ),
+    "WDS237": Code(
+        "the form cannot hold this sample",
+        "Some part of it is too large for the form, is text that is not UTF-8, or its name cannot be a file's name "
+        "there.",
+        "The message names the sample and what would work. `--to folder` takes nearly everything.",
     ),
     "WDS300": Code(
         "the catalog cannot be used",
@@ -269,6 +495,12 @@ CODES: dict[str, Code] = {
         "shards have vanished",
         "The catalog lists shards that are no longer there.",
         "Bring them back, or say `--missing drop` to forget them, `--missing keep` to keep their rows.",
+    ),
+    "WDS307": Code(
+        "the catalog has no rows of samples",
+        "It was made with --no-sample-rows: it has counts, splits and the offsets file, from which training reads. "
+        "What looks samples up in it (by key, by SQL, joins by name) needs a row a sample.",
+        "`wdsctl index DATASET --sample-rows` adds them; every shard is read once for it.",
     ),
     "WDS310": Code(
         "there is no such column",
@@ -321,6 +553,74 @@ CODES: dict[str, Code] = {
         "nothing is a medium by the selection",
         "Facts of media were asked for, and no part of any sample, or no file, is what `--media` says.",
         "`wdsctl inspect DATASET` lists the parts that there are.",
+    ),
+    "WDS330": Code(
+        "there is no such view",
+        "A view of the dataset was named (`DATASET@NAME`), and it has none of this name.",
+        "The message lists the views that there are. `wdsctl view create DATASET NAME --where ...` makes one.",
+    ),
+    "WDS331": Code(
+        "a view is out of date",
+        "A view is a frozen selection of samples. Shards that it has samples of were written again, have grown or are "
+        "gone, so that they cannot be told any more.",
+        "`wdsctl view diff DATASET NAME` says what would change, `wdsctl view refresh DATASET NAME` makes the view "
+        "again. A training that is to go on as it was needs the shards of that time.",
+    ),
+    "WDS332": Code(
+        "the query cannot be used",
+        "An expression of `view create --where` or a query of `wdsctl sql` does not parse, names a column or a "
+        "function that is not there, or asks for more than reading the documented views.",
+        "The message points at the place. docs/views.md lists the columns of expressions, docs/catalog.md the views.",
+    ),
+    "WDS333": Code(
+        "there is a view of this name already",
+        "Views are frozen: trainings name them, and their states are refused once a view means something else.",
+        "Take another name, or `--replace` it. `wdsctl view show DATASET NAME` tells what it is.",
+    ),
+    "WDS334": Code(
+        "the query was stopped",
+        "It took longer than `--timeout`.",
+        "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
+    ),
+    "WDS340": Code(
+        "keys come more than once in the destination",
+        "Datasets that are merged share keys, or one of them repeats keys in several shards. Written one behind "
+        "the other, two samples of one key would become one.",
+        "`--on-collision prefix` puts the source's name before each key (and a number before keys that repeat "
+        "within one source); `--on-collision keep-first` takes the first sample of each key.",
+    ),
+    "WDS341": Code(
+        "a part cannot be written anew",
+        "`--image` or `--audio` was asked for, and the part is damaged, too large to be decoded safely, an "
+        "animation, or of a kind that the new format has no room for. Its sample is left out, unless `--on-error "
+        "keep` leaves it as it was.",
+        "`wdsctl validate SOURCE` looks at the part. `--on-error error` stops at the first such part instead.",
+    ),
+    "WDS342": Code(
+        "a sample would have two parts of one name",
+        "After renaming or transcoding, two parts of a sample are called the same, such as a png that becomes a "
+        "jpg beside a jpg. The sample is left out.",
+        "Give one of them another name (`--rename-part png=second.png`), or leave one out (`--drop-parts png`).",
+    ),
+    "WDS343": Code(
+        "a reference of the primary leads nowhere",
+        "A sample of a polylithic dataset names a medium that its store does not have, or has twice; or what "
+        "names them does not parse. The sample is left out.",
+        "`wdsctl validate PRIMARY --level refs` lists such references. Prepare the store again, or convert the "
+        "original again.",
+    ),
+    "WDS344": Code(
+        "the source is not what its catalog says",
+        "Shards of the source are new, have changed or are gone since it was indexed, so it is not clear which "
+        "samples are meant.",
+        "Run `wdsctl index SOURCE` and convert again.",
+    ),
+    "WDS345": Code(
+        "the destination was made by another conversion",
+        "What lies there was written from other sources, or with other options. Mixing both would leave a dataset "
+        "that no command makes.",
+        "Give another DEST. Of a conversion that was not finished, `--yes` removes what it has written, and "
+        "begins anew.",
     ),
     "WDS401": Code(
         "the disk is full",

@@ -11,8 +11,8 @@ UNKNOWN = "DATASET"
 
 
 def command(verb: str, *words: str) -> str:
-    """`wdsctl validate 'my data'`, in backticks."""
-    return f"`{shlex.join(['wdsctl', verb, *words])}`"
+    """`wdsctl validate 'my data'`, in backticks. A verb of a group has two words: `view show`."""
+    return f"`{shlex.join(['wdsctl', *verb.split(), *words])}`"
 
 
 def command_at(place: Place, verb: str, *words: str) -> str:

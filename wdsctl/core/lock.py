@@ -10,19 +10,27 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shlex
 import socket
+import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
+from wdsctl.core.printable import one_line
+from wdsctl.core.process_mark import born as _born
+from wdsctl.core.process_mark import space as _space
+from wdsctl.core.urls import shown
 
 BEAT = 5.0  # seconds between heartbeats
 MISSED = 3 * BEAT  # seconds without one, after which a process that cannot be seen on this host is taken for dead
+POLL = 0.5  # seconds between looks at a lock that somebody holds
+LONGEST = 200  # letters of a command that are kept
 STOPPED = 120.0  # seconds without one, after which a holder on another machine is taken for dead
 
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -35,17 +43,23 @@ class Holder:
     born: str  # when the process started, by its own kernel: a pid alone may have been given out again
     since: float  # seconds since 1970
     token: str
+    command: str = ""  # what it was started as
     space: str = ""  # the boot and the pid namespace that the pid is of: containers may share a host's name
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Hold the lock at `path` for the block. Raises CatalogError WDS304, naming the holder, if somebody else does."""
+def locked(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lambda _: None) -> Iterator[None]:
+    """Hold the lock at `path` for the block. Raises CatalogError WDS304, naming the holder, if somebody else does.
+
+    `wait`: seconds to wait for them, which `note` is told of once a holder.
+    """
     with translated(path):
         os.makedirs(os.path.dirname(path), exist_ok=True)
         born = _born(os.getpid())
-        mine = Holder(socket.gethostname(), os.getpid(), born, time.time(), uuid.uuid4().hex, _space())
-        _take(path, mine)
+        mine = Holder(
+            socket.gethostname(), os.getpid(), born, time.time(), uuid.uuid4().hex, command=_command(), space=_space()
+        )
+        _take_in_time(path, mine, wait, note)
     stop = threading.Event()
     heart = threading.Thread(target=_beat, args=(path, stop), daemon=True, name="wdsctl-lock")
     heart.start()
@@ -78,6 +92,25 @@ def check_held(path: str) -> None:
             hint="run the same command again: finished work is kept",
             code="WDS304",
         )
+
+
+def _take_in_time(path: str, mine: Holder, wait: float, note: Callable[[str], None]) -> None:
+    until = time.monotonic() + wait
+    told = ""
+    while True:
+        try:
+            _take(path, mine)
+        except CatalogError:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise
+            holder = writer(path)
+            if holder not in ("", told):
+                told = holder
+                note(f"waiting for another wdsctl that writes to this dataset: {holder}")
+            time.sleep(min(left, POLL))
+        else:
+            return
 
 
 def _take(path: str, mine: Holder) -> None:
@@ -157,34 +190,6 @@ def _lives(path: str, holder: Holder, now: float) -> bool:
         return False
 
 
-def _space() -> str:
-    """Names the boot and the pid namespace in which pids mean what they mean here; empty elsewhere than on Linux."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _born(pid: int) -> str:
-    """When a process started, in its kernel's clock ticks; empty if there is none. Elsewhere than on Linux: its pid."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
-            facts = file.read().rsplit(")", 1)[1].split()
-        # A dead process that nobody has waited for is still listed: in containers, often for good.
-        return "" if facts[0] in "ZX" else facts[19]
-    except (FileNotFoundError, ProcessLookupError):
-        if os.path.isdir("/proc/self"):
-            return ""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        return str(pid)
-    return str(pid)
-
-
 def _beat(path: str, stop: threading.Event) -> None:
     while not stop.wait(BEAT):
         with suppress(OSError):
@@ -197,11 +202,17 @@ def _busy(path: str, holder: Holder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
-        hint="wait for it; if it is surely dead, remove the lock file",
+        hint="wait for it, as `--wait` does; if it is surely dead, remove the lock file",
         code="WDS304",
     )
 
 
+def _command() -> str:
+    """What this process was started as, without what must stay secret in it."""
+    return shlex.join([os.path.basename(sys.argv[0]), *map(shown, sys.argv[1:])])[:LONGEST]
+
+
 def _said(holder: Holder) -> str:
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
-    return f"process {holder.pid} on {holder.host}, since {since}"
+    command = f" ({one_line(holder.command)})" if holder.command else ""
+    return f"process {holder.pid} on {holder.host}, since {since}{command}"

@@ -23,6 +23,7 @@ Read = Callable[[int, int], bytes]  # (offset, size) -> exactly that many bytes
 WINDOW = 1 << 20  # bytes read at a time while members are small
 HOP = 4 << 10  # bytes read at a time while they are large
 FEW = 4 << 10  # bytes taken one by one before the quick way is tried again; doubled each time in a row
+GATHERED = 1 << 10  # members that were taken one by one and are handed on together: arrays of one are dear
 LARGE = 64 << 10  # bytes from header to header, on average, from which on skipping beats reading
 LONGEST_HEADER = 1 << 20  # bytes; a pax or GNU name header that claims more is damage
 LONG_NAME = 4 << 10  # bytes; longer ones get an array of their own, so that one of them does not widen a thousand rows
@@ -60,23 +61,30 @@ def walk(read: Read, size: int, *, window: int = WINDOW, hop: int = HOP) -> Iter
     """
     at, large = 0, False
     reach, few = window, FEW
+    waiting: _Parsed = []
     while at < size:
         block = read(at, min(hop if large else reach, size - at))
         step = None if large else plain_members(block, at, size)
         if step is not None:
             members, then = step
+            yield from _as_members(waiting)
+            waiting = []
             yield members
             count, few = len(members.size), FEW
             reach = min(window, 2 * reach if then - at > reach // 2 else max(LARGE, 2 * (then - at)))
         else:
             parsed, then, ending = one_by_one(read, block if large else block[:few], at, size)
-            yield from _as_members(parsed)
+            waiting += parsed
+            if ending is not None or len(waiting) >= GATHERED:
+                yield from _as_members(waiting)
+                waiting = []
             if ending is not None:
                 yield ending if ending.how != "mark" else _after_the_mark(read, ending, size)
                 return
             count, few = max(1, len(parsed)), min(window, 2 * few)
         large = (then - at) > LARGE * count
         at = then
+    yield from _as_members(waiting)
     yield Ending("no mark", at) if size else Ending("not a tar", 0)
 
 

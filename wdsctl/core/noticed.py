@@ -14,6 +14,8 @@ from wdsctl.core.members import Odd
 from wdsctl.core.naming import split_name
 from wdsctl.core.plain_members import Ints, Members
 
+_SLASH = ord("/")
+
 
 class Noticed:
     """Counts what is odd while members go by; one finding a kind, with the first place."""
@@ -51,6 +53,21 @@ class Noticed:
         message = f"members whose names make no key, such as {name!r}"
         offset = int(members.header[rows[0]])
         self.note(Finding(code="WDS112", severity="note", message=message, shard=self.shard, offset=offset), len(rows))
+
+    def leading_out(self, members: Members) -> None:
+        """Names that an archiver would not unpack as they are: absolute ones, and those with `..` in them."""
+        names = members.names
+        is_absolute = names[:, 0] == _SLASH
+        if not is_absolute.any() and b".." not in names.tobytes():
+            return
+        all_names = strings(names)
+        rows = [i for i, name in enumerate(all_names) if is_absolute[i] or b".." in name.split(b"/")]
+        if rows:
+            name = all_names[rows[0]].decode("utf-8", "backslashreplace")
+            message = f"names that lead out of any folder they are unpacked in, such as {name!r}"
+            offset = int(members.header[rows[0]])
+            finding = Finding(code="WDS128", severity="warning", message=message, shard=self.shard, offset=offset)
+            self.note(finding, len(rows))
 
     def empty(self, members: Members) -> None:
         rows = np.flatnonzero(members.size == 0)

@@ -137,14 +137,17 @@ class Offsets:
         first = self.first_part(rows.start)
         parts = slice(first, first + int(counts.sum(dtype=np.int64)))
         bounds = self.key_start[rows.start : rows.stop + 1]
-        table = [np.array([numbers[name] for name in layout], np.int64) for layout in self.layouts]
+        table = np.array([numbers[name] for layout in self.layouts for name in layout], np.int64)
+        sizes = np.array([len(layout) for layout in self.layouts] or [0], np.int64)
         layout = np.zeros(len(counts), np.uint32) if self.layout is None else self.layout[rows]
-        names = [table[which] for which in layout.tolist()]
+        # Of each part its place in the table: where its layout begins there, and how far into the sample it is.
+        begins = (np.cumsum(sizes) - sizes)[layout] - (np.cumsum(counts, dtype=np.int64) - counts)
+        places = np.repeat(begins, counts) + np.arange(parts.stop - parts.start)
         return ShardRows(
             keys=self.keys[bounds[0] : bounds[-1]].tobytes(),
             key_sizes=np.diff(bounds).astype(np.uint32),
             counts=counts,
-            part_names=np.concatenate(names) if names else np.empty(0, np.int64),
+            part_names=table[places],
             part_offsets=self.part_offset[parts],
             part_sizes=self.part_size[parts],
         )
@@ -263,7 +266,7 @@ class OffsetsWriter:
             file.close()
 
     def _put(self, column: str, values: NDArray[Any]) -> None:
-        self._files[column].write(values.tobytes())
+        self._files[column].write(np.ascontiguousarray(values).view(np.uint8).data)
 
     def _numbered(
         self, counts: NDArray[np.uint32], starts: Ints, names: NDArray[np.integer[Any]]
@@ -278,6 +281,25 @@ class OffsetsWriter:
 
     def _layout(self, names: NDArray[np.integer[Any]]) -> int:
         return self._layouts.setdefault(tuple(names.tolist()), len(self._layouts))
+
+
+def rewritten(offsets: Offsets, shards: Sequence[ShardEntry], path: str) -> None:
+    """Write the same file to `path`, atomically, with other words about its shards."""
+    numbers = {name: i for i, name in enumerate(offsets.extensions)}
+    columns = {name: array for name in _DTYPES if (array := getattr(offsets, name)) is not None}
+    header = {
+        "generation": offsets.generation,
+        "extensions": offsets.extensions,
+        "layouts": [[numbers[name] for name in layout] for layout in offsets.layouts],
+        "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in shards],
+    }
+    counts = {name: len(array) for name, array in columns.items()}
+    head, places = _laid_out(header, {name: _DTYPES[name] for name in columns}, counts)
+    with replacing(path) as draft, open(draft, "wb") as file:
+        file.write(head)
+        for name, at in places.items():
+            file.write(b"\0" * (at - file.tell()))
+            file.write(np.ascontiguousarray(columns[name]).view(np.uint8).data)
 
 
 def _laid_out(header: dict[str, Any], columns: dict[str, str], counts: dict[str, int]) -> tuple[bytes, dict[str, int]]:

@@ -7,7 +7,7 @@ import shlex
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from wdsctl.core.errors import InputError, PermissionDenied
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 from wdsctl.core.line_files import parted, unpacker
 from wdsctl.core.urls import is_chained, is_url, plain, shown
 
@@ -152,6 +152,13 @@ def _check_packed(name: str, path: str) -> None:
 def _check_root(root: str) -> None:
     if not os.path.isdir(root):
         kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
+        whole, _, view = root.rpartition("@")
+        if view and os.path.isdir(whole) and not os.path.lexists(root):
+            raise UsageError(
+                f"{view!r} would be a view, and this command takes whole datasets",
+                where=root,
+                hint=f"name the dataset alone, without @{view}; `wdsctl convert ROOT@VIEW DEST` makes one of a view",
+            )
         raise InputError(
             f"the dataset {kind}", where=root, hint="give the folder that holds the shards, or a .jsonl file"
         )

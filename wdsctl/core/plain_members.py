@@ -38,14 +38,14 @@ def plain_members(data: bytes, base: int, file_size: int) -> tuple[Members, int]
     if len(rows) == 0 or rows[0] != 0:
         return None
     heads = blocks[rows]
-    sizes, numeric = _sizes(heads)
+    sizes, numeric = sizes_of(heads)
     nexts = rows + 1 + (sizes + BLOCK - 1) // BLOCK
     if not (nexts[:-1] == rows[1:]).all():
         chain = _chain(rows, nexts)
         rows, heads, sizes, nexts, numeric = rows[chain], heads[chain], sizes[chain], nexts[chain], numeric[chain]
     kinds = heads[:, tar.TYPE]
     pax = kinds == tar.PAX_NEXT
-    plain = numeric & _sums_hold(heads) & (heads[:, tar.PREFIX[0]] == 0) & (nexts * BLOCK + base <= file_size)
+    plain = numeric & sums_hold(heads) & (heads[:, tar.PREFIX[0]] == 0) & (nexts * BLOCK + base <= file_size)
     plain &= (kinds == ord("0")) | (kinds == 0) | pax
     count = len(plain) if plain.all() else int(plain.argmin())
     # A pax header goes with its member: never stop between the two, and never let one pass that renames or resizes.
@@ -72,7 +72,7 @@ def _candidates(blocks: Bytes) -> Ints:
     return rows[named]
 
 
-def _sizes(heads: Bytes) -> tuple[Ints, NDArray[np.bool_]]:
+def sizes_of(heads: Bytes) -> tuple[Ints, NDArray[np.bool_]]:
     """The size fields, and which of them are plain: eleven octal digits and an end."""
     digits = heads[:, tar.SIZE[0] : tar.SIZE[1] - 1] - np.uint8(ord("0"))
     end = heads[:, tar.SIZE[1] - 1]
@@ -91,7 +91,7 @@ def _chain(rows: Ints, nexts: Ints) -> Ints:
     return np.array(chain, dtype=np.int64)
 
 
-def _sums_hold(heads: Bytes) -> NDArray[np.bool_]:
+def sums_hold(heads: Bytes) -> NDArray[np.bool_]:
     """Whether each header's checksum fits. Bytes are summed in four lanes of 16 bits: eight times fewer steps."""
     words = heads.view(np.uint64)
     lanes = ((words & _LANES) + ((words >> np.uint64(8)) & _LANES)).sum(axis=1, dtype=np.uint64)

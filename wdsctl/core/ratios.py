@@ -15,8 +15,9 @@ from wdsctl.core.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What is divided: whole shards, samples, or whole shards unless a split would then stay empty.
-By = Literal["auto", "shard", "sample"]
+#: What is divided: whole shards, samples, or whole shards unless a split would then stay empty; or samples by the hash
+#: of their key.
+By = Literal["auto", "shard", "sample", "key"]
 
 #: What numbers without names stand for, by how many there are.
 POSITIONAL = ("train", "val", "test")

@@ -79,6 +79,7 @@ def _add(columns: _Columns, members: Members, table: Extensions, noticed: Notice
     if len(names) == 0:
         return
     noticed.empty(members)
+    noticed.leading_out(members)
     keys = np.where(np.arange(names.shape[1]) < dots[:, None], names, 0).astype(np.uint8)
     first = np.ones(len(keys), np.bool_)
     first[1:] = (keys[1:] != keys[:-1]).any(axis=1)

@@ -12,37 +12,55 @@ from dataclasses import dataclass
 from stat import S_ISREG
 
 from wdsctl.core.findings import Finding
-from wdsctl.core.line_files import is_lines, unpacker
+from wdsctl.core.line_files import SUFFIXES, UNPACKERS, is_lines, unpacker
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
+from wdsctl.core.selected_shards import EVERYTHING, Selection
 from wdsctl.core.shard_kinds import is_of_lines, one_kind
 from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url
 
 COMPRESSED = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
+PACKED_LINES = tuple(lines + packed for lines in SUFFIXES for packed in UNPACKERS)
 
 
 @dataclass(frozen=True, slots=True)
 class ShardListing:
     shards: tuple[ShardFile, ...]
     findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
+    unmatched: tuple[str, ...] = ()  # what a selection names and is no shard here, and globs without a match
 
 
-def list_shards(root: str, exclude: Sequence[str] = (), *, only: str = "", known: Iterable[str] = ()) -> ShardListing:
+def list_shards(
+    root: str,
+    exclude: Sequence[str] = (),
+    *,
+    only: str = "",
+    known: Iterable[str] = (),
+    selection: Selection = EVERYTHING,
+) -> ShardListing:
     """List the shards below `root`; hidden names are passed over. `exclude`: shell patterns on the relative path.
 
-    `only`: the one file in it that is the dataset, if it is a file. `known`: the paths that the catalog has, if any;
-    their kind is the dataset's, and without them a folder of tars and lines raises InputError WDS127.
-    Below a URL, what stands for a shard's time is made of its etag. Raises InputError where there is no such root.
+    `selection`: which of them to look at. `only`: the one file in it that is the dataset, if it is a file. `known`: the
+    paths that the catalog has, if any; their kind is the dataset's, and without them a folder of tars and lines raises
+    InputError WDS127. Below a URL, what stands for a shard's time is made of its etag. Raises InputError where there is
+    no such root.
     """
     shards: list[ShardFile] = []
     findings: list[Finding] = []
+    there: list[str] = []
     for path, entry in _entries(root, only, findings):
+        lower = path.lower()
+        if not selection.is_all:
+            if not (selection.has(path) and lower.endswith((".tar", *COMPRESSED, *SUFFIXES, *PACKED_LINES))):
+                continue
+            there.append(path)
         if is_excluded(path, exclude):
             continue
-        lower = path.lower()
         if lower.endswith(COMPRESSED):
-            message = "a compressed shard: it cannot be read at random places and is left out"
+            message = (
+                "a compressed shard: it cannot be read at random places and is left out; `wdsctl convert` unpacks it"
+            )
             findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
         elif unpacker(lower):
             message = f"compressed lines cannot be read at random places, and are left out: `{unpacker(lower)}` them"
@@ -57,7 +75,7 @@ def list_shards(root: str, exclude: Sequence[str] = (), *, only: str = "", known
     findings += left_out
     shards.sort(key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
-    return ShardListing(tuple(shards), tuple(findings))
+    return ShardListing(tuple(shards), tuple(findings), tuple(selection.unmatched(there)))
 
 
 def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,11 @@ from wdsctl.core.findings import Finding
 from wdsctl.core.plain_members import Ints
 
 Status = Literal["ok", "partial", "bad", "unreadable"]
+
+
+def as_bytes(column: NDArray[Any]) -> memoryview:
+    """The bytes of an array, not copied unless they lie apart."""
+    return np.ascontiguousarray(column).view(np.uint8).data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,7 @@ class ShardScan:
     part_offsets: Ints  # (parts,): first byte of the data
     part_sizes: Ints  # (parts,)
     findings: tuple[Finding, ...]
+    sha256: str | None = None  # of the whole file, where it was asked for
 
     @property
     def samples(self) -> int:
@@ -44,8 +50,10 @@ class ShardScan:
     def layout_hash(self) -> str:
         """A name for where everything is: 32 hex digits. Two shards with one hash are read alike."""
         digest = blake2b(digest_size=16)
-        columns = (self.key_sizes, self.offsets, self.counts, self.part_names, self.part_offsets, self.part_sizes)
-        for column in (self.keys, "\0".join(self.extensions).encode(), *(c.tobytes() for c in columns)):
+        arrays: tuple[NDArray[Any], ...] = (self.key_sizes, self.offsets, self.counts)
+        arrays += (self.part_names, self.part_offsets, self.part_sizes)
+        columns: list[bytes | memoryview] = [self.keys, "\0".join(self.extensions).encode(), *map(as_bytes, arrays)]
+        for column in columns:
             digest.update(len(column).to_bytes(8, "little"))
             digest.update(column)
         return digest.hexdigest()
@@ -69,10 +77,15 @@ class ShardScan:
         """The keys of these samples."""
         ends = np.append(0, np.cumsum(self.key_sizes, dtype=np.int64))
         start, stop, _ = rows.indices(self.samples)
-        first = int(ends[start])
-        blob = self.keys[first : int(ends[stop])]
-        bounds = (ends[start : stop + 1] - first).tolist()
-        if blob.isascii():
-            text = blob.decode("ascii")
-            return [text[a:b] for a, b in pairwise(bounds)]
-        return [blob[a:b].decode() for a, b in pairwise(bounds)]
+        return texts(self.keys, ends[start : stop + 1])
+
+
+def texts(joined: bytes, bounds: NDArray[np.int64]) -> list[str]:
+    """The texts that lie side by side between neighbours of `bounds`."""
+    first = int(bounds[0])
+    blob = joined[first : int(bounds[-1])]
+    spans = pairwise((bounds - first).tolist())
+    if blob.isascii():
+        text = blob.decode("ascii")
+        return [text[a:b] for a, b in spans]
+    return [blob[a:b].decode() for a, b in spans]

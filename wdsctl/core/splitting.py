@@ -41,7 +41,7 @@ def resolved(by: By, shards: int, shares: Mapping[str, float]) -> Literal["shard
     """`auto` means whole shards, which read fastest, unless a split would then stay empty."""
     if by == "auto":
         return "shard" if all(apportion(shards, shares).values()) else "sample"
-    return by
+    return "shard" if by == "shard" else "sample"
 
 
 def by_shard(shards: Sequence[Shard], shares: Mapping[str, float], seed: int, already: Mapping[str, int]) -> Dealt:

@@ -67,14 +67,14 @@ _OF_TENSORS = {
 }
 
 
-class _Unknown(Exception):  # noqa: N818 - ends the reading; the name of what is refused
-    pass
+class ForeignPickle(Exception):  # noqa: N818 - ends the reading; its text names what is refused
+    """A pickle that needs more than containers and tensors."""
 
 
 def _bytes(text: str, encoding: str) -> bytes:
     """How bytes stand in pickles of the protocol that torch uses."""
     if encoding != "latin1":
-        raise _Unknown(f"codec {encoding!r}")
+        raise ForeignPickle(f"codec {encoding!r}")
     return text.encode("latin1")
 
 
@@ -94,10 +94,18 @@ class _Reader(pickle.Unpickler):
             return _CONTAINERS[module, name]
         if name in _OF_TENSORS.get(module, ()):
             return Tensor
-        raise _Unknown(f"{module}.{name}")
+        raise ForeignPickle(f"{module}.{name}")
 
     def persistent_load(self, pid: object) -> Tensor:  # noqa: ARG002 - the bytes of a tensor, which are left
         return Tensor()
+
+
+def unpickled(data: bytes) -> Any:
+    """What a pickle of torch.save holds, tensors left out. Runs nothing that it names.
+
+    Raises ForeignPickle, and what a pickle raises that is none.
+    """
+    return _Reader(io.BytesIO(data)).load()
 
 
 def is_torch_file(path: str) -> bool:
@@ -109,8 +117,8 @@ def read_torch(path: str) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             data = archive.read(_pickle_of(archive, path))
-        return _Reader(io.BytesIO(data)).load()
-    except _Unknown as error:
+        return unpickled(data)
+    except ForeignPickle as error:
         raise _refused(path, f"the file holds a {error}, which is made by code: it is not read") from error
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise _refused(path, f"the file of torch.save is damaged: {error}") from error

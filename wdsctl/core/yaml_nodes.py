@@ -108,8 +108,15 @@ def scalar(text: str) -> str:
 
     if _PLAIN.fullmatch(text) and yaml.safe_load(text) == text:
         return text
-    quoted: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=2**30)
-    return quoted.rstrip("\n")
+    return quoted(text)
+
+
+def quoted(text: str) -> str:
+    """A text as YAML in quotes."""
+    import yaml
+
+    said: str = yaml.safe_dump(text, default_style='"', allow_unicode=True, width=2**30)
+    return said.rstrip("\n")
 
 
 def _note_lines(node: yaml.Node, path: Path, lines: dict[Path, int], file: str) -> None:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, check, damaged, without_rows
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
@@ -55,6 +55,7 @@ class Names:
         meta = dict(self._rows("SELECT key, value FROM meta"))
         self.is_media_folder: bool = meta.get(KIND) == FOLDER
         self.has_facts: bool = FACT in meta
+        self._has_rows = meta.get(SAMPLE_ROWS) != "0"
         self._parts = {name: number for number, name in self._rows("SELECT id, name FROM ext")}
 
     def __enter__(self) -> Names:
@@ -67,9 +68,14 @@ class Names:
         self._connection.close()
 
     def find(self, name: str) -> list[Named]:
-        """Everything of this name (`a/b/7.seg.png`), in id order: nothing, one, or more where a key repeats."""
+        """Everything of this name (`a/b/7.seg.png`), in id order: nothing, one, or more where a key repeats.
+
+        Raises CatalogError WDS307 where samples have no rows.
+        """
         if self.is_media_folder:
             return [Named(number, None, path, 0, size) for number, path, size in self._rows(_FILE, name)]
+        if not self._has_rows:
+            raise without_rows(self._path)
         key_and_part = split_name(name)
         if key_and_part is None or key_and_part[1] not in self._parts:
             return []

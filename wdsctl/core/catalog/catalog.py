@@ -7,19 +7,25 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import Any
 
-from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy import Connection, Engine, func, null, select, text
 from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
-from wdsctl.core.catalog.identity import DAMAGE, damaged
+from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.media_reader import MediaReader
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND, MediaSettings, settings_from
-from wdsctl.core.dataset_yaml import SplitRule
+from wdsctl.core.catalog.split_rows import SplitReader
+from wdsctl.core.selected_shards import Selection, selection_from
+from wdsctl.core.split_rules import SplitRule
 
 #: The fact that names the field of JSON from which keys of lines come.
 KEY_FIELD = "key_field"
+
+#: The facts that say which shards are chosen, and that new ones are hashed ("1").
+SELECTION, HASHED = "selection", "hashed"
 
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
 
@@ -35,6 +41,7 @@ class ShardRow:
     status: str
     code: str | None
     layout_hash: str
+    sha256: str | None = None  # of the whole file; None where nobody asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +75,7 @@ class Held:
 
     layout_hash: str
     parts: dict[str, tuple[int, bytes | None]]
-
-    @property
-    def samples(self) -> int:
-        """Of all splits: as many as the shard had, where every one of them is in a split, as `split` makes them."""
-        return sum(samples for samples, _ in self.parts.values())
+    samples: int  # of the shard, in whatever split or none
 
 
 class Catalog:
@@ -125,9 +128,12 @@ class Catalog:
     def shards(self) -> list[ShardRow]:
         """The shards of the current generation, in the order they were added."""
         t = schema.shard.c
-        columns = (t.id, t.path, t.size, t.mtime_ns, t.samples, t.parts, t.status, t.code, t.layout_hash)
-        query = select(*columns).where(t.removed.is_(None)).order_by(t.id)
+        columns: list[Any] = [t.id, t.path, t.size, t.mtime_ns, t.samples, t.parts, t.status, t.code, t.layout_hash]
         with self._reading() as connection:
+            # A catalog of schema version 1 or 2 has no hashes.
+            told = {row.name for row in connection.execute(text("PRAGMA table_info(shard)"))}
+            columns.append(t.sha256 if "sha256" in told else null())
+            query = select(*columns).where(t.removed.is_(None)).order_by(t.id)
             return [ShardRow(*row) for row in connection.execute(query)]
 
     def parts(self) -> list[PartCount]:
@@ -161,11 +167,13 @@ class Catalog:
             return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
 
     def split_rule(self) -> SplitRule | None:
-        """How the splits were made; None where there are none."""
-        t = schema.split.c
-        with self._reading() as connection:
-            rows = connection.execute(select(t.name, t.share, t.by, t.seed).order_by(t.id)).all()
-        return SplitRule({name: float(share) for name, share, _, _ in rows}, rows[0][2], rows[0][3]) if rows else None
+        """How the splits without a set's name were made; None where there are none."""
+        return self.split_rows.rules().get("")
+
+    @property
+    def split_rows(self) -> SplitReader:
+        """The sets of splits, their rules, and what is excluded."""
+        return SplitReader(self._reading)
 
     def exclude(self) -> tuple[str, ...]:
         """The patterns of the shards that were left out when the dataset was indexed."""
@@ -173,6 +181,23 @@ class Catalog:
             return tuple(json.loads(self.facts().get("exclude", "[]")))
         except ValueError as error:
             raise damaged(self.path, "its patterns do not parse") from error
+
+    def selection(self) -> Selection:
+        """Which shards of the folder the dataset has."""
+        try:
+            return selection_from(self.facts().get(SELECTION))
+        except (ValueError, TypeError) as error:
+            raise damaged(self.path, "what it says of chosen shards does not parse") from error
+
+    @property
+    def has_sample_rows(self) -> bool:
+        """Whether samples have rows. Without, there are counts, and the offsets file."""
+        return self.facts().get(SAMPLE_ROWS) != "0"
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether new shards are hashed."""
+        return self.facts().get(HASHED) == "1"
 
     @property
     def key_field(self) -> str:
@@ -200,7 +225,7 @@ class Catalog:
         """Which samples of these shards are in which split, by the shard's path."""
         shard, of_shard = schema.shard.c, schema.split_shard.c
         query = (
-            select(shard.path, shard.layout_hash, schema.split.c.name, of_shard.samples, of_shard.bits)
+            select(shard.path, shard.layout_hash, shard.samples, schema.split.c.name, of_shard.samples, of_shard.bits)
             .join_from(schema.split_shard, schema.shard, shard.id == of_shard.shard)
             .join(schema.split, schema.split.c.id == of_shard.split)
             .order_by(shard.id, schema.split.c.id)
@@ -209,16 +234,18 @@ class Catalog:
         with self._reading() as connection:
             for at in range(0, len(shard_ids), _AT_ONCE):
                 some = connection.execute(query.where(shard.id.in_(shard_ids[at : at + _AT_ONCE])))
-                for path, layout_hash, name, samples, bits in some:
-                    held = found.setdefault(path, Held(layout_hash, {}))
+                for path, layout_hash, count, name, samples, bits in some:
+                    held = found.setdefault(path, Held(layout_hash, {}, count))
                     held.parts[name] = (samples, bits)
         return found
 
     def repeated_keys(self, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
         """How many keys stand in more than one shard, and the first of them with their shards.
 
-        Cost: one pass over the key index, 0.3 s a million samples.
+        Raises CatalogError WDS307 where samples have no rows. Cost: one pass over the key index, 0.3 s a million.
         """
+        if not self.has_sample_rows:
+            raise without_rows(self.path)
         key, shard_of = schema.sample.c.key, schema.sample.c.id.op(">>")(schema.INDEX_BITS)
         repeated = select(key).group_by(key).having(func.min(shard_of) < func.max(shard_of)).order_by(key)
         with self._reading() as connection:

@@ -1,6 +1,6 @@
 """Builds the next catalog: a copy of the published one, or a new one, that nobody sees until it is published.
 
-The bulk path compiles its statement once and gives the driver tuples: 1 µs a sample instead of 10.
+The bulk path compiles its statements once and gives the driver tuples: 1 µs a sample instead of 10.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import os
 import shutil
 import sqlite3
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import asdict
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -21,21 +23,25 @@ from sqlalchemy.exc import DatabaseError
 from sqlalchemy.sql.dml import Insert
 
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.catalog import KEY_FIELD, ShardRow
+from wdsctl.core.catalog.catalog import HASHED, KEY_FIELD, SELECTION, ShardRow
 from wdsctl.core.catalog.engine import open_draft, open_published
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, check, damaged
 from wdsctl.core.catalog.media_rows import MediaTables
 from wdsctl.core.catalog.media_settings import FACT, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
+from wdsctl.core.catalog.split_rows import SplitTables
+from wdsctl.core.catalog.waste import Waste
 from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.files import publish
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.os_errors import translated
 from wdsctl.core.plain_members import Ints
+from wdsctl.core.selected_shards import selection_from
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.splitting import SplitShard
 from wdsctl.core.units import ShardFile
 from wdsctl.version import VERSION
+
+_AT_ONCE = 32  # samples an insert; older SQLites take no more than 999 values
 
 REINDEX = 0.2  # new bytes of shards over old ones, from which on the key index is made anew
 
@@ -51,9 +57,15 @@ class Draft:
         self.last_shard_id = int(self._fact("last_shard_id") or highest or 0)
         self.exclude: tuple[str, ...] = tuple(json.loads(self._fact("exclude") or "[]"))
         self.key_field = self._fact(KEY_FIELD) or ""  # of JSON, that keys of lines come from
+        self.selection = selection_from(self._fact(SELECTION))
+        self.has_sample_rows = self._fact(SAMPLE_ROWS) != "0"
+        self.is_hashed = self._fact(HASHED) == "1"
+        self.is_to_be_packed = False  # rewrite the file without its free pages before it is published
         self.media_settings: MediaSettings | None = settings_from(self._fact(FACT))
         self.kind = self._fact(KIND)  # None: of shards
         self.media = MediaTables(connection, self.number_of)
+        self.splits = SplitTables(connection)
+        self.waste = Waste(connection)
 
     @property
     def extensions(self) -> list[str]:
@@ -76,7 +88,7 @@ class Draft:
             self._insert(schema.ext, [{"id": self._extensions[part], "name": part}])
         return self._extensions[part]
 
-    def add_shard(self, shard_id: int, shard: ShardFile, scan: ShardScan) -> None:
+    def add_shard(self, shard_id: int, shard: ShardFile, scan: ShardScan) -> ShardRow:
         """One shard and all its samples. Raises DatasetError where it holds more than ids can tell apart."""
         if scan.samples >= schema.SAMPLES_A_SHARD:
             raise DatasetError(
@@ -85,21 +97,34 @@ class Draft:
                 hint="write it again as several shards",
             )
         numbers = self.numbers_of(scan)
-        row = {
-            "id": shard_id,
-            "path": shard.path,
-            "size": shard.size,
-            "mtime_ns": shard.mtime_ns,
-            "samples": scan.samples,
-            "parts": len(scan.part_sizes),
-            "status": scan.status,
-            "code": scan.code,
-            "layout_hash": scan.layout_hash(),
-            "added": self.generation,
-        }
-        self._insert(schema.shard, [row])
-        self._insert(schema.shard_part, list(part_counts(shard_id, scan, numbers)))
-        self._bulk(_INSERT_SAMPLE, sample_rows(shard_id, scan, numbers))
+        row = ShardRow(
+            id=shard_id,
+            path=shard.path,
+            size=shard.size,
+            mtime_ns=shard.mtime_ns,
+            samples=scan.samples,
+            parts=len(scan.part_sizes),
+            status=scan.status,
+            code=scan.code,
+            layout_hash=scan.layout_hash(),
+            sha256=scan.sha256,
+        )
+        values = asdict(row) | {"added": self.generation}
+        self._bulk(_INSERT_SHARD, [tuple(map(values.get, schema.shard.columns.keys()))])
+        self._bulk(_INSERT_PART_COUNT, part_counts(shard_id, scan, numbers))
+        if self.has_sample_rows:
+            self._bulk_samples(shard_id, scan, numbers)
+        return row
+
+    def add_sample_rows(self, shard_id: int, scan: ShardScan) -> None:
+        """The samples of a shard that has a row, and counts, and none of a sample."""
+        self._bulk_samples(shard_id, scan, self.numbers_of(scan))
+
+    def forget_sample_rows(self) -> None:
+        """From here on there are counts alone, and the offsets file."""
+        self._connection.execute(text("DROP INDEX IF EXISTS sample_key"))
+        self._connection.execute(delete(schema.sample))
+        self.has_sample_rows, self.is_to_be_packed = False, True
 
     def remove_shard(self, shard_id: int) -> None:
         """A shard that is gone or has changed: its row stays and says so, its samples go."""
@@ -112,12 +137,10 @@ class Draft:
         gone = update(schema.shard).where(schema.shard.c.id == shard_id).values(removed=self.generation)
         self._connection.execute(gone)
 
-    def retime(self, rows: Iterable[ShardRow]) -> None:
-        """Shards whose time has moved, and nothing in them."""
-        for row in rows:
-            self._connection.execute(
-                update(schema.shard).where(schema.shard.c.id == row.id).values(mtime_ns=row.mtime_ns)
-            )
+    def refresh(self, rows: Iterable[ShardRow]) -> None:
+        """Shards whose time, path or hash is another one, and in which nothing has moved."""
+        values = [(row.path, row.mtime_ns, row.sha256, row.id) for row in rows]
+        self._bulk("UPDATE shard SET path = ?, mtime_ns = ?, sha256 = ? WHERE id = ?", values)
 
     def adopt(self, path: str, shard_ids: Sequence[int]) -> None:
         """Take shards over from the catalog at `path` as they are, with their splits. The draft has nothing yet."""
@@ -134,9 +157,11 @@ class Draft:
                         self._copy(table, old, select(table).where(table.c.shard == shard_id))
                     t = schema.sample.c.id
                     mine = select(schema.sample).where(t >= first, t < first + schema.SAMPLES_A_SHARD)
-                    self._copy(schema.sample, old, mine)
+                    if self.has_sample_rows:
+                        self._copy(schema.sample, old, mine)
                 if old.execute(select(schema.meta.c.key).where(schema.meta.c.key == FACT)).first():
                     self._adopt_media(old, shard_ids)
+                self.splits.adopt(old, shard_ids)
         finally:
             engine.dispose()
         self._extensions = self._numbers()
@@ -152,40 +177,11 @@ class Draft:
             for table in (schema.media_shard, schema.media_count):
                 self._copy(table, old, select(table).where(table.c.shard == shard_id))
 
-    @property
-    def has_splits(self) -> bool:
-        return self._connection.execute(select(func.count()).select_from(schema.split)).scalar_one() > 0
-
     def rows_of(self, shard_id: int) -> ShardRows:
         """The columns of a shard, from its rows."""
         t, first = schema.sample.c, shard_id << schema.INDEX_BITS
         query = select(t.key, t.offset, t.parts).where(t.id >= first, t.id < first + schema.SAMPLES_A_SHARD)
         return shard_rows((key, at, parts) for key, at, parts in self._connection.execute(query.order_by(t.id)))
-
-    def split_totals(self, by: str) -> dict[str, int]:
-        """How many shards, or samples, each split has."""
-        of_shard = schema.split_shard.c
-        count = func.count(of_shard.shard) if by == "shard" else func.coalesce(func.sum(of_shard.samples), 0)
-        query = select(schema.split.c.name, count).join_from(
-            schema.split, schema.split_shard, of_shard.split == schema.split.c.id, isouter=True
-        )
-        rows = self._connection.execute(query.group_by(schema.split.c.id).order_by(schema.split.c.id))
-        return {name: total for name, total in rows}  # noqa: C416 - a Row is no pair to dict()
-
-    def replace_splits(self, shares: Mapping[str, float], by: str, seed: int) -> None:
-        """Forget the splits and name new, empty ones."""
-        self._connection.execute(delete(schema.split_shard))
-        self._connection.execute(delete(schema.split))
-        rows = [
-            {"id": i, "name": name, "share": repr(share), "by": by, "seed": seed}
-            for i, (name, share) in enumerate(shares.items(), 1)
-        ]
-        self._insert(schema.split, rows)
-
-    def add_to_split(self, name: str, shards: Iterable[SplitShard]) -> None:
-        number = self._connection.execute(select(schema.split.c.id).where(schema.split.c.name == name)).scalar_one()
-        rows = [{"split": number, "shard": s.shard, "samples": s.samples, "bits": s.bits} for s in shards]
-        self._insert(schema.split_shard, rows)
 
     def finish(self) -> None:
         """Facts and the key index. After this the draft is a catalog."""
@@ -198,10 +194,17 @@ class Draft:
         }
         if self.key_field:
             facts[KEY_FIELD] = self.key_field
+        if not self.selection.is_all:
+            facts[SELECTION] = self.selection.as_text()
+        if not self.has_sample_rows:
+            facts[SAMPLE_ROWS] = "0"
+        if self.is_hashed:
+            facts[HASHED] = "1"
         if self.media_settings is not None:
             facts[FACT] = self.media_settings.as_text()
         if self.kind is not None:
             facts[KIND] = self.kind
+        facts |= self.splits.facts
         self._connection.execute(delete(schema.meta))
         self._insert(schema.meta, [{"key": key, "value": value} for key, value in facts.items()])
         self._connection.execute(text(schema.KEY_INDEX))
@@ -222,6 +225,14 @@ class Draft:
         """The driver's own executemany on tuples: going through SQLAlchemy would build a dict a row."""
         cursor: sqlite3.Cursor = self._connection.connection.cursor()  # type: ignore[assignment]
         cursor.executemany(statement, rows)
+
+    def _bulk_samples(self, shard_id: int, scan: ShardScan, numbers: Ints) -> None:
+        """Several rows a statement, and the rest one by one: a statement costs as much as a row."""
+        values = chain.from_iterable(sample_rows(shard_id, scan, numbers))
+        columns = len(schema.sample.columns)
+        runs, rest = divmod(scan.samples, _AT_ONCE)
+        self._bulk(_INSERT_SAMPLES, (tuple(islice(values, _AT_ONCE * columns)) for _ in range(runs)))
+        self._bulk(_INSERT_SAMPLE, (tuple(islice(values, columns)) for _ in range(rest)))
 
     def _fact(self, key: str) -> str | None:
         return self._connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()
@@ -250,12 +261,25 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
             made = _begun(connection, path)
             yield made
             made.finish()
+        if made.is_to_be_packed:
+            _pack(draft, path)
         with translated(path):
             ready()
             publish(draft, path)
     finally:
         with suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(draft)
+
+
+def _pack(draft: str, path: str) -> None:
+    """Give back the pages that are free. Takes as much space again while it lasts."""
+    try:
+        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = OFF").close()
+            connection.execute("PRAGMA synchronous = OFF")
+            connection.execute("VACUUM")
+    except DAMAGE as error:
+        raise _translated(error, path) from error
 
 
 def _begun(connection: Connection, path: str) -> Draft:
@@ -304,4 +328,13 @@ def _compiled(statement: Insert) -> str:
     return str(statement.compile(dialect=sqlite.dialect()))
 
 
+def _repeated(statement: str, rows: int) -> str:
+    """The statement for so many rows at once."""
+    head, values = statement.split(" VALUES ")
+    return f"{head} VALUES {', '.join([values] * rows)}"
+
+
+_INSERT_SHARD = _compiled(insert(schema.shard))
+_INSERT_PART_COUNT = _compiled(insert(schema.shard_part))
 _INSERT_SAMPLE = _compiled(insert(schema.sample))
+_INSERT_SAMPLES = _repeated(_INSERT_SAMPLE, _AT_ONCE)

@@ -19,7 +19,7 @@ _BUILD = (
     "journal_mode = OFF",
     "synchronous = OFF",
     "locking_mode = EXCLUSIVE",
-    "cache_size = -65536",
+    "cache_size = -16384",
     "temp_store = FILE",
     "threads = 2",
 )

@@ -13,6 +13,9 @@ from wdsctl.core.os_errors import translated
 APPLICATION_ID = 0x57445343  # "WDSC"
 VERSION = 3
 
+#: The fact that says, where it is "0", that samples have no rows.
+SAMPLE_ROWS = "sample_rows"
+
 #: What the driver raises over a damaged file. The text of its own message may be damaged, too.
 DAMAGE = (sqlite3.DatabaseError, UnicodeDecodeError)
 
@@ -55,6 +58,15 @@ def missing(path: str) -> CatalogError:
         where=path,
         hint=f"{command_beside(path, 'prepare')} makes it; one that is kept elsewhere is named by --catalog",
         code="WDS301",
+    )
+
+
+def without_rows(path: str) -> CatalogError:
+    return CatalogError(
+        "the catalog has no rows of samples: it was made with --no-sample-rows",
+        where=path,
+        hint=f"{command_beside(path, 'index', '--sample-rows')} adds them; every shard is read once for it",
+        code="WDS307",
     )
 
 

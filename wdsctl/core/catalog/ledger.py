@@ -72,9 +72,11 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def begin_run(self, command: str, argv: Sequence[str], *, version: str) -> int:
-        """Note that a command begins. Returns the run's id."""
-        with self._transaction() as connection:
+    def begin_run(
+        self, command: str, argv: Sequence[str], *, version: str, details: Mapping[str, Any] | None = None
+    ) -> int:
+        """Note that a command begins. Returns the run's id. `details` must be JSON; `finish_run` puts others there."""
+        with self.transaction() as connection:
             result = connection.execute(
                 run.insert().values(
                     uuid=str(uuid.uuid4()),
@@ -82,13 +84,14 @@ class Ledger:
                     argv=json.dumps(list(argv), ensure_ascii=True),
                     version=version,
                     started_at=_now(),
+                    details=None if details is None else json.dumps(dict(details)),
                 )
             )
             return result.lastrowid
 
     def finish_run(self, run_id: int, status: Status, details: Mapping[str, Any] | None = None) -> None:
         """Note how a run ended. `details` must be JSON."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(
                 run.update()
                 .where(run.c.id == run_id)
@@ -97,34 +100,34 @@ class Ledger:
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run, the oldest first, with `argv` and `details` as values."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(select(run).order_by(run.c.id)).mappings().all()
         return [{**row, "argv": json.loads(row["argv"]), "details": json.loads(row["details"] or "{}")} for row in rows]
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
         rows = [{"run_id": run_id, **asdict(found)} for found in findings]
         if rows:
-            with self._transaction() as connection:
+            with self.transaction() as connection:
                 connection.execute(finding.insert(), rows)
 
     def findings(self, run_id: int) -> list[Finding]:
         """What a run found, in the order it was noted."""
         names = [field.name for field in fields(Finding)]
         columns = [finding.c[name] for name in names]
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id)).all()
         return [Finding(**dict(zip(names, row, strict=True))) for row in rows]
 
     def planned_shards(self) -> list[ShardRecord]:
         """The plan of the last `prepare` from a raw folder, in order; empty if there was none."""
         columns = [planned_shard.c[name] for name in ShardRecord._fields]
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             rows = connection.execute(select(*columns).order_by(planned_shard.c.ordinal)).all()
         return [ShardRecord(*row) for row in rows]
 
     def plan_source(self) -> str | None:
         """The folder that the plan was made from; None where that is not known."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             if not inspect(connection).has_table(plan_source.name):  # a ledger of schema version 1, opened by `peek`
                 return None
             path = connection.execute(select(plan_source.c.path)).scalar()
@@ -132,7 +135,7 @@ class Ledger:
 
     def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
         """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(plan_source.delete())
             if source is not None:
                 connection.execute(plan_source.insert(), {"path": os.fsencode(source)})
@@ -142,11 +145,12 @@ class Ledger:
 
     def mark_done(self, name: str, state: State = "done") -> None:
         """Note that a shard is in its place."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(planned_shard.update().where(planned_shard.c.name == name).values(state=state))
 
     @contextmanager
-    def _transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator[Connection]:
+        """The connection, for modules of this folder that keep tables of their own in the ledger."""
         with translating(self.path), self._connection.begin():
             yield self._connection
 

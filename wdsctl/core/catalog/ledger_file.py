@@ -11,7 +11,8 @@ from urllib.parse import quote
 from sqlalchemy import Connection, NullPool, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from wdsctl.core.catalog.ledger_schema import APPLICATION_ID, VERSION, metadata
+from wdsctl.core.catalog.ledger_mark import APPLICATION_ID, VERSION
+from wdsctl.core.catalog.ledger_schema import metadata
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.os_errors import translated
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from sqlalchemy import Column, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
-APPLICATION_ID = 0x5744534C  # "WDSL"
-VERSION = 3
-
 metadata = MetaData()
 
 #: One row a command that ran. `status` is null while it runs, and for ever if it was killed.
@@ -106,3 +103,7 @@ quarantine = Table(
     Column("code", Text, nullable=False),
     Column("run_id", Integer, nullable=False),
 )
+
+#: At most one row: the renaming that was carried over last. A run that was killed before its catalog was published does
+#: it once more, and names may have gone from one shard to another.
+renamed = Table("renamed", metadata, Column("mark", LargeBinary, nullable=False))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import Connection, delete, insert, select, text, update
 from sqlalchemy.dialects import sqlite
 
 from wdsctl.core.catalog import schema
@@ -50,6 +50,12 @@ class MediaTables:
             _count(counts, row, each.size)
         self._many(schema.media_count, [(shard_id, *kind, *count) for kind, count in counts.items()])
         self._connection.execute(insert(schema.media_shard), {"shard": shard_id, "mark": mark})
+
+    def mark_again(self, shard_id: int, before: bytes, now: bytes) -> None:
+        """The mark `now` in the place of `before`: the same content under another name."""
+        t = schema.media_shard.c
+        same = update(schema.media_shard).where(t.shard == shard_id, t.mark == before)
+        self._connection.execute(same.values(mark=now))
 
     def remove_shard(self, shard_id: int) -> None:
         first = shard_id << schema.INDEX_BITS

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import NamedTuple
 from urllib.parse import quote
 
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged
@@ -39,6 +41,20 @@ def current_split(path: str, name: str) -> tuple[int, list[SplitShard]]:
         return _generation(connection, path), _split(connection, path, name)
 
 
+def current_excluded(path: str) -> tuple[int, dict[int, SplitShard]]:
+    """`current_generation`, and by the id of every shard which of its samples are in no split, whoever divides them.
+
+    Raises InputError WDS322 where it is a folder of media.
+    """
+    with _reading(path) as connection:
+        _refuse_media_folder(connection, path)
+        generation = _generation(connection, path)
+        if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'excluded_shard'").fetchone() is None:
+            return generation, {}  # of schema version 1 or 2
+        rows = connection.execute("SELECT shard, samples, bits FROM excluded_shard")
+        return generation, {row[0]: SplitShard(*row) for row in rows}
+
+
 def refuse_media_folder(path: str) -> None:
     """Raise InputError WDS322 where the catalog at `path` is of a folder of media, and not of shards."""
     with _reading(path) as connection:
@@ -62,6 +78,38 @@ def media_numbers(path: str, shard_id: int, part: str, expression: str) -> list[
     )
     with _reading(path) as connection:
         return connection.execute(query, (first, first + (1 << INDEX_BITS), part)).fetchall()
+
+
+class KeyframeRows(NamedTuple):
+    """The keyframe indexes of a catalog, by sample and part; three numbers a film."""
+
+    names: list[str]  # of the parts
+    samples: array[int]  # ids, 64 bits
+    parts: array[int]  # places in `names`, 32 bits
+    sizes: array[int]  # bytes of each index, 64 bits
+    data: Callable[[], Iterator[bytes]]  # the indexes themselves, one after the other
+
+
+@contextmanager
+def keyframe_rows(path: str) -> Iterator[KeyframeRows]:
+    """Of a catalog that has facts of media (`media_marks`). The indexes can be read as long as the block lasts."""
+    with _reading(path) as connection:
+        names = dict(connection.execute("SELECT id, name FROM ext ORDER BY id"))
+        places = {number: place for place, number in enumerate(names)}
+        rows = KeyframeRows(
+            list(names.values()), array("q"), array("I"), array("q"), lambda: _keyframe_data(connection)
+        )
+        for sample, ext, size in connection.execute(
+            "SELECT sample, ext, length(data) FROM keyframes ORDER BY sample, ext"
+        ):
+            rows.samples.append(sample)
+            rows.parts.append(places[ext])
+            rows.sizes.append(size)
+        yield rows
+
+
+def _keyframe_data(connection: sqlite3.Connection) -> Iterator[bytes]:
+    return (data for (data,) in connection.execute("SELECT data FROM keyframes ORDER BY sample, ext"))
 
 
 def _generation(connection: sqlite3.Connection, path: str) -> int:

@@ -75,10 +75,10 @@ split = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
-    Column("share", Text, nullable=False, comment="its part of the ratio, as written"),
-    Column("by", Text, nullable=False, comment="shard or sample"),
+    Column("share", Text, nullable=False, comment="its part of the ratio, as written; 0.0 where there is none"),
+    Column("by", Text, nullable=False, comment="shard, sample, key, group, pattern or keys"),
     Column("seed", Integer, nullable=False),
-    comment="the splits, in the order they were named",
+    comment="the splits, in the order they were named; SET/NAME in a set that has a name",
 )
 
 split_shard = Table(
@@ -186,16 +186,34 @@ file = Table(
     comment="the files of a folder of media; empty in a dataset of shards",
 )
 
-#: The columns that say what a medium is; `{sideways}` is true of one whose sides are swapped when it is shown.
-_FACTS = (
-    "media_form.kind, media_form.format, media_form.mode, media_form.codec, media.width, media.height, "
-    "CASE WHEN {sideways} THEN media.height ELSE media.width END AS display_width, "
-    "CASE WHEN {sideways} THEN media.width ELSE media.height END AS display_height, "
-    "media_form.orientation, media_form.rotation, media.seconds, "
-    "media.fps_num * 1.0 / media.fps_den AS fps, media.frames, media_form.frames_are, "
-    "media_form.has_audio, media_form.audio_codec, media.audio_seconds, media_form.audio_channels, "
-    "media_form.audio_rate, media.audio_samples, media_form.audio_samples_are, media_form.reason"
-).format(sideways="media_form.orientation >= 5 OR media_form.rotation IN (90, 270)")
+_SIDEWAYS = "media_form.orientation >= 5 OR media_form.rotation IN (90, 270)"  # its sides are swapped when it is shown
+
+#: The columns that say what a medium is, by their names.
+MEDIA_FACTS = {
+    "kind": "media_form.kind",
+    "format": "media_form.format",
+    "mode": "media_form.mode",
+    "codec": "media_form.codec",
+    "width": "media.width",
+    "height": "media.height",
+    "display_width": f"CASE WHEN {_SIDEWAYS} THEN media.height ELSE media.width END",
+    "display_height": f"CASE WHEN {_SIDEWAYS} THEN media.width ELSE media.height END",
+    "orientation": "media_form.orientation",
+    "rotation": "media_form.rotation",
+    "seconds": "media.seconds",
+    "fps": "media.fps_num * 1.0 / media.fps_den",
+    "frames": "media.frames",
+    "frames_are": "media_form.frames_are",
+    "has_audio": "media_form.has_audio",
+    "audio_codec": "media_form.audio_codec",
+    "audio_seconds": "media.audio_seconds",
+    "audio_channels": "media_form.audio_channels",
+    "audio_rate": "media_form.audio_rate",
+    "audio_samples": "media.audio_samples",
+    "audio_samples_are": "media_form.audio_samples_are",
+    "reason": "media_form.reason",
+}
+_FACTS = ", ".join(fact if fact.endswith(f".{name}") else f"{fact} AS {name}" for name, fact in MEDIA_FACTS.items())
 
 VIEWS = {
     "v_shard": "SELECT id, path, size, samples, parts, status, sha256 FROM shard WHERE removed IS NULL",

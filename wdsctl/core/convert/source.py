@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from wdsctl.core.os_errors import translated
+from wdsctl.core.storage import LocalStorage
 
 Options = Mapping[str, str]
 
@@ -22,6 +26,52 @@ class Part(NamedTuple):
 
     name: str
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LargePart:
+    """A part that is better copied by its range of a file than held in memory. Who wants bytes gets them by `data`."""
+
+    name: str
+    path: str
+    offset: int
+    size: int  # bytes
+
+    @property
+    def data(self) -> bytes:
+        """All of it. Raises StorageError WDS403 where the file ends before."""
+        storage = LocalStorage()
+        try:
+            return storage.read(self.path, self.offset, self.size)
+        finally:
+            storage.close()
+
+    def chunks(self, size: int = 1 << 23) -> Iterator[bytes]:
+        """The same in pieces of at most `size` bytes."""
+        storage = LocalStorage()
+        try:
+            for at in range(0, self.size, size):
+                yield storage.read(self.path, self.offset + at, min(size, self.size - at))
+        finally:
+            storage.close()
+
+    def copy_to(self, descriptor: int) -> None:
+        """Append it to an open file, by the kernel where it will."""
+        left, at = self.size, self.offset
+        with translated(self.path, "read"), open(self.path, "rb", buffering=0) as file:
+            try:
+                while left:
+                    count = os.copy_file_range(file.fileno(), descriptor, min(left, 64 << 20), offset_src=at)
+                    if count == 0:
+                        break
+                    left, at = left - count, at + count
+            except (OSError, AttributeError):
+                pass  # not between these file systems, or not on this system: a plain copy goes on, and says why
+        for chunk in LargePart(self.name, self.path, at, left).chunks():
+            rest = memoryview(chunk)
+            with translated(self.path):
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +102,33 @@ class Source(Protocol):
 
     def mark(self) -> bytes:
         """Names the content that `entries` listed (paths, sizes, times): plans of other content are not resumed."""
+
+
+class Known(NamedTuple):
+    """One sample of a source that knows more than its size. `splits`: one bit a split, in the order of their names."""
+
+    place: int
+    key: str
+    parts: tuple[tuple[str, int], ...]  # (name, bytes)
+    splits: int = 0
+
+
+@runtime_checkable
+class Detailed(Protocol):
+    """A source that lists its parts without reading them. Places need not be neighbours, but they ascend."""
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits that its samples may be in."""
+
+    def known(self) -> Iterator[Known]:
+        """As `entries`, with the parts."""
+
+    def read_some(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part | LargePart, ...]:
+        """As `read`, without the parts that are not wanted."""
+
+    def will_need(self, places: list[int]) -> None:
+        """These will be read soon. A hint."""
 
 
 class Importer(Protocol):

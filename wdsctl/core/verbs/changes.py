@@ -2,31 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
+from wdsctl.core.selected_shards import EVERYTHING, Selection
 from wdsctl.core.shard_list import is_excluded
+from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.fold import scans
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Every shard on disk is added, changed or the same; every other row has vanished or is excluded."""
+    """Every shard on disk is added, changed or the same; every other row has vanished or goes."""
 
     added: tuple[ShardFile, ...]
     changed: tuple[tuple[ShardRow, ShardFile], ...]
     vanished: tuple[ShardRow, ...]
     same: tuple[ShardRow, ...]
-    excluded: tuple[ShardRow, ...] = ()  # in the catalog, and matched by a pattern
-    touched: tuple[ShardRow, ...] = ()  # those of `same` with another time than the catalog says, as it is now
+    excluded: tuple[ShardRow, ...] = ()  # in the catalog, and no longer wanted, or with another shard in their place
+    touched: tuple[ShardRow, ...] = ()  # those of `same` that the catalog has with another time, path or hash
+    renamed: tuple[tuple[ShardRow, ShardRow], ...] = ()  # as they were, and as they are, which is among `same`
 
 
-def compare(shards: Sequence[ShardFile], rows: Sequence[ShardRow], exclude: Sequence[str] = ()) -> Changes:
+def compare(
+    shards: Sequence[ShardFile],
+    rows: Sequence[ShardRow],
+    exclude: Sequence[str] = (),
+    selection: Selection = EVERYTHING,
+) -> Changes:
     """Which shards are new, changed, gone or the same, by path, size and time. Once unreadable, looked at again."""
     known = {row.path: row for row in rows}
     added, changed, same = [], [], []
@@ -40,31 +49,67 @@ def compare(shards: Sequence[ShardFile], rows: Sequence[ShardRow], exclude: Sequ
             changed.append((row, shard))
         else:
             same.append(row)
-    excluded = tuple(row for row in known.values() if is_excluded(row.path, exclude))
-    vanished = tuple(row for row in known.values() if not is_excluded(row.path, exclude))
+    unwanted = {path for path in known if is_excluded(path, exclude) or not selection.has(path)}
+    excluded = tuple(row for row in known.values() if row.path in unwanted)
+    vanished = tuple(row for row in known.values() if row.path not in unwanted)
     return Changes(tuple(added), tuple(changed), vanished, tuple(same), excluded)
 
 
-def settled(place: Place, changes: Changes, workers: int, progress: Progress, *, key: str = "") -> Changes:
+def settled(
+    place: Place,
+    changes: Changes,
+    workers: int,
+    progress: Progress,
+    *,
+    key: str = "",
+    hashed: bool = False,
+    again: Collection[str] = (),
+) -> Changes:
     """Read the changed shards that have their old size: those in which nothing has moved are the same after all.
 
-    What is read of the others is kept in the work folder, and not read again. `key`: as `scans` has it.
+    What is read of the others is kept in the work folder, and not read again. `key`, `hashed`: as `scans` has them.
+    `again`: paths of shards that look the same and are to be read all the same.
     """
     alike = [(row, shard) for row, shard in changes.changed if row.size == shard.size]
+    alike += [(row, ShardFile(row.path, row.size, row.mtime_ns)) for row in changes.same if row.path in again]
     if not alike:
         return changes
-    same: list[ShardRow] = []
+    same: dict[str, ShardRow] = {row.path: row for row in changes.same}
+    changed = {row.path: (row, shard) for row, shard in changes.changed}
     touched: list[ShardRow] = []
-    with closing(scans(place, [shard for _, shard in alike], workers, progress, key=key)) as found:
+    found = scans(place, [shard for _, shard in alike], workers, progress, key=key, hashed=hashed)
+    with closing(found):
         for (row, _), (shard, scan) in zip(alike, found, strict=True):
-            if (scan.status, scan.code, scan.layout_hash()) == (row.status, row.code, row.layout_hash):
-                same.append(replace(row, mtime_ns=shard.mtime_ns))
-                if row.mtime_ns != shard.mtime_ns:
-                    touched.append(same[-1])
-    settled_paths = {row.path for row in same}
+            if not is_as_it_was(row, content_of(scan)):
+                same.pop(row.path, None)
+                changed[row.path] = (row, shard)
+                continue
+            # The hash of a shard that was written to is not known, unless it was made just now.
+            known = row.sha256 if row.mtime_ns == shard.mtime_ns else None
+            now = replace(row, mtime_ns=shard.mtime_ns, sha256=scan.sha256 or known)
+            changed.pop(row.path, None)
+            same[row.path] = now
+            if now != row:
+                touched.append(now)
     return replace(
-        changes,
-        changed=tuple((row, shard) for row, shard in changes.changed if row.path not in settled_paths),
-        same=(*changes.same, *same),
-        touched=tuple(touched),
+        changes, changed=tuple(changed.values()), same=tuple(same.values()), touched=(*changes.touched, *touched)
     )
+
+
+class Content(NamedTuple):
+    """What a scan says of a shard as a whole."""
+
+    status: str
+    code: str | None
+    layout_hash: str
+    sha256: str | None
+
+
+def content_of(scan: ShardScan) -> Content:
+    return Content(scan.status, scan.code, scan.layout_hash(), scan.sha256)
+
+
+def is_as_it_was(row: ShardRow, now: Content) -> bool:
+    """Whether nothing in a shard has moved; and nothing at all has changed, where the hashes are known."""
+    is_alike = (row.status, row.code, row.layout_hash) == now[:3]
+    return is_alike and (row.sha256 is None or now.sha256 is None or row.sha256 == now.sha256)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
-from wdsctl.core.dataset_yaml import SplitRule
+from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import LineKeys
@@ -23,14 +23,15 @@ from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.units import ScanUnit, ShardFile, load_scan, run_scan, scan_file, scan_unit
+from wdsctl.core.split_rules import SplitRule
+from wdsctl.core.units import ScanUnit, ShardFile, batched, load_scan, run_scans, scan_file, scan_unit
 from wdsctl.core.verbs.deal import deal_new
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
 
 LOCKING = 600.0  # seconds after which a draft of a lock is no longer about to be put in its place
 
-_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|names-\d+\.bin|dataset\.yaml)\.\d+\.partial")
+_PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|(?:names|keyframes)-\d+\.bin|dataset\.yaml)\.\d+\.partial")
 _LOCK = re.compile(r"lock\.([0-9a-f]{32}|unreadable)(\.dead)?")
 _OFFSETS = re.compile(r"offsets-(\d+)\.bin")
 
@@ -48,6 +49,7 @@ class Folding:
     held: Mapping[str, Held]  # which splits had the shards that are read again, by path
     is_new: bool = True  # whether shards come or go: it is then a generation of its own
     key: str = ""  # the field that keys of lines come from
+    hashed: bool = False  # hash the shards that are read
 
 
 def fold(
@@ -68,12 +70,12 @@ def fold(
         os.makedirs(place.work, exist_ok=True)
         writer = OffsetsWriter(place.work)
         try:
-            _copy_kept(place, work.kept, before, draft, writer)
+            _copy_kept(place, work, before, draft, writer)
             fresh = _numbered(draft, work)
-            with closing(scans(place, [shard for _, shard in fresh], workers, progress, key=work.key)) as found:
+            shards = [shard for _, shard in fresh]
+            with closing(scans(place, shards, workers, progress, key=work.key, hashed=work.hashed)) as found:
                 for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
-                    draft.add_shard(shard_id, shard, scan)
-                    rows.append(_row(shard_id, shard, scan))
+                    rows.append(draft.add_shard(shard_id, shard, scan))
                     writer.add(_entry(rows[-1]), _rows(scan, draft))
                     findings += scan.findings
                     held = work.held.get(shard.path)
@@ -139,6 +141,12 @@ def is_whole(place: Place, generation: int) -> bool:
         return False
 
 
+def offsets_files(place: Place) -> list[str]:
+    """The offsets files that there are, of all generations."""
+    names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
+    return [os.path.join(place.meta, name) for name in sorted(names) if _OFFSETS.fullmatch(name)]
+
+
 def last_generation(place: Place) -> int:
     """The highest generation that left an offsets file: a new catalog counts on from there."""
     names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
@@ -150,22 +158,29 @@ def _is_old(path: str) -> bool:
 
 
 def scans(
-    place: Place, shards: Sequence[ShardFile], workers: int, progress: Progress, *, key: str = ""
+    place: Place,
+    shards: Sequence[ShardFile],
+    workers: int,
+    progress: Progress,
+    *,
+    key: str = "",
+    hashed: bool = False,
 ) -> Generator[tuple[ShardFile, ShardScan], None, None]:
     """Every shard with its scan, in the order given. Finished units of an earlier run are not scanned again.
 
-    `key`: the field that keys of lines come from, if they do.
+    `key`: the field that keys of lines come from, if they do. `hashed`: read all of each, for its SHA-256.
     """
     keys = LineKeys(key, is_alone=bool(place.only))
-    units = [scan_unit(place.root, shard, place.work, keys) for shard in shards]
+    units = [scan_unit(place.root, shard, place.work, keys, hashed=hashed) for shard in shards]
     waiting = [i for i, unit in enumerate(units) if not unit.is_done]
     left = set(waiting)
     done = set(range(len(units))) - left
     progress.phase("scan", items=len(units), size_bytes=sum(shard.size for shard in shards))
     if done:
         progress.advance(items=len(done), size_bytes=sum(shards[i].size for i in done))
-    todo = [units[i] for i in waiting]
-    with closing(map_units(run_scan, todo, workers, preload=("wdsctl.core.units",))) as results:
+    runs = batched([units[i] for i in waiting], workers)
+    todo = ([units[i] for i in waiting[first:end]] for first, end in runs)
+    with closing(map_units(run_scans, todo, workers, preload=("wdsctl.core.units",))) as results:
         at = 0
         while at < len(units):
             while at in done:
@@ -174,48 +189,55 @@ def scans(
                 at += 1
             if at < len(units):
                 i, _ = next(results)
-                done.add(waiting[i])
-                progress.advance(items=1, size_bytes=shards[waiting[i]].size)
+                ready = waiting[slice(*runs[i])]
+                done.update(ready)
+                progress.advance(items=len(ready), size_bytes=sum(shards[place].size for place in ready))
 
 
 def _result(unit: ScanUnit, *, is_old: bool) -> ShardScan:
     """What a unit left. Scanned again if it is damaged, or could not be read when an earlier run tried."""
     scan = load_scan(unit.result)
     if scan is None or (is_old and scan.status == "unreadable"):
-        return scan_file(unit.root, unit.shard, unit.keys)
+        return scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed)
     return scan
 
 
-def _copy_kept(place: Place, kept: Sequence[ShardRow], generation: int, draft: Draft, writer: OffsetsWriter) -> None:
-    """Copy the kept shards' columns from the last offsets file; what is not in it is taken from the catalog."""
+def _copy_kept(place: Place, work: Folding, generation: int, draft: Draft, writer: OffsetsWriter) -> None:
+    """Copy the kept shards' columns from the last offsets file; what is not in it is taken from the catalog.
+
+    Where that has no rows of samples, the shard is read again.
+    """
     entries: dict[int, int] = {}
     with suppress(OSError, CatalogError):
         old = Offsets(place.offsets(generation))
         entries = {entry.id: i for i, entry in enumerate(old.shards)}
     numbers = {name: i for i, name in enumerate(draft.extensions)}
-    for row in sorted(kept, key=lambda row: row.id):
+    for row in sorted(work.kept, key=lambda row: row.id):
         i = entries.get(row.id)
-        is_there = i is not None and old.shards[i].layout_hash == row.layout_hash
-        writer.add(_entry(row), old.shard_rows(i, numbers) if is_there and i is not None else draft.rows_of(row.id))
+        if i is not None and old.shards[i].layout_hash == row.layout_hash:
+            writer.add(_entry(row), old.shard_rows(i, numbers))
+        elif draft.has_sample_rows:
+            writer.add(_entry(row), draft.rows_of(row.id))
+        else:
+            writer.add(_entry(row), _read_again(place, row, draft, work.key))
+
+
+def _read_again(place: Place, row: ShardRow, draft: Draft, key: str) -> ShardRows:
+    shard = ShardFile(row.path, row.size, row.mtime_ns)
+    scan = scan_file(place.root, shard, LineKeys(key, is_alone=bool(place.only)))
+    if scan.layout_hash() != row.layout_hash:
+        raise CatalogError(
+            "the offsets of a shard are lost, and it is not there to be read again as it was",
+            where=f"{place.shown} ({row.path})",
+            hint=f"bring it back, or forget it: {command_at(place, 'index', '--rebuild', '--missing', 'drop')}",
+            code="WDS302",
+        )
+    return _rows(scan, draft)
 
 
 def _rows(scan: ShardScan, draft: Draft) -> ShardRows:
     named = draft.numbers_of(scan)[scan.part_names]
     return ShardRows(scan.keys, scan.key_sizes, scan.counts, named, scan.part_offsets, scan.part_sizes)
-
-
-def _row(shard_id: int, shard: ShardFile, scan: ShardScan) -> ShardRow:
-    return ShardRow(
-        id=shard_id,
-        path=shard.path,
-        size=shard.size,
-        mtime_ns=shard.mtime_ns,
-        samples=scan.samples,
-        parts=len(scan.part_sizes),
-        status=scan.status,
-        code=scan.code,
-        layout_hash=scan.layout_hash(),
-    )
 
 
 def _entry(row: ShardRow) -> ShardEntry:

@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from wdsctl.core.catalog.browse import Browser
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
 from wdsctl.core.catalog.schema import INDEX_BITS
+from wdsctl.core.catalog.view_reader import stored_views
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
@@ -17,6 +19,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.preview import HEAD, Preview, preview, preview_of
 from wdsctl.core.sample_types import CRUDE
+from wdsctl.core.selected_shards import Selection
 from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
@@ -51,6 +54,12 @@ class SampleLine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewCount:
+    name: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InspectReport:
     root: str
     catalog: str
@@ -68,6 +77,8 @@ class InspectReport:
     stale: tuple[Finding, ...]  # how the folder differs from the catalog, and what of the catalog cannot be read
     columns: tuple[ColumnReport, ...] = ()
     media: MediaReport | None = None  # None: nobody has asked for facts of media
+    excluded: int = 0  # samples that are in no split, since a rule or a quarantine excludes them
+    views: tuple[ViewCount, ...] = ()
 
 
 #: Facts of media, by sample id and part.
@@ -80,10 +91,13 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     check_catalog(place)
     with Catalog(place.catalog) as published:
         rows, parts, splits = published.shards(), published.parts(), published.splits()
-        generation, exclude = published.generation, published.exclude()
+        generation, exclude, selection = published.generation, published.exclude(), published.selection()
         media = media_report(published, "current")
         if media is not None and {row.id for row in rows if row.samples} - published.media.marks().keys():
             media = replace(media, state="incomplete")
+    with Browser(place.catalog) as browser:
+        excluded = browser.excluded()
+    views, unread = _views(place)
     sample_type, field_map = CRUDE, {}
     if os.path.exists(place.dataset_yaml):
         config = load(place.dataset_yaml)
@@ -91,7 +105,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     offsets = open_offsets(place, generation)
     columns, damaged = column_reports(place, generation, offsets if isinstance(offsets, Offsets) else None)
     known = _known(place, offsets, samples) if media is not None and isinstance(offsets, Offsets) else {}
-    stale = [*stale_findings(_listed(place, exclude, rows), rows), *damaged]
+    stale = [*stale_findings(_listed(place, exclude, selection, rows), rows), *damaged, *unread]
     return InspectReport(
         root=place.shown,
         catalog=place.catalog,
@@ -111,11 +125,13 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
         stale=(*(() if isinstance(offsets, Offsets) else (offsets,)), *stale, *no_samples(place, rows)),
         columns=tuple(columns),
         media=media,
+        excluded=excluded,
+        views=views,
     )
 
 
-def _listed(place: Place, exclude: Sequence[str], rows: Sequence[ShardRow]) -> ShardListing:
-    return list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows])
+def _listed(place: Place, exclude: Sequence[str], selection: Selection, rows: Sequence[ShardRow]) -> ShardListing:
+    return list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows], selection=selection)
 
 
 def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]:
@@ -127,6 +143,14 @@ def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]
         *((row.path, "is gone, and still in the catalog") for row in changes.vanished),
     ]
     return [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
+
+
+def _views(place: Place) -> tuple[tuple[ViewCount, ...], list[Finding]]:
+    """The views, and what is wrong with the ledger that has them: all else can be told without."""
+    try:
+        return tuple(ViewCount(name=view.name, samples=view.samples) for view in stored_views(place.ledger)), []
+    except (CatalogError, PermissionDenied) as error:
+        return (), [Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")]
 
 
 def open_offsets(place: Place, generation: int) -> Offsets | Finding:

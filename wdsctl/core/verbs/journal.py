@@ -6,11 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from wdsctl.core.catalog.ledger import Ledger, Status
+from wdsctl.core.catalog.present import present_state
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.findings import Finding, tally
 from wdsctl.core.place import Place
+from wdsctl.core.process_mark import mark
 from wdsctl.core.progress import Progress
 from wdsctl.version import VERSION
 
@@ -28,6 +31,7 @@ class Entry:
     ledger: Ledger | None
     refused: WdsctlError | None = None
     findings: list[Finding] = field(default_factory=list)
+    run: int = 0  # its number in the ledger
 
 
 @contextmanager
@@ -48,17 +52,18 @@ def journal(place: Place, command: str, arguments: Sequence[str], progress: Prog
     with closing(ledger):
         for note in ledger.notes:
             progress.note(note)
-        yield from _noted(ledger, command, arguments, progress)
+        yield from _noted(ledger, place.catalog, command, arguments, progress)
 
 
-def _noted(ledger: Ledger, command: str, arguments: Sequence[str], progress: Progress) -> Iterator[Entry]:
+def _noted(ledger: Ledger, catalog: str, command: str, arguments: Sequence[str], progress: Progress) -> Iterator[Entry]:
+    began: dict[str, Any] = {"process": mark(), "before": present_state(catalog)}
     try:
-        run = ledger.begin_run(command, arguments, version=VERSION)
+        run = ledger.begin_run(command, arguments, version=VERSION, details=began)
     except _TROUBLE as error:
         progress.note(_not_noted(error))
         yield Entry(None, error)
         return
-    entry = Entry(ledger)
+    entry = Entry(ledger, run=run)
     status: Status = "failed"
     try:
         yield entry
@@ -67,15 +72,23 @@ def _noted(ledger: Ledger, command: str, arguments: Sequence[str], progress: Pro
         status = "interrupted"
         raise
     finally:
-        _end(ledger, run, status, entry.findings, progress)
+        details = {**began, "after": present_state(catalog), "findings": dict(tally(entry.findings))}
+        _end(ledger, run, status, entry.findings, details, progress)
 
 
-def _end(ledger: Ledger, run: int, status: Status, findings: Sequence[Finding], progress: Progress) -> None:
+def _end(
+    ledger: Ledger,
+    run: int,
+    status: Status,
+    findings: Sequence[Finding],
+    details: dict[str, Any],
+    progress: Progress,
+) -> None:
     """What the run did is done: an error here must not take the place of its result, nor of its own error."""
     try:
         if status in ("ok", "partial"):
             ledger.add_findings(run, findings)
-        ledger.finish_run(run, status, {"findings": dict(tally(findings))})
+        ledger.finish_run(run, status, details)
     except _TROUBLE as error:
         progress.note(_not_noted(error))
 

@@ -127,7 +127,7 @@ def _jobs(
     places = {shard.id: i for i, shard in enumerate(Offsets(offsets).shards)}
     jobs = []
     for row in rows:
-        mark = _mark(row, settings)
+        mark = mark_of(row, settings)
         if row.samples and marks.get(row.id) != mark:
             result = os.path.join(media_units(place), mark.hex())
             unit = ShardUnit(
@@ -174,7 +174,7 @@ def _publish(
     return findings
 
 
-def _mark(row: ShardRow, settings: MediaSettings) -> bytes:
+def mark_of(row: ShardRow, settings: MediaSettings) -> bytes:
     """Names a shard's content and what is asked of it."""
     told = f"{FORMAT}\0{settings.as_text()}\0{row.path}\0{row.size}\0{row.mtime_ns}\0{row.layout_hash}"
     return blake2b(told.encode("utf-8", "surrogatepass"), digest_size=_MARK).digest()

@@ -86,6 +86,7 @@ def index_media_folder(
     rebuild: bool = False,
     workers: int = 1,
     dry_run: bool = False,
+    wait: float = 0.0,
     progress: Progress = SILENT,
 ) -> MediaFolderReport:
     """Bring the catalog of a folder of media files up to date; only files that are new or have changed are read.
@@ -102,7 +103,10 @@ def index_media_folder(
     if not os.path.exists(place.catalog):
         _listed(place, _asked(request, None), exclude)  # before anything is made: it may be refused
     say_where(place, catalog, progress)
-    with locked(place.lock), journal(place, "index", [shown(root)], progress) as entry:
+    with (
+        locked(place.lock, wait=wait, note=progress.note),
+        journal(place, "index", [shown(root)], progress) as entry,
+    ):
         report = _index(place, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
         entry.findings += report.findings
         return report

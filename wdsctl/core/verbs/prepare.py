@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -22,16 +22,21 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
+from wdsctl.core.root_spec import RootSpec, root_spec
+from wdsctl.core.selected_shards import Selection
 from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
 from wdsctl.core.urls import is_url, plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
-from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_shards, index_at, say_where
+from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
 
 Source = Literal["folder", "tars", "lines"]
+
+#: Forms that `convert` makes shards of. Others are raw files, too (a folder a class), or may lie beside them (a table).
+_CONVERTED = frozenset(["packed", "polylithic", "mds", "litdata", "huggingface", "wids"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +55,10 @@ class PrepareOptions(FolderOptions):
     catalog: str | None = None
     missing: Missing = "error"
     exclude: tuple[str, ...] = ()
+    selection: Selection | None = None  # which shards of `source`; None: as the catalog has it
+    sample_rows: bool | None = None  # as `index` has it, and so are the next two
+    hashed: bool | None = None
+    wait: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +99,15 @@ def prepare(
     options = options or PrepareOptions()
     source, dest = plain(source), None if dest is None else plain(dest)
     _check_options(options)
+    if options.selection is None and dest is None:
+        spec = root_spec(source)
+        source, options = spec.root, replace(options, selection=spec.selection)
+    if dest is not None and options.selection is not None:
+        raise UsageError(
+            "shards are prepared in place, and raw files are given as a folder",
+            where=shown(source),
+            hint="leave DEST out",
+        )
     if dest is not None and parted(source)[1] and not os.path.isdir(source):
         raise UsageError(
             "a file of lines is a dataset as it is, and is prepared in place",
@@ -100,8 +118,9 @@ def prepare(
         raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", source)
     if dest is not None and is_url(dest):
         raise _not_mounted("shards are written to a disk or a mounted file system, not to a URL", dest)
-    from_folder = dest is not None or look(source) == "folder"
+    from_folder = options.selection is None and (dest is not None or look(source) == "folder")
     if from_folder and dest is None:
+        _refuse_other_forms(source, None)
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,
@@ -110,6 +129,7 @@ def prepare(
     root = dest or source
     listing = None
     if from_folder:
+        _refuse_other_forms(source, dest)
         _check_there(source)
         _check_raw(locate(source).root, options.parts)
         _check_writable(root)
@@ -123,9 +143,12 @@ def prepare(
         report = index_at(place, _index_request(options), progress)
         return _foretold(source, root, None, report)
     if not from_folder:
-        check_shards(place, options.exclude)
+        check_new(place, options.exclude, RootSpec(root, options.selection))
     say_where(place, options.catalog, progress)
-    with locked(place.lock), journal(place, "prepare", [shown(source), shown(root)], progress) as entry:
+    with (
+        locked(place.lock, wait=options.wait, note=progress.note),
+        journal(place, "prepare", [shown(source), shown(root)], progress) as entry,
+    ):
         return _do(place, source, root, listing, options, entry, progress)
 
 
@@ -194,6 +217,22 @@ def _check_there(source: str) -> None:
     )
 
 
+def _refuse_other_forms(source: str, dest: str | None) -> None:
+    """Where it is of a form that is no folder of raw files, name the command that converts it."""
+    from wdsctl.core.convert import importers
+
+    found = [] if is_url(source) or not os.path.lexists(source) else importers.find(source)
+    names = [importer.name for importer, _ in found]
+    is_among_files = names[:1] == ["packed"] and "folder" in names
+    if names and (names[0] in _CONVERTED or os.path.isfile(source)) and not is_among_files:
+        importer, seen = found[0]
+        raise UsageError(
+            f"this is no folder of raw files but {importer.about} ({seen.reason})",
+            where=source,
+            hint=command("convert", source, dest or "DEST"),
+        )
+
+
 def _or_lines(source: str) -> str:
     """Where labels lie among media: they are a dataset by themselves, if they are named."""
     name = a_file_of_lines(source)
@@ -232,6 +271,9 @@ def _index_request(options: PrepareOptions) -> IndexRequest:
         dry_run=options.dry_run,
         media=MediaRequest(selection=options.media, keyframes=options.media_index),
         key=options.key,
+        selection=options.selection,
+        sample_rows=options.sample_rows,
+        hashed=options.hashed,
     )
 
 

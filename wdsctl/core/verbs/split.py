@@ -5,37 +5,37 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
-from wdsctl.core.catalog.catalog import Catalog, ShardRow, SplitCount
 from wdsctl.core.catalog.draft import drafting
 from wdsctl.core.catalog.identity import check
+from wdsctl.core.catalog.split_rows import Strata
 from wdsctl.core.command_line import command_at
-from wdsctl.core.counted import counted
-from wdsctl.core.dataset_yaml import SplitRule, load, read, update_split
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.dataset_yaml import DatasetConfig, load, read, update_split
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import write_text
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.ratios import By, apportion
-from wdsctl.core.splitting import Dealt, Shard, by_sample, by_shard, resolved
+from wdsctl.core.ratios import By
+from wdsctl.core.split_rules import Excludes, Rules, SplitRule, check_set
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_catalog
+from wdsctl.core.verbs.split_bring import Brought, afresh, bring
+from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, excluded_by_user, mark_of, noted
+from wdsctl.core.verbs.split_ground import Ground
+from wdsctl.core.verbs.split_lists import copy_lists, excludes_with_lists, forget_lists, with_lists
+from wdsctl.core.verbs.split_problems import Problem, refuse
+from wdsctl.core.verbs.split_put import is_plain, new_text, put_changes, put_set
+from wdsctl.core.verbs.split_report import Move, SplitReport, moves, split_counts, strata_lines
+from wdsctl.core.verbs.split_request import SplitRequest, argument_of, excludes_of, sets_of
+from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of
+
+__all__ = ["SplitReport", "SplitRequest", "make_splits", "settle_split", "split", "split_by"]
 
 WHOLE = {"train": 1.0}  # the split of those who ask for none: everything is for training
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SplitReport:
-    root: str
-    by: Literal["shard", "sample"]
-    seed: int
-    splits: tuple[SplitCount, ...]
-    dry_run: bool
 
 
 def split(
@@ -48,84 +48,170 @@ def split(
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> SplitReport:
-    """Divide the dataset by `ratios`, whole shards or sample by sample, in place of the splits it had.
+    """Divide the dataset by `ratios`, whole shards, sample by sample or by key, in place of the splits it had.
 
     `auto` takes whole shards, which read fastest, unless a split would stay empty. Raises UsageError WDS210 where a
     split would be empty all the same. The rule goes into dataset.yaml, if there is one, and new shards follow it.
     """
-    place = locate(root, catalog, writing=True)
-    if dry_run:
-        check_catalog(place)
-        return split_at(place, ratios, by, seed, progress, dry_run=True)
-    check_catalog(place)
-    check(place.catalog)  # before anything is written beside it
-    with locked(place.lock), journal(place, "split", [shown(root), repr(dict(ratios)), by, str(seed)], progress):
-        return split_at(place, ratios, by, seed, progress)
+    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed))
+    return split_by(root, request, catalog=catalog, dry_run=dry_run, progress=progress)
 
 
-def split_at(
-    place: Place, ratios: Mapping[str, float], by: By, seed: int, progress: Progress, *, dry_run: bool = False
+def split_by(
+    root: str,
+    request: SplitRequest,
+    *,
+    catalog: str | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT,
 ) -> SplitReport:
-    """What `split` does, for a caller that holds the lock."""
+    """Make, replace or drop a set of splits, or change what is excluded; see `SplitRequest`.
+
+    Overlaps, gaps, empty splits and names that match nothing raise UsageError WDS210 to WDS215 with counts.
+    Cost: none to speak of for shares, patterns and keys (0.5 s a million keys); groups and strata read the parts that
+    hold their values. Memory: a few bits a sample.
+    """
+    place = locate(root, catalog, writing=True)
+    check_set(request.of_set)
+    check_catalog(place)
+    if dry_run:
+        return make_splits(place, request, progress, dry_run=True)
+    check(place.catalog)  # before anything is written beside it
+    arguments = [shown(root), *argument_of(request)]
+    with locked(place.lock), journal(place, "split", arguments, progress):
+        return make_splits(place, request, progress)
+
+
+def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_run: bool = False) -> SplitReport:
+    """What `split_by` does, for a caller that holds the lock."""
     progress.phase("split")
-    with Catalog(place.catalog) as published:
-        rows = published.shards()
-    if not any(row.samples for row in rows):
+    ground = ground_of(place, request.workers, progress, keeps=not dry_run)
+    if not ground.rows:
         raise DatasetError(
             "the dataset has no samples to divide",
             where=place.shown,
             hint=f"{command_at(place, 'validate')} tells why",
             code="WDS119",
         )
-    chosen, dealt = deal_all(rows, ratios, by, seed)
-    rule = SplitRule(shares=dict(ratios), by=chosen, seed=seed)
-    text = _with_rule(place.dataset_yaml, rule)  # before anything is changed: the file may be broken
+    state = state_of(place)
+    authored = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig()
+    wanted, dropped = sets_of(request, state, authored)
+    excludes = excludes_of(request, state, authored)
+    said = noted(place, excludes.codes)
+    excluded = excluded_by(ground, excludes, said)
+    _refuse_idle(ground, request, excludes)
+    for note in excluded.notes:
+        progress.note(note)
+    made = {of_set: afresh(ground, rule, excluded.parts) for of_set, rule in wanted.items()}
+    for of_set, each in made.items():
+        refuse(each.problems, f"{place.shown}, set {of_set}" if of_set else place.shown)
+    work = _Work(place, ground, state, wanted, dropped, made, excluded)
+    work.bring_others(progress)
     if not dry_run:
-        with drafting(place.catalog, ready=partial(check_held, place.lock)) as draft:
-            draft.replace_splits(ratios, chosen, seed)
-            for name, parts in dealt.items():
-                draft.add_to_split(name, parts)
+        work.publish(excludes, said)
+    return work.report(dry_run=dry_run)
+
+
+@dataclass(slots=True)
+class _Work:
+    """A division under way. `others`: sets that are not made, where something of them changes."""
+
+    place: Place
+    ground: Ground
+    state: State
+    wanted: Rules
+    dropped: tuple[str, ...]
+    made: dict[str, Brought]
+    excluded: Excluded
+    others: dict[str, Brought] = field(default_factory=dict)
+    moved: list[Move] = field(default_factory=list)
+
+    @property
+    def rules(self) -> Rules:
+        """All sets as they are to be, what is counted out with its unit."""
+        both = {**self.state.rules, **self.state.new, **self.wanted}
+        return {name: _settled(rule, self.made.get(name)) for name, rule in both.items() if name not in self.dropped}
+
+    def bring_others(self, progress: Progress) -> None:
+        """Find out what changes in sets that are not made: samples are excluded, or no longer are."""
+        for of_set, rule in self.rules.items():
+            before = parts_of_set(self.place, of_set)
+            if of_set in self.state.new and of_set not in self.made:
+                self.made[of_set] = afresh(self.ground, rule, self.excluded.parts)
+                refuse(self.made[of_set].problems, f"{self.place.dataset_yaml}, set {of_set}")
+            if of_set in self.made:
+                self.moved += moves(of_set, before, self.made[of_set].parts, self.ground.sizes)
+                continue
+            done = bring(self.ground, rule, before, self.excluded.parts, self.state.strata.get(of_set))
+            for problem in done.problems:
+                progress.note(problem.finding(of_set).message)
+            if done.changed:
+                self.others[of_set] = done
+                self.moved += moves(of_set, before, done.parts, self.ground.sizes)
+
+    def publish(self, excludes: Excludes, said: Noted) -> None:
+        """Copy the lists, publish the catalog, then write dataset.yaml, which may be broken: it is read first."""
+        rules = {name: with_lists(self.place, rule) for name, rule in self.rules.items()}
+        kept = excludes_with_lists(self.place, excludes)
+        text = new_text(self.place, rules, kept, also_plain="" in self.wanted)
+        copy_lists(self.place, self.rules, excludes)
+        with drafting(self.place.catalog, ready=partial(check_held, self.place.lock)) as draft:
+            strata: Strata = {name: known for name, known in self.state.strata.items() if name in rules}
+            for of_set, made in self.made.items():
+                put_set(draft, of_set, rules[of_set], made, strata)
+            for of_set, brought in self.others.items():
+                put_changes(draft, of_set, brought, strata)
+            for of_set in self.dropped:
+                draft.splits.drop_set(of_set)
+            draft.splits.exclude(self.excluded.parts.values())
+            if self.state.is_kept or kept or self.excluded.parts or not is_plain(rules):
+                draft.splits.keep_rules(rules, kept)
+                draft.splits.keep_strata(strata)
+                draft.splits.keep_mark(mark_of(self.place, self.ground.generation, rules, kept, said))
         if text is not None:
-            write_text(place.dataset_yaml, text)
-    splits = tuple(
-        SplitCount(name, ratios[name], len(parts), sum(part.samples for part in parts)) for name, parts in dealt.items()
-    )
-    return SplitReport(root=place.shown, by=chosen, seed=seed, splits=splits, dry_run=dry_run)
+            write_text(self.place.dataset_yaml, text)
+        forget_lists(self.place, rules, kept)
+        self.ground.forget_work()
+
+    def report(self, *, dry_run: bool) -> SplitReport:
+        rules = self.rules
+        first = next(iter(self.wanted), None)
+        rule = None if first is None else rules[first]
+        strata = () if first is None or rule is None else strata_lines(self.made[first].strata, rule)
+        splits = [line for name in self.wanted for line in split_counts(name, rules[name], self.made[name].parts)]
+        return SplitReport(
+            root=self.place.shown,
+            by="" if rule is None else rule.kind,
+            seed=0 if rule is None else rule.seed,
+            splits=tuple(splits),
+            dry_run=dry_run,
+            rule="" if rule is None else _said_of(rule, len(self.wanted)),
+            sets=(*self.wanted, *self.dropped),
+            excluded=self.excluded.samples,
+            moved=tuple(self.moved),
+            strata=strata,
+            drift=max((line.drift for line in strata), default=0.0),
+        )
 
 
-def deal_all(
-    rows: list[ShardRow], ratios: Mapping[str, float], by: By, seed: int
-) -> tuple[Literal["shard", "sample"], Dealt]:
-    """How the ratios come out, and by which unit. Raises UsageError WDS210."""
-    shards = [Shard(row.id, row.path, row.samples) for row in rows if row.samples]
-    samples = sum(shard.samples for shard in shards)
-    by = resolved(by, len(shards), ratios)
-    _check_counts(ratios, apportion(len(shards) if by == "shard" else samples, ratios), by, len(shards), samples)
-    return by, (by_shard if by == "shard" else by_sample)(shards, ratios, seed, {})
+def _said_of(rule: SplitRule, sets: int) -> str:
+    """A rule in words; of folds, all of them."""
+    return rule.said if rule.fold is None else f"{replace(rule, fold=None).said}, {sets} folds"
 
 
-def _check_counts(ratios: Mapping[str, float], counts: Mapping[str, int], by: str, shards: int, samples: int) -> None:
-    empty = [name for name, count in counts.items() if count == 0]
-    if not empty:
+def _settled(rule: SplitRule, made: Brought | None) -> SplitRule:
+    """A rule with the unit that `auto` came to."""
+    return replace(rule, by=made.unit) if made is not None and made.unit else rule
+
+
+def _refuse_idle(ground: Ground, request: SplitRequest, excludes: Excludes) -> None:
+    """Refuse excludes that match nothing, where they are asked for now."""
+    asked = excludes if request.again else request.excludes
+    if not asked:
         return
-    names = " and ".join(empty)
-    have = counted(shards, "shard") if by == "shard" else counted(samples, "sample")
-    do = "does" if (shards if by == "shard" else samples) == 1 else "do"
-    raise UsageError(
-        f"{names} would be empty: {have} {do} not go round",
-        where=",".join(f"{name}={share}" for name, share in ratios.items()),
-        hint="divide it by samples: `--by sample`" if by == "shard" else "give it a larger share, or leave it out",
-        code="WDS210",
-    )
-
-
-def _with_rule(dataset_yaml: str, rule: SplitRule) -> str | None:
-    """What dataset.yaml is to say once the rule is in force; None where it says so, or where there is none."""
-    if not os.path.exists(dataset_yaml):
-        return None
-    text = read(dataset_yaml)
-    new = update_split(text, rule, path=dataset_yaml)
-    return new if new != text else None
+    problems: list[Problem] = excluded_by_user(ground, asked).problems
+    if not request.allow_empty:
+        refuse(problems, ground.place.shown)
 
 
 def settle_split(
@@ -136,35 +222,40 @@ def settle_split(
     Where none is asked for (`wanted` is None), the one that there is stays; a dataset without any is divided as
     dataset.yaml says, and otherwise everything is `train`.
     """
-    with Catalog(place.catalog) as catalog:
-        made, counts = catalog.split_rule(), catalog.splits()
+    state = state_of(place)
+    made = state.rules.get("")
     authored = load(place.dataset_yaml).split if os.path.exists(place.dataset_yaml) else None
     asked = SplitRule(dict(wanted), by, seed) if wanted is not None else None
     if made is None or (asked is not None and not asked.asks_for(made)):
         rule = asked or authored or SplitRule(WHOLE, by, seed)
-        return split_at(place, rule.shares, rule.by, rule.seed, progress), True
+        return make_splits(place, SplitRequest(rule=rule), progress), True
     is_new = False
     if authored is None or asked is not None:
         # A run that was killed between the catalog and the file has left the file behind.
-        text = _with_rule(place.dataset_yaml, made) if authored is None or not authored.asks_for(made) else None
-        if text is not None:
-            write_text(place.dataset_yaml, text)
+        if os.path.exists(place.dataset_yaml) and (authored is None or not authored.asks_for(made)):
+            write_text(place.dataset_yaml, update_split(read(place.dataset_yaml), made, place.dataset_yaml))
             is_new = True
     elif not authored.asks_for(made):
         progress.note(_differs(place, authored, made))
-    unit: Literal["shard", "sample"] = "sample" if made.by == "sample" else "shard"
-    return SplitReport(root=place.shown, by=unit, seed=made.seed, splits=tuple(counts), dry_run=False), is_new
+    splits = split_counts("", made, parts_of_set(place, ""))
+    report = SplitReport(
+        root=place.shown, by=made.kind, seed=made.seed, splits=splits, dry_run=False, rule=made.said, sets=("",)
+    )
+    return report, is_new
 
 
 def _differs(place: Place, authored: SplitRule, made: SplitRule) -> str:
-    def said(rule: SplitRule) -> str:
-        return f"{_ratios(rule)} by {rule.by}, seed {rule.seed}"
-
-    command = ["wdsctl", "split", place.shown, _ratios(authored), "--by", authored.by, "--seed", str(authored.seed)]
+    command = ["wdsctl", "split", place.shown, "--again"]
+    if authored.is_counted or authored.kind == "key":
+        command = ["wdsctl", "split", place.shown, _ratios(authored), "--by", authored.by, "--seed", str(authored.seed)]
     return (
-        f"dataset.yaml says {said(authored)}; the catalog has {said(made)}, which stays: "
+        f"dataset.yaml says {_said(authored)}; the catalog has {_said(made)}, which stays: "
         f"`{shlex.join(command)}` applies the other"
     )
+
+
+def _said(rule: SplitRule) -> str:
+    return f"{_ratios(rule)} {rule.said}" if rule.shares else rule.said
 
 
 def _ratios(rule: SplitRule) -> str:

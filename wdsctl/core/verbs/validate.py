@@ -1,201 +1,272 @@
-"""`validate`: is the dataset what its catalog and dataset.yaml say? Reads every header again, and no data of tars.
+"""`validate`: is the dataset what its catalog and dataset.yaml say, as deep as it is asked to look?
 
-Of files of lines every line is parsed: they have no headers.
+By default it reads every header, and no data of tars. Of files of lines every line is parsed: they have no headers.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
-from wdsctl.core.counted import counted
+from wdsctl.core.checks.hashes import Expected, read_sums, unhashed
+from wdsctl.core.checks.placed import Placed
+from wdsctl.core.checks.refs import RefRule
+from wdsctl.core.checks.sampling import Sampling
+from wdsctl.core.checks.schema import rules_of
+from wdsctl.core.checks.stores import forget_stores
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.fields import parse_field_map
-from wdsctl.core.findings import SEVERITIES, Finding, Severity
-from wdsctl.core.line_checks import check_lines
-from wdsctl.core.line_files import is_lines
+from wdsctl.core.findings import SEVERITIES, Finding
 from wdsctl.core.line_keys import LineKeys
+from wdsctl.core.lock import locked
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.parallel import map_units
-from wdsctl.core.place import Place, locate
+from wdsctl.core.place import Place
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.sample_types import SAMPLE_TYPES
-from wdsctl.core.shard_list import list_shards
-from wdsctl.core.stores import workers_for
-from wdsctl.core.units import ScanUnit, ShardFile, scan_file
+from wdsctl.core.root_name import located
+from wdsctl.core.selections import Selected, selected
+from wdsctl.core.shard_list import ShardListing, list_shards
+from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.inspect import open_offsets, stale_findings
-from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, no_samples
+from wdsctl.core.verbs.validate_chosen import chosen_shards
+from wdsctl.core.verbs.validate_parts import incomplete, part_findings, repeated_keys, wanted_parts
+from wdsctl.core.verbs.validate_quarantine import keep_out
+from wdsctl.core.verbs.validate_refs import openable, over_all, remember, rules_for
+from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
+from wdsctl.core.verbs.validate_shards import Outcome, Task, check_all, note_over_refs
+from wdsctl.core.verbs.validate_view import keep_view
 
-NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
-HARDLY_ANY = 0.01  # a part that so few have, and no field map names, is unexpected
+__all__ = ["ValidateReport", "ValidateRequest", "validate"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidateReport:
-    """`findings` are sorted: the gravest first, then by shard. Each stands for `count` places."""
-
-    root: str
-    shards: int
-    samples: int
-    size_bytes: int
-    findings: tuple[Finding, ...]
-    seconds: float
+STRUCTURE = ValidateRequest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
-    """What a worker says of one shard: the hash of what is there now, and what is wrong with it.
+def validate(
+    root: str,
+    request: ValidateRequest = STRUCTURE,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    progress: Progress = SILENT,
+    found_refs: Sequence[tuple[str, str]] = (),
+) -> ValidateReport:
+    """Look at every shard on the levels asked for, at keys and parts over all of them, and at the catalog's age.
 
-    Of a shard that could not be read (`is_read`), nobody knows whether it is as it was.
+    `root` may be `ROOT@VIEW`: then of the shards that the view has samples in, and of samples those of the view.
+    `found_refs`: references that a blend file tells of, where neither the request nor dataset.yaml does; they are not
+    remembered. What is found is in the report and in the ledger. Raises only where there is nothing to check (no
+    catalog, no shard that matches, no such view), or, of a quarantine, nothing can be written.
     """
-
-    layout_hash: str
-    findings: tuple[Finding, ...]
-    is_read: bool
-
-
-def validate(root: str, *, catalog: str | None = None, workers: int = 1, progress: Progress = SILENT) -> ValidateReport:
-    """Check the structure of every shard, keys over all of them, parts against the field map, and the catalog's age.
-
-    What is found is in the report and in the ledger. Raises only where there is nothing to check (no catalog).
-    """
-    place = locate(root, catalog)
-    with journal(place, "validate", [shown(root)], progress) as entry:
-        report = _validate(place, workers, progress)
+    place, view = located(root, catalog, writing=request.quarantine)
+    check_catalog(place)
+    chosen = selected(place, view) if view else None
+    forget_stores()
+    with ExitStack() as held:
+        if request.quarantine:
+            held.enter_context(locked(place.lock))
+        arguments = [shown(root), ",".join(request.levels)]
+        entry = held.enter_context(journal(place, "validate", arguments, progress))
+        report = _Run(place, request, entry, workers, progress, tuple(found_refs), view, chosen).report()
         entry.findings += report.findings
         return report
 
 
-def _validate(place: Place, workers: int, progress: Progress) -> ValidateReport:
-    started = time.monotonic()
-    check_catalog(place)
-    progress.phase("catalog")
-    with Catalog(place.catalog) as published:
-        published.check_pages()
-        rows, parts, generation = published.shards(), published.parts(), published.generation
-        exclude, key = published.exclude(), published.key_field
-        progress.phase("keys")
-        findings = [*_repeated(published)]
-    listing = list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows])
-    findings += [*listing.findings, *stale_findings(listing, rows)]
-    findings += _structure(place, rows, listing.shards, key, workers, progress)
-    progress.phase("parts")
-    findings += _parts(place, parts, generation)
-    findings += no_samples(place, rows, findings)
-    findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
-    return ValidateReport(
-        root=place.shown,
-        shards=len(rows),
-        samples=sum(row.samples for row in rows),
-        size_bytes=sum(row.size for row in rows),
-        findings=tuple(findings),
-        seconds=time.monotonic() - started,
-    )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Known:
+    """What the catalog says."""
+
+    rows: list[ShardRow]
+    parts: list[PartCount]
+    listing: ShardListing
+    generation: int
+    key: str
+    media_marks: dict[int, bytes]
+    repeated: list[Finding] = field(default_factory=list)
 
 
-def check_unit(unit: ScanUnit) -> _Checked:
-    """Scan one shard and throw the index away: only what is wrong with it matters."""
-    scan = scan_file(unit.root, unit.shard, unit.keys)
-    findings = scan.findings
-    if is_lines(unit.shard.path) and scan.samples:
-        findings = check_lines(unit.root, unit.shard, scan)
-    return _Checked(scan.layout_hash(), findings, scan.status != "unreadable")
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of `validate`: what was asked, and of what."""
 
+    place: Place
+    request: ValidateRequest
+    entry: Entry
+    workers: int
+    progress: Progress
+    found_refs: tuple[tuple[str, str], ...] = ()
+    view: str = ""
+    chosen: Selected | None = None  # the samples of the view
 
-def _structure(
-    place: Place, rows: Sequence[ShardRow], shards: Sequence[ShardFile], key: str, workers: int, progress: Progress
-) -> Iterator[Finding]:
-    progress.phase("check", items=len(shards), size_bytes=sum(shard.size for shard in shards))
-    known = {row.path: row for row in rows}
-    keys = LineKeys(key, is_alone=bool(place.only))
-    units = [ScanUnit(place.root, shard, "", keys) for shard in shards]
-    for i, checked in map_units(check_unit, units, workers_for(place.root, workers), preload=("wdsctl.core.units",)):
-        shard = shards[i]
-        progress.advance(items=1, size_bytes=shard.size)
-        yield from checked.findings
-        row = known.get(shard.path)
-        same_file = row is not None and (row.size, row.mtime_ns) == (shard.size, shard.mtime_ns)
-        if row is not None and same_file and checked.is_read and row.layout_hash != checked.layout_hash:
-            words = "is not as it was indexed, though its size and time are"
-            yield Finding(code="WDS305", severity="error", message=words, shard=shard.path)
+    @property
+    def is_some(self) -> bool:
+        """Whether only some shards are looked at: what follows from all of them together is left out then."""
+        return bool(self.request.shards) or self.chosen is not None
 
-
-def _repeated(published: Catalog) -> Iterator[Finding]:
-    count, first = published.repeated_keys(1)
-    for repeated in first:
-        yield Finding(
-            code="WDS106",
-            severity="warning",
-            message=f"keys that stand in several shards, such as {' and '.join(repeated.shards)}",
-            shard=repeated.shards[0],
-            key=repeated.key,
-            count=count,
+    def report(self) -> ValidateReport:
+        started = time.monotonic()
+        known = self._known()
+        shards = chosen_shards(known.listing.shards, known.rows, self.request.shards)
+        if self.chosen is not None:
+            of_view = {row.path for row in known.rows if row.id in self.chosen}
+            shards = [shard for shard in shards if shard.path in of_view]
+        paths = {shard.path for shard in shards}
+        rows = [row for row in known.rows if not self.is_some or row.path in paths]
+        config, findings = self._config()
+        asked = self.request.refs or (() if config.refs else self.found_refs)
+        rules, said = openable(rules_for(self.place, asked, config)) if self._asks("refs") else ([], [])
+        expected, odd = self._expected(known.rows, paths) if self._asks("hashes") else ({}, [])
+        offsets = open_offsets(self.place, known.generation)
+        outcome = check_all(
+            self._task(known, config, rules, expected, offsets),
+            shards,
+            self.entry.ledger,
+            again=self.request.again,
+            workers=self.workers,
+            progress=self.progress,
+        )
+        if self.chosen is not None:
+            keep_view(outcome, rows, self.chosen, offsets)
+        findings += [*said, *odd, *(each.finding for found in outcome.placed.values() for each in found)]
+        findings += self._over_all(known, rules, outcome, expected, sorted(paths))
+        findings += self._of_parts(known, offsets, config)
+        findings += no_samples(self.place, known.rows, findings) if not self.is_some else []
+        if self.request.refs and not said and self.entry.ledger is not None:
+            remember(self.place, rules)
+        stale = {found.shard for found in findings if found.code == "WDS305"}
+        quarantine = self._quarantined(known, config, offsets, outcome, stale) if self.request.quarantine else None
+        findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
+        return ValidateReport(
+            root=self.place.shown,
+            shards=len(rows),
+            samples=sum(row.samples if self.chosen is None else self.chosen[row.id].samples for row in rows),
+            size_bytes=sum(row.size for row in rows),
+            findings=tuple(findings),
+            seconds=time.monotonic() - started,
+            levels=self.request.levels,
+            unread=outcome.unread,
+            share=self.request.share,
+            seed=self.request.seed,
+            quarantine=quarantine,
+            view=self.view,
         )
 
+    def _asks(self, level: str) -> bool:
+        return level in self.request.levels
 
-def _parts(place: Place, parts: Sequence[PartCount], generation: int) -> Iterator[Finding]:
-    """Samples that lack a part they should have, and parts that hardly any sample has."""
-    config = _config(place)
-    if isinstance(config, Finding):
-        yield config
-        config = DatasetConfig()
-    offsets = open_offsets(place, generation)
-    if isinstance(offsets, Finding):
-        yield offsets
-        return
-    wanted = _required(config) or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
-    for names in wanted:
-        yield from _lacking(offsets, names)
-    mapped = _mapped(config)
-    expected = {name for names in (*wanted, *(names for _, names in mapped)) for name in names}
-    for part in parts:
-        if part.name not in expected and part.share < NEARLY_ALL:
-            unused = ", and no field is made of it" if mapped else ""
-            words = f"only {part.samples:,} of {counted(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
-            severity: Severity = "warning" if part.share <= HARDLY_ANY else "note"
-            yield Finding(code="WDS109", severity=severity, message=words, part=part.name, count=part.samples)
-
-
-def _config(place: Place) -> DatasetConfig | Finding:
-    """What dataset.yaml says, or what is wrong with it."""
-    if not os.path.exists(place.dataset_yaml):
-        return DatasetConfig()
-    try:
-        return load(place.dataset_yaml)
-    except DatasetError as error:
-        return Finding(code=error.code, severity="error", message=f"{error.message} ({error.where})")
-
-
-def _mapped(config: DatasetConfig) -> list[tuple[str, tuple[str, ...]]]:
-    """The fields of the field map, each with the parts that it may come from."""
-    paths = parse_field_map(config.field_map)
-    return [(name, tuple(part for part, _ in path.alternatives)) for name, path in paths.items()]
-
-
-def _required(config: DatasetConfig) -> list[tuple[str, ...]]:
-    """The parts of the fields that a sample cannot do without."""
-    required = {field.name for field in SAMPLE_TYPES.get(config.sample_type, ()) if field.required}
-    return list(dict.fromkeys(names for field, names in _mapped(config) if field in required))
-
-
-def _lacking(offsets: Offsets, names: tuple[str, ...]) -> Iterator[Finding]:
-    """The samples that have none of these parts: one finding for all of them, with the first."""
-    without = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
-    count, first = offsets.with_layouts(without)
-    if count:
-        shard = offsets.shards[offsets.shard_of(first)].path
-        yield Finding(
-            code="WDS108",
-            severity="error",
-            message=f"samples without {' or '.join(names)}",
-            shard=shard,
-            key=offsets.key(first),
-            part=names[0],
-            count=count,
+    def _known(self) -> _Known:
+        self.progress.phase("catalog")
+        with Catalog(self.place.catalog) as published:
+            published.check_pages()
+            rows, parts, generation = published.shards(), published.parts(), published.generation
+            exclude, key, selection = published.exclude(), published.key_field, published.selection()
+            has_media = self._asks("headers") and published.media_settings() is not None
+            marks = published.media.marks() if has_media else {}
+            self.progress.phase("keys")
+            repeated = [] if self.is_some else [*repeated_keys(published, self.progress)]
+        listing = list_shards(
+            self.place.root, exclude, only=self.place.only, known=[row.path for row in rows], selection=selection
         )
+        return _Known(
+            rows=rows,
+            parts=parts,
+            listing=listing,
+            generation=generation,
+            key=key,
+            media_marks=marks,
+            repeated=repeated,
+        )
+
+    def _config(self) -> tuple[DatasetConfig, list[Finding]]:
+        """What dataset.yaml says, or what is wrong with it."""
+        if not os.path.exists(self.place.dataset_yaml):
+            return DatasetConfig(), []
+        try:
+            return load(self.place.dataset_yaml), []
+        except DatasetError as error:
+            said = Finding(code=error.code, severity="error", message=f"{error.message} ({error.where})")
+            return DatasetConfig(), [said]
+
+    def _expected(self, rows: Sequence[ShardRow], paths: set[str]) -> tuple[dict[str, list[Expected]], list[Finding]]:
+        """The hashes that are known of these shards: the catalog's, and those in files of sums."""
+        storage = storage_for(self.place.root)
+        try:
+            expected, findings = read_sums(storage, self.place.root, paths)
+        finally:
+            storage.close()
+        for row in rows:
+            if row.sha256 and row.path in paths:
+                expected.setdefault(row.path, []).insert(0, Expected(row.sha256, "the catalog"))
+        return expected, findings
+
+    def _task(
+        self,
+        known: _Known,
+        config: DatasetConfig,
+        rules: list[RefRule],
+        expected: dict[str, list[Expected]],
+        offsets: Offsets | Finding,
+    ) -> Task:
+        fields = rules_of(config) if self._asks("schema") else None
+        if self._asks("schema") and fields is None:
+            self.progress.note("no sample type with a field map in dataset.yaml: there is no schema to hold samples to")
+        return Task(
+            place=self.place,
+            levels=self.request.levels,
+            rows={row.path: row for row in known.rows},
+            keys=LineKeys(known.key, is_alone=bool(self.place.only)),
+            sampling=Sampling(self.request.share, self.request.seed),
+            offsets=self.place.offsets(known.generation) if isinstance(offsets, Offsets) else "",
+            rules=fields,
+            refs=tuple(rules),
+            expected=expected,
+            media_marks=known.media_marks,
+        )
+
+    def _over_all(
+        self,
+        known: _Known,
+        rules: list[RefRule],
+        outcome: Outcome,
+        expected: dict[str, list[Expected]],
+        paths: list[str],
+    ) -> Iterable[Finding]:
+        stale = [*known.listing.findings, *stale_findings(known.listing, known.rows)]
+        yield from known.repeated
+        yield from (each for each in stale if not self.is_some or each.shard in paths)
+        if self._asks("hashes"):
+            yield from unhashed(paths, expected)
+        if self._asks("refs") and not (rules or self.request.refs or self.found_refs):
+            words = "nothing says which fields refer to which stores: --refs FIELD=STORE, or refs: in dataset.yaml"
+            yield Finding(code="WDS156", severity="note", message=words)
+        if self._asks("refs") and rules:
+            yield from self._over_refs(rules, outcome)
+
+    def _over_refs(self, rules: list[RefRule], outcome: Outcome) -> list[Finding]:
+        """Only where every sample was looked at: now, or before, and nothing has changed since."""
+        if outcome.over_refs is not None:
+            return [placed.finding for placed in outcome.over_refs]
+        is_whole = not self.is_some and self.request.share >= 1 and outcome.is_complete
+        found = [*over_all(rules, outcome)] if is_whole else []
+        if self.entry.ledger is not None and is_whole:
+            note_over_refs(self.entry.ledger, outcome, [*map(Placed, found)])
+        return found
+
+    def _of_parts(self, known: _Known, offsets: Offsets | Finding, config: DatasetConfig) -> Iterable[Finding]:
+        self.progress.phase("parts")
+        if isinstance(offsets, Finding):
+            return [offsets]
+        return [] if self.is_some else part_findings(offsets, known.parts, config)
+
+    def _quarantined(
+        self, known: _Known, config: DatasetConfig, offsets: Offsets | Finding, outcome: Outcome, stale: set[str]
+    ) -> QuarantineReport:
+        lacking: dict[str, list[int]] = {}
+        if isinstance(offsets, Offsets) and not self.is_some:
+            lacking = incomplete(offsets, wanted_parts(known.parts, config))
+        return keep_out(self.place, self.entry, known.rows, outcome, stale, lacking, self.workers, self.progress)

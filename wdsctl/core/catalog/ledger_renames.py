@@ -1,0 +1,36 @@
+"""Shards with another name, in what the ledger says of shards by their paths: views, checks, the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlalchemy import bindparam, delete, inspect, select
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_schema import checked, quarantine, renamed, view_shard
+
+_BETWEEN = "\0"  # begins no path: two shards may have changed names with one another
+
+
+def rename_shards(ledger: Ledger, names: Mapping[str, str], mark: bytes) -> None:
+    """`names`: path as it was -> path as it is. `mark` names this renaming: one that was done is not done again, or a
+    name that one shard left to another would go on to the next. Findings of runs stay as they were said.
+    """
+    if not names:
+        return
+    steps = (
+        [{"old": old, "new": _BETWEEN + new} for old, new in names.items()],
+        [{"old": _BETWEEN + new, "new": new} for new in names.values()],
+    )
+    with ledger.transaction() as connection:
+        renamed.create(connection, checkfirst=True)  # a ledger of this version may be older than the table
+        if connection.execute(select(renamed.c.mark)).scalar() == mark:
+            return
+        connection.execute(delete(renamed))
+        connection.execute(renamed.insert(), {"mark": mark})
+        for table in (view_shard, checked, quarantine):
+            if not inspect(connection).has_table(table.name):
+                continue
+            moved = table.update().prefix_with("OR REPLACE").where(table.c.shard == bindparam("old"))
+            for values in steps:
+                connection.execute(moved.values(shard=bindparam("new")), values)

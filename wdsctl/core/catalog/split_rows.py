@@ -1,0 +1,221 @@
+"""Splits in the catalog: sets of them by name, their rules, what is excluded, and what that was worked out from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, inspect, select
+
+from wdsctl.core.catalog import schema
+from wdsctl.core.split_rules import (
+    Excludes,
+    Rules,
+    SplitRule,
+    excludes_from,
+    named_in,
+    plain_excludes,
+    rules_of,
+    rules_text,
+    set_and_name,
+)
+from wdsctl.core.splitting import SplitShard
+
+RULES, EXCLUDES, STRATA, MARK = "split_rules", "split_excludes", "split_strata", "split_mark"
+FACTS = (RULES, EXCLUDES, STRATA, MARK)
+
+_FIRST_NAMED = 1 << 16  # numbers of splits of named sets: the others come first, whenever they are made
+
+#: How many samples of a stratum each split of a set has: set -> stratum -> split -> samples.
+Strata = dict[str, dict[str, dict[str, int]]]
+
+#: The samples that each split of a set has, by shard.
+Parts = dict[str, dict[int, SplitShard]]
+
+
+def rules_in(connection: Connection, told: str | None) -> Rules:
+    """The rule of every set: as `told`, and of those that are not told whole, what the table of splits says."""
+    known = rules_of(told or "{}")
+    t = schema.split.c
+    rows = connection.execute(select(t.name, t.share, t.by, t.seed).order_by(t.id)).all()
+    rules: Rules = {}
+    for name, share, by, seed in rows:
+        of_set, short = set_and_name(name)
+        if of_set in known:
+            rules[of_set] = known[of_set]
+        else:
+            rule = rules.setdefault(of_set, SplitRule({}, by, seed))
+            rule.shares[short] = float(share)
+    return rules | {name: rule for name, rule in known.items() if name not in rules}
+
+
+class SplitReader:
+    """What a published catalog says of its splits. `reading` gives a connection, and raises in our words."""
+
+    def __init__(self, reading: Callable[[], AbstractContextManager[Connection]]) -> None:
+        self._reading = reading
+
+    def rules(self) -> Rules:
+        """The rule of every set, by its name."""
+        with self._reading() as connection:
+            return rules_in(connection, _fact(connection, RULES))
+
+    def facts(self) -> dict[str, str]:
+        """All that is kept beside the tables, as it is kept."""
+        with self._reading() as connection:
+            return _facts(connection)
+
+    def excludes(self) -> Excludes | None:
+        """What is excluded, as it was asked for; None where the catalog has never been told."""
+        with self._reading() as connection:
+            said = _fact(connection, EXCLUDES)
+            return None if said is None else excludes_from(json.loads(said))
+
+    def mark(self) -> str:
+        """Names what splits and excludes were last brought up to date with; empty where that never was needed."""
+        with self._reading() as connection:
+            return _fact(connection, MARK) or ""
+
+    def strata(self) -> Strata:
+        """Of sets that are stratified, what each stratum has given."""
+        with self._reading() as connection:
+            found: Strata = json.loads(_fact(connection, STRATA) or "{}")
+            return found
+
+    def parts(self, of_set: str) -> Parts:
+        """The splits of a set in the order they were named, by their short names."""
+        split, of_shard = schema.split.c, schema.split_shard.c
+        query = select(of_shard.split, of_shard.shard, of_shard.samples, of_shard.bits).order_by(of_shard.shard)
+        found: Parts = {}
+        with self._reading() as connection:
+            for number, name in connection.execute(select(split.id, split.name).order_by(split.id)).all():
+                mine, short = set_and_name(name)
+                if mine == of_set:
+                    rows = connection.execute(query.where(of_shard.split == number))
+                    found[short] = {row.shard: SplitShard(row.shard, row.samples, row.bits) for row in rows}
+        return found
+
+    def excluded(self) -> dict[int, SplitShard]:
+        """What is in no split, by shard. A catalog from before there was such a thing has none."""
+        t = schema.excluded_shard.c
+        with self._reading() as connection:
+            if not inspect(connection).has_table(schema.excluded_shard.name):
+                return {}
+            rows = connection.execute(select(t.shard, t.samples, t.bits).order_by(t.shard))
+            return {row.shard: SplitShard(row.shard, row.samples, row.bits) for row in rows}
+
+
+class SplitTables:
+    """The splits of a draft. `facts` are kept when the draft is finished."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.facts = _facts(connection)
+
+    def rules(self) -> Rules:
+        """The rule of every set, by its name."""
+        return rules_in(self._connection, self.facts.get(RULES))
+
+    @property
+    def has_excludes(self) -> bool:
+        """Whether there are rules that leave samples out of all splits."""
+        return bool(json.loads(self.facts.get(EXCLUDES, "{}")))
+
+    def keep_rules(self, rules: Mapping[str, SplitRule], excludes: Excludes) -> None:
+        """What the sets are made by from now on."""
+        self.facts[RULES] = rules_text(rules)
+        self.facts[EXCLUDES] = json.dumps(plain_excludes(excludes))
+
+    def keep_strata(self, strata: Strata) -> None:
+        """What each stratum has given."""
+        self.facts[STRATA] = json.dumps(strata)
+
+    def keep_mark(self, mark: str) -> None:
+        """What splits and excludes are now up to date with."""
+        self.facts[MARK] = mark
+
+    def begin_set(self, of_set: str, rule: SplitRule) -> None:
+        """Forget the splits of a set, and name new, empty ones."""
+        self.drop_set(of_set)
+        last = self._connection.execute(select(func.max(schema.split.c.id))).scalar() or 0
+        first = max(last + 1, _FIRST_NAMED) if of_set else 1
+        by = "sample" if rule.kind == "stratum" else rule.kind
+        rows = [
+            {"id": i, "name": named_in(of_set, name), "share": repr(rule.share(name)), "by": by, "seed": rule.seed}
+            for i, name in enumerate(rule.names, first)
+        ]
+        if rows:
+            self._connection.execute(insert(schema.split), rows)
+        if RULES in self.facts or not rule.is_counted:
+            known = rules_of(self.facts.get(RULES, "{}"))
+            self.facts[RULES] = rules_text(known | {of_set: rule})
+
+    def drop_set(self, of_set: str) -> None:
+        """Forget the splits of a set, and its rule."""
+        for name, number in self._numbers(of_set).items():
+            self._connection.execute(delete(schema.split_shard).where(schema.split_shard.c.split == number))
+            self._connection.execute(delete(schema.split).where(schema.split.c.name == named_in(of_set, name)))
+        if RULES in self.facts:
+            known = rules_of(self.facts[RULES])
+            known.pop(of_set, None)
+            self.facts[RULES] = rules_text(known)
+
+    def add(self, of_set: str, name: str, parts: Iterable[SplitShard]) -> None:
+        """Samples that a split has from now on, of shards that it had nothing of."""
+        number = self._numbers(of_set)[name]
+        rows: list[dict[str, Any]] = [
+            {"split": number, "shard": part.shard, "samples": part.samples, "bits": part.bits}
+            for part in parts
+            if part.samples
+        ]
+        if rows:
+            self._connection.execute(insert(schema.split_shard), rows)
+
+    def forget(self, of_set: str, shards: Iterable[int]) -> None:
+        """Take all samples of these shards out of the splits of a set."""
+        numbers = list(self._numbers(of_set).values())
+        t = schema.split_shard.c
+        for shard in shards:
+            self._connection.execute(delete(schema.split_shard).where(t.shard == shard, t.split.in_(numbers)))
+
+    def exclude(self, parts: Iterable[SplitShard]) -> None:
+        """Name what is in no split, in the place of what was named before."""
+        self._connection.execute(delete(schema.excluded_shard))
+        rows = [{"shard": part.shard, "samples": part.samples, "bits": part.bits} for part in parts if part.samples]
+        if rows:
+            self._connection.execute(insert(schema.excluded_shard), rows)
+
+    def totals(self, of_set: str, by: str) -> dict[str, int]:
+        """How many shards, or samples, each split of a set has, by its short name."""
+        of_shard = schema.split_shard.c
+        count = func.count(of_shard.shard) if by == "shard" else func.coalesce(func.sum(of_shard.samples), 0)
+        query = select(schema.split.c.name, count).join_from(
+            schema.split, schema.split_shard, of_shard.split == schema.split.c.id, isouter=True
+        )
+        rows = self._connection.execute(query.group_by(schema.split.c.id).order_by(schema.split.c.id))
+        return {short: total for name, total in rows for mine, short in (set_and_name(name),) if mine == of_set}
+
+    def adopt(self, old: Connection, shard_ids: Iterable[int]) -> None:
+        """Take over what an older catalog says beside its splits."""
+        self.facts |= _facts(old)
+        if not inspect(old).has_table(schema.excluded_shard.name):
+            return
+        t = schema.excluded_shard
+        for shard in shard_ids:
+            for row in old.execute(select(t).where(t.c.shard == shard)).mappings():
+                self._connection.execute(insert(t), dict(row))
+
+    def _numbers(self, of_set: str) -> dict[str, int]:
+        t = schema.split.c
+        rows = self._connection.execute(select(t.name, t.id).order_by(t.id)).all()
+        return {short: number for name, number in rows for mine, short in (set_and_name(name),) if mine == of_set}
+
+
+def _facts(connection: Connection) -> dict[str, str]:
+    return {name: said for name in FACTS if (said := _fact(connection, name)) is not None}
+
+
+def _fact(connection: Connection, key: str) -> str | None:
+    return connection.execute(select(schema.meta.c.value).where(schema.meta.c.key == key)).scalar()

@@ -1,0 +1,1 @@
+"""What two datasets, or one at two times, have in common: for `wdsctl diff`."""

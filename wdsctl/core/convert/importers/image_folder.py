@@ -1,0 +1,137 @@
+"""ImageFolder: a folder a class, images in it. Parts: the image, `cls` (the class's number) and `txt` (its name).
+
+Source: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+from itertools import islice
+
+from wdsctl.core.convert.rows import options as given
+from wdsctl.core.convert.rows.extensions import of_name
+from wdsctl.core.convert.rows.safe_keys import numbered, safe_key, stem
+from wdsctl.core.convert.rows.samples import Sample, failed
+from wdsctl.core.convert.rows.source import SampleSource
+from wdsctl.core.convert.source import LargePart, Options, Part, Recognised, Source
+from wdsctl.core.errors import DatasetError, InputError
+from wdsctl.core.formats.folder_walk import LITTER
+from wdsctl.core.naming import split_name
+from wdsctl.core.os_errors import translated
+from wdsctl.core.printable import named
+
+IMAGES = frozenset({"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp", "gif"})
+SPLITS = frozenset({"train", "val", "valid", "validation", "test"})
+
+_LOOKED_AT = 50  # files of a class
+_CLASSES = 3  # classes that are looked at
+
+
+class ImageFolder:
+    """Above the classes there may be folders of splits: train/dog/1.jpg. Keys are the paths without the ending."""
+
+    name = "imagefolder"
+    about = "a folder of images for each class, below train, val, test or directly"
+
+    def recognise(self, path: str) -> Recognised | None:
+        try:
+            folders, files = _listed(path)
+            if not folders or any(of_name(name) in IMAGES for name in files):
+                return None
+            classes = _classes(path, folders)
+            looked = [_listed(os.path.join(path, name)) for name in classes[:_CLASSES]]
+        except OSError:
+            return None
+        each = [[split_name(name) for name in found[:_LOOKED_AT] if of_name(name) in IMAGES] for _, found in looked]
+        are_images = all(len(names) == len(found[:_LOOKED_AT]) for names, (_, found) in zip(each, looked, strict=True))
+        # Several images of one name are the parts of a sample, such as a photo and its mask.
+        are_alone = all(len({key and key[0] for key in names}) == len(names) for names in each)
+        if len(classes) < 2 or not any(each) or not are_images or not are_alone:
+            return None
+        return Recognised(0.7, f"images in a folder for each class, such as {named(classes[0])}")
+
+    def open(self, path: str, options: Options) -> Source:
+        given.checked(self.name, options, ())
+        with translated(path, "list"):
+            folders, _ = _listed(path)
+            classes = _classes(path, folders)
+        if not classes:
+            raise InputError("there is no folder of a class", hint="check the path", where=named(path), code="WDS003")
+        return SampleSource(_Walk(path, {os.path.basename(name) for name in classes}, "/" in classes[0]))
+
+
+IMPORTER = ImageFolder()
+
+
+class _Walk:
+    """Goes through the folders in the order of names, and holds one folder's names at a time."""
+
+    def __init__(self, root: str, classes: set[str], has_splits: bool) -> None:
+        self._root = root
+        self._numbers = {name: number for number, name in enumerate(sorted(classes))}
+        self._depth = int(has_splits)  # of a class's folder in a path
+
+    def samples(self, start: int) -> Iterator[Sample]:
+        for place, path in enumerate(islice(_files(self._root, ""), start, None), start):
+            yield self._sample(place, path)
+
+    def _sample(self, place: int, path: str) -> Sample:
+        where = os.path.join(self._root, path)
+        segments = path.split("/")
+        if of_name(path) not in IMAGES or len(segments) < self._depth + 2:
+            what = "is no image by its name" if of_name(path) not in IMAGES else "is in no class's folder"
+            fault = DatasetError(f"the file {what}", hint="move it away", where=named(where), code="WDS232")
+            return failed(place, fault)
+        label = segments[self._depth]
+        with translated(where, "read"):
+            size = os.stat(where).st_size
+        parts = (
+            Part("cls", str(self._numbers[label]).encode()),
+            LargePart(of_name(path), where, 0, size),
+            Part("txt", label.encode("utf-8", "surrogateescape")),
+        )
+        key = safe_key(stem(path)) or numbered(place)
+        return Sample(key, tuple(sorted(parts, key=lambda part: part.name)))
+
+    def mark(self) -> bytes:
+        """Of all files: names, sizes and times."""
+        digest = blake2b(digest_size=16)
+        for path in _files(self._root, ""):
+            with translated(path, "read"):
+                status = os.stat(os.path.join(self._root, path))
+            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _classes(root: str, folders: Sequence[str]) -> list[str]:
+    """The folders of classes: those in `root`, or those in its folders where these are splits."""
+    if not SPLITS.issuperset(folders):
+        return list(folders)
+    return [f"{split}/{name}" for split in folders for name in _listed(os.path.join(root, split))[0]]
+
+
+def _listed(folder: str) -> tuple[list[str], list[str]]:
+    """(folders, files) in a folder, sorted; without hidden ones and what desktops leave."""
+    with os.scandir(folder) as entries:
+        found = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in LITTER]
+        folders = sorted(entry.name for entry in found if entry.is_dir())
+        return folders, sorted(entry.name for entry in found if not entry.is_dir())
+
+
+def _files(root: str, prefix: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
+    """Paths below the root. Links are followed, but not back to a folder that they are in."""
+    folder = os.path.join(root, prefix)
+    with translated(folder, "list"):
+        status = os.stat(folder)
+        folders, files = _listed(folder)
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return
+    yield from (f"{prefix}{name}" for name in files)
+    for name in folders:
+        yield from _files(root, f"{prefix}{name}/", above | {here})

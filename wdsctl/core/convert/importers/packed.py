@@ -1,0 +1,193 @@
+"""Compressed tars as a source: read as streams, from the first member to the last, and never at random places."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from types import TracebackType
+from typing import IO, Any, cast
+
+from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
+from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError
+from wdsctl.core.findings import Finding
+from wdsctl.core.naming import split_name
+from wdsctl.core.os_errors import translated
+from wdsctl.core.printable import printable
+from wdsctl.core.shard_list import COMPRESSED
+from wdsctl.core.urls import is_url
+
+_READ = tuple(ending for ending in COMPRESSED if not ending.endswith((".zst", ".lz4")))
+_DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+_LARGEST = 4 << 30  # bytes of a member that are unpacked into memory: a few KiB of gzip may promise any size
+_BITS = 28  # of a place: the sample's number in its file
+
+Sample = tuple[str, list[tuple[str, int, bytes]]]
+
+
+class PackedSource:
+    """A place is the number of a file and of a sample in it. Going forward costs nothing; going back begins the file
+    anew. `problems`: what was found wrong with files while they were listed.
+    """
+
+    def __init__(self, root: str, files: list[str]) -> None:
+        self._root = root
+        self._files = files
+        self._open: tuple[int, int, Iterator[Sample]] | None = None
+        self.problems: list[Finding] = []
+
+    def __enter__(self) -> PackedSource:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open = None
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return ()
+
+    def mark(self) -> bytes:
+        digest = blake2b(digest_size=16)
+        for name in self._files:
+            path = os.path.join(self._root, name)
+            with translated(path, "read"):
+                stat = os.stat(path)
+            digest.update(f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
+    def entries(self) -> Iterator[Entry]:
+        for known in self.known():
+            yield Entry(known.key, sum(size for _, size in known.parts))
+
+    def known(self) -> Iterator[Known]:
+        """Unpacks everything once. A file that is damaged ends where it is, and is a problem."""
+        self.problems = []
+        for number, name in enumerate(self._files):
+            try:
+                for i, (key, parts) in enumerate(_samples(os.path.join(self._root, name), with_data=False)):
+                    sizes = tuple(sorted((part, size) for part, size, _ in parts))
+                    yield Known(number << _BITS | i, key, sizes)
+            except _DAMAGE as error:
+                message = f"it ends, or is damaged, in the middle: {' '.join(str(error).split()) or 'cut off'}"
+                self.problems.append(Finding(code="WDS102", severity="error", message=message, shard=printable(name)))
+
+    def read(self, place: int) -> tuple[Part, ...]:
+        return tuple(part for part in self.read_some(place, lambda _name: True) if isinstance(part, Part))
+
+    def read_some(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part | LargePart, ...]:
+        number, i = place >> _BITS, place & (1 << _BITS) - 1
+        path = os.path.join(self._root, self._files[number])
+        at, samples = 0, None
+        if self._open is not None and self._open[0] == number and self._open[1] <= i:
+            _, at, samples = self._open
+        try:
+            if samples is None:
+                samples = _samples(path, with_data=True)
+            _, parts = next(islice(samples, i - at, None))
+        except _DAMAGE as error:
+            self._open = None
+            raise StorageError(
+                f"cannot unpack it: {error}", where=path, hint="copy it again from its origin"
+            ) from error
+        except StopIteration as error:
+            raise StorageError("it ends sooner than when it was listed", where=path, hint="run it again") from error
+        self._open = number, i + 1, samples
+        if any(size > _LARGEST for name, size, _ in parts if wanted(name)):
+            raise DatasetError(
+                f"a part has more than {_LARGEST >> 30} GiB unpacked",
+                hint="unpack the tar first: parts of plain tars may have any size",
+                where=path,
+                code="WDS233",
+            )
+        return tuple(Part(name, data) for name, _, data in sorted(parts) if wanted(name))
+
+    def will_need(self, places: list[int]) -> None:
+        """Streams are read as they come."""
+
+
+def _samples(path: str, *, with_data: bool) -> Iterator[Sample]:
+    """Neighbouring members of one key. Links, folders and devices are passed over; nothing is ever unpacked to disk."""
+    key, parts = "", list[tuple[str, int, bytes]]()
+    with _unpacking(path) as stream, tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
+        for member in archive:
+            cast("Any", archive).members = []  # or it would remember all of them
+            named = split_name(member.name) if member.isreg() else None
+            if named is None:
+                continue
+            if named[0] != key or any(named[1] == part for part, _, _ in parts):
+                if parts:
+                    yield key, parts
+                key, parts = named[0], []
+            file = archive.extractfile(member) if with_data and member.size <= _LARGEST else None
+            parts.append((named[1], member.size, file.read() if file is not None else b""))
+        if parts:
+            yield key, parts
+
+
+def _unpacking(path: str) -> IO[bytes]:
+    """The tar inside. These readers raise where a file ends too soon; tarfile's own take it for the end."""
+    with open(path, "rb") as file:
+        head = file.read(6)
+    if head.startswith(b"\x1f\x8b"):
+        return cast("IO[bytes]", gzip.open(path))
+    if head.startswith(b"BZh"):
+        return cast("IO[bytes]", bz2.open(path))
+    if head.startswith(b"\xfd7zXZ\0"):
+        return cast("IO[bytes]", lzma.open(path))
+    return open(path, "rb")
+
+
+class PackedImporter:
+    """No options."""
+
+    name = "packed"
+    about = "compressed tars: .tar.gz, .tgz, .tar.bz2, .tar.xz; plain ones beside them go along"
+
+    def recognise(self, path: str) -> Recognised | None:
+        """By its files' names."""
+        files = [] if is_url(path) else _listed(path)
+        packed = [name for name in files if name.lower().endswith(COMPRESSED)]
+        return Recognised(1.0, f"it holds compressed tars, such as {packed[0]}") if packed else None
+
+    def open(self, path: str, options: Options) -> PackedSource:
+        """Raises InputError where a kind of compression is not read here, UsageError."""
+        if options:
+            raise UsageError(f"compressed tars have no option {min(options)!r}", hint="leave it out")
+        files = _listed(path)
+        unread = next((name for name in files if name.lower().endswith(COMPRESSED) and not _is_read(name)), "")
+        if unread or not files:
+            raise InputError(
+                "this kind of compression is not read here" if unread else "there are no tars here",
+                where=os.path.join(path, unread),
+                hint="unpack it with its own tool first: zstd -d, lz4 -d" if unread else "check the path",
+                code="WDS113" if unread else "WDS003",
+            )
+        return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files)
+
+
+def _is_read(name: str) -> bool:
+    return name.lower().endswith(_READ)
+
+
+def _listed(path: str) -> list[str]:
+    """The tars below a folder, compressed or not, by path; a file is itself."""
+    if os.path.isfile(path):
+        return [os.path.basename(path)] if path.lower().endswith(COMPRESSED) else []
+    found: list[str] = []
+    with suppress(OSError):
+        for folder, folders, names in os.walk(path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            below = os.path.relpath(folder, path)
+            tars = [name for name in names if name.lower().endswith((".tar", *COMPRESSED)) and not name.startswith(".")]
+            found += [name if below == "." else f"{below}/{name}" for name in tars]
+    return sorted(found)
+
+
+IMPORTER = PackedImporter()

@@ -1,0 +1,185 @@
+"""The plan of a conversion as a file: every sample in its order, and which unit it goes to. Written whole, then read.
+
+A SQLite file, so that sorting, shuffling and the search for repeated keys take no memory. Workers open it immutable.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+from urllib.parse import quote
+
+from wdsctl.core.convert.recipe import Stream
+from wdsctl.core.errors import StorageError
+from wdsctl.core.files import replacing
+
+_SCHEMA = """
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE entry(
+  g INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
+  media INTEGER NOT NULL, grp INTEGER NOT NULL, splits INTEGER NOT NULL, rank INTEGER NOT NULL);
+CREATE TABLE grp(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE ordered(pos INTEGER PRIMARY KEY, g INTEGER NOT NULL);
+CREATE TABLE unit(
+  id INTEGER PRIMARY KEY, stream TEXT NOT NULL, grp INTEGER NOT NULL, name TEXT NOT NULL, first INTEGER NOT NULL,
+  last INTEGER NOT NULL, samples INTEGER NOT NULL, size INTEGER NOT NULL);
+"""
+
+
+class Item(NamedTuple):
+    """One sample at its place in the order. `splits`: one bit a split."""
+
+    pos: int
+    source: int
+    place: int
+    key: str
+    splits: int
+
+
+class PlannedUnit(NamedTuple):
+    """A file to write: the samples at the positions from `first` to `last`. `folder`: its dataset below DEST, or ``."""
+
+    id: int
+    stream: Stream
+    folder: str
+    name: str
+    first: int
+    last: int
+    samples: int
+    size_bytes: int
+
+
+class PlanFile:
+    """A plan that is whole. Close it, or use it in a `with`."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", uri=True)
+
+    def __enter__(self) -> PlanFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def facts(self) -> dict[str, str]:
+        return dict(self._connection.execute("SELECT key, value FROM meta"))
+
+    def groups(self) -> list[str]:
+        """The folders of the datasets, below DEST."""
+        return [name for (name,) in self._connection.execute("SELECT name FROM grp ORDER BY id")]
+
+    def units(self) -> list[PlannedUnit]:
+        query = (
+            "SELECT unit.id, stream, grp.name, unit.name, first, last, samples, size "
+            "FROM unit JOIN grp ON grp.id = unit.grp ORDER BY unit.id"
+        )
+        return [PlannedUnit(*row) for row in self._connection.execute(query)]
+
+    def items(self, first: int, last: int) -> Iterator[Item]:
+        """The samples at these positions, in order."""
+        if self._is_ordered:
+            query = (
+                "SELECT pos, source, place, key, splits FROM ordered JOIN entry ON entry.g = ordered.g "
+                "WHERE pos BETWEEN ? AND ? ORDER BY pos"
+            )
+        else:
+            query = "SELECT g, source, place, key, splits FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
+        return map(Item._make, self._connection.execute(query, (first, last)))
+
+    @property
+    def _is_ordered(self) -> bool:
+        return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
+
+
+@contextmanager
+def new_plan(path: str) -> Iterator[sqlite3.Connection]:
+    """An empty plan, published at `path` when the block ends well. Raises StorageError."""
+    with (
+        _writing(path),
+        replacing(path) as draft,
+        closing(sqlite3.connect(draft, isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.executescript(_SCHEMA)
+        connection.execute("BEGIN")
+        yield connection
+        connection.execute("COMMIT")
+
+
+@contextmanager
+def _writing(path: str) -> Iterator[None]:
+    """What SQLite says of files that cannot be written, as ours."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        is_out = "full" in str(error)
+        raise StorageError(
+            "cannot write the plan of the conversion: " + ("the disk is full" if is_out else str(error)),
+            where=path,
+            hint="free some space, also where temporary files go, and run the same command again",
+            code="WDS401" if is_out else "WDS404",
+        ) from error
+
+
+class Done(NamedTuple):
+    """A unit that is in its place. `left_out` and `as_is`: positions of samples that failed, and what was done."""
+
+    unit: int
+    samples: int
+    size_bytes: int
+    facts: str
+    left_out: tuple[int, ...]
+    as_is: tuple[int, ...]
+    told: str  # JSON: findings of this unit
+
+
+class DoneFile:
+    """Which units are done. Written by the parent alone, a row when a unit is in its place."""
+
+    def __init__(self, path: str, fingerprint: str) -> None:
+        self._path = path
+        with _writing(path):
+            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._connection.execute("CREATE TABLE IF NOT EXISTS plan(fingerprint TEXT PRIMARY KEY)")
+            self._connection.execute(
+                "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
+                "left_out TEXT, as_is TEXT, told TEXT)"
+            )
+            if self._connection.execute("SELECT fingerprint FROM plan").fetchall() != [(fingerprint,)]:
+                self._connection.execute("BEGIN")
+                self._connection.execute("DELETE FROM plan")
+                self._connection.execute("DELETE FROM done")
+                self._connection.execute("INSERT INTO plan VALUES (?)", (fingerprint,))
+                self._connection.execute("COMMIT")
+
+    def __enter__(self) -> DoneFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def add(self, done: Done) -> None:
+        row = (*done[:4], " ".join(map(str, done.left_out)), " ".join(map(str, done.as_is)), done.told)
+        with _writing(self._path):
+            self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+
+    def all(self) -> dict[int, Done]:
+        rows = self._connection.execute("SELECT unit, samples, size, facts, left_out, as_is, told FROM done")
+        return {
+            unit: Done(unit, samples, size, facts, _numbers(left_out), _numbers(as_is), told)
+            for unit, samples, size, facts, left_out, as_is, told in rows
+        }
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))

@@ -1,0 +1,1 @@
+"""What importers share: rows of a table, records of a list, and how they become samples."""

@@ -1,0 +1,246 @@
+"""The unit of work of `repair`: one shard, looked at, and a fixed copy written where it is broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from glob import escape, glob
+from hashlib import blake2b
+from itertools import count
+from typing import Any, Literal
+
+from wdsctl.core.block_reader import BlockReader
+from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.files import replacing, sync, write_text
+from wdsctl.core.line_files import is_lines
+from wdsctl.core.members import Read
+from wdsctl.core.repairs.fixes import Fixes
+from wdsctl.core.repairs.line_repair import repaired_lines
+from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
+from wdsctl.core.scan import compression
+from wdsctl.core.shard_scan import ShardScan
+from wdsctl.core.stores import storage_for
+from wdsctl.core.units import ShardFile, scan_file
+from wdsctl.core.urls import is_url
+
+FORMAT = 1  # raise it when a fixed copy becomes another one: copies made before are then made again
+
+#: What a scan finds that a fixed copy does not have.
+MENDED = frozenset(("WDS101", "WDS102", "WDS103", "WDS104", "WDS105", "WDS107", "WDS114", "WDS117"))
+#: What it finds that stays, and that the user should know of when the copy is taken for sound.
+_STAYS = frozenset(("WDS110", "WDS113", "WDS116", "WDS118", "WDS120", "WDS126"))
+
+_GATHER = 4 << 20  # bytes written at a time
+
+Became = Literal["sound", "fixed", "copied", "lost"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairUnit:
+    """`target`: where the copy goes; the shard itself, where it is repaired in place. `marks`: the folder in which
+    finished work is noted; empty where there is none. `is_dry`: write nothing.
+    """
+
+    root: str
+    shard: ShardFile
+    target: str
+    marks: str = ""
+    encoding: str = ""
+    copies_sound: bool = False
+    keeps_backup: bool = True
+    is_dry: bool = False
+
+    @property
+    def source(self) -> str:
+        return os.path.join(self.root, self.shard.path)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairedShard:
+    """`became`: "lost" where nothing of it could be saved. `fixes`: what was done, in words, and how often.
+
+    `left`: what is wrong still, or was lost.
+    """
+
+    shard: str
+    became: Became
+    fixes: dict[str, int] = field(default_factory=dict)
+    left: tuple[str, ...] = ()
+    size_bytes: int = 0  # of the shard
+    backup: str = ""
+    error: str = ""  # the code, where it could not be read or written
+
+
+def repair_shard(unit: RepairUnit) -> RepairedShard:
+    """Repair one shard. One that cannot be read or written is a result, too. The same input gives the same bytes."""
+    try:
+        return _finished(unit) or _repaired(unit)
+    except (StorageError, PermissionDenied) as error:
+        words = f"{error.message} ({error.where})" if error.where else error.message
+        return RepairedShard(
+            shard=unit.shard.path, became="lost", left=(words,), size_bytes=unit.shard.size, error=error.code
+        )
+
+
+def _repaired(unit: RepairUnit) -> RepairedShard:
+    fixes = Fixes()
+    storage = storage_for(unit.root, {unit.source: unit.shard.size})
+    read: Read = (
+        BlockReader(storage, unit.source, unit.shard.size).read
+        if is_url(unit.root)
+        else partial(storage.read, unit.source)
+    )
+    try:
+        pieces = _line_pieces(unit, read, fixes) if is_lines(unit.shard.path) else _tar_pieces(unit, read, fixes)
+        is_broken = bool(fixes.counts)
+        result = RepairedShard(
+            shard=unit.shard.path,
+            became="sound" if not is_broken else "fixed",
+            fixes=dict(sorted(fixes.counts.items())),
+            left=tuple(fixes.left),
+            size_bytes=unit.shard.size,
+        )
+        if pieces is None:
+            return replace(result, became="lost")
+        if not is_broken:
+            return _copied(unit, result)
+        if unit.is_dry:
+            return result
+        return _noted(unit, _written(unit, pieces, result))
+    finally:
+        storage.close()
+
+
+def _tar_pieces(unit: RepairUnit, read: Read, fixes: Fixes) -> Iterator[bytes] | None:
+    """The bytes of the copy, or nothing where none can be made; nothing is found wrong of a shard that is sound."""
+    scan = scan_file(unit.root, unit.shard)
+    if scan.status == "unreadable":
+        raise StorageError(
+            scan.findings[0].message, hint="check the disk", where=unit.source, code=scan.findings[0].code
+        )
+    fixes.left += _staying(scan)
+    if not any(finding.code in MENDED for finding in scan.findings):
+        return iter(())
+    if compression(read(0, min(6, unit.shard.size))):
+        fixes.left.append("it is compressed: decompress it first")
+        return None
+    found, groups = plan_tar(read, unit.shard.size, fixes)
+    return tar_bytes(found, groups) if any(group.key for group in groups) else None
+
+
+def _line_pieces(unit: RepairUnit, read: Read, fixes: Fixes) -> Iterator[bytes] | None:
+    kept = sum(1 for _ in repaired_lines(read, unit.shard.size, fixes, unit.encoding))
+    if not kept:
+        fixes.left.append("no line of it is a JSON object")
+        return None
+    return repaired_lines(read, unit.shard.size, Fixes(), unit.encoding)
+
+
+def _staying(scan: ShardScan) -> list[str]:
+    return [f"{each.message} ({each.code}, {each.count:,} times)" for each in scan.findings if each.code in _STAYS]
+
+
+def _copied(unit: RepairUnit, result: RepairedShard) -> RepairedShard:
+    """A sound shard stays where it is, unless all are asked for."""
+    if not unit.copies_sound:
+        return result
+    if not unit.is_dry:
+        storage = storage_for(unit.root, {unit.source: unit.shard.size})
+        try:
+            _write(unit.target, _all_of(partial(storage.read, unit.source), unit.shard.size))
+        finally:
+            storage.close()
+    return _noted(unit, replace(result, became="copied"))
+
+
+def _all_of(read: Read, size: int) -> Iterator[bytes]:
+    return (read(at, min(_GATHER, size - at)) for at in range(0, size, _GATHER))
+
+
+def _written(unit: RepairUnit, pieces: Iterator[bytes], result: RepairedShard) -> RepairedShard:
+    if unit.target != unit.source:
+        _write(unit.target, pieces)
+        return result
+    backup = _backup_name(unit.source) if unit.keeps_backup else ""
+    mode = os.stat(unit.source).st_mode & 0o7777
+    forget_drafts(unit.source)
+    with replacing(unit.source) as draft:
+        _fill(draft, pieces)
+        os.chmod(draft, mode)
+        sync(draft)
+        if backup:
+            try:
+                os.link(unit.source, backup)  # the shard is never missing, whenever this is killed
+            except OSError:
+                shutil.copy2(unit.source, backup)  # a file system without hard links
+                sync(backup)
+        if _stat(unit.source) != [unit.shard.size, unit.shard.mtime_ns]:
+            raise StorageError(
+                "it has changed while it was repaired, and stays as it is",
+                hint="repair it again when nothing writes to it",
+                where=unit.source,
+                code="WDS202",
+            )
+    return replace(result, backup=os.path.relpath(backup, unit.root) if backup else "")
+
+
+def _backup_name(path: str) -> str:
+    """`SHARD.bak`, or the first that is free of `SHARD.bak-2` and on."""
+    names = (f"{path}.bak" if number == 1 else f"{path}.bak-{number}" for number in count(1))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _write(target: str, pieces: Iterator[bytes]) -> None:
+    forget_drafts(target)
+    with replacing(target) as draft:
+        _fill(draft, pieces)
+
+
+def forget_drafts(target: str) -> None:
+    """Remove what a run that was killed has left beside the target. For a caller that is alone in the folder."""
+    folder, name = os.path.split(target)
+    for path in glob(os.path.join(escape(folder), f".{escape(name)}.*.partial")):
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+def _fill(draft: str, pieces: Iterator[bytes]) -> None:
+    with open(draft, "wb", buffering=_GATHER) as file:
+        file.writelines(pieces)
+
+
+def _finished(unit: RepairUnit) -> RepairedShard | None:
+    """What an earlier run made of this very shard, if the copy that it wrote is still there."""
+    if not unit.marks or not os.path.exists(path := _mark(unit)):
+        return None
+    try:
+        with open(path, encoding="utf-8") as file:
+            noted: dict[str, Any] = json.load(file)
+        if noted.pop("stat") != _stat(unit.target):
+            return None
+        return RepairedShard(**(noted | {"left": tuple(noted["left"])}))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # a mark that is damaged marks nothing
+
+
+def _noted(unit: RepairUnit, result: RepairedShard) -> RepairedShard:
+    if unit.marks and not unit.is_dry:
+        write_text(_mark(unit), json.dumps({**asdict(result), "stat": _stat(unit.target)}))
+    return result
+
+
+def _mark(unit: RepairUnit) -> str:
+    told = [FORMAT, unit.shard.path, unit.shard.size, unit.shard.mtime_ns, unit.encoding]
+    return os.path.join(unit.marks, blake2b(repr(told).encode(), digest_size=16).hexdigest() + ".json")
+
+
+def _stat(path: str) -> list[int] | None:
+    with suppress(OSError):
+        stat = os.stat(path)
+        return [stat.st_size, stat.st_mtime_ns]
+    return None

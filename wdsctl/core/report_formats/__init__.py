@@ -1,0 +1,1 @@
+"""Findings in the forms that CI systems read. Values in, text out."""

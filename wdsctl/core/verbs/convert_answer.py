@@ -1,0 +1,150 @@
+"""What a conversion answers: what was done, what would be, and what was done before."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+
+from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
+from wdsctl.core.errors import UsageError
+from wdsctl.core.files import write_text
+from wdsctl.core.findings import Finding, Severity
+from wdsctl.core.urls import shown
+from wdsctl.core.verbs.convert_report import ConvertedDataset, ConvertOptions, ConvertReport
+from wdsctl.core.verbs.convert_sources import Opened
+
+_KEPT = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart")
+
+
+def foreseen(plan: str, opened: Opened, dest: str, options: ConvertOptions, started: float) -> ConvertReport:
+    with PlanFile(plan) as planned:
+        units = planned.units()
+        done = {unit.id: Done(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]") for unit in units}
+        datasets = tuple(
+            ConvertedDataset(
+                path=os.path.join(dest, folder).rstrip("/"),
+                files=len(some),
+                samples=sum(unit.samples for unit in some),
+                size_bytes=sum(unit.size_bytes for unit in some),
+            )
+            for folder, some in ((key, list(each)) for key, each in groupby(units, key=_dataset_of))
+        )
+        report = reported(planned, units, done, opened, dest, options, datasets, started)
+    return replace(report, dry_run=True, findings=problems(opened))
+
+
+def _dataset_of(unit: PlannedUnit) -> str:
+    return os.path.join(unit.folder, unit.stream)
+
+
+def problems(opened: Opened) -> tuple[Finding, ...]:
+    listed = [found for source in opened.sources for found in getattr(source, "problems", ())]
+    return (*opened.findings, *listed)
+
+
+def reported(
+    plan: PlanFile,
+    units: Sequence[PlannedUnit],
+    done: Mapping[int, Done],
+    opened: Opened,
+    dest: str,
+    options: ConvertOptions,
+    datasets: tuple[ConvertedDataset, ...],
+    started: float,
+) -> ConvertReport:
+    facts = plan.facts()
+    failed = {pos for each in done.values() for pos in each.left_out}
+    return ConvertReport(
+        sources=tuple(opened.told),
+        dest=shown(dest),
+        form=options.to_form or "shards",
+        samples=int(facts["samples"]),
+        files=len(units),
+        size_bytes=sum(done[unit.id].size_bytes for unit in units),
+        written_files=0,
+        kept_files=0,
+        failed=len(failed),
+        kept=len({pos for each in done.values() for pos in each.as_is}),
+        repeated=int(facts["repeated"]),
+        bare=int(facts["bare"]),
+        apart=int(facts["apart"]),
+        datasets=datasets,
+        findings=tuple(_failures(plan.units(), done)),
+        notes=(),
+        up_to_date=False,
+        dry_run=False,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterator[Finding]:
+    """What failed: one finding a code, of the first, with how often it was in all."""
+    first: dict[tuple[str, bool], Finding] = {}
+    for unit in units:
+        for key, code, message, is_kept, count in json.loads(done[unit.id].told):
+            said = f"{message}{': it is as it was' if is_kept else ': the sample is left out'}"
+            severity: Severity = "warning" if is_kept else "error"
+            before = first.get((code, is_kept))
+            first[code, is_kept] = (
+                Finding(code=code, severity=severity, message=said, shard=unit.name, key=key, count=count)
+                if before is None
+                else replace(before, count=before.count + count)
+            )
+    yield from first.values()
+
+
+def finished_before(work: str) -> dict[str, object] | None:
+    try:
+        with open(os.path.join(work, "finished.json"), encoding="utf-8") as file:
+            said = json.load(file)
+    except (OSError, ValueError):
+        return None
+    return said if isinstance(said, dict) else None
+
+
+def keep(work: str, fingerprint: str, report: ConvertReport, files: Mapping[str, int]) -> None:
+    """What a later run of the same command answers, if these files are there. With it, the conversion is done."""
+    kept = {name: getattr(report, name) for name in _KEPT} | {"datasets": [asdict(each) for each in report.datasets]}
+    kept |= {"findings": [asdict(found) for found in report.findings], "notes": report.notes}
+    said = {"fingerprint": fingerprint, "files": files, "report": kept}
+    write_text(os.path.join(work, "finished.json"), json.dumps(said, indent=1))
+
+
+def reported_again(
+    finished: Mapping[str, object], opened: Opened, dest: str, options: ConvertOptions, started: float
+) -> ConvertReport:
+    said = dict(finished["report"])  # type: ignore[call-overload]
+    datasets = tuple(ConvertedDataset(**each) for each in said.pop("datasets"))
+    files: dict[str, int] = finished.get("files") or {}  # type: ignore[assignment]
+    gone = [each.path for each in datasets if not os.path.isdir(each.path)]
+    gone += [path for name, size in files.items() if not _is_of_size(path := os.path.join(dest, name), size)]
+    if gone:
+        raise UsageError(
+            "the destination was made, and a part of it is gone, or has changed",
+            where=gone[0],
+            hint="remove the destination, with its .wdsctl folder, and convert again",
+        )
+    findings = tuple(Finding(**found) for found in said.pop("findings"))
+    return ConvertReport(
+        **said | {"notes": tuple(said["notes"])},
+        sources=tuple(opened.told),
+        dest=shown(dest),
+        written_files=0,
+        kept_files=said["files"],
+        datasets=datasets,
+        findings=findings,
+        up_to_date=True,
+        dry_run=options.dry_run,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _is_of_size(path: str, size: int) -> bool:
+    try:
+        return os.path.getsize(path) == size
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""What a conversion finds in its destination: nothing, what it has written itself, or what it must not mix with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from wdsctl.core.convert.paths import check_empty, forget_partials, remove
+from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
+from wdsctl.core.convert.unit import unit_path
+from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.files import set_aside
+from wdsctl.core.os_errors import translated
+from wdsctl.core.place import Place, locate
+from wdsctl.core.verbs.convert_finish import BESIDE
+from wdsctl.core.verbs.convert_report import ConvertOptions
+from wdsctl.core.verbs.convert_write import UNFOLDING
+
+PLAN = "plan.sqlite"
+FINISHED = "finished.json"
+
+
+def check_is_room(place: Place, dest: str, work: str) -> None:
+    """Raises UsageError where DEST holds anything that no conversion has put there: it might be replaced."""
+    if any(os.path.exists(os.path.join(work, name)) for name in (PLAN, FINISHED)):
+        return  # whose it is, its fingerprint tells
+    check_empty(dest)
+    if os.path.exists(place.catalog):
+        raise UsageError(
+            "the destination has the catalog of another dataset",
+            where=place.catalog,
+            hint="give a folder that is empty, or not there yet",
+        )
+
+
+@contextmanager
+def forgotten_if_refused(place: Place, work: str, *, had_meta: bool) -> Iterator[None]:
+    """Of a conversion that ends in an error before it has a plan, leave nothing that it made in its destination.
+
+    Catalogs of sources that were indexed for it stay: they make the next run quick. For a caller that holds the lock.
+    """
+    try:
+        yield
+    except WdsctlError:
+        names = os.listdir(work) if os.path.isdir(work) else []
+        if not had_meta and not any(name in (PLAN, FINISHED) or name.startswith("source-") for name in names):
+            remove(place.meta)
+        raise
+
+
+def check_same(was: str, now: str, dest: str, *, is_finished: bool, options: ConvertOptions) -> None:
+    """Raises UsageError WDS345 where DEST is another conversion's, unless it is unfinished and may be removed."""
+    if was == now or (options.restart and not is_finished):
+        return
+    hint = "give another DEST"
+    if not is_finished:
+        hint += "; or say `--yes` to remove what the other has written, and begin anew"
+    raise _other(f"the destination was {'made' if is_finished else 'begun'} by another conversion", dest, hint)
+
+
+def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: ConvertOptions) -> None:
+    """Where the plan that is there is of other sources or options: refuse it, or forget it with all that it made."""
+    plan = os.path.join(work, PLAN)
+    if not os.path.exists(plan):
+        return
+    with PlanFile(plan) as other:
+        was = other.facts().get("fingerprint", "")
+        if was == fingerprint:
+            return
+        units = other.units()
+    if os.path.exists(os.path.join(work, UNFOLDING)):
+        said = "files of another conversion are on the way to their places in the destination"
+        raise _other(said, dest, "remove the destination, with its .wdsctl folder; or give another DEST")
+    if any(os.path.lexists(unit_path(dest, unit)) for unit in units):
+        check_same(was, fingerprint, dest, is_finished=False, options=options)
+    _forget(dest, units)
+    remove(plan)  # last: until then a run that is killed here leaves what the next one removes
+
+
+def _forget(dest: str, units: Sequence[PlannedUnit]) -> None:
+    """Remove the files of all units, and what was made of them: a catalog would hand its splits to other samples."""
+    forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units})
+    for unit in units:
+        remove(unit_path(dest, unit))
+    for below, folder in {os.path.join(unit.folder, unit.stream).rstrip("/"): unit.folder for unit in units}.items():
+        root = os.path.join(dest, below)
+        if os.path.isdir(root):
+            _forget_catalog(locate(root, writing=True), is_whole=bool(below))
+        for name in BESIDE:
+            remove(os.path.join(dest, folder, name))
+        if below:
+            with suppress(OSError):  # it holds something else, or was never made
+                os.rmdir(root)
+
+
+def _forget_catalog(place: Place, *, is_whole: bool) -> None:
+    """`is_whole`: forget the folder, too. That of DEST has the lock that is held, and the history."""
+    if is_whole and place.is_inside:
+        remove(place.meta)
+        return
+    with translated(place.meta, "list"), suppress(FileNotFoundError):
+        for name in os.listdir(place.meta):
+            if name.startswith(("catalog.sqlite", "offsets-")):
+                remove(os.path.join(place.meta, name))
+    if os.path.exists(place.dataset_yaml):
+        set_aside(place.dataset_yaml, "before")  # somebody may have written it by hand
+
+
+def _other(message: str, dest: str, hint: str) -> UsageError:
+    return UsageError(f"{message}: other sources, or options", where=dest, hint=hint, code="WDS345")

@@ -1,0 +1,76 @@
+"""What `index` says of shards that are not there: none at all, some that were named, some that were there before."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.command_line import command_at
+from wdsctl.core.counted import counted
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.findings import Finding
+from wdsctl.core.place import Place
+from wdsctl.core.printable import named
+from wdsctl.core.shard_list import ShardListing
+from wdsctl.core.verbs.index_request import IndexRequest
+from wdsctl.core.verbs.presence import no_shards
+
+
+def check_any(place: Place, listing: ShardListing, known: Collection[object]) -> None:
+    """Raise InputError WDS003, WDS008 or WDS113 where there is no shard, and none is `known`."""
+    if listing.shards or known:
+        return
+    compressed = sum(finding.code == "WDS113" for finding in listing.findings)
+    if compressed:
+        raise InputError(
+            f"no tar files here, and no JSONL, only {counted(compressed, 'compressed one')}",
+            where=place.shown,
+            hint=f"decompress them first, such as by `gunzip`, or {command_at(place, 'convert', 'DEST')}",
+            code="WDS113",
+        )
+    if listing.unmatched:
+        raise _unmatched(place, listing.unmatched, 0)
+    raise no_shards(place)
+
+
+def all_there(place: Place, listing: ShardListing, request: IndexRequest, known: Sequence[str]) -> ShardListing:
+    """Shards that are named, not there, and not in the catalog either (those have vanished): an error, or a finding.
+
+    Of those that were named in an earlier run somebody has said by then that they may be missing.
+    """
+    absent = sorted(set(listing.unmatched).difference(known))
+    if not absent or (request.selection is None and all(name.startswith("glob:") for name in absent)):
+        return listing
+    error = _unmatched(place, absent, len(listing.shards))
+    if request.missing == "error" and request.selection is not None:
+        raise error
+    finding = Finding(code=error.code, severity="warning", message=error.message, shard=absent[0], count=len(absent))
+    return replace(listing, findings=(*listing.findings, finding))
+
+
+def _unmatched(place: Place, absent: Sequence[str], there: int) -> InputError:
+    globs = [name for name in absent if name.startswith("glob:")]
+    names = [name for name in absent if not name.startswith("glob:")]
+    said = [f"{len(names):,} of {counted(len(names) + there, 'shard')} that were named are not there"] if names else []
+    said += [f"nothing matches {', '.join(globs[:3])}"] if globs else []
+    such = f": {', '.join(map(named, names[:3]))}{' and more' if len(names) > 3 else ''}" if names else ""
+    return InputError(
+        f"{' and '.join(said)}{such}",
+        where=place.shown,
+        hint="check the range and the folder; `--missing drop` goes on with the others",
+        code="WDS008",
+    )
+
+
+def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> CatalogError:
+    """The error of shards that were there: `shards` in all."""
+    names = ", ".join(named(row.path) for row in vanished[:3])
+    more = f" and {len(vanished) - 3:,} more" if len(vanished) > 3 else ""
+    have = "has" if len(vanished) == 1 else "have"
+    return CatalogError(
+        f"{len(vanished):,} of {counted(shards, 'shard')} {have} vanished: {names}{more}",
+        where=place.shown,
+        hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
+        code="WDS306",
+    )

@@ -1,0 +1,301 @@
+"""The shards' part of `index`: what is there is compared with the catalog, what is new is read, and the next catalog is
+published.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+
+from wdsctl.core.catalog.catalog import Catalog, ShardRow
+from wdsctl.core.catalog.draft import Draft, drafting
+from wdsctl.core.errors import CatalogError, UsageError
+from wdsctl.core.files import set_aside
+from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines
+from wdsctl.core.lock import check_held
+from wdsctl.core.place import Place
+from wdsctl.core.progress import Progress
+from wdsctl.core.selected_shards import EVERYTHING, Selection
+from wdsctl.core.shard_list import ShardListing, list_shards
+from wdsctl.core.stores import workers_for
+from wdsctl.core.units import ShardFile
+from wdsctl.core.verbs.changes import Changes, compare, settled
+from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, scans, sweep, tidy
+from wdsctl.core.verbs.index_listing import all_there, check_any, vanished_error
+from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Renamed
+from wdsctl.core.verbs.media import mark_of
+from wdsctl.core.verbs.presence import no_samples
+from wdsctl.core.verbs.published import Published, published, still_damaged
+from wdsctl.core.verbs.renames import carry_over, told_apart
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What the next catalog is to be like: as asked, or else as the one in force is."""
+
+    exclude: tuple[str, ...]
+    selection: Selection
+    sample_rows: bool
+    hashed: bool
+    key: str = ""
+
+    def is_as(self, before: Published) -> bool:
+        """Whether the catalog in force is like that; its `key` makes other samples, and so another generation."""
+        return (self.exclude, self.selection, self.sample_rows, self.hashed) == (
+            before.exclude,
+            before.selection,
+            before.has_sample_rows,
+            before.is_hashed,
+        )
+
+
+def index_shards(place: Place, request: IndexRequest, progress: Progress) -> IndexReport:
+    """Bring the catalog up to date with the shards, for a caller that holds the lock unless it is a dry run."""
+    started = time.monotonic()
+    request = replace(request, workers=workers_for(place.root, request.workers))
+    progress.phase("list")
+    before = published(place, rebuild=request.rebuild)
+    wanted = _wanted(request, before)
+    if request.selection is None and not wanted.selection.is_all:
+        progress.note(f"only the shards chosen before: {wanted.selection.said()} (all: name '{place.shown}/**')")
+    known = [row.path for row in before.rows]
+    listing = list_shards(place.root, wanted.exclude, only=place.only, known=known, selection=wanted.selection)
+    check_any(place, listing, before.rows)
+    listing = all_there(place, listing, request, known)
+    wanted = replace(wanted, key=_key_field(place, request.key, listing, before))
+    changes = _changes(place, listing, before, wanted, request, progress)
+    ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
+    renamed = changes.renamed
+    if request.rebuild:
+        changes = replace(changes, added=listing.shards, changed=(), same=(), touched=())
+    work = _folding(place, before, changes, ids, request, wanted)
+    current = not work.is_new and wanted.is_as(before) and is_whole(place, before.generation)
+    report = _Counts(place, changes, len(work.removed), started, listing.findings, wanted)
+    if request.dry_run:
+        return report.of(before.generation, work.kept, (), up_to_date=current and not changes.touched, dry_run=True)
+    if current and not changes.touched:
+        forget_units(place)
+        return report.of(before.generation, work.kept, (), up_to_date=True)
+    carry_over(place, renamed)
+    rows, findings, generation = _publish(place, before, work, changes, request, wanted, progress)
+    is_only_touched = current and not renamed and len(changes.touched) == _timed(before, changes)
+    return report.of(generation, (*work.kept, *rows), findings, up_to_date=is_only_touched)
+
+
+def check_shards(place: Place, exclude: Sequence[str], selection: Selection | None = None) -> None:
+    """Refuse a folder without shards before anything is written into it. Raises InputError WDS003, WDS008 or WDS113.
+
+    Not while somebody else is at it: they may be about to write the shards, and the lock tells of them.
+    """
+    listing = list_shards(place.root, exclude, only=place.only, selection=selection or EVERYTHING)
+    check_any(place, listing, ())
+
+
+def _wanted(request: IndexRequest, before: Published) -> _Wanted:
+    return _Wanted(
+        tuple(filter(None, request.exclude)) if request.exclude else before.exclude,
+        before.selection if request.selection is None else request.selection,
+        before.has_sample_rows if request.sample_rows is None else request.sample_rows,
+        before.is_hashed if request.hashed is None else request.hashed,
+    )
+
+
+def _changes(
+    place: Place,
+    listing: ShardListing,
+    before: Published,
+    wanted: _Wanted,
+    request: IndexRequest,
+    progress: Progress,
+) -> Changes:
+    """What has changed. Shards are read for it where size and time do not tell; in a dry run only for their names."""
+    changes = compare(listing.shards, before.rows, wanted.exclude, wanted.selection)
+    key, hashed = wanted.key, wanted.hashed
+    if not request.dry_run:
+        again = _to_be_read(changes, before, wanted)
+        changes = settled(place, changes, request.workers, progress, key=key, hashed=hashed, again=again)
+    changes = told_apart(place, changes, request.workers, progress, key=key, hashed=hashed, dry_run=request.dry_run)
+    if changes.vanished and request.missing == "error":
+        raise vanished_error(place, changes.vanished, len(before.rows))
+    return _all_changed(changes, listing) if key != before.key else changes
+
+
+def _to_be_read(changes: Changes, before: Published, wanted: _Wanted) -> set[str]:
+    """Shards that look as they were, and whose hashes or rows of samples are asked for and are not there."""
+    if wanted.sample_rows and not before.has_sample_rows:
+        return {row.path for row in changes.same}
+    is_new = wanted.hashed
+    return {row.path for row in changes.same if is_new and row.sha256 is None and row.status != "unreadable"}
+
+
+def _timed(before: Published, changes: Changes) -> int:
+    """How many shards have another time, and no more."""
+    times = {row.id: (row.mtime_ns, row.sha256) for row in before.rows}
+    return sum(times[row.id][0] != row.mtime_ns for row in changes.touched if row.id in times)
+
+
+def _publish(
+    place: Place,
+    before: Published,
+    work: Folding,
+    changes: Changes,
+    request: IndexRequest,
+    wanted: _Wanted,
+    progress: Progress,
+) -> tuple[list[ShardRow], list[Finding], int]:
+    """Write the next catalog: the rows that are new, what was found, and the generation.
+
+    Where shards neither come nor go it is the same generation still, so that states that were saved on it go on; its
+    offsets file is made again if it is not whole.
+    """
+    rows: list[ShardRow] = []
+    findings: list[Finding] = []
+    sweep(place)
+    if before.is_damaged:
+        aside = set_aside(place.catalog, "damaged")
+        progress.note(f"the catalog was damaged; it is now {aside}, and a new one is made")
+    with drafting(place.catalog, anew=request.rebuild, ready=partial(check_held, place.lock)) as draft:
+        draft.generation = max(draft.generation, before.generation)
+        draft.last_shard_id = max(draft.last_shard_id, before.last_shard_id)
+        draft.exclude, draft.selection, draft.is_hashed = wanted.exclude, wanted.selection, wanted.hashed
+        draft.media_settings = before.media
+        draft.key_field = work.key
+        draft.splits.facts |= before.split_facts
+        if draft.has_sample_rows and not wanted.sample_rows:
+            draft.forget_sample_rows()
+        was_without, draft.has_sample_rows = not draft.has_sample_rows, wanted.sample_rows
+        if request.rebuild and work.kept:
+            draft.adopt(place.catalog, [row.id for row in work.kept])
+        _refresh(draft, before, changes)
+        if was_without and wanted.sample_rows:
+            _add_rows(place, draft, work, request.workers, progress)
+        if work.is_new or not is_whole(place, draft.generation):
+            rows, findings = fold(place, draft, work, request.workers, progress)
+    tidy(place, draft.generation)
+    return rows, findings, draft.generation
+
+
+def _refresh(draft: Draft, before: Published, changes: Changes) -> None:
+    """Times, names and hashes; facts of media stay those of a shard that has another name."""
+    draft.refresh(changes.touched)
+    if before.media is not None:
+        for was, now in changes.renamed:
+            draft.media.mark_again(was.id, mark_of(was, before.media), mark_of(now, before.media))
+
+
+def _add_rows(place: Place, draft: Draft, work: Folding, workers: int, progress: Progress) -> None:
+    """Rows of samples for the shards that stay. They were read just now: what was found lies in the work folder."""
+    files = [ShardFile(row.path, row.size, row.mtime_ns) for row in work.kept]
+    found = scans(place, files, workers, progress, key=work.key, hashed=work.hashed)
+    with closing(found):
+        for row, (_, scan) in zip(work.kept, found, strict=True):
+            if scan.layout_hash() != row.layout_hash:
+                raise CatalogError(
+                    "the samples of a shard are to get rows, and it is not there to be read as it was",
+                    where=f"{place.shown} ({row.path})",
+                    hint="bring it back, or forget it: `--missing drop`",
+                    code="WDS306",
+                )
+            draft.add_sample_rows(row.id, scan)
+
+
+def _folding(
+    place: Place,
+    before: Published,
+    changes: Changes,
+    ids: Mapping[str, int],
+    request: IndexRequest,
+    wanted: _Wanted,
+) -> Folding:
+    keep = request.missing == "keep"
+    kept = (*changes.same, *(changes.vanished if keep else ()))
+    removed = (*changes.excluded, *(() if keep else changes.vanished))
+    held = before.held
+    if changes.changed:
+        with Catalog(place.catalog) as catalog:
+            held = catalog.held([row.id for row, _ in changes.changed])
+    if changes.renamed and request.rebuild:
+        names = {was.path: now.path for was, now in changes.renamed}
+        held = {names.get(path, path): samples for path, samples in held.items()}
+    is_new = bool(changes.added or changes.changed or removed or request.rebuild)
+    return Folding(
+        kept, changes.added, changes.changed, removed, before.rule, ids, held, is_new, wanted.key, wanted.hashed
+    )
+
+
+def _key_field(place: Place, asked: str | None, listing: ShardListing, before: Published) -> str:
+    """The field that keys come from from now on. Raises UsageError where there are no lines to have one."""
+    if asked and any(not is_lines(shard.path) for shard in listing.shards):
+        raise UsageError(
+            "--key takes keys from a field of JSONL, and the keys of samples in tars are the names of their files",
+            where=place.shown,
+            hint="leave --key out",
+        )
+    if asked and not all(asked.split(".")):
+        raise UsageError(f"--key {asked}: an empty name", hint="such as id, or meta.id for one inside another object")
+    return before.key if asked is None else asked
+
+
+def _all_changed(changes: Changes, listing: ShardListing) -> Changes:
+    """With other keys, every shard is read again."""
+    files = {shard.path: shard for shard in listing.shards}
+    again = tuple((row, files[row.path]) for row in changes.same)
+    return replace(changes, changed=(*changes.changed, *again), same=(), touched=())
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    place: Place
+    changes: Changes
+    removed: int
+    started: float
+    listed: tuple[Finding, ...]
+    wanted: _Wanted
+
+    def of(
+        self,
+        generation: int,
+        rows: Sequence[ShardRow],
+        findings: Sequence[Finding],
+        *,
+        up_to_date: bool,
+        dry_run: bool = False,
+    ) -> IndexReport:
+        """`rows`: what the catalog has then. A dry run knows of shards that are to be read only how large they are."""
+        unread = (*self.changes.added, *(shard for _, shard in self.changes.changed)) if dry_run else ()
+        fresh = {shard.path for shard in self.changes.added} | {shard.path for _, shard in self.changes.changed}
+        known = [row for row in rows if row.path not in fresh]
+        said = (*self.listed, *still_damaged(self.place, known), *findings)
+        return IndexReport(
+            root=self.place.shown,
+            catalog=self.place.catalog,
+            generation=generation,
+            shards=len(rows) + len(unread),
+            samples=sum(row.samples for row in rows),
+            parts=sum(row.parts for row in rows),
+            size_bytes=sum(row.size for row in rows) + sum(shard.size for shard in unread),
+            added=len(self.changes.added),
+            changed=len(self.changes.changed),
+            removed=self.removed,
+            unchanged=len(self.changes.same),
+            findings=said if unread else (*said, *no_samples(self.place, rows, said)),
+            up_to_date=up_to_date,
+            dry_run=dry_run,
+            seconds=time.monotonic() - self.started,
+            renamed=tuple(Renamed(was=was.path, now=now.path) for was, now in self.changes.renamed),
+            selection="" if self.wanted.selection.is_all else self.wanted.selection.said(),
+            hashed=sum(row.sha256 is not None for row in rows),
+            sample_rows=self.wanted.sample_rows,
+            catalog_bytes=_size(self.place.catalog) + _size(self.place.offsets(generation)),
+        )
+
+
+def _size(path: str) -> int:
+    with suppress(OSError):
+        return os.path.getsize(path)
+    return 0

@@ -1,0 +1,79 @@
+"""What the catalog in force says, as `index` needs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from wdsctl.core.catalog.catalog import Catalog, Held, ShardRow
+from wdsctl.core.catalog.media_settings import MediaSettings
+from wdsctl.core.command_line import command_at
+from wdsctl.core.dataset_yaml import load
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.findings import Finding
+from wdsctl.core.place import Place
+from wdsctl.core.selected_shards import EVERYTHING, Selection
+from wdsctl.core.split_rules import SplitRule
+from wdsctl.core.verbs.fold import last_generation
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the catalog in force says."""
+
+    rows: list[ShardRow]
+    rule: SplitRule | None = None
+    generation: int = 0
+    last_shard_id: int = 0
+    exclude: tuple[str, ...] = ()
+    media: MediaSettings | None = None
+    is_damaged: bool = False
+    held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
+    key: str = ""  # the field that keys of lines come from
+    selection: Selection = EVERYTHING
+    has_sample_rows: bool = True
+    is_hashed: bool = False
+    split_facts: Mapping[str, str] = field(default_factory=dict)  # rules of sets and what is excluded, as it is kept
+
+
+def published(place: Place, *, rebuild: bool) -> Published:
+    """Nothing, where there is no catalog yet, or a damaged one that is to be made again. Raises CatalogError."""
+    try:
+        with Catalog(place.catalog) as catalog:
+            rows = catalog.shards()
+            return Published(
+                rows=rows,
+                rule=catalog.split_rule(),
+                split_facts=catalog.split_rows.facts(),
+                generation=catalog.generation,
+                last_shard_id=catalog.last_shard_id,
+                exclude=catalog.exclude(),
+                media=catalog.media_settings(),
+                held=catalog.held([row.id for row in rows]) if rebuild else {},
+                key=catalog.key_field,
+                selection=catalog.selection(),
+                has_sample_rows=catalog.has_sample_rows,
+                is_hashed=catalog.is_hashed,
+            )
+    except CatalogError as error:
+        is_damaged = error.code == "WDS302"
+        if error.code == "WDS301" or (rebuild and is_damaged):
+            return Published([], _authored_rule(place), last_generation(place), is_damaged=is_damaged)
+        raise
+
+
+def still_damaged(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
+    """The shards with which earlier runs found something gravely wrong, and which have not changed since.
+
+    The catalog has only the first code of each: how much else is wrong, another scan would tell.
+    """
+    words = f"found when it was indexed, and not mended: {command_at(place, 'validate')} tells all"
+    return [
+        Finding(code=row.code, severity="error", message=words, shard=row.path) for row in rows if row.code is not None
+    ]
+
+
+def _authored_rule(place: Place) -> SplitRule | None:
+    """The split that dataset.yaml asks for: a catalog can be made again from the tars and it."""
+    return load(place.dataset_yaml).split if os.path.exists(place.dataset_yaml) else None

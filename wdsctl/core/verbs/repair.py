@@ -1,0 +1,195 @@
+"""`repair`: fixed copies of broken shards, of all that can be fixed without guessing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.quick import refuse_media_folder
+from wdsctl.core.convert.paths import check_empty
+from wdsctl.core.dataset_yaml import read
+from wdsctl.core.errors import CatalogError, UsageError
+from wdsctl.core.files import write_text
+from wdsctl.core.findings import Finding
+from wdsctl.core.lock import locked
+from wdsctl.core.os_errors import translated
+from wdsctl.core.parallel import map_units
+from wdsctl.core.place import META, Place, locate
+from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.repairs.unit import RepairedShard, RepairUnit, repair_shard
+from wdsctl.core.shard_list import list_shards
+from wdsctl.core.stores import workers_for
+from wdsctl.core.units import ShardFile
+from wdsctl.core.urls import is_url, plain
+from wdsctl.core.verbs.presence import no_shards
+
+_MARKS = "repair"  # the folder below our own in DEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """`dest`: the folder of the copies; empty for in place. `encoding`: of lines that are not UTF-8; empty: leave them
+    out. `all_shards`: copy sound shards, too. `backup`: of what is repaired in place, keep what was there.
+    """
+
+    dest: str = ""
+    in_place: bool = False
+    all_shards: bool = False
+    backup: bool = True
+    encoding: str = ""
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """`repaired`: every shard that is not sound, or was copied. `findings`: what could not be repaired, as WDS157."""
+
+    root: str
+    dest: str
+    shards: int
+    sound: int
+    fixed: int
+    lost: int
+    copied: int
+    repaired: tuple[RepairedShard, ...]
+    findings: tuple[Finding, ...]
+    dry_run: bool
+    seconds: float
+
+
+def repair(
+    root: str,
+    request: RepairRequest,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    progress: Progress = SILENT,
+) -> RepairReport:
+    """Write fixed copies of the broken shards below `root`. It needs no catalog.
+
+    Nothing in `root` changes, unless in place is asked for. A run that was killed goes on where it was. Raises
+    UsageError where it does not say where to, InputError where there are no shards, PermissionDenied and StorageError
+    where nothing can be written.
+    """
+    started = time.monotonic()
+    place = locate(root, catalog)
+    dest = _dest(place, request)
+    shards = _shards(place)
+    units = [_unit(place, shard, dest, request) for shard in shards]
+    with ExitStack() as held:
+        if request.in_place and not request.dry_run and os.path.isdir(place.meta):
+            held.enter_context(locked(place.lock))
+        if not request.in_place and not request.dry_run:
+            marks = os.path.join(dest, META, _MARKS)
+            if not os.path.isdir(marks):  # nothing that we have not written ourselves is replaced
+                check_empty(dest)
+            held.enter_context(locked(os.path.join(dest, META, "lock")))
+            with translated(marks):
+                os.makedirs(marks, exist_ok=True)
+            _carry_config(place, dest)
+        results = _run(units, workers_for(place.root, workers), progress)
+    results.sort(key=lambda each: each.shard)
+    became = Counter(each.became for each in results)
+    return RepairReport(
+        root=place.shown,
+        dest=dest,
+        shards=len(results),
+        sound=became["sound"],
+        fixed=became["fixed"],
+        lost=became["lost"],
+        copied=became["copied"],
+        repaired=tuple(each for each in results if each.became != "sound"),
+        findings=tuple(_findings(results)),
+        dry_run=request.dry_run,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _run(units: Sequence[RepairUnit], workers: int, progress: Progress) -> list[RepairedShard]:
+    progress.phase("repair", items=len(units), size_bytes=sum(unit.shard.size for unit in units))
+    results = []
+    for i, result in map_units(repair_shard, units, workers, preload=("wdsctl.core.repairs.unit",)):
+        progress.advance(items=1, size_bytes=units[i].shard.size)
+        results.append(result)
+    return results
+
+
+def _dest(place: Place, request: RepairRequest) -> str:
+    """Where copies go, as an absolute path. Raises UsageError where that is nowhere, or in what is read."""
+    if request.in_place == bool(request.dest):
+        raise UsageError(
+            "say where the fixed copies go" if not request.dest else "a DEST and --in-place exclude each other",
+            hint="`wdsctl repair ROOT DEST`; or `--in-place --yes`, which replaces the shards themselves",
+        )
+    if request.in_place:
+        if is_url(place.root):
+            raise UsageError("shards at a URL are not repaired in place", hint="give a DEST on a disk")
+        return place.root
+    dest = plain(request.dest)
+    if is_url(dest):
+        raise UsageError("copies are written to a disk or a mounted file system, not to a URL", hint="give a folder")
+    dest = os.path.abspath(dest)
+    real, root = os.path.realpath(dest), place.root if is_url(place.root) else os.path.realpath(place.root)
+    if os.path.exists(dest) and not os.path.isdir(dest):
+        raise UsageError("DEST is a file", hint="give a folder, which may be new")
+    if not is_url(root) and (real == root or f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real}/")):
+        raise UsageError(
+            "DEST lies in ROOT, or ROOT in DEST: copies and shards would be one dataset",
+            hint="give another folder; or `--in-place --yes`",
+        )
+    return dest
+
+
+def _shards(place: Place) -> Sequence[ShardFile]:
+    """All shards, but for those that the catalog leaves out. A catalog that cannot be used leaves out none."""
+    exclude: tuple[str, ...] = ()
+    known: list[str] = []
+    try:
+        if os.path.exists(place.catalog):
+            refuse_media_folder(place.catalog)
+            with Catalog(place.catalog) as published:
+                exclude, known = published.exclude(), [row.path for row in published.shards()]
+    except CatalogError:
+        known = []
+    listing = list_shards(place.root, exclude, only=place.only, known=known)
+    if not listing.shards:
+        raise no_shards(place)
+    return listing.shards
+
+
+def _unit(place: Place, shard: ShardFile, dest: str, request: RepairRequest) -> RepairUnit:
+    return RepairUnit(
+        root=place.root,
+        shard=shard,
+        target=os.path.join(dest, shard.path),
+        marks="" if request.in_place else os.path.join(dest, META, _MARKS),
+        encoding=request.encoding,
+        copies_sound=request.all_shards and not request.in_place,
+        keeps_backup=request.backup,
+        is_dry=request.dry_run,
+    )
+
+
+def _carry_config(place: Place, dest: str) -> None:
+    """What people have written of the dataset goes with it, unless something is there."""
+    target = os.path.join(dest, META, "dataset.yaml")
+    if os.path.exists(place.dataset_yaml) and not os.path.exists(target):
+        write_text(target, read(place.dataset_yaml))
+
+
+def _findings(results: Sequence[RepairedShard]) -> list[Finding]:
+    return [
+        Finding(
+            code=each.error or "WDS157",
+            severity="error" if each.became == "lost" else "warning",
+            message=words,
+            shard=each.shard,
+        )
+        for each in results
+        for words in each.left
+    ]

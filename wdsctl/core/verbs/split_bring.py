@@ -1,0 +1,204 @@
+"""Brings one set of splits up to date: what is excluded goes, what has no place yet gets one, the rest stays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.split_rows import Parts
+from wdsctl.core.counted import counted
+from wdsctl.core.errors import UsageError
+from wdsctl.core.ratios import apportion
+from wdsctl.core.split_rules import SplitRule
+from wdsctl.core.splitting import Dealt, Shard, SplitShard, by_sample, by_shard, resolved
+from wdsctl.core.splitting_bits import Flags, flags_of, part_of, without
+from wdsctl.core.splitting_shares import by_hash
+from wdsctl.core.verbs.split_ground import Ground, as_parts
+from wdsctl.core.verbs.split_problems import EMPTY, Problem
+from wdsctl.core.verbs.split_sort import sort_out
+
+SEEDS = 1000  # that are tried for one that leaves no split empty
+
+
+@dataclass(slots=True)
+class Brought:
+    """`changed`: the shards of which some split has others than before. `unit`: what was counted out, if anything."""
+
+    parts: Parts
+    unit: Literal["", "shard", "sample"] = ""
+    changed: set[int] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+    strata: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def bring(
+    ground: Ground,
+    rule: SplitRule,
+    parts: Parts,
+    excluded: Mapping[int, SplitShard],
+    strata: Mapping[str, Mapping[str, int]] | None = None,
+) -> Brought:
+    """The splits of a set as they are to be. `parts`: as they are; `strata`: what they have of each stratum."""
+    made = Brought({name: dict(parts.get(name, {})) for name in rule.names})
+    made.strata = {stratum: dict(known) for stratum, known in (strata or {}).items()}
+    for name, mine in made.parts.items():
+        for shard, gone in excluded.items():
+            if shard in mine:
+                left = without(mine[shard], gone, ground.sizes[shard])
+                if left is None or left.samples != mine[shard].samples:
+                    made.changed.add(shard)
+                    _put(made.parts[name], shard, left)
+    waiting = _waiting(ground, made.parts, excluded)
+    if waiting:
+        _deal(ground, rule, made, waiting)
+    return made
+
+
+def afresh(ground: Ground, rule: SplitRule, excluded: Mapping[int, SplitShard]) -> Brought:
+    """The splits of a set that is made now: nothing that it was before counts. Raises UsageError WDS210.
+
+    Shards that are excluded whole are not dealt; of others all samples are, and the excluded ones taken out: so that
+    nothing else moves for their sake.
+    """
+    whole = {shard for shard, part in excluded.items() if part.samples == ground.sizes[shard]}
+    rows = [row for row in ground.rows if row.id not in whole]
+    groups: set[int] = set()
+    if rule.is_counted:
+        unit, dealt = deal_all(rows, rule)
+        parts = as_parts(dealt)
+        made = Brought({name: parts.get(name, {}) for name in rule.names}, unit)
+    else:
+        alone = {} if rule.kind == "stratum" else excluded  # where samples do not matter to one another
+        only = {shard: ~flags_of(part, ground.sizes[shard]) for shard, part in alone.items()}
+        done = sort_out(ground, rule, ground.rows if rule.kind == "keys" else rows, only)
+        made = Brought(done.parts, problems=done.problems, strata=done.strata)
+        groups = done.groups
+    for shard, gone in excluded.items():
+        for mine in made.parts.values():
+            if shard in mine:
+                _put(mine, shard, without(mine[shard], gone, ground.sizes[shard]))
+    empty = [name for name, mine in made.parts.items() if not mine]
+    if empty and not rule.allow_empty and not made.problems:
+        made.problems.append(_empty(rule, empty, groups))
+    return made
+
+
+def deal_all(rows: Sequence[ShardRow], rule: SplitRule) -> tuple[Literal["shard", "sample"], Dealt]:
+    """How shares of shards or samples come out, and by which unit. Raises UsageError WDS210."""
+    shards = [Shard(row.id, row.path, row.samples) for row in rows if row.samples]
+    by = resolved(rule.by, len(shards), rule.shares)
+    total = len(shards) if by == "shard" else sum(shard.samples for shard in shards)
+    counts = apportion(total, rule.shares)
+    if not rule.allow_empty:
+        _check_counts(rule.shares, counts, by, total)
+    return by, (by_shard if by == "shard" else by_sample)(shards, rule.shares, rule.seed, {})
+
+
+def _check_counts(shares: Mapping[str, float], counts: Mapping[str, int], by: str, total: int) -> None:
+    empty = [name for name, count in counts.items() if count == 0]
+    if not empty:
+        return
+    do = "does" if total == 1 else "do"
+    raise UsageError(
+        f"{' and '.join(empty)} would be empty: {counted(total, by)} {do} not go round",
+        where=",".join(f"{name}={share}" for name, share in shares.items()),
+        hint="divide it by samples: `--by sample`" if by == "shard" else "give it a larger share, or leave it out",
+        code="WDS210",
+    )
+
+
+def _empty(rule: SplitRule, names: Sequence[str], groups: set[int]) -> Problem:
+    hints = {
+        "group": f"there are few groups: {_other_seed(rule, groups)}",
+        "key": "there are few samples: another `--seed` deals them otherwise",
+    }
+    message = f"{' and '.join(names)} would be empty"
+    return Problem(EMPTY, message, f"{hints.get(rule.kind, 'leave it out')}, or say `--allow-empty`", len(names))
+
+
+def _other_seed(rule: SplitRule, groups: set[int]) -> str:
+    """A seed by which no split is empty, if one is found soon."""
+    hashes = np.array(sorted(groups), np.uint64)
+    if rule.fold is None and len(groups) >= len(rule.shares):
+        for seed in range(SEEDS):
+            if len(np.unique(by_hash(hashes, rule.shares, seed))) == len(rule.shares):
+                return f"`--seed {seed}` leaves none empty"
+    return "another `--seed` deals them otherwise"
+
+
+def _waiting(ground: Ground, parts: Parts, excluded: Mapping[int, SplitShard]) -> dict[int, Flags]:
+    """By shard, the samples that have no place and are not excluded."""
+    waiting: dict[int, Flags] = {}
+    for row in ground.rows:
+        held = [mine[row.id] for mine in (*parts.values(), excluded) if row.id in mine]
+        if sum(part.samples for part in held) >= row.samples:
+            continue
+        free = np.ones(row.samples, np.bool_)
+        for part in held:
+            free &= ~flags_of(part, row.samples)
+        if free.any():
+            waiting[row.id] = free
+    return waiting
+
+
+def _deal(ground: Ground, rule: SplitRule, made: Brought, waiting: Mapping[int, Flags]) -> None:
+    rows = [row for row in ground.rows if row.id in waiting]
+    if rule.is_counted:
+        found = _counted_out(rule, made.parts, rows, waiting)
+    else:
+        done = sort_out(ground, rule, rows, waiting, made.strata)
+        made.problems += done.problems
+        found = done.parts
+        for stratum, counts in done.strata.items():
+            known = made.strata.setdefault(stratum, {})
+            for name, count in counts.items():
+                known[name] = known.get(name, 0) + count
+    for name, mine in found.items():
+        for shard, part in mine.items():
+            made.changed.add(shard)
+            before = made.parts[name].get(shard)
+            count = ground.sizes[shard]
+            both = flags_of(before, count) | flags_of(part, count)
+            _put(made.parts[name], shard, part_of(shard, both))
+
+
+def _counted_out(rule: SplitRule, parts: Parts, rows: list[ShardRow], waiting: Mapping[int, Flags]) -> Parts:
+    """New shards as ever; of shards that are in a split already, what comes back goes there."""
+    if rule.by == "shard":
+        back = {row.id: name for row in rows for name, mine in parts.items() if row.id in mine}
+        new = [Shard(row.id, row.path, row.samples) for row in rows if row.id not in back]
+        totals = {name: len(mine) for name, mine in parts.items()}
+        dealt = as_parts(by_shard(new, rule.shares, rule.seed, totals)) if new else {name: {} for name in parts}
+        for shard, name in back.items():
+            _put(dealt[name], shard, part_of(shard, waiting[shard]))
+        return {
+            name: {shard: _within(part, waiting[shard]) for shard, part in mine.items()} for name, mine in dealt.items()
+        }
+    shards = [Shard(row.id, row.path, int(waiting[row.id].sum())) for row in rows]
+    totals = {name: sum(part.samples for part in mine.values()) for name, mine in parts.items()}
+    dealt = as_parts(by_sample(shards, rule.shares, rule.seed, totals))
+    return {
+        name: {shard: _scattered(part, waiting[shard]) for shard, part in mine.items()} for name, mine in dealt.items()
+    }
+
+
+def _within(part: SplitShard, free: Flags) -> SplitShard:
+    return part_of(part.shard, flags_of(part, len(free)) & free) or SplitShard(part.shard, 0, b"")
+
+
+def _scattered(part: SplitShard, free: Flags) -> SplitShard:
+    """A part of the free samples of a shard, as a part of the shard."""
+    flags = np.zeros(len(free), np.bool_)
+    flags[np.flatnonzero(free)[flags_of(part, int(free.sum()))]] = True
+    return part_of(part.shard, flags) or SplitShard(part.shard, 0, b"")
+
+
+def _put(parts: dict[int, SplitShard], shard: int, part: SplitShard | None) -> None:
+    if part is None or not part.samples:
+        parts.pop(shard, None)
+    else:
+        parts[shard] = part

@@ -1,0 +1,167 @@
+"""`sql`: a query over the documented views of a dataset, read-only, row by row."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.catalog.identity import damaged, without_rows
+from wdsctl.core.catalog.query_views import NARROWED, Readable, open_readable
+from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.place import Place
+from wdsctl.core.query_errors import MISTAKES, Query, was_interrupted
+from wdsctl.core.root_name import located
+from wdsctl.core.selections import selected
+from wdsctl.core.sql_text import Token
+
+DOC = "docs/catalog.md"
+
+_STEPS = 20_000  # of SQLite's machine between two looks at the clock: about a millisecond
+_ID_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a query, as they come. `note`: what could not be read."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+    note: str = ""
+
+
+@contextmanager
+def sql(
+    root: str, text: str, *, catalog: str | None = None, timeout_seconds: float = 0, where: str = "the query"
+) -> Iterator[Answer]:
+    """Run a query on `ROOT` or `ROOT@VIEW`. The rows come as long as the block lasts.
+
+    `timeout_seconds`: 0 for none. Raises UsageError WDS332 where the text asks for what there is not, or for more than
+    reading, WDS334 after the timeout (both may come between two rows); what the catalog raises. Ctrl-C ends it at once.
+    """
+    place, view = located(root, catalog)
+    with _answering(place, text, timeout_seconds, where, view) as answer:
+        yield answer
+
+
+def first_column(place: Place, text: str, *, where: str) -> array[int]:
+    """The whole numbers that a query gives in its first column. Raises UsageError WDS332 where it gives others."""
+    found = array("q")
+    with _answering(place, text, 0, where) as answer:
+        for row in answer.rows:
+            if type(row[0]) is not int or not -_ID_LIMIT <= row[0] < _ID_LIMIT:
+                raise UsageError(
+                    f"the first column, {answer.columns[0]}, has {row[0]!r:.40}, and not the id of a sample",
+                    where=where,
+                    hint="such as: SELECT id FROM v_part WHERE part = 'jpg' AND size > 100000",
+                    code="WDS332",
+                )
+            found.append(row[0])
+    return found
+
+
+@contextmanager
+def _answering(place: Place, text: str, timeout_seconds: float, where: str, view: str = "") -> Iterator[Answer]:
+    query = Query(text, where, DOC)
+    words = query.words()
+    _check_one(query, words)
+    readable = open_readable(place, selected(place, view) if view else None)
+    watch = _Watch(timeout_seconds)
+    with closing(readable.connection) as connection:
+        _check_rows(place, readable, words)
+        connection.set_progress_handler(watch, _STEPS)
+        with _explaining(query, readable, watch, place):
+            query.check_quoted(words, (*_names(readable), *_given(words)))
+            cursor = connection.execute(text)
+        if cursor.description is None:
+            raise query.refused("only reading is allowed", f"write a SELECT; {DOC} lists the views", words[0])
+        columns = tuple(column[0] for column in cursor.description)
+        yield Answer(columns, _rows(cursor, query, readable, watch, place), readable.note)
+
+
+class _Watch:
+    """SQLite asks it now and then whether to stop. Python runs handlers of signals in it, so Ctrl-C gets through."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._end = time.monotonic() + seconds if seconds else float("inf")
+
+    def __call__(self) -> bool:
+        return self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        return time.monotonic() > self._end
+
+
+def _rows(
+    cursor: sqlite3.Cursor, query: Query, readable: Readable, watch: _Watch, place: Place
+) -> Iterator[tuple[Any, ...]]:
+    while True:
+        with _explaining(query, readable, watch, place):
+            row = cursor.fetchone()
+        if row is None:
+            return
+        yield row
+
+
+@contextmanager
+def _explaining(query: Query, readable: Readable, watch: _Watch, place: Place) -> Iterator[None]:
+    """Raise what SQLite says as ours."""
+    try:
+        yield
+    except MISTAKES as error:
+        raise _meant(error, query, readable, watch) from error
+    except sqlite3.DatabaseError as error:
+        if readable.guard.denied is not None:
+            raise query.explained(error, readable.guard, _names(readable)) from error
+        raise damaged(place.catalog, str(error)) from error
+
+
+def _meant(error: sqlite3.Error | sqlite3.Warning, query: Query, readable: Readable, watch: _Watch) -> BaseException:
+    if not was_interrupted(error, readable.guard):
+        return query.explained(error, readable.guard, _names(readable))
+    return _too_long(watch.seconds) if watch.is_over else KeyboardInterrupt()
+
+
+def _too_long(seconds: float) -> WdsctlError:
+    return UsageError(
+        f"the query took longer than {seconds:g} s",
+        where="--timeout",
+        hint="ask for less (LIMIT, a narrower WHERE), or allow more time",
+        code="WDS334",
+    )
+
+
+def _check_one(query: Query, words: list[Token]) -> None:
+    """Raise UsageError where there is a second statement."""
+    ends = [i for i, word in enumerate(words) if word.text == ";"]
+    for i in ends:
+        rest = [word for word in words[i:] if word.text != ";"]
+        if rest:
+            raise query.refused("this begins a second query", "run one at a time", rest[0])
+    if len(ends) == len(words):
+        raise query.refused("the query is empty", "write a SELECT", words[0])
+
+
+def _check_rows(place: Place, readable: Readable, words: list[Token]) -> None:
+    """Raise CatalogError WDS307 where the query is about samples, and the catalog has no rows of them."""
+    asked = {word.meaning.lower() for word in words if word.kind in ("name", "quoted")}
+    if readable.lacks_rows and not asked.isdisjoint(NARROWED):
+        raise without_rows(place.catalog)
+
+
+def _names(readable: Readable) -> tuple[str, ...]:
+    """All columns of all views, and the views."""
+    views = readable.guard.views
+    return tuple(dict.fromkeys((*(name for columns in views.values() for name in columns), *views)))
+
+
+def _given(words: list[Token]) -> set[str]:
+    """Names that a query gives to things itself: those on either side of AS."""
+    beside = [i + step for i, word in enumerate(words) if word.text.lower() == "as" for step in (-1, 1)]
+    return {words[i].meaning for i in beside if 0 <= i < len(words)}

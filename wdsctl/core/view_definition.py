@@ -1,0 +1,62 @@
+"""How a view was asked for: what is written into the ledger, so that it can be made again."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+
+from wdsctl.core.errors import UsageError
+
+_SHARE = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
+_ASK = "give --where, --sql, --keys, --split or --sample; what several of them say must all hold"
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definition:
+    """What samples must fit, all at once; empty where it says nothing. `sample` is drawn last, of what is left."""
+
+    where: str = ""
+    sql: str = ""
+    keys: str = ""  # absolute path of a file, or `-`
+    split: str = ""
+    sample: str = ""  # 1% or 1000
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise UsageError where nothing is asked for, or `sample` is no share."""
+        if not (self.where or self.sql or self.keys or self.split or self.sample):
+            raise UsageError("nothing says which samples the view has", hint=_ASK)
+        if self.sample:
+            parse_sample(self.sample)
+
+    def as_text(self) -> str:
+        return json.dumps({name: value for name, value in asdict(self).items() if value}, ensure_ascii=False)
+
+    def as_options(self) -> str:
+        """As it is typed: `--where 'width >= 512' --sample 1%`."""
+        return " ".join(f"--{name} {_quoted(str(value))}" for name, value in asdict(self).items() if value)
+
+
+def _quoted(text: str) -> str:
+    """For a shell; in double quotes where there are single ones in it, as expressions mostly have."""
+    return f'"{text}"' if "'" in text and not set(text) & set('"$`\\!') else shlex.quote(text)
+
+
+def definition_from(text: str) -> Definition:
+    """From `as_text`. Raises ValueError or TypeError where it is none."""
+    return Definition(**json.loads(text))
+
+
+def parse_sample(text: str) -> Fraction | int:
+    """`1%`, `0.5 %` as a share, `1000` as a number of samples."""
+    match = _SHARE.fullmatch(text.strip())
+    if match is not None and 0 < (share := Fraction(match[1]) / 100) <= 1:
+        return share
+    if text.strip().isdecimal() and int(text) > 0:
+        return int(text)
+    raise UsageError(f"--sample {text}: no share of samples", hint="write 1%, 0.5% or a number of samples such as 1000")
