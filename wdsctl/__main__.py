@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wdsctl.cli.main import run
+from wdsctl.cli.start import run
 
 if __name__ == "__main__":
     run()

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 #: Option -> its value where it stands bare.
-BARE: Mapping[str, str] = {"--media": "auto"}
+BARE: Mapping[str, str] = {"--leaks": "auto", "--media": "auto", "--wait": "604800"}
+
+#: Those whose value is a number: any other word is not it.
+NUMBERS = frozenset({"--wait"})
 
 
 def filled(words: Sequence[str]) -> list[str]:
@@ -18,10 +21,12 @@ def filled(words: Sequence[str]) -> list[str]:
         made.append(word)
         if word == "--":
             return [*made, *words[i + 1 :]]
-        if word in BARE and (i + 1 == len(words) or _is_no_value(words[i + 1])):
+        if word in BARE and (i + 1 == len(words) or _is_no_value(words[i + 1], word)):
             made.append(BARE[word])
     return made
 
 
-def _is_no_value(word: str) -> bool:
+def _is_no_value(word: str, option: str) -> bool:
+    if option in NUMBERS and not word.replace(".", "", 1).isdecimal():
+        return True
     return word.startswith("-") or "/" in word or word in (".", "..", "")

@@ -6,15 +6,19 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from wdsctl.cli.figures import path, relative, safe
 from wdsctl.cli.output import document, has_color, write
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
+
+if TYPE_CHECKING:
+    from wdsctl.core.config import Setting
 
 INTERRUPTED = "interrupted; run the same command again to go on"
 #: What Typer's checks say, by whichever library it checks with, and what we say.
@@ -57,7 +61,8 @@ def report(error: WdsctlError, manner: Manner) -> int:
     if manner.debug:
         _tell("".join(traceback.format_exception(error)))
     if not (manner.json and _is_answered(error)):
-        _tell(as_text(error, is_colored=has_color(sys.stderr, manner.no_color)))
+        text = as_text(error, is_colored=has_color(sys.stderr, manner.no_color))
+        _tell(_fitted(text) if sys.stderr.isatty() else text)
     return error.exit_code
 
 
@@ -72,14 +77,41 @@ def as_text(error: WdsctlError, *, is_colored: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def from_typer(error: typer.TyperException) -> UsageError:
-    """Typer's usage errors in our shape; its suggestions are part of its message."""
+def _fitted(text: str) -> str:
+    """As wide as the terminal; the head, which is coloured, is measured without its colour."""
+    from wdsctl.cli.output import width
+    from wdsctl.cli.wrapping import wrapped
+
+    head, mark, rest = text.rpartition("\x1b[0m")
+    shown = re.sub("\x1b\\[[0-9;]*m", "", head)
+    fitted = wrapped(shown + rest, width(sys.stderr))
+    return head + mark + fitted[len(shown) :]
+
+
+def from_typer(error: typer.TyperException, settings: Mapping[str, Setting] | None = None) -> UsageError:
+    """Typer's usage errors in our shape; its suggestions are part of its message.
+
+    `settings`: where values are from that were not on the command line, by parameter.
+    """
     message = error.format_message().strip().removesuffix(".").replace("\n\t", " ")
     for theirs, ours in VOICE:
         message = theirs.sub(ours, message)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "wdsctl"
-    return UsageError(message[:1].lower() + message[1:], hint=f"`{command} --help` lists what it accepts")
+    message = message[:1].lower() + message[1:]
+    parameter = getattr(getattr(error, "param", None), "name", "")
+    setting = (settings or {}).get(parameter)
+    if setting is not None and _is_from_defaults(context, parameter):
+        return UsageError(
+            f"{setting.key}: {message}", where=setting.origin, hint="mend it there, or give the option", code="WDS010"
+        )
+    return UsageError(message, hint=f"`{command} --help` lists what it accepts")
+
+
+def _is_from_defaults(context: Any, parameter: str) -> bool:
+    """Whether a value was not on the command line. Typer has no public name for where a value is from."""
+    source = context.get_parameter_source(parameter) if context is not None else None
+    return source is not None and source.name == "DEFAULT_MAP"
 
 
 def bug() -> int:

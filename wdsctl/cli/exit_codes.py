@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.findings import at_least
 
 if TYPE_CHECKING:
+    from wdsctl.core.verbs.convert_report import ConvertReport
     from wdsctl.core.verbs.index import IndexReport
     from wdsctl.core.verbs.inspect import InspectReport
     from wdsctl.core.verbs.inspect_media_folder import MediaFolderInspectReport
@@ -35,3 +36,8 @@ def of_inspect(report: InspectReport) -> int:
         return NO_SAMPLES
     is_whole = all(shard.status == "ok" for shard in report.shard_list)
     return 0 if is_whole and not at_least(report.stale, "error") else PARTLY
+
+
+def of_convert(report: ConvertReport) -> int:
+    """Samples that are not what was asked for, or shards that could not be read."""
+    return PARTLY if report.failed or report.kept or at_least(report.findings, "error") else 0

@@ -1,80 +1,27 @@
-"""The command line: the commands, and the one place where errors end."""
+"""The command line: one run of it, and the one place where errors end."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from wdsctl.cli import errors
+from wdsctl.cli.apps import app_for
 from wdsctl.cli.bare_options import filled
-from wdsctl.cli.commands import checkpoint, explain, index, inspect, prepare, split, trace, validate
-from wdsctl.cli.options import common_first, with_common
+from wdsctl.cli.configured import defaults_for
+from wdsctl.cli.options import common_first
 from wdsctl.cli.output import PipeClosed, write
 from wdsctl.core.errors import WdsctlError
-from wdsctl.version import VERSION
 
-EPILOG = """
-\b
-Examples:
-  wdsctl prepare photos/ shards/ --split 8,1,1   from raw files
-  wdsctl prepare shards/                         a folder of tars, in place
-  wdsctl inspect shards/                         what is in it
-  wdsctl validate shards/ && python train.py     stop if something is wrong
+if TYPE_CHECKING:
+    from wdsctl.core.config import Setting
 
-\b
-Exit codes: 0 done, 1 findings, 2 usage, 3 input missing or unreadable,
-  4 permission, 5 partly done, 6 catalog locked or incompatible,
-  130 interrupted.
-
-\b
-Results go to stdout, all else to stderr. --json, --quiet, --no-color,
---no-input, --yes and --debug work with every command.
-"""
-
-# Plain help (no Rich panels): it starts in half the time, and its text can be compared.
-app = typer.Typer(
-    name="wdsctl",
-    help="Prepare and manage WebDataset datasets, and feed training from them, exactly.",
-    epilog=EPILOG,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-for name, module in (
-    ("prepare", prepare),
-    ("index", index),
-    ("split", split),
-    ("inspect", inspect),
-    ("validate", validate),
-    ("trace", trace),
-    ("explain", explain),
-):
-    app.command(name, epilog=module.EPILOG)(with_common(module.command))
-app.add_typer(checkpoint.group, name="checkpoint", help=checkpoint.HELP, epilog=checkpoint.EPILOG)
-
-
-def _show_version(is_asked: bool) -> None:
-    if is_asked:
-        typer.echo(f"wdsctl {VERSION}")
-        raise typer.Exit
-
-
-@app.callback(invoke_without_command=True)
-def _root(
-    context: typer.Context,
-    *,
-    version: Annotated[  # noqa: ARG001 - its callback has answered already
-        bool,
-        typer.Option("--version", "-V", callback=_show_version, is_eager=True, help="Show the version and exit."),
-    ] = False,
-) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+#: What a shell sets when it asks for completion (Typer's name for it).
+COMPLETION = "_WDSCTL_COMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -82,10 +29,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = filled(common_first(list(sys.argv[1:] if argv is None else argv)))
     manner = errors.Manner.of(words)
     try:
+        settings: dict[str, Setting] = {}
         try:
-            return _run(words)
+            defaults, settings = defaults_for(words)
+            return _run(words, defaults)
         except typer.TyperException as error:
-            return errors.report(errors.from_typer(error), manner)
+            return errors.report(errors.from_typer(error, settings), manner)
         except WdsctlError as error:
             return errors.report(error, manner)
     except PipeClosed:
@@ -99,9 +48,10 @@ def run() -> None:
     sys.exit(main())
 
 
-def _run(words: list[str]) -> int:
+def _run(words: list[str], defaults: dict[str, Any]) -> int:
+    app = app_for(words, is_completing=COMPLETION in os.environ)
     try:
-        code = app(args=words, prog_name="wdsctl", standalone_mode=False) or 0
+        code = app(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise PipeClosed from error

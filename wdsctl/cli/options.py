@@ -11,12 +11,22 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from wdsctl.cli.completion import offer
 from wdsctl.cli.output import Output
 
 Root = Annotated[
     str,
     typer.Argument(
         metavar="ROOT", help="The dataset: a folder with shards in it, at any depth, a .jsonl file, or a URL of either."
+    ),
+]
+#: Of commands that make the catalog, and so decide which shards it has.
+Shards = Annotated[
+    str,
+    typer.Argument(
+        metavar="ROOT",
+        help="The dataset: a folder with shards in it, at any depth, a .jsonl file, or a URL of either. "
+        "Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
     ),
 ]
 Catalog = Annotated[
@@ -34,8 +44,10 @@ Exclude = Annotated[
     ),
 ]
 By = Annotated[
-    Literal["auto", "shard", "sample"],
-    typer.Option("--by", metavar="auto|shard|sample", help="Split whole shards, or single samples."),
+    Literal["auto", "shard", "sample", "key"],
+    typer.Option(
+        "--by", metavar="auto|shard|sample|key", help="Split whole shards, single samples, or samples by their key."
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another split.")]
 Missing = Annotated[
@@ -58,6 +70,32 @@ Key = Annotated[
     str | None,
     typer.Option("--key", metavar="FIELD", help="Of JSONL: take keys from this field. [default: the lines' numbers]"),
 ]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="[SECONDS]",
+        min=0,
+        help="Wait for another wdsctl that writes to the dataset. [bare: a week; default: do not wait]",
+        show_default=False,
+    ),
+]
+SampleRows = Annotated[
+    bool | None,
+    typer.Option(
+        "--sample-rows/--no-sample-rows",
+        help="A row a sample in the catalog, or counts alone, for huge sets. [default: rows; then as it is]",
+        show_default=False,
+    ),
+]
+Hash = Annotated[
+    bool | None,
+    typer.Option(
+        "--hash/--no-hash",
+        help="Read shards as a whole, for their SHA-256. [default: no; then as it is]",
+        show_default=False,
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done, and write nothing.")]
 
 COMMON: dict[str, Any] = {
@@ -71,7 +109,7 @@ COMMON: dict[str, Any] = {
 #: Those of them that may also stand before the command.
 SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug"})
 #: Commands that have commands.
-GROUPS = frozenset({"checkpoint"})
+GROUPS = frozenset({"catalog", "checkpoint", "config", "view"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,6 +145,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
             raise RuntimeError("a pipe between processes of wdsctl broke") from error
 
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
+    offer(own)
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
         for name, annotation in COMMON.items()

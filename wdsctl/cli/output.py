@@ -80,10 +80,12 @@ def width(stream: TextIO) -> int:
 
 
 def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> str:
-    """Strings stay on one line, whatever the width (a terminal wraps them); tables fit the terminal."""
+    """On a terminal lines are broken between words, and tables fit it; elsewhere every line is as long as it is."""
     import io
 
     from rich.console import Console
+
+    from wdsctl.cli.wrapping import wrapped
 
     console = Console(
         file=io.StringIO(),
@@ -96,7 +98,8 @@ def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool)
     )
     with console.capture() as capture:
         for piece in pieces:
-            console.print(piece, soft_wrap=isinstance(piece, str))
+            is_line = isinstance(piece, str)
+            console.print(wrapped(piece, console.width) if isinstance(piece, str) else piece, soft_wrap=is_line)
     # Cells are padded to their column's width: nobody wants the blanks in a file.
     return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
 
@@ -110,9 +113,32 @@ def write(stream: TextIO, text: str) -> None:
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        raise StorageError(
-            f"cannot write the answer: {error.strerror}",
-            hint="the command itself is done; send its output somewhere with space, and run it again to see it",
-            where=getattr(stream, "name", "<stream>"),
-            code="WDS401" if is_full(error) else "WDS404",
-        ) from error
+        raise _unwritable(stream, error) from error
+
+
+def write_bytes(stream: TextIO, data: bytes) -> None:
+    """The same for bytes as they are, behind what was written as text.
+
+    A stream of text alone (a notebook's) gets what of them is UTF-8, and the rest as \\xNN.
+    """
+    buffer = getattr(stream, "buffer", None)
+    if buffer is None:
+        write(stream, data.decode("utf-8", "backslashreplace"))
+        return
+    try:
+        stream.flush()
+        buffer.write(data)
+        buffer.flush()
+    except BrokenPipeError as error:
+        raise PipeClosed from error
+    except OSError as error:
+        raise _unwritable(stream, error) from error
+
+
+def _unwritable(stream: TextIO, error: OSError) -> StorageError:
+    return StorageError(
+        f"cannot write the answer: {error.strerror}",
+        hint="the command itself is done; send its output somewhere with space, and run it again to see it",
+        where=getattr(stream, "name", "<stream>"),
+        code="WDS401" if is_full(error) else "WDS404",
+    )

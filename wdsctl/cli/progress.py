@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, duration, progress_of_size, relative, safe, size
 from wdsctl.cli.output import Output, has_color, is_lively
+from wdsctl.cli.wrapping import wrapped
 from wdsctl.core.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ class Bars:
             self.tally.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        self.console.print(safe(relative(message)), markup=False, emoji=False, highlight=False, soft_wrap=True)
+        line = wrapped(safe(relative(message)), self.console.width)
+        self.console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
         from rich.console import Group

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Options of the verb whose flag has another name.
-FLAGS = {"split_by": "--by", "moved": "--yes"}
+FLAGS = {"split_by": "--by", "moved": "--yes", "hashed": "--hash"}
+#: Options without one: the number of workers changes nothing, and which shards were chosen the catalog knows.
+UNSAID = ("workers", "selection")
 
 
 class Ask(Protocol):
@@ -133,7 +135,7 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
     from wdsctl.core.verbs.prepare import look
 
     dest, options = request.dest, request.options
-    kind = "folder" if dest is not None else look(request.source)
+    kind = "folder" if dest is not None else "tars" if options.selection else look(request.source)
     if kind == "lines":
         output.say("JSONL, in place: nothing is written but the catalog")
     if dest is None and kind == "folder":
@@ -189,7 +191,7 @@ def _words(request: Request) -> list[str]:
     defaults = PrepareOptions()
     for field in fields(PrepareOptions):
         value = getattr(request.options, field.name)
-        if value != getattr(defaults, field.name) and field.name != "workers":
+        if value != getattr(defaults, field.name) and field.name not in UNSAID:
             words += _flag(field.name, value)
     return [*words, "--no-input"]
 
@@ -198,8 +200,8 @@ def _flag(name: str, value: object) -> list[str]:
     flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
     if name == "exclude" and isinstance(value, tuple):
         return [word for pattern in value for word in (flag, str(pattern))]
-    if value is True:
-        return [flag]
+    if isinstance(value, bool):
+        return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if name == "field_map" and isinstance(value, Mapping):
         return [flag, values.field_map_text(dict(value))]
     if isinstance(value, Mapping):

@@ -14,6 +14,9 @@ Examples:
   wdsctl index shards/                        read what is new or has changed
   wdsctl index shards/ --missing drop         forget shards that are gone
   wdsctl index shards/ --rebuild              make the catalog again
+  wdsctl index 'shards/a-{000..199}.tar'      these shards, and no others
+  wdsctl index 'shards/**/train-*.tar'        what matches, now and later
+  wdsctl index shards/ --hash                 with the SHA-256 of every shard
   wdsctl index shards/ --media                facts of images, sounds, videos
   wdsctl index shards/ --media jpg,mp4        of these parts alone
   wdsctl index shards/ --column bytes=size:jpg --column tokens=lengths:tokens
@@ -44,7 +47,7 @@ DropMedia = Annotated[bool, typer.Option("--drop-media", help="Forget the facts 
 
 
 def command(
-    root: options.Root,
+    root: options.Shards,
     *,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make the catalog again from all shards.")] = False,
     missing: options.Missing = "error",
@@ -56,6 +59,9 @@ def command(
     media: options.Media = None,
     media_index: options.MediaIndex = False,
     drop_media: DropMedia = False,
+    sample_rows: options.SampleRows = None,
+    hashed: options.Hash = None,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
@@ -68,18 +74,27 @@ def command(
     from wdsctl.cli.commands import media_folder
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.index import render
+    from wdsctl.core.root_spec import root_spec
     from wdsctl.core.verbs.column import parse_columns
     from wdsctl.core.verbs.index import index
     from wdsctl.core.verbs.media import MediaRequest
 
     asked = MediaRequest(selection=media, keyframes=media_index, drop=drop_media)
-    if media_folder.is_one(root, catalog, media):
-        media_folder.refuse(columns=bool(column or drop_column), missing=missing)
-        request = media_folder.Request(root, catalog, asked, exclude, workers, rebuild=rebuild, dry_run=dry_run)
+    spec = root_spec(root)
+    root = spec.root
+    if spec.selection is None and media_folder.is_one(root, catalog, media):
+        media_folder.refuse(
+            columns=bool(column or drop_column),
+            missing=missing,
+            of_shards=hashed is not None or sample_rows is not None,
+        )
+        request = media_folder.Request(
+            root, catalog, asked, exclude, workers, rebuild=rebuild, dry_run=dry_run, wait=wait
+        )
         return media_folder.run(request, "index", common)
     with listening(common.output) as progress:
         report = index(
-            root,
+            spec,
             catalog=catalog,
             workers=options.worker_count(workers),
             rebuild=rebuild,
@@ -91,6 +106,9 @@ def command(
             on_error=on_error,
             media=asked,
             key=key,
+            sample_rows=sample_rows,
+            hashed=hashed,
+            wait=wait,
             progress=progress,
         )
     common.output.answer("index", report, render)

@@ -21,6 +21,7 @@ class Request:
     workers: int | None = None
     rebuild: bool = False
     dry_run: bool = False
+    wait: float = 0.0
 
 
 def is_one(root: str, catalog: str | None, media: str | None = None) -> bool:
@@ -30,8 +31,14 @@ def is_one(root: str, catalog: str | None, media: str | None = None) -> bool:
     return is_media_folder(root, catalog, asked=media is not None)
 
 
-def refuse(*, columns: bool, missing: str) -> None:
+def refuse(*, columns: bool = False, missing: str = "error", of_shards: bool = False) -> None:
     """What makes no sense of a folder of media. Raises UsageError."""
+    if of_shards:
+        raise UsageError(
+            "a folder of media has no shards to hash, and its files are its rows",
+            hint="leave --hash and --no-sample-rows out",
+            code="WDS322",
+        )
     if columns:
         raise UsageError(
             "a folder of media has no samples, and so no columns",
@@ -57,6 +64,7 @@ def run(request: Request, command: str, common: options.Common) -> int:
             rebuild=request.rebuild,
             workers=options.worker_count(request.workers),
             dry_run=request.dry_run,
+            wait=request.wait,
             progress=progress,
         )
     common.output.answer(command, report, render_index)

@@ -34,7 +34,7 @@ Source = Annotated[
     typer.Argument(
         metavar="SOURCE",
         help="A folder of raw files, or of tars or JSONL at any depth, or one JSONL file; "
-        "all but raw files also at a URL.",
+        "all but raw files also at a URL. Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, -.",
     ),
 ]
 Dest = Annotated[
@@ -99,6 +99,9 @@ def command(
     media_index: options.MediaIndex = False,
     exclude: options.Exclude = None,
     missing: options.Missing = "error",
+    sample_rows: options.SampleRows = None,
+    hashed: options.Hash = None,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
@@ -116,13 +119,19 @@ def command(
     from wdsctl.cli.output import width
     from wdsctl.cli.render.prepare import renderer
     from wdsctl.core.ratios import parse_ratios
+    from wdsctl.core.root_spec import root_spec
     from wdsctl.core.verbs.media import MediaRequest
     from wdsctl.core.verbs.prepare import PrepareOptions
 
-    if dest is None and media_folder.is_one(source, catalog, media):
+    spec = root_spec(source)
+    source = spec.root
+    if dest is None and spec.selection is None and media_folder.is_one(source, catalog, media):
+        media_folder.refuse(of_shards=hashed is not None or sample_rows is not None)
         request = MediaRequest(selection=media, keyframes=media_index)
         return media_folder.run(
-            media_folder.Request(source, catalog, request, exclude, workers, dry_run=dry_run), "prepare", common
+            media_folder.Request(source, catalog, request, exclude, workers, dry_run=dry_run, wait=wait),
+            "prepare",
+            common,
         )
     chosen = PrepareOptions(
         shard_samples=shard_samples,
@@ -144,6 +153,10 @@ def command(
         catalog=catalog,
         missing=missing,
         exclude=tuple(exclude or ()),
+        selection=spec.selection,
+        sample_rows=sample_rows,
+        hashed=hashed,
+        wait=wait,
         dry_run=dry_run,
     )
     outcome = wizard.prepare(wizard.Request(source=source, dest=dest, options=chosen), common)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Findings shown after a command that did something else; `validate` shows the rest.
 SHOWN = 5
 
+#: Samples from which on bytes a sample say something.
+MANY = 1_000
+
 
 def render(report: IndexReport) -> Iterator[RenderableType]:
     if report.up_to_date:
@@ -29,12 +32,32 @@ def render(report: IndexReport) -> Iterator[RenderableType]:
         took = "would be indexed" if report.dry_run else f"indexed in {duration(report.seconds)}"
         yield f"{path(report.root)}: {totals(report)}, {took}"
         generation = f" (generation {report.generation})" if report.generation else ""
-        yield labelled([("catalog", f"{path(report.catalog)}{generation}"), ("shards", changes(report))])
+        yield labelled(
+            [
+                ("catalog", f"{path(report.catalog)}{generation}{_room(report)}"),
+                ("shards", changes(report)),
+                *([("chosen", report.selection)] if report.selection else []),
+                *([("hashed", f"{count(report.hashed)} of {count(report.shards, 'shard')}")] if report.hashed else []),
+            ]
+        )
+    for pair in report.renamed[:SHOWN]:
+        yield f"  renamed: {path(pair.was)} is now {path(pair.now)}"
+    if len(report.renamed) > SHOWN:
+        yield f"  ... and {count(len(report.renamed) - SHOWN)} more (--json lists them all)"
     if report.media is not None:
         yield from media(report.media)
     if report.columns:
         yield columns_table(report.columns)
     yield from found(report)
+
+
+def _room(report: IndexReport) -> str:
+    """What the catalog takes up, with the offsets file."""
+    if report.dry_run or not report.catalog_bytes:
+        return ""
+    each = f", {report.catalog_bytes / report.samples:,.0f} bytes a sample" if report.samples >= MANY else ""
+    rows = "" if report.sample_rows else ", without rows of samples"
+    return f": {size(report.catalog_bytes)}{each}{rows}"
 
 
 def totals(report: IndexReport) -> str:
@@ -50,7 +73,8 @@ def changes(report: IndexReport) -> str:
         "added": report.added,
         "changed": report.changed,
         "removed": report.removed,
-        "unchanged": report.unchanged,
+        "renamed": len(report.renamed),
+        "unchanged": report.unchanged - len(report.renamed),
     }
     return ", ".join(f"{count(n)} {word}" for word, n in counts.items() if n) or "none"
 

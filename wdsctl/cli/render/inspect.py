@@ -36,6 +36,7 @@ def render(report: InspectReport) -> Iterator[RenderableType]:
     elif report.samples:
         yield ""
         yield f"no splits yet ({relative(command('split', report.root, '8,1,1'))} makes them)"
+    yield from _excluded_and_views(report)
     if report.media is not None:
         yield ""
         yield from media(report.media)
@@ -59,6 +60,14 @@ def _facts(report: InspectReport) -> list[tuple[str, str]]:
         ("sample type", f"{report.sample_type or 'not known'}{fields}"),
         ("catalog", f"{path(report.catalog)} ({size(report.catalog_bytes)}, generation {report.generation})"),
     ]
+
+
+def _excluded_and_views(report: InspectReport) -> Iterator[RenderableType]:
+    if report.excluded:
+        yield f"{count(report.excluded, 'sample')} excluded: in no split"
+    if report.views:
+        yield ""
+        yield table(("view", "#samples"), [(view.name, count(view.samples)) for view in report.views])
 
 
 def _parts(report: InspectReport) -> Table:

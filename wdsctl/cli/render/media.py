@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, duration, path, safe, size
-from wdsctl.cli.render.pieces import finding_lines, gravest_first, labelled, table, tally_of_severities
+from wdsctl.cli.render.pieces import finding_lines, gravest_first, labelled, tally_of_severities, without_empty
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -35,7 +35,7 @@ def summary(media: MediaReport) -> str:
 
 def media_table(lines: Sequence[MediaLine]) -> Table:
     """A line a part and kind of medium: how many, how large, how long, and what they are."""
-    return table(
+    return without_empty(
         ("part", "kind", "#media", "#size", "#width", "#height", "#total", "#each", "what"),
         [
             (
@@ -52,6 +52,19 @@ def media_table(lines: Sequence[MediaLine]) -> Table:
             for line in lines
         ],
     )
+
+
+def media_lines(lines: Sequence[MediaLine]) -> list[str]:
+    """The same in words, where there is no room for a table: `jpg: 7 images, 237.7 KiB, 448x252-298, JPEG RGB`."""
+    return [_in_words(line) for line in lines]
+
+
+def _in_words(line: MediaLine) -> str:
+    pixels = f"{_span(line.width)}x{_span(line.height)}" if line.width and line.height else ""
+    total = "" if line.seconds is None else f"{duration(line.seconds)} in all"
+    each = _durations(line.seconds_range)
+    facts = (_counted(line.media, line.kind), size(line.size_bytes), pixels, total, each and f"each {each}")
+    return f"{line.part}: {', '.join(filter(None, (*facts, _forms(line.forms))))}"
 
 
 def render_index(report: MediaFolderReport) -> Iterator[RenderableType]:

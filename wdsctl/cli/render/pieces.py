@@ -35,6 +35,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return drawn
 
 
+def without_empty(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """The same without the columns that have nothing in any row."""
+    filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
+
+
 def labelled(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> Table:
     """`label  text`, where the text wraps below itself."""
     from rich.table import Table

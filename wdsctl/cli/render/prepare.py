@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, field_map, path, share, size
 from wdsctl.cli.render.index import changes, found, totals
-from wdsctl.cli.render.media import media_table, summary
+from wdsctl.cli.render.media import media_lines, summary
 from wdsctl.cli.render.pieces import labelled
 from wdsctl.cli.render.split import rule, splits_table
 from wdsctl.core.counted import counted
@@ -101,5 +101,5 @@ def _index(index: IndexReport) -> list[tuple[str, RenderableType]]:
     ]
     if index.media is not None:
         rows += [("media", summary(index.media))]
-        rows += [("", media_table(index.media.lines))] if index.media.lines else []
+        rows += [("", line) for line in media_lines(index.media.lines)]
     return rows

@@ -1,36 +1,126 @@
-"""Which split got how much."""
+"""Which split got how much, what moved, and what is in two splits."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, path, share
-from wdsctl.cli.render.pieces import table
+from wdsctl.cli.figures import count, path, safe, share, size
+from wdsctl.cli.render.pieces import finding_lines, table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from wdsctl.core.catalog.catalog import SplitCount
-    from wdsctl.core.verbs.split import SplitReport
+    from wdsctl.core.verbs.split_export import ExportReport
+    from wdsctl.core.verbs.split_leaks_report import LeaksReport
+    from wdsctl.core.verbs.split_report import SplitReport, SplitsReport, StratumLine
+
+SHOWN = 10  # strata, pairs
 
 
 def render(report: SplitReport) -> Iterator[RenderableType]:
     would = "would be " if report.dry_run else ""
-    yield f"{path(report.root)}: {would}split {rule(report)}"
-    yield splits_table(report.splits)
+    if report.splits:
+        yield f"{path(report.root)}: {would}split {rule(report)}"
+        yield splits_table(report.splits)
+    else:
+        gone = f" without the set {', '.join(report.sets) or '(without a name)'}" if report.sets else ""
+        yield f"{path(report.root)}: {would}brought up to date{gone}"
+    if report.excluded:
+        yield f"{count(report.excluded, 'sample')} excluded from all splits"
+    if report.strata:
+        yield ""
+        yield from strata_lines(report)
+    moved = [move for move in report.moved if move.before or not report.splits]
+    if moved:
+        yield ""
+        yield "would move:" if report.dry_run else "moved:"
+        yield table(
+            ("from", "to", "#samples"),
+            [(move.before or "(none)", move.after or "(none)", count(move.samples)) for move in moved],
+        )
 
 
 def rule(report: SplitReport) -> str:
     """`by shard, seed 0`."""
-    return f"by {report.by}, seed {report.seed}"
+    return report.rule or f"by {report.by}, seed {report.seed}"
 
 
 def splits_table(splits: Sequence[SplitCount]) -> Table:
     """The shares are what came out; what was asked for is in dataset.yaml."""
-    total = sum(split.samples for split in splits)
-    return table(
-        ("split", "#share", "#shards", "#samples"),
-        [(s.name, share(s.samples / total if total else 0), count(s.shards), count(s.samples)) for s in splits],
+    totals: dict[str, int] = {}
+    for split in splits:
+        totals[_set(split.name)] = totals.get(_set(split.name), 0) + split.samples
+    rows = [
+        (split.name, share(split.samples / (totals[_set(split.name)] or 1)), count(split.shards), count(split.samples))
+        for split in splits
+    ]
+    return table(("split", "#share", "#shards", "#samples"), rows)
+
+
+def strata_lines(report: SplitReport) -> Iterator[RenderableType]:
+    """The strata that miss their shares by most."""
+    lines = report.strata[:SHOWN]
+    names = [split.name.rpartition("/")[2] for split in report.splits]
+    noun = "stratum" if len(report.strata) == 1 else "strata"
+    yield f"{count(len(report.strata))} {noun}, largest drift {share(report.drift)}"
+    yield table(
+        ("stratum", "#samples", *(f"#{name}" for name in names), "#drift"), [_row(each, names) for each in lines]
     )
+    if len(report.strata) > len(lines):
+        yield f"... and {count(len(report.strata) - len(lines))} more (--json has them all)"
+
+
+def render_sets(report: SplitsReport) -> Iterator[RenderableType]:
+    if not report.sets:
+        yield f"{path(report.root)}: no splits yet (wdsctl split {path(report.root)} 8,1,1 makes some)"
+    for each in report.sets:
+        name = f"set {safe(each.name)}, " if each.name else ""
+        yield f"{path(report.root)}: {name}split {each.rule}"
+        yield splits_table(each.splits)
+        if each.without:
+            yield f"{count(each.without, 'sample')} in none of them"
+    if report.excluded:
+        yield f"{count(report.excluded, 'sample')} excluded from all splits"
+    for what, entries in report.excludes.items():
+        more = f" and {count(len(entries) - 3)} more" if len(entries) > 3 else ""
+        yield f"  {what.replace('_', ' ')}: {safe(', '.join(entries[:3]))}{more}"
+    if report.quarantine:
+        yield f"  in quarantine: {count(report.quarantine, 'finding')}"
+
+
+def render_export(report: ExportReport) -> Iterator[RenderableType]:
+    if not report.path:
+        yield report.text.rstrip("\n")
+        return
+    shards = ", ".join(f"{safe(name)} {count(number, 'shard')}" for name, number in report.splits.items())
+    yield f"{path(report.path)}: {shards}, {count(report.excluded)} left out"
+
+
+def render_leaks(report: LeaksReport) -> Iterator[RenderableType]:
+    yield from finding_lines(report.findings)
+    if report.pairs:
+        yield ""
+        yield table(
+            ("split", "sample", "split", "sample"),
+            [(each.one_split, each.one, each.other_split, each.other) for each in report.pairs[:SHOWN]],
+        )
+        if len(report.pairs) > SHOWN:
+            yield f"... and {count(len(report.pairs) - SHOWN)} more (--json has them)"
+        yield ""
+    what = ", ".join(report.parts) or "whole samples"
+    said = "nothing is in two splits" if not report.counts else "the same content is in several splits"
+    yield f"{path(report.root)}: {said}"
+    read = f"read {count(report.hashed)} of them ({size(report.size_bytes)})"
+    yield f"  compared {safe(what)} of {count(report.samples, 'sample')}, {read}"
+
+
+def _row(line: StratumLine, names: Sequence[str]) -> tuple[str, ...]:
+    counts = (count(line.splits.get(name, 0)) for name in names)
+    return (line.stratum or "(no value)", count(line.samples), *counts, share(line.drift))
+
+
+def _set(name: str) -> str:
+    return name.rpartition("/")[0]

@@ -1,0 +1,124 @@
+"""`wdsctl config`: what options are set to by files and variables."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from wdsctl.cli import options
+
+if TYPE_CHECKING:
+    from wdsctl.core.config import Config
+
+HELP = "Look at the configuration: show, path, check."
+
+EPILOG = """
+\b
+Examples:
+  wdsctl config show      what is set, and where
+  wdsctl config path      the files that count
+  wdsctl config check     what is wrong with them
+
+\b
+wdsctl.toml, or [tool.wdsctl] in pyproject.toml, from the working directory
+upwards; then your own file. WDSCTL_INDEX_WORKERS=4 goes before both, and
+the command line before all. docs/configuration.md has the whole story.
+"""
+
+SHOW_EPILOG = """
+\b
+Examples:
+  wdsctl config show          what is set
+  wdsctl config show --json
+"""
+
+PATH_EPILOG = """
+\b
+Examples:
+  wdsctl config path                        the files that count
+  WDSCTL_CONFIG=none wdsctl config path     without any file
+"""
+
+CHECK_EPILOG = """
+\b
+Examples:
+  wdsctl config check && wdsctl prepare photos/ shards/
+
+\b
+Exits with 1 where something is wrong.
+"""
+
+group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+
+
+@group.callback(invoke_without_command=True)
+def _group(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
+
+
+def show(*, common: options.Common) -> int:
+    """Show what is set, and where."""
+    from wdsctl.cli.render.config import render_show
+
+    common.output.answer("config show", _report(), render_show)
+    return 0
+
+
+def path(*, common: options.Common) -> int:
+    """Show which files count, the strongest first."""
+    from wdsctl.cli.render.config import render_path
+
+    common.output.answer("config path", _report(), render_path)
+    return 0
+
+
+def check(*, common: options.Common) -> int:
+    """Say what is wrong with files and variables."""
+    from wdsctl.cli.render.config import render_check
+
+    report = _report()
+    common.output.answer("config check", report, render_check)
+    return 1 if report["problems"] else 0
+
+
+def _report() -> dict[str, Any]:
+    from wdsctl.cli.configured import configuration
+    from wdsctl.core.config_file import user_file
+
+    config = configuration()
+    return {
+        "files": [{"path": file.path, "kind": file.kind} for file in config.files],
+        "user_file": user_file(os.environ),
+        "settings": _settings(config),
+        "problems": [_problem(problem) for problem in config.problems],
+        "unknown_variables": [_problem(problem) for problem in config.unknown],
+    }
+
+
+def _problem(problem: Any) -> dict[str, str]:
+    return {"message": problem.message, "where": problem.where, "hint": problem.hint}
+
+
+def _settings(config: Config) -> list[dict[str, Any]]:
+    return [
+        {
+            "command": setting.command,
+            "option": setting.option,
+            "value": setting.value,
+            "origin": setting.origin,
+            "key": setting.key,
+        }
+        for _, setting in sorted(config.settings.items())
+    ]
+
+
+for _name, _function, _epilog in (
+    ("show", show, SHOW_EPILOG),
+    ("path", path, PATH_EPILOG),
+    ("check", check, CHECK_EPILOG),
+):
+    group.command(_name, epilog=_epilog)(options.with_common(_function))

@@ -1,0 +1,90 @@
+"""What a shell offers for an option or argument: names that the dataset before it has. Standard library only."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import typer
+from typer.models import ParameterInfo
+
+if TYPE_CHECKING:
+    from wdsctl.core.catalog.browse import Browser
+    from wdsctl.core.place import Place
+
+Complete = Callable[[typer.Context, str], list[str]]
+
+MOST = 100  # names that are offered
+
+
+def offer(parameters: Iterable[inspect.Parameter]) -> None:
+    """Let the parameters of a command that have a name of COMPLETED be completed."""
+    for parameter in parameters:
+        complete = COMPLETED.get(parameter.name)
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if complete is not None and isinstance(info, ParameterInfo) and info.autocompletion is None:
+                info.autocompletion = complete
+
+
+def splits(context: typer.Context, incomplete: str) -> list[str]:
+    return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.splits()))
+
+
+def parts(context: typer.Context, incomplete: str) -> list[str]:
+    return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.part_names()))
+
+
+def shards(context: typer.Context, incomplete: str) -> list[str]:
+    return _of_dataset(context, incomplete, lambda _, browser: (line.path for line in browser.shards(incomplete)))
+
+
+def keys(context: typer.Context, incomplete: str) -> list[str]:
+    return _of_dataset(context, incomplete, lambda _, browser: (key for _, key in browser.keys(incomplete)))
+
+
+def views(context: typer.Context, incomplete: str) -> list[str]:
+    """Of `wdsctl view` alone: elsewhere these parameters are files."""
+    from wdsctl.core.catalog.view_reader import stored_views
+
+    if " view " not in context.command_path:
+        return []
+    return _of_dataset(context, incomplete, lambda place, _: (view.name for view in stored_views(place.ledger)))
+
+
+def codes(incomplete: str) -> list[str]:
+    from wdsctl.core.codes import CODES
+
+    return [code for code in CODES if code.startswith(incomplete.upper())]
+
+
+def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place, Browser], Iterator[str]]) -> list[str]:
+    """Names of the dataset that the command line has so far. Of an error a shell has no place to tell."""
+    from wdsctl.core.catalog.browse import Browser
+    from wdsctl.core.errors import WdsctlError
+    from wdsctl.core.root_name import located
+
+    # Behind an option that still lacks its value, Typer has not given the words before it to their arguments.
+    root = context.params.get("root") or next(iter(context.args), "")
+    if not isinstance(root, str) or not root:
+        return []
+    try:
+        place, _ = located(root)
+        with Browser(place.catalog) as browser:
+            return list(islice((name for name in names(place, browser) if name.startswith(incomplete)), MOST))
+    except WdsctlError:
+        return []
+
+
+COMPLETED: dict[str, Complete | Callable[[str], list[str]]] = {
+    "exclude_code": codes,
+    "first": views,
+    "key": keys,
+    "name": views,
+    "names": views,
+    "part": parts,
+    "second": views,
+    "shard": shards,
+    "split": splits,
+}
