@@ -23,6 +23,9 @@ from benchmarks import (
     start_bench,
     states_bench,
     transport_bench,
+    validate_bench,
+    verbs_bench,
+    view_bench,
 )
 from benchmarks.machine import machine, versions
 from benchmarks.peers import ensure_peers
@@ -52,6 +55,9 @@ BENCHES = {
     "states": Bench(states_bench.CORPORA, states_bench.states_rows),
     "media": Bench(media_bench.CORPORA, media_bench.media_rows, rounds=3),
     "packing": Bench(packing_bench.CORPORA, packing_bench.packing_rows),
+    "validate": Bench(validate_bench.CORPORA, validate_bench.validate_rows),
+    "view": Bench(view_bench.CORPORA, view_bench.view_rows),
+    "verbs": Bench(verbs_bench.CORPORA, verbs_bench.verbs_rows, rounds=3),
 }
 
 
@@ -95,7 +101,7 @@ def _arguments() -> argparse.Namespace:
     words = partial(str.split, sep=",")
     parser.add_argument("--only", type=words, default=list(BENCHES), metavar="SUBJECTS", help=",".join(BENCHES))
     parser.add_argument("--contenders", type=words, default=[], metavar="NAMES", help="such as energon,wdsctl")
-    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="timed rounds; 3 for prepare, else 5")
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="timed rounds; 3 or 5 by the subject")
     parser.add_argument("--loader-workers", type=_counts, default=loader_bench.WORKERS, metavar="COUNTS")
     given = parser.parse_args()
     if unknown := [name for name in given.only if name not in BENCHES]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 HERE = REPOSITORY / "benchmarks"
-#: Corpora and their conversions, some 8 GB. WDSCTL_BENCH_DATA puts them on another disk.
+#: Corpora and their conversions, some 25 GB. WDSCTL_BENCH_DATA puts them on another disk.
 DATA = Path(os.environ.get("WDSCTL_BENCH_DATA", HERE / ".data")).absolute()
 PEERS = HERE / ".venv-peers"
 RESULTS = HERE / "results" / "latest.json"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from benchmarks.results import Row
 
 _LOADERS = ("energon", "webdataset", "mosaic", "litdata")
-_HIGHER_IS_BETTER = ("samples_per_second",)
+_HIGHER_IS_BETTER = ("samples_per_second", "gigabytes_per_second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,14 +18,15 @@ class Target:
     ours: str
     figure: str
     bound: float
-    #: The rivals; the best of them counts. Empty: the bound is for our own figure, and is the most it may be.
+    #: The rivals; the best of them counts. Empty: the bound is for our own figure, and is the most it may be, or of a
+    #: rate the least.
     rivals: tuple[str, ...] = ()
 
     @property
     def words(self) -> str:
         """The target as a reader is told it."""
         if not self.rivals:
-            return f"≤ {_quantity(self.figure, self.bound)}"
+            return f"{'≥' if self.figure in _HIGHER_IS_BETTER else '≤'} {_quantity(self.figure, self.bound)}"
         if self.bound < 1 and self.figure not in _HIGHER_IS_BETTER:
             measure = "as much as" if self.figure.endswith("bytes") else "as long as"
             return f"≤ {1 / self.bound:g} times {measure} {self.rivals[0]}"
@@ -44,12 +45,12 @@ def judge(target: Target, row: Row) -> Verdict | None:
     mine = _figure(row, target.ours, target.figure)
     if mine is None:
         return None
+    is_rate = target.figure in _HIGHER_IS_BETTER
     if not target.rivals:
-        return Verdict(_quantity(target.figure, mine), mine <= target.bound)
+        return Verdict(_quantity(target.figure, mine), mine >= target.bound if is_rate else mine <= target.bound)
     theirs = [figure for name in target.rivals if (figure := _figure(row, name, target.figure)) is not None]
     if not theirs:
         return None
-    is_rate = target.figure in _HIGHER_IS_BETTER
     ratio = mine / max(theirs) if is_rate else min(theirs) / mine
     if target.bound >= 1 or is_rate:
         words = f"{ratio:.2f} times"
@@ -65,6 +66,7 @@ def _figure(row: Row, name: str, figure: str) -> float | None:
 
 #: What a figure's name ends with, and how its values are told.
 _QUANTITIES: tuple[tuple[str, Callable[[float], str]], ...] = (
+    ("gigabytes_per_second", lambda value: f"{value:.2f} GB/s"),
     ("peak_bytes", lambda value: f"{value / 1e6:,.0f} MB"),
     ("bytes_a_sample", lambda value: f"{value:.1f} bytes a sample"),
     ("bytes", lambda value: f"{value:,.0f} bytes"),
@@ -101,6 +103,11 @@ def _plans(row: str, figure: str, bound: float) -> Target:
     return Target(subject="plans", row=row, ours="1,000,000,000 samples", figure=figure, bound=1 / bound, rivals=small)
 
 
+def _verbs(row: str, ours: str, figure: str, bound: float, *rivals: str) -> Target:
+    return Target(subject="verbs", row=row, ours=ours, figure=figure, bound=bound, rivals=rivals)
+
+
+_MEMORY = "memory of index, 2 workers"
 _STATES = "states of 8 lanes, and resuming from them"
 _RESUMED = ("first batch of a million samples, begun and resumed", "resumed after 60,000 batches")
 
@@ -169,6 +176,33 @@ TARGETS = (
             ("resume_share", 1.0 if "packed" in shape else 1.5),
         )
     ),
+    Target(
+        subject="validate",
+        row="structure of 20,000 photographs",
+        ours="wdsctl validate",
+        figure="gigabytes_per_second",
+        bound=0.8,
+        rivals=("reading all of it",),
+    ),
+    *(
+        Target(
+            subject="view",
+            row="opening ten million samples",
+            ours=f"a view of {share} of it",
+            figure="view_seconds",
+            bound=0.1,
+        )
+        for share in ("half", "1 %")
+    ),
+    _verbs("get by key, of a million samples", "wdsctl get", "wall_seconds", 0.2),
+    *(
+        _verbs(f"a million lines of {size}, {files}", f"wdsctl index{rows}", "gigabytes_per_second", 0.5)
+        for size in ("400 bytes", "2 KB")
+        for files in ("one file", "8 files and 2 workers")
+        for rows in ("", ", without rows of samples")
+    ),
+    *(_verbs(_MEMORY, f"{samples} samples", "tree_peak_bytes", 300e6) for samples in ("1,000,000", "5,000,000")),
+    _verbs(_MEMORY, "5,000,000 samples", "tree_peak_bytes", 1 / 1.1, "1,000,000 samples"),
     *(
         Target(subject="packing", row="packing a million lengths", ours=f"wdsctl {method}", figure=figure, bound=bound)
         for method in ("best_fit", "knapsack", "first_fit_decreasing")

@@ -81,6 +81,27 @@ COLUMNS = {
         _LARGEST,
     ),
     "media": (_WALL, Column("cutting, s", "extract_seconds", decimals=2), _CPU, _LARGEST, _TREE),
+    "validate": (
+        Column("GB/s", "gigabytes_per_second", decimals=2, is_rate=True),
+        Column("all of it, s", "pass_seconds", decimals=3),
+        _CPU,
+        _LARGEST,
+    ),
+    "view": (
+        Column("the view alone, ms", "view_seconds", 0.001, 1),
+        Column("all that a training opens, ms", "open_seconds", 0.001, 1),
+        Column("making it, s", "create_seconds", decimals=1),
+        _LARGEST,
+    ),
+    "verbs": (
+        Column("GB/s", "gigabytes_per_second", decimals=2, is_rate=True),
+        Column("MB/s", "megabytes_per_second", decimals=0, is_rate=True),
+        Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
+        Column("wall, s", "wall_seconds", decimals=3),
+        _CPU,
+        _LARGEST,
+        _TREE,
+    ),
     "transport": (
         Column("samples/s", "samples_per_second", decimals=0, is_rate=True),
         _CPU,
@@ -163,6 +184,32 @@ Plans without a byte of samples: orders, blend and lanes, walked as a training w
 one of 8 lanes; slices of 16, windows of 1,000. Positions and shares are checked.
 """
 
+_VALIDATE = """\
+The level `structure` of `wdsctl validate` over the shards of the 20,000 photographs: every header, the names, keys and
+parts that they make. Against reading the same files as `cat` does, in pieces of 128 KiB that are thrown away. Both in
+one process, on one core, from the page cache, once the modules are loaded.
+"""
+
+_VIEW = """\
+A catalog of ten million samples of two parts in 1,000 shards, split by sample; there are no bytes of samples. Opened
+from the root and a view's name to the selection that a training draws from, in a process that has imported everything.
+Made by an expression over the sample's own columns, over those of its parts, and over the splits.
+"""
+
+_VERBS = """\
+What is done by hand all day, as whole processes, from the page cache. Getting one sample's text by its key: one search
+in the catalog, or where it has no rows of samples, in the keys of the offsets file; and one read. What comes must be
+what tarfile finds.
+
+Lines: a million objects of JSON, each with an image's path and a caption (250 to 450 characters), or a conversation of
+four turns (350 to 550 each), from the bare files to the catalog; no line is parsed. One file is one worker's. Without
+rows of samples there are counts, and the offsets file that trainings read.
+
+Memory: tiny samples in shards of 10,000, from the bare shards to the catalog, over the whole tree of processes. Other
+shards: the 0.4 GB of the photographs, 700 samples a shard in place of 1,000, with a catalog; against `cp` of the same
+bytes. Afterwards the samples are counted.
+"""
+
 _STATES = """\
 The 64,000 tiny samples again. The budget of a state: 1 KB, 256 bytes a lane, 16 a source, 8 a pending position. Medians
 of 9 openings; each resumed loader must go on with the very next batch. Allowed to a resumption is the cold start; where
@@ -180,6 +227,9 @@ SUBJECTS = {
     "states": ("States", _STATES),
     "media": ("Facts of media", _MEDIA),
     "packing": ("Packing", _PACKING),
+    "validate": ("Validating", _VALIDATE),
+    "view": ("Views", _VIEW),
+    "verbs": ("The daily verbs", _VERBS),
     "transport": ("From workers to the training", _TRANSPORT),
 }
 
@@ -195,11 +245,23 @@ NOTES = """\
 - CPU seconds of whole commands are those of every process that descends from them, also of those that outlive their
   parents. A loader's CPU a sample is that of the process and its workers while the clock runs, without the start.
 - With workers, the bare loop hands batches over in a bare ring of shared memory.
-- Which code: the prepare and start rows were taken on commit 978797f; the loader rows while the changes of 89953fa were
-  being written in the same tree, so that they belong to no commit and are to be taken again.
-- Where a target says short. Raw: what is left is the copy out of the page cache (4 to 5 us for 18 KB by one call), on
-  this machine's memory; Energon is faster here than it was when the target was set. Views: reading every byte costs
-  more than making the batch does. Decoded: 0.9 of the time is libjpeg-turbo's, on one core; see docs/decisions/0001.
+- Which code: every subject's rows were taken on the code of the commit that brought them into
+  benchmarks/results/latest.json.
+- Where a target says short:
+  - Raw without workers: what is left is the copy out of the page cache (4 to 5 us for 18 KB by one call), which this
+    machine's memory bounds; and Energon is faster here than it was when the target was set.
+  - Views: reading every byte costs more than making the batch does.
+  - Raw with workers: every byte is copied twice, out of the page cache and into the map that the consumer reads, and
+    two workers and the consumer share two cores: 0.9 ms of CPU a batch over all processes.
+  - Raw, from 1,000 sources: of one source, neighbours are read by one call and become a batch in bulk; of a thousand,
+    every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
+    a sample the same cost weighs less.
+  - Lines: with rows, a sample costs some 3 us of CPU whatever its length (its row 1.5 to 2 us, its place in the key
+    index 0.5), and the program 0.5 s to start, so that lines of 400 bytes cannot reach the target, and of longer ones
+    the bytes a second are more. A file is scanned by one process, and rows are written by one.
+- Decoded without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the peers with one:
+  `decode_threads=1` gives the comparison of one thread with one. With one, 0.9 of the time is libjpeg-turbo's; see
+  docs/decisions/0001.
 - Memory of the largest process is what the kernel reports at its end. That of the whole tree is the proportional set
   size, sampled ten times a second in the untimed run.
 """

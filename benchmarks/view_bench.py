@@ -1,0 +1,55 @@
+"""What views cost: opening one of ten million samples, and making one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.answers import answer
+from benchmarks.competition import compete
+from benchmarks.contender import Contender
+from benchmarks.large_catalog import ensure_large
+from benchmarks.places import OURS_PYTHON
+from benchmarks.results import Row
+from wdsctl.core.verbs.view import create_view
+from wdsctl.core.view_definition import Definition
+
+CORPORA: tuple[str, ...] = ()
+SAMPLES = 10_000_000
+OPEN_TITLE = "opening ten million samples"
+CREATE_TITLE = "making a view of ten million samples"
+WHOLE = "the split train"
+#: Views by the name of their contender. One bit a sample either way: what fits lies in every shard.
+VIEWS = {"a view of half of it": "50%", "a view of 1 % of it": "1%"}
+EXPRESSIONS = {
+    "by the sample": "sample_size > 20000",
+    "by the part": "ext = 'jpg' and size > 20000",
+    "by the split": "split = 'val'",
+}
+
+
+def view_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
+    if not wanted("wdsctl"):
+        return
+    root = str(ensure_large(SAMPLES))
+    for share in VIEWS.values():
+        create_view(root, _name(share), Definition(sample=share), replace=True)
+    opened = [
+        Contender(name=name, command=_script(root, "--open", _name(share)), after=answer)
+        for name, share in VIEWS.items()
+    ]
+    yield compete(
+        OPEN_TITLE, [*opened, Contender(name=WHOLE, command=_script(root, "--open"), after=answer)], rounds=rounds
+    )
+    made = [
+        Contender(name=name, command=_script(root, "--create", text), after=answer)
+        for name, text in EXPRESSIONS.items()
+    ]
+    yield compete(CREATE_TITLE, made, rounds=1)
+
+
+def _name(share: str) -> str:
+    return f"share-{share.rstrip('%')}"
+
+
+def _script(root: str, *more: str) -> tuple[str, ...]:
+    return (str(OURS_PYTHON), "-m", "benchmarks.contenders.views", "--root", root, *more)
