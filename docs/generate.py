@@ -16,10 +16,12 @@ from typing import NamedTuple
 from sqlalchemy import Column, Table, create_engine, inspect, text
 from sqlalchemy.dialects import sqlite
 
-from wdsctl.cli.main import app, main
+from wdsctl.cli.apps import full_app
+from wdsctl.cli.main import main
 from wdsctl.core import errors
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.identity import VERSION
+from wdsctl.core.catalog.query_views import MORE_COLUMNS
 from wdsctl.core.codes import CODES
 from wdsctl.core.errors import WdsctlError
 
@@ -93,6 +95,21 @@ A sample's id is `shard << {bits} | index`: the shard's id, and the sample's pla
 shards.
 """
 
+MORE = """\
+[`wdsctl sql`](views.md#asking-the-catalog) attaches the ledger, read-only, and knows these as well. In a file of an
+older version that has no such table, they are empty.
+
+| View | Has a row | Columns |
+|---|---|---|
+"""
+MORE_MEANINGS = {
+    "v_excluded": "a shard of which samples are in no split, since a rule or a quarantine excludes them",
+    "v_run": "a command that wrote or checked something; `argv` and `details` are JSON",
+    "v_finding": "a finding, of the run `run_id`",
+    "v_view": "a [view](views.md); `definition`, JSON, says how it was made",
+    "v_quarantine": "what `validate --quarantine` keeps out; a whole shard where `position` is null",
+}
+
 CODES_PAGE = """\
 # Codes
 
@@ -124,15 +141,18 @@ is known, an error carries a closer one.
 CLI = """\
 # The command line
 
-What `--help` says of each command. The guides are in [prepare.md](prepare.md), [columns.md](columns.md),
-[checkpoints.md](checkpoints.md) and [trace.md](trace.md), the meaning of every code in [codes.md](codes.md).
+What `--help` says of each command. [features.md](features.md) lists what there is by command, and the guides stand
+beside it; [codes.md](codes.md) has the meaning of every code.
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
-and `command`, or `error`. Progress is drawn on a terminal, and is a plain line now and then elsewhere.
+and `command`, or `error`, of a [schema](schemas/README.md). Options may be [configured](configuration.md). Progress is
+drawn on a terminal, and is a plain line now and then elsewhere.
 
 | Variable | Means |
 |---|---|
 | `WDSCTL_CATALOG` | a folder for the catalogs of all datasets, a subfolder each; `--catalog` wins over it |
+| `WDSCTL_COMMAND_OPTION`, `WDSCTL_OPTION` | an option of one command, or of all: [configuration](configuration.md) |
+| `WDSCTL_CONFIG` | a configuration file in the place of all others, or `none` |
 | `NO_COLOR`, `WDSCTL_NO_COLOR` | no colours |
 | `WDSCTL_DEBUG` | `1`: show the traceback of an error, as `--debug` |
 """
@@ -191,6 +211,9 @@ def _catalog() -> str:
         question, query = EXAMPLES[name]
         parts.append(f"\n### {name}\n\nColumns: {', '.join(f'`{column}`' for column in columns)}.\n")
         parts.append(f"\n{question}\n\n```sql\n{_wrapped(query)};\n```\n")
+    parts.append(f"\n## More views in `wdsctl sql`\n\n{MORE}")
+    for name, meaning in MORE_MEANINGS.items():
+        parts.append(f"| `{name}` | {meaning} | {', '.join(f'`{column}`' for column in MORE_COLUMNS[name])} |\n")
     parts.append("\n## Tables\n")
     parts += [_table(table) for table in schema.metadata.tables.values()]
     parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{schema.KEY_INDEX}`.\n")
@@ -257,8 +280,8 @@ def _error(kind: type[WdsctlError]) -> str:
 
 
 def _cli() -> str:
-    names = [[str(command.name)] for command in app.registered_commands]
-    for group in app.registered_groups:
+    names = [[str(command.name)] for command in full_app().registered_commands]
+    for group in full_app().registered_groups:
         inside = group.typer_instance.registered_commands if group.typer_instance is not None else []
         names += [[str(group.name)], *([str(group.name), str(command.name)] for command in inside)]
     parts = [CLI, f"\n## wdsctl\n\n```text\n{_help()}```\n"]

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import tempfile
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and every process below inherits that: tests of
 # Ctrl-C would wait for one that never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Nobody's configuration is part of a test, nor of what a test starts.
+for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
+    del os.environ[_name]
+os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")

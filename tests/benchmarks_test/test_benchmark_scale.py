@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks import plans_bench, sources_bench, states_bench
+from benchmarks import plans_bench, sources_bench, states_bench, view_bench
 from benchmarks.contenders.plans import check, plan
 from benchmarks.contenders.states import budget, made_again
 from benchmarks.many_sources import COUNTS, ensure_sources
@@ -105,6 +105,7 @@ def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> No
             plans_bench.title(arms): {plans_bench.name(size) for size in plans_bench.SIZES} for arms in plans_bench.ARMS
         },
         "states": {states_bench.TITLE: {name for name, _, _ in states_bench.SHAPES}},
+        "view": {view_bench.OPEN_TITLE: {*view_bench.VIEWS, view_bench.WHOLE}},
     }
     targets = [target for target in TARGETS if target.subject in rows]
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests.cli.json_schema import check
 from wdsctl.cli.main import main
 
 
@@ -26,8 +27,10 @@ class Result:
 
     @property
     def document(self) -> Any:
-        """stdout as the one JSON document that it must be."""
-        return json.loads(self.stdout)
+        """stdout as the one JSON document that it must be, of the schema that docs/schemas has of it."""
+        document = json.loads(self.stdout)
+        check(document)
+        return document
 
 
 class Stream(io.StringIO):

@@ -108,3 +108,15 @@ def test_a_reader_who_left_is_told_apart_from_a_full_disk() -> None:
         output.write(Broken(BrokenPipeError()), "x")
     with pytest.raises(StorageError, match="No space left"):
         output.write(Broken(OSError(28, "No space left on device")), "x")
+
+
+def test_bytes_go_behind_the_text_and_into_a_stream_of_text_as_far_as_they_are_text(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    with open(1, "w", encoding="utf-8", closefd=False) as stdout:
+        stdout.write("text ")
+        output.write_bytes(stdout, b"\xff\x00")
+    assert capfdbinary.readouterr().out == b"text \xff\x00"
+    stream = Stream()
+    output.write_bytes(stream, b"a\xff")
+    assert stream.getvalue() == "a\\xff"

@@ -37,6 +37,9 @@ print(*sys.modules, file=sys.stderr)
         ["explain", "WDS102"],
         ["prepare", "--help"],
         ["index", "--help"],
+        ["inspect", "--help"],
+        ["get", "--help"],
+        ["ls", "--help"],
         ["trace", "--help"],
         ["checkpoint", "--help"],
         ["checkpoint", "info", "--help"],
@@ -70,3 +73,10 @@ def test_inspect_loads_pyav_and_pillow_for_media_alone(tmp_path: Path) -> None:
 
     assert modules_after("inspect", texts).isdisjoint({"av", "PIL", "torch"})
     assert modules_after("inspect", sounds) & {"av", "PIL", "torch"} == {"av"}
+
+
+def test_get_and_ls_need_no_database_layer_and_no_arrays(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "d", {"a.tar": {"1.txt": b"words"}})
+    index(root)
+    for words in (["get", root, "1"], ["ls", root, "--samples"]):
+        assert modules_after(*words).isdisjoint(set(HEAVY) - {"sqlite3"} | {"rich"})

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dataset_yaml import DatasetConfig, SplitRule, dump, load, parse, update_split
+from wdsctl.core.dataset_yaml import DatasetConfig, dump, load, parse, update_split
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 from wdsctl.core.field_path import Access, FieldPath
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.split_rules import SplitRule
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -278,3 +278,40 @@ def test_a_holder_that_was_killed_and_not_waited_for_is_dead(tmp_path: Path) -> 
 
         with locked(path):
             pass
+
+
+def test_who_waits_gets_the_lock_when_it_is_free_and_is_told_once_of_whom_it_waits_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    notes: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        threading.Timer(0.3, holder.kill).start()
+        with locked(path, wait=30, note=notes.append):
+            assert json.loads(Path(path).read_text())["pid"] == os.getpid()
+
+    assert len(notes) == 1
+    assert f"process {holder.pid} on {socket.gethostname()}, since " in notes[0]
+    assert "(-c " in notes[0]
+
+
+def test_waiting_ends_and_the_holder_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("another", 1, "1", 0.0, "far", "wdsctl index s3://b/x"))
+    start = time.monotonic()
+    with (
+        pytest.raises(CatalogError, match=r"process 1 on another, since .* \(wdsctl index s3://b/x\)") as caught,
+        locked(str(path), wait=0.2),
+    ):
+        pass
+    assert caught.value.exit_code == 6
+    assert 0.2 <= time.monotonic() - start < 5
+
+
+def test_the_command_in_a_lock_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/wdsctl", "index", "s3://user:secret@bucket/x", "y" * 1000])
+    path = tmp_path / "lock"
+    with locked(str(path)):
+        command = json.loads(path.read_text())["command"]
+    assert command.startswith("wdsctl index s3://bucket/x yyy")
+    assert len(command) == 200

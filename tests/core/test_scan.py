@@ -307,3 +307,35 @@ def test_keys_of_a_range_are_those_of_the_whole() -> None:
 
     assert scan.key_list(slice(3, 9)) == scan.key_list()[3:9]
     assert scan.key_list(slice(20, 30)) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd.txt", "../../x.jpg", "a/../b.jpg", "a/..b/../c.jpg"])
+def test_names_that_lead_out_are_findings_and_keys_as_they_are(name: str) -> None:
+    data = a_shard({"a..b/1.jpg": b"1", name: b"2", "..a.jpg/3.jpg": b"3"})
+    scan = scanned(data)
+
+    assert split_name(name) in [(key, "txt") for key in scan.key_list()] + [(key, "jpg") for key in scan.key_list()]
+    assert finding(scan, "WDS128").count == 1
+    assert repr(name) in finding(scan, "WDS128").message
+
+
+def test_devices_links_and_sparse_files_are_recorded_and_hold_no_data() -> None:
+    kinds = (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE)
+    members = []
+    for i, kind in enumerate(kinds):
+        member = tarfile.TarInfo(f"{i}.jpg")
+        member.type, member.linkname = kind, "/etc/passwd" if kind in kinds[:2] else ""
+        members.append(member)
+    sparse = tarfile.TarInfo("9.jpg")
+    sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 60)}
+    scan = scanned(an_archive([*members, sparse]))
+
+    assert scan.samples == 0
+    assert finding(scan, "WDS118").count == 6
+
+
+def test_names_in_pax_headers_may_hold_anything_but_do_not_end_a_scan() -> None:
+    names = ["line\nbreak.jpg", "tab\t.jpg", "x" * 5000 + ".jpg", "\u202eabc.jpg", "'; DROP TABLE sample; --.jpg"]
+    scan = scanned(a_shard(dict.fromkeys(names, b"1"), format=tarfile.PAX_FORMAT))
+
+    assert scan.key_list() == [name.removesuffix(".jpg") for name in names]

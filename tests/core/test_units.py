@@ -7,7 +7,18 @@ import pytest
 
 from tests.build import a_scan, a_shard, samples
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.units import ShardFile, load_scan, run_scan, save_scan, scan_file, scan_unit
+from wdsctl.core.units import (
+    BATCH,
+    BATCH_BYTES,
+    ScanUnit,
+    ShardFile,
+    batched,
+    load_scan,
+    run_scan,
+    save_scan,
+    scan_file,
+    scan_unit,
+)
 
 
 @pytest.mark.parametrize(
@@ -91,3 +102,17 @@ def test_a_shard_that_cannot_be_read_is_a_result_too(tmp_path: Path) -> None:
 
     for scan, code in ((gone, "WDS404"), (shrunk, "WDS403")):
         assert (scan.status, scan.samples, [found.code for found in scan.findings]) == ("unreadable", 0, [code])
+
+
+def test_many_small_shards_are_scanned_by_the_dozen_and_large_ones_alone() -> None:
+    sizes = [10] * 1000 + [BATCH_BYTES] * 3 + [10] * 5
+    units = [ScanUnit("/data", ShardFile(f"{i}.tar", size, 0), "") for i, size in enumerate(sizes)]
+    runs = batched(units, 2)
+
+    assert [first for first, _ in runs] == [0, *(end for _, end in runs[:-1])]
+    assert runs[-1][1] == len(units)
+    assert max(end - first for first, end in runs) == BATCH
+    assert all((i, i + 1) in runs or (i, i + 2) in runs for i in (1000, 1001))
+    assert len(batched(units, 1)) == len(units)
+    assert len(batched(units[:7], 2)) == 7
+    assert batched([], 2) == []

@@ -31,6 +31,15 @@ PACKING = ROOT / "docs" / "packing.md"
 MEDIA = ROOT / "docs" / "media.md"
 JSONL = ROOT / "docs" / "jsonl.md"
 POLYLITHIC = ROOT / "docs" / "polylithic.md"
+VALIDATE = ROOT / "docs" / "validate.md"
+INDEXING = ROOT / "docs" / "indexing.md"
+VIEWS = ROOT / "docs" / "views.md"
+SPLITS = ROOT / "docs" / "splits.md"
+CONVERT = ROOT / "docs" / "convert.md"
+FORMS = ROOT / "docs" / "forms.md"
+INSPECT = ROOT / "docs" / "inspect.md"
+HISTORY = ROOT / "docs" / "history.md"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
 #: Written by others for others to read: `make demo` runs the examples' commands, `make bench` those of the benchmarks.
@@ -47,6 +56,15 @@ RUN = {
     MEDIA: ("sh", "python"),
     JSONL: ("sh", "python"),
     POLYLITHIC: ("sh", "python"),
+    VALIDATE: ("sh", "python"),
+    INDEXING: ("sh",),
+    VIEWS: ("sh", "python"),
+    SPLITS: ("sh", "python"),
+    CONVERT: ("sh", "python"),
+    FORMS: ("sh",),
+    INSPECT: ("sh",),
+    HISTORY: ("sh",),
+    CONFIGURATION: ("sh",),
 }
 
 
@@ -118,6 +136,29 @@ def test_the_guide_to_preparing_works() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_the_guide_to_indexing_works() -> None:
+    printed = [output for _, outputs in run_page(INDEXING) for output in outputs]
+
+    assert "chosen   shard-{000000..000003}.tar" in printed[2]
+    assert "up to date (4 shards, 40 samples" in printed[3]
+    assert "2 added, 4 unchanged" in printed[4]
+    assert "hashed   6 of 6 shards" in printed[5]
+    assert "without rows of samples" in printed[7]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_views_works() -> None:
+    printed = {block.text.split("\n")[0]: outputs for block, outputs in run_page(VIEWS)}
+
+    (trained,) = [outputs for first, outputs in printed.items() if first == "python train.py"]
+    assert len(trained[0].split(",")) == 4
+    assert trained[1].splitlines() == ["count(*)", "40"]
+    (differing,) = [outputs for first, outputs in printed.items() if first.startswith("wdsctl view diff")]
+    assert "only some   0 samples" in differing[0]
+    assert differing[1].count("as it was") == 4
+
+
+@pytest.mark.usefixtures("folder")
 def test_the_guide_to_columns_works(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
     monkeypatch.delitem(sys.modules, "lengths", raising=False)
     printed = [output for _, outputs in run_page(COLUMNS) for output in outputs]
@@ -129,6 +170,29 @@ def test_the_guide_to_columns_works(monkeypatch: pytest.MonkeyPatch, module: Mod
     total, most = map(int, out.getvalue().split())
     assert total >= most > 0
     del sys.modules["lengths"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_splits_works(module: ModuleType) -> None:
+    printed = {
+        words: output
+        for block, outputs in run_page(SPLITS)
+        for words, output in zip(block.text.splitlines(), outputs, strict=True)
+    }
+    run_python(SPLITS, module)
+
+    assert "5 samples excluded" in printed["wdsctl split shards --exclude-shard shard-000003.tar"]
+    assert "excluded" not in printed["wdsctl split shards --no-excludes"]
+    assert "nothing is in two splits" in printed["wdsctl split shards --leaks jpg"]
+
+
+def test_the_dataset_yaml_of_the_guide_to_splits_is_read() -> None:
+    (block,) = [block for block in blocks(SPLITS) if block.language == "yaml"]
+
+    config = parse(f"sample_type: CrudeSample\n{block.text}")
+
+    assert list(config.split_sets) == ["films", "papers"]
+    assert config.exclude.shards == ("shard-003.tar",)
 
 
 def test_the_dataset_yaml_of_the_guide_is_read() -> None:
@@ -156,7 +220,7 @@ def test_the_guide_to_media_works_and_prints_what_it_says(module: ModuleType) ->
 def test_the_guide_to_jsonl_works_and_prints_what_it_says(module: ModuleType) -> None:
     printed = [output for _, outputs in run_page(JSONL) for output in outputs]
     assert "4 samples" in printed[0]
-    assert "q-1 in qa.jsonl" in printed[1].splitlines()
+    assert "q-1  in qa.jsonl, place 0, train, 79 B" in printed[1].splitlines()
     assert "100 samples" in printed[-1]
     run_python(JSONL, module)
 
@@ -166,6 +230,59 @@ def test_the_guide_to_media_apart_from_labels_works_and_prints_what_it_says(modu
     printed = [output for _, outputs in run_page(POLYLITHIC) for output in outputs]
     assert "60 samples" in printed[-1]
     run_python(POLYLITHIC, module)
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_validating_works_and_its_damage_is_found() -> None:
+    printed = {block.text: outputs for block, outputs in run_page(VALIDATE)}
+    (damaged,) = [outputs for text, outputs in printed.items() if "damage.py" in text]
+    assert "1 sample and 0 whole shards" in damaged[3]
+    assert "1 let in again" in damaged[4]
+    (repaired,) = [outputs for text, outputs in printed.items() if "wdsctl repair" in text]
+    assert "3 copied as they are" in repaired[1]
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_to_looking_at_data_works() -> None:
+    printed = {block.text: outputs for block, outputs in run_page(INSPECT)}
+    (got,) = [outputs for text, outputs in printed.items() if "get shards" in text]
+    assert Path("caption.txt").read_text() == got[0] == Path("sample/animal/0002.txt").read_text()
+    (listed,) = [outputs for text, outputs in printed.items() if "ls shards" in text]
+    assert listed[2].splitlines()[:2] == ["animal/0000.jpg", "animal/0000.json"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_converting_works(monkeypatch: pytest.MonkeyPatch, module: ModuleType) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    printed = [output for _, outputs in run_page(CONVERT) for output in outputs]
+    assert "60 samples in 4 files of shards" in printed[2]
+    assert "72 samples" in printed[5]
+    run_python(CONVERT, module)
+    monkeypatch.delitem(sys.modules, "cook")
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_page_of_forms_works_and_parquet_gives_back_what_it_was_given() -> None:
+    printed = [output for _, outputs in run_page(FORMS) for output in outputs]
+    assert "24 samples in 3 files of shards" in printed[1]
+    assert "24 samples in 1 file of parquet" in printed[2]
+    assert "parquet: has shard-000000.parquet" in printed[3]
+    assert "1 sample in 1 file of shards" in printed[4]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_history_works() -> None:
+    printed = [output for _, outputs in run_page(HISTORY) for output in outputs]
+    assert "nothing differs (by keys, and the bytes of parts" in printed[2]
+    assert printed[3].splitlines()[-1].endswith("prepare raw shards")
+    assert [line.split()[1] for line in printed[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
+
+
+@pytest.mark.usefixtures("folder")
+def test_the_guide_to_configuration_works() -> None:
+    printed = [output for _, outputs in run_page(CONFIGURATION) for output in outputs]
+    assert '--shard-size  "1GiB"     prepare' in printed[0]
+    assert printed[1:] == ["wdsctl.toml (project)\n", "nothing wrong in 1 file\n"]
 
 
 @pytest.mark.usefixtures("folder")

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from tests.docs.pages import ROOT
-from wdsctl.cli.main import app
+from wdsctl.cli.apps import full_app
 from wdsctl.core.catalog import schema
 from wdsctl.core.codes import CODES
 
@@ -60,5 +60,5 @@ def test_every_table_view_code_and_command_has_its_heading(generator: ModuleType
         assert f"\n### {name}\n" in pages["catalog.md"]
     for code in CODES:
         assert f"\n### {code}: " in pages["codes.md"]
-    for command in app.registered_commands:
+    for command in full_app().registered_commands:
         assert f"\n## wdsctl {command.name}\n" in pages["cli.md"]

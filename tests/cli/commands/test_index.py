@@ -1,11 +1,20 @@
 from __future__ import annotations
 
+import io
 import json
+import os
+import socket
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
 
 
 def test_a_folder_of_tars_is_indexed(wdsctl: Wdsctl, shards: Path) -> None:
@@ -124,3 +133,43 @@ def test_samples_without_a_value_are_a_partial_success_unless_zero_is_asked_for(
 def test_a_column_that_is_not_said_as_name_and_function_is_a_usage_error(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards, "--column", "tokens", "--json")
     assert (result.code, result.document["error"]["code"]) == (2, "WDS312")
+
+
+def test_some_shards_may_be_named_in_many_ways(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [str(shards / f"train-00000{i}.tar") for i in range(3)]
+    (shards.parent / "list.txt").write_text("\n".join(some))
+    monkeypatch.setattr(
+        sys, "stdin", SimpleNamespace(buffer=io.BytesIO("\0".join(some).encode()), isatty=lambda: False)
+    )
+
+    for name in (f"{shards}/train-{{000000..000002}}.tar", f"{shards}/*[0-2].tar", f"@{shards.parent}/list.txt", "-"):
+        assert wdsctl("index", name, "--json").document["shards"] == 3
+    assert wdsctl("index", f"{shards}/**").stdout.startswith(f"{shards}: 10 shards")
+    missing = wdsctl("index", f"{shards}/train-{{000000..000020}}.tar", "--json")
+    assert (missing.code, missing.document["error"]["code"]) == (3, "WDS008")
+
+
+def test_a_renamed_shard_is_told(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    (shards / "train-000003.tar").rename(shards / "other.tar")
+    result = wdsctl("index", shards)
+
+    assert "1 renamed, 9 unchanged" in result.stdout
+    assert "renamed: train-000003.tar is now other.tar" in result.stdout
+
+
+def test_hashes_and_rows_are_told(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("index", shards, "--hash", "--no-sample-rows")
+    assert "without rows of samples" in result.stdout
+    assert "hashed   10 of 10 shards" in result.stdout
+    assert wdsctl("index", shards, "--sample-rows", "--json").document["sample_rows"] is True
+
+
+def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsctl, shards: Path) -> None:
+    with locked(locate(str(shards)).lock):
+        refused = wdsctl("index", shards)
+        waited = wdsctl("index", shards, "--wait", "0.2")
+    assert (refused.code, waited.code) == (6, 6)
+    assert f"process {os.getpid()} on {socket.gethostname()}, since" in refused.stderr
+    assert "waiting for another wdsctl" in waited.stderr
+    assert wdsctl("index", shards, "--wait").code == 0

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset
-from tests.cli.conftest import Wdsctl, a_tar
+from tests.build import a_dataset, an_image
+from tests.cli.conftest import Stream, Wdsctl, a_tar
 from tests.core.films import a_film
 
 
@@ -41,12 +42,18 @@ def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
         "stale",
         "columns",
         "media",
+        "excluded",
+        "views",
     }
 
 
-@pytest.mark.parametrize("samples", [0, 1, 5])
-def test_as_many_first_samples_as_asked_for(wdsctl: Wdsctl, indexed: Path, samples: int) -> None:
-    assert len(wdsctl("inspect", indexed, "--samples", samples, "--json").document["first"]) == samples
+@pytest.mark.parametrize("samples", ["1", "5", "1e1"])
+def test_as_many_first_samples_as_asked_for(wdsctl: Wdsctl, indexed: Path, samples: str) -> None:
+    assert len(wdsctl("inspect", indexed, "--samples", samples, "--json").document["shown"]) == float(samples)
+
+
+def test_no_samples_are_a_summary_without_any(wdsctl: Wdsctl, indexed: Path) -> None:
+    assert wdsctl("inspect", indexed, "--samples", 0, "--json").document["first"] == []
 
 
 def test_people_read_lines(wdsctl: Wdsctl, indexed: Path) -> None:
@@ -118,3 +125,100 @@ def test_paths_in_sentences_are_as_one_would_type_them_here(
     assert result.stderr.splitlines()[-1] == (
         "  help: `wdsctl prepare shards` makes it; one that is kept elsewhere is named by --catalog"
     )
+
+
+@pytest.fixture
+def medley(wdsctl: Wdsctl, tmp_path: Path) -> str:
+    members = {
+        "k.jpg": an_image("JPEG"),
+        "k.txt": b"\x1b[2Jclear " + "wörds and blanks ".encode() * 20,
+        "k.json": b'{"caption": "a cat", "nothing": null, "box": [1, 2]}',
+        "k.bin": bytes(range(256)),
+        "k.mp4": a_film("mp4", video="libx264"),
+    }
+    root = a_dataset(tmp_path / "medley", {"a.tar": members})
+    wdsctl("index", root)
+    return root
+
+
+def test_a_sample_is_shown_as_people_read_it(wdsctl: Wdsctl, medley: str) -> None:
+    result = wdsctl("inspect", medley, "--key", "k")
+    lines = result.stdout.splitlines()
+
+    assert (result.code, lines[2].startswith("k  in a.tar, place 0, ")) == (0, True)
+    assert "  jpg" in result.stdout
+    assert "48x32 JPEG RGB" in result.stdout
+    assert any(line.startswith(r"    \x1b[2Jclear wörds") for line in lines)
+    assert '      "box": [1, 2]' in lines
+    assert "    00  00 01 02 03 04 05 06 07 08 09 0a 0b 0c 0d 0e 0f  ................" in lines
+    assert "\x1b" not in result.stdout
+
+
+@pytest.mark.parametrize("images", ["auto", "blocks", "kitty", "iterm", "sixel", "none"])
+def test_a_terminal_gets_pictures_and_only_our_own_escapes(
+    wdsctl: Wdsctl, medley: str, monkeypatch: pytest.MonkeyPatch, images: str
+) -> None:
+    for name in ("KITTY_WINDOW_ID", "TERM_PROGRAM", "LC_TERMINAL", "TMUX", "STY"):
+        monkeypatch.delenv(name, raising=False)
+    shown = wdsctl("inspect", medley, "--samples", "1", "--images", images, stdout=Stream(is_terminal=True)).stdout
+
+    marks = {"kitty": "\x1b_G", "iterm": "\x1b]1337;File=", "sixel": "\x1bP0;1q", "blocks": "▀", "auto": "▀"}
+    assert {mark for mark in marks.values() if mark in shown} == ({marks[images]} if images in marks else set())
+    assert "\x1b[2J" not in shown
+    assert "\x07" not in shown.replace("\x07\n", "")  # iTerm2's own ends
+    plain = re.sub(r"\x1b\[[\d;]*m|\x1b_G.*?\x1b\\|\x1b\]1337.*?\x07|\x1bP.*?\x1b\\", "", shown)
+    assert "\x1b" not in plain
+    assert max(map(len, plain.splitlines()[1:])) <= 80
+
+
+def test_a_terminal_without_colours_gets_no_pictures(wdsctl: Wdsctl, medley: str) -> None:
+    shown = wdsctl("inspect", medley, "--samples", "1", "--no-color", stdout=Stream(is_terminal=True)).stdout
+    assert ("▀" in shown, "\x1b" in shown) == (False, False)
+
+
+def test_samples_are_data_in_the_document(wdsctl: Wdsctl, medley: str) -> None:
+    (sample,) = wdsctl("inspect", medley, "--key", "k", "--json").document["shown"]
+    parts = {part["name"]: part for part in sample["parts"]}
+    assert parts["json"]["value"] == {"caption": "a cat", "nothing": None, "box": [1, 2]}
+    assert (parts["jpg"]["facts"]["width"], parts["mp4"]["facts"]["codec"]) == (48, "h264")
+    assert parts["bin"]["head_hex"].startswith("000102")
+
+
+def test_statistics_are_drawn_and_are_data(wdsctl: Wdsctl, indexed: Path) -> None:
+    shown = wdsctl("inspect", indexed, "--stats", "--random", "7", "--seed", "3")
+    assert shown.code == 0
+    assert "contents are of 7 samples that were read (175 B), drawn by seed 3" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines()[1:])) <= 80
+    document = wdsctl("inspect", indexed, "--stats", "--random", "7", "--seed", "3", "--json").document
+    assert (document["samples"], document["read"], document["seed"]) == (30, 7, 3)
+    assert {key["path"] for key in document["keys"]} == {"caption"}
+
+
+def test_a_blend_file_is_shown_as_a_tree(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wdsctl("split", indexed, "8,1,1")
+    monkeypatch.chdir(indexed.parent)
+    Path("blend.yaml").write_text("splits: {train: {blend: [{path: shards, weight: 3}, {path: none}]}}")
+    result = wdsctl("inspect", "blend.yaml", "--samples", "1e3")
+    assert result.code == 5
+    assert "  ├ shards" in result.stdout
+    assert "error[WDS002]" in result.stdout
+    (split,) = wdsctl("inspect", "blend.yaml", "--json").document["splits"]
+    assert split["tree"]["children"][0]["children"][0]["share"] == 0.75
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--key", "a", "--random", "2"],
+        ["--samples", "1", "--random", "2"],
+        ["--stats", "--key", "a"],
+        ["--seed", "1"],
+        ["--shard", "a.tar"],
+        ["--split", "train"],
+        ["--samples", "-1"],
+        ["--samples", "many"],
+    ],
+)
+def test_options_that_make_no_sense_are_refused(wdsctl: Wdsctl, indexed: Path, words: list[str]) -> None:
+    result = wdsctl("inspect", indexed, *words)
+    assert (result.code, result.stdout) == (2, "")

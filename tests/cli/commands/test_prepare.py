@@ -224,3 +224,15 @@ def test_a_newline_in_a_name_does_not_break_a_line(wdsctl: Wdsctl, tmp_path: Pat
     result = wdsctl("prepare", raw, tmp_path / "s")
 
     assert r"a\nb: no txt" in [line.strip() for line in result.stderr.splitlines()]
+
+
+def test_some_shards_are_prepared_and_split_and_a_destination_is_refused(wdsctl: Wdsctl, shards: Path) -> None:
+    some = f"{shards}/train-{{000000..000003}}.tar"
+    refused = wdsctl("prepare", some, "elsewhere", "--no-input")
+    result = wdsctl("prepare", some, "--split", "3,1", "--hash", "--json")
+
+    assert (refused.code, result.code) == (2, 0)
+    assert "leave DEST out" in refused.stderr
+    assert result.document["index"]["shards"] == 4
+    assert result.document["index"]["hashed"] == 4
+    assert result.document["split"]["splits"][0]["samples"] > 0

@@ -45,3 +45,75 @@ def test_a_truncated_shard_is_an_error_with_its_place(wdsctl: Wdsctl, truncated:
     result = wdsctl("validate", truncated, "--fail-on", "error")
     assert result.code == 1
     assert "error[WDS102]: the shard is truncated\n  --> train-000004.tar (byte " in result.stdout
+
+
+@pytest.fixture
+def with_broken_json(wdsctl: Wdsctl, shards: Path) -> Path:
+    a_tar(shards / "odd.tar", {"odd/1.txt": b"x", "odd/1.json": b"{"})
+    assert wdsctl("index", shards).code == 0
+    return shards
+
+
+def test_a_level_looks_deeper_and_the_answer_names_it(wdsctl: Wdsctl, with_broken_json: Path) -> None:
+    assert wdsctl("validate", with_broken_json).code == 0
+    result = wdsctl("validate", with_broken_json, "--level", "content")
+    assert result.code == 1
+    assert "error[WDS144]: a part is no JSON\n  --> odd.tar (byte " in result.stdout
+    assert "; levels: structure, headers, content" in result.stdout
+
+
+def test_a_second_run_says_that_nothing_was_read_again(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("validate", shards)
+    result = wdsctl("validate", shards)
+    assert "not changed since they were validated" in result.stdout
+    assert "not changed" not in wdsctl("validate", shards, "--again").stdout
+
+
+@pytest.mark.parametrize(
+    ("form", "begins"), [("sarif", '{\n  "$schema"'), ("junit", "<?xml"), ("json", '{\n  "schema"')]
+)
+def test_other_forms_go_to_stdout_or_into_a_file(
+    wdsctl: Wdsctl, with_broken_json: Path, tmp_path: Path, form: str, begins: str
+) -> None:
+    words = ("validate", with_broken_json, "--level", "content", "--format", form)
+    assert wdsctl(*words).stdout.startswith(begins)
+    result = wdsctl(*words, "-o", tmp_path / "out")
+    assert result.code == 1
+    assert "WDS144" in result.stdout
+    assert (tmp_path / "out").read_text().startswith(begins)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--level", "deep"], "--level deep"),
+        (["--sample", "0"], "--sample 0"),
+        (["--refs", "image"], "FIELD=STORE"),
+        (["-o", "x"], "-o needs a form"),
+        (["--json", "--format", "sarif"], "contradict"),
+        (["--shards", "none.tar"], "no shard of the"),
+    ],
+)
+def test_words_that_make_no_sense_are_refused(wdsctl: Wdsctl, shards: Path, words: list[str], said: str) -> None:
+    wdsctl("index", shards)
+    result = wdsctl("validate", shards, *words)
+    assert (result.code, said in result.stderr + result.stdout) == (2, True), result.stderr
+
+
+def test_the_quarantine_is_told_and_released(wdsctl: Wdsctl, with_broken_json: Path) -> None:
+    wdsctl("split", with_broken_json, "train=1")
+    result = wdsctl("validate", with_broken_json, "--level", "content", "--quarantine", "--fail-on", "never")
+    assert result.code == 0
+    assert "kept out of all splits: 1 sample and 0 whole shards" in result.stdout
+    released = wdsctl("validate", with_broken_json, "--release", "--json").document
+    assert released["released"] == 1
+    assert released["splits"]["train"] > 0
+
+
+def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_json: Path, tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {with_broken_json}\n")
+    result = wdsctl("validate", tmp_path / "b.yaml", "--level", "content")
+    assert result.code == 1
+    assert "odd.tar" in result.stdout
+    assert wdsctl("validate", tmp_path / "none.yaml").code == 3

@@ -9,8 +9,8 @@ import pytest
 from tests.build import a_dataset, samples, some_shards
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.catalog import Catalog, Held, RepeatedKey, SplitCount
-from wdsctl.core.dataset_yaml import SplitRule
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
 

@@ -13,6 +13,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.draft import drafting
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ShardRows
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.units import ShardFile
 
@@ -123,8 +124,8 @@ def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> No
 def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with drafting(path) as draft:
-        draft.replace_splits({"train": 1.0}, "shard", 0)
-        draft.add_to_split("train", [SplitShard(1, 3), SplitShard(2, 3)])
+        draft.splits.begin_set("", SplitRule({"train": 1.0}, "shard", 0))
+        draft.splits.add("", "train", [SplitShard(1, 3), SplitShard(2, 3)])
     with drafting(path) as draft:
         draft.generation += 1
         draft.remove_shard(1)

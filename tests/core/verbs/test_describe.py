@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import Told, some_shards
-from wdsctl.core.dataset_yaml import SplitRule, load
+from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.place import Place, locate
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.describe import Asked, check_config, describe
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split

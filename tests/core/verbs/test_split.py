@@ -8,11 +8,12 @@ import pytest
 from tests.build import Told, a_dataset, rewritten, samples, some_shards, tree
 from tests.core.dumps import split_of
 from wdsctl.core.catalog.quick import read_split
-from wdsctl.core.dataset_yaml import SplitRule, load
+from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.ratios import By
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import SplitReport, settle_split, split
 

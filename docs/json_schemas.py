@@ -1,0 +1,274 @@
+"""Writes docs/schemas/: what `--json` answers with, as JSON Schema. With `--check`, says what is stale."""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import sys
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from wdsctl.cli.output import SCHEMA
+from wdsctl.core.sums import Algorithm
+from wdsctl.core.verbs.checksum import Checked, Summed
+from wdsctl.core.verbs.ls import Listed, What
+
+HERE = Path(__file__).resolve().parent / "schemas"
+
+#: Command -> the reports that it may answer with, as module:class below wdsctl; or the fields of its document.
+ANSWERS: dict[str, tuple[str, ...]] = {
+    "catalog check": ("core.verbs.catalog_check:CatalogCheckReport",),
+    "catalog info": ("core.verbs.catalog_info:CatalogInfoReport",),
+    "catalog migrate": ("core.verbs.catalog_migrate:CatalogMigrateReport",),
+    "catalog vacuum": ("core.verbs.catalog_vacuum:CatalogVacuumReport",),
+    "checkpoint diff": ("core.verbs.checkpoint:DiffReport",),
+    "checkpoint info": ("core.verbs.checkpoint:InfoReport",),
+    "checkpoint redistribute": ("core.verbs.checkpoint:RedistributeReport",),
+    "convert": ("core.verbs.convert_report:ConvertReport",),
+    "diff": ("core.verbs.diff_report:DiffReport",),
+    "explain": ("cli.render.explain:Explanation",),
+    "get": ("core.verbs.get:GetReport",),
+    "index": ("core.verbs.index:IndexReport", "core.verbs.media_folder:MediaFolderReport"),
+    "inspect": (
+        "core.verbs.inspect:InspectReport",
+        "core.verbs.inspect_media_folder:MediaFolderInspectReport",
+        "core.verbs.inspect_samples:SamplesReport",
+        "core.verbs.inspect_stats:StatsReport",
+        "core.verbs.inspect_blend:BlendReport",
+        "core.verbs.view_look:ShowReport",
+    ),
+    "log": ("core.verbs.log:LogReport", "core.verbs.log:RunReport"),
+    "prepare": ("core.verbs.prepare:PrepareReport", "core.verbs.media_folder:MediaFolderReport"),
+    "repair": ("core.verbs.repair:RepairReport",),
+    "split": (
+        "core.verbs.split_report:SplitReport",
+        "core.verbs.split_report:SplitsReport",
+        "core.verbs.split_export:ExportReport",
+        "core.verbs.split_leaks_report:LeaksReport",
+    ),
+    "trace": ("core.verbs.trace:TraceReport",),
+    "validate": ("core.verbs.validate:ValidateReport", "core.verbs.validate_quarantine:ReleaseReport"),
+    "view create": ("core.verbs.view:ViewReport",),
+    "view delete": ("core.verbs.view:DeleteReport",),
+    "view diff": ("core.verbs.view_look:DiffReport",),
+    "view export": ("core.verbs.view_look:ExportReport",),
+    "view list": ("core.verbs.view_look:ListReport",),
+    "view refresh": ("core.verbs.view:RefreshReport",),
+    "view show": ("core.verbs.view_look:ShowReport",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ls:
+    root: str
+    what: What
+    entries: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    root: str
+    algorithm: Algorithm
+    sums: tuple[Summed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSums:
+    root: str
+    odd_lines: int
+    checked: tuple[Checked, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    path: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    command: str
+    option: str
+    value: str | bool | tuple[str, ...]
+    origin: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    message: str
+    where: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    files: tuple[File, ...]
+    user_file: str
+    settings: tuple[Setting, ...]
+    problems: tuple[Problem, ...]
+    unknown_variables: tuple[Problem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    code: str
+    message: str
+    where: str
+    hint: str
+
+
+PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+
+#: Those that are no dataclass of the program, which writes them piece by piece.
+OWN: dict[str, tuple[type, ...]] = {
+    "checksum": (Sums, CheckedSums),
+    "config check": (Configuration,),
+    "config path": (Configuration,),
+    "config show": (Configuration,),
+    "ls": (Ls,),
+    "sql": (Table,),
+}
+
+README = """\
+# What `--json` answers with
+
+{edit}
+
+With `--json` stdout is one JSON document: `schema`, the version of what is described here, `command`, and the fields of
+the command's answer. There is a [JSON Schema](https://json-schema.org/draft/2020-12) for each command. Fields may be
+added without a new version; one that goes, or means something else, makes a new one. Whatever fails answers with
+[error](error.json) in the place of the command's answer.
+
+{rows}"""
+EDIT = "<!-- Written by docs/json_schemas.py from the reports of the verbs. Edit those, then run `make docs`. -->"
+
+
+def pages() -> dict[str, str]:
+    """File name -> text of every schema, and of the page that lists them."""
+    made = {f"{command.replace(' ', '-')}.json": _text(schema) for command, schema in schemas().items()}
+    rows = "".join(f"- [{name.removesuffix('.json')}]({name})\n" for name in sorted(made))
+    return {"README.md": README.format(edit=EDIT, rows=rows), **made}
+
+
+def schemas() -> dict[str, dict[str, Any]]:
+    """Command (or `error`) -> the schema of its document."""
+    kinds = {command: tuple(map(_named, names)) for command, names in ANSWERS.items()} | OWN
+    made = {command: _document(command, kinds[command]) for command in sorted(kinds)}
+    fields_of_error = {"schema": {"const": SCHEMA}, "error": _of(Failure, {})}
+    made["error"] = _whole("error", [_object(fields_of_error, is_open=False)], _definitions(Failure))
+    return made
+
+
+def _named(name: str) -> type:
+    module, _, kind = name.partition(":")
+    return getattr(importlib.import_module(f"wdsctl.{module}"), kind)  # type: ignore[no-any-return]
+
+
+def _document(command: str, kinds: tuple[type, ...]) -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    head = {"schema": {"const": SCHEMA}, "command": {"const": command}}
+    bodies = [_object({**head, **_properties(kind, definitions)}, is_open=False) for kind in kinds]
+    return _whole(command, bodies, definitions)
+
+
+def _whole(name: str, bodies: list[dict[str, Any]], definitions: dict[str, Any]) -> dict[str, Any]:
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"wdsctl {name}"}
+    body = bodies[0] if len(bodies) == 1 else {"anyOf": bodies}
+    return {**title, **body, **({"$defs": dict(sorted(definitions.items()))} if definitions else {})}
+
+
+def _definitions(kind: type) -> dict[str, Any]:
+    definitions: dict[str, Any] = {}
+    _of(kind, definitions)
+    return definitions
+
+
+def _object(properties: dict[str, Any], *, is_open: bool) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": is_open,
+    }
+
+
+def _properties(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    hints = get_type_hints(kind)
+    return {field.name: _of(hints[field.name], definitions) for field in fields(kind)}
+
+
+def _of(kind: Any, definitions: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a type; dataclasses go to the definitions, by their names."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind in PLAIN:
+        made: dict[str, Any] = {"type": PLAIN[kind]}
+    elif origin is Literal:
+        made = {"enum": list(arguments)}
+    elif origin in (Union, types.UnionType):
+        made = {"anyOf": [_of(each, definitions) for each in arguments]}
+    elif isinstance(origin, type) and issubclass(origin, Mapping):
+        made = {"type": "object", "additionalProperties": _of(arguments[1], definitions)}
+    elif isinstance(origin, type) and issubclass(origin, Sequence):
+        several = [_of(each, definitions) for each in dict.fromkeys(arguments) if each is not ...]
+        made = {"type": "array", "items": several[0] if len(several) == 1 else {"anyOf": several}}
+    elif isinstance(kind, type) and is_dataclass(kind):
+        made = _defined(kind, definitions)
+    elif isinstance(kind, type) and issubclass(kind, tuple):  # a named tuple is a list in JSON
+        made = {"type": "array"}
+    else:
+        made = {}
+    return made
+
+
+def _defined(kind: type, definitions: dict[str, Any]) -> dict[str, Any]:
+    name = kind.__name__
+    if definitions.get(name, {}).get("properties", {}).keys() - get_type_hints(kind).keys():
+        name = f"{kind.__module__.rpartition('.')[2]}.{name}"  # another of the same name
+    if name not in definitions:
+        definitions[name] = {}  # it may hold itself
+        definitions[name] = _object(_properties(kind, definitions), is_open=False)
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _text(schema: dict[str, Any]) -> str:
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def stale(folder: Path) -> list[str]:
+    """The files that are not what they should be, or should not be there."""
+    wanted = pages()
+    there = {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()} if folder.exists() else {}
+    return sorted(name for name in wanted.keys() | there.keys() if wanted.get(name) != there.get(name))
+
+
+def run(argv: list[str] | None = None, folder: Path = HERE) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if a file is stale")
+    if parser.parse_args(argv).check:
+        names = stale(folder)
+        if names:
+            sys.stdout.write(f"stale in docs/schemas: {', '.join(names)}: run `make docs`\n")
+        return 1 if names else 0
+    made = pages()
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        if path.name not in made:
+            path.unlink()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

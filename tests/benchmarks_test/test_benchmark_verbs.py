@@ -1,0 +1,93 @@
+"""What the rows about the daily verbs stand on: their corpora and roots, and the checks that a figure must pass."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from benchmarks import verbs_bench
+from benchmarks.lines import caption, conversation, write_lines
+from benchmarks.measure import ContenderError
+from benchmarks.results import Entry, Row
+from benchmarks.roots import linked_root
+from benchmarks.targets import TARGETS, Target, judge
+from wdsctl.core.verbs.index import index
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def two_lines(tmp_path: Path) -> Path:
+    write_lines(tmp_path / "a.jsonl", 0, 2, caption)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("text", "least", "most"), [(caption, 300, 520), (conversation, 1500, 2600)])
+def test_lines_are_objects_of_the_promised_sizes_with_their_numbers(
+    tmp_path: Path, text: Callable[[Random], str], least: int, most: int
+) -> None:
+    write_lines(tmp_path / "a.jsonl", 7, 300, text)
+
+    lines = (tmp_path / "a.jsonl").read_bytes().splitlines()
+    assert [json.loads(line)["id"] for line in lines] == list(range(7, 307))
+    assert all(least <= len(line) <= most for line in lines)
+
+
+def test_the_same_lines_are_written_again(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        write_lines(tmp_path / name, 0, 20, conversation)
+
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_a_root_may_have_the_first_shards_alone_under_a_name_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    for name in ("a.tar", "b.tar", "c.jsonl", "notes.txt"):
+        (tmp_path / "corpus" / name).touch()
+
+    root = linked_root("somebody", "corpus", shards=1, name="small", data=tmp_path)
+
+    assert [path.relative_to(tmp_path).as_posix() for path in root.iterdir()] == ["somebody/small/a.tar"]
+    whole = linked_root("somebody", "corpus", data=tmp_path)
+    assert {path.name for path in whole.iterdir()} == {"a.tar", "b.tar", "c.jsonl"}
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_an_index_passes_its_check_with_rows_where_there_are_to_be_rows(two_lines: Path, *, has_rows: bool) -> None:
+    index(str(two_lines), sample_rows=has_rows)
+
+    verbs_bench.check_indexed(two_lines, 2, has_rows=has_rows)
+    with pytest.raises(ContenderError, match="rows of them"):
+        verbs_bench.check_indexed(two_lines, 2, has_rows=not has_rows)
+    with pytest.raises(ContenderError, match="2 samples of 3"):
+        verbs_bench.check_indexed(two_lines, 3, has_rows=has_rows)
+
+
+def test_a_rate_without_rivals_is_to_be_reached() -> None:
+    target = Target(subject="s", row="r", ours="us", figure="gigabytes_per_second", bound=0.5)
+
+    assert target.words == "≥ 0.50 GB/s"
+    for rate, is_met in ((0.4, False), (0.6, True)):
+        figures = {"gigabytes_per_second": rate}
+        entry = Entry(name="us", command="us", median=figures, rounds=[figures])
+        verdict = judge(target, Row(title="r", entries=[entry]))
+        assert verdict is not None
+        assert (verdict.measured, verdict.is_met) == (f"{rate:.2f} GB/s", is_met)
+
+
+def test_the_targets_of_the_verbs_name_rows_and_contenders_that_there_are() -> None:
+    rows = {
+        verbs_bench.GET_TITLE: set(verbs_bench.GET_NAMES),
+        verbs_bench.MEMORY_TITLE: set(map(verbs_bench.size_name, verbs_bench.SIZES)),
+        **{title: set(verbs_bench.LINES_NAMES) for title in verbs_bench.LINES_TITLES.values()},
+    }
+    targets = [target for target in TARGETS if target.subject == "verbs"]
+
+    assert targets
+    for target in targets:
+        assert {target.ours, *target.rivals} <= rows[target.row]

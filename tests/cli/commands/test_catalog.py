@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.cli.conftest import Wdsctl
+
+
+def test_info_says_what_the_catalog_is_in_eighty_columns(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    result = wdsctl("catalog", "info", shards)
+    document = wdsctl("catalog", "info", shards, "--json").document
+
+    assert result.code == 0
+    assert "10 shards, 30 samples" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()[1:]) <= 80
+    assert (document["command"], document["generation"], document["samples"]) == ("catalog info", 1, 30)
+
+
+def test_check_is_a_gate(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    sound = wdsctl("catalog", "check", shards)
+    with closing(sqlite3.connect(shards / ".wdsctl" / "catalog.sqlite")) as connection, connection:
+        connection.execute("DELETE FROM sample WHERE id % 3 = 1")
+    broken = wdsctl("catalog", "check", shards)
+
+    assert (sound.code, broken.code) == (0, 1)
+    assert "counts agree with rows          10 wrong" in broken.stdout
+    assert wdsctl("catalog", "check", shards, "--json").document["findings"]
+
+
+def test_vacuum_and_migrate_say_what_they_did(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    (shards / ".wdsctl" / "catalog.sqlite.damaged-1").write_bytes(b"x")
+    foretold = wdsctl("catalog", "vacuum", shards, "--dry-run")
+    kept = wdsctl("catalog", "vacuum", shards)
+    gone = wdsctl("catalog", "vacuum", shards, "--yes")
+
+    assert (foretold.code, kept.code, gone.code) == (0, 0, 0)
+    assert "--yes removes 1 damaged file, too (1 B)" in kept.stdout
+    assert not (shards / ".wdsctl" / "catalog.sqlite.damaged-1").exists()
+    assert "of the present schema" in wdsctl("catalog", "migrate", shards).stdout
+
+
+def test_without_a_catalog_or_a_command_it_is_an_error(wdsctl: Wdsctl, shards: Path) -> None:
+    assert wdsctl("catalog", "info", shards).code == 6
+    assert wdsctl("catalog").code == 2

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, an_image, some_shards
+from wdsctl.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_the_answer_says_where_from_what_and_how_much(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some_shards(tmp_path / "a", 2)
+
+    assert main(["convert", "a", "b", "--shard-samples", "4", "--workers", "1"]) == 0
+
+    said = capsys.readouterr()
+    assert said.out.splitlines()[:3] == [
+        "a -> b",
+        "  from     shards: there are .tar or .jsonl files in it",
+        "  write    10 samples in 3 files of shards, 23.0 KiB (3 written, 0 kept)",
+    ]
+    assert "next: wdsctl inspect b" in said.err
+    assert main(["convert", "a", "b", "--shard-samples", "4"]) == 0
+    assert capsys.readouterr().out == "a -> b: up to date (10 samples in 3 files)\n"
+
+
+def test_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some_shards(tmp_path / "a", 1)
+
+    assert main(["convert", "a", "b", "--json", "--dry-run", "--shuffle", "--seed", "4"]) == 0
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["command"], said["samples"], said["dry_run"]) == ("convert", 5, True)
+    assert not (tmp_path / "b").exists()
+
+
+def test_samples_that_are_left_out_end_in_code_5(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "y.png": b"broken"}})
+
+    assert main(["convert", "a", "b", "--image", "jpeg:80", "--max-side", "20"]) == 5
+
+    out = capsys.readouterr().out
+    assert "left out: 1 sample that could not be read or written anew" in out
+    assert "WDS341" in out
+    assert "sample y" in out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["a"],
+        ["a", "b", "--sort", "key", "--shuffle"],
+        ["a", "b", "--image", "gif"],
+        ["a", "b", "--rate", "8000"],
+        ["a", "b", "--rename-part", "jpg"],
+        ["a", "b", "-O", "x"],
+        ["a", "b", "-O", "x=1", "-O", "x=2"],
+        ["a", "b", "--layout", "polylithic"],
+        ["a", "a"],
+    ],
+)
+def test_what_makes_no_sense_is_a_matter_of_usage(tmp_path: Path, words: list[str]) -> None:
+    some_shards(tmp_path / "a", 1)
+    assert main(["convert", *words]) == 2
+
+
+def test_a_source_that_is_not_there_ends_in_code_3() -> None:
+    assert main(["convert", "nowhere", "b"]) == 3

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl, a_tar
+
+
+@pytest.fixture
+def pair(wdsctl: Wdsctl, shards: Path) -> tuple[Path, Path]:
+    """A dataset of ten shards, and one that was made from it."""
+    other = shards.parent / "other"
+    shutil.copytree(shards, other)
+    (other / "train-000003.tar").rename(other / "val-000003.tar")
+    (other / "train-000005.tar").unlink()
+    a_tar(other / "train-000006.tar", {"6/0000.txt": b"a dog, too", "6/0001.txt": b"a cat", "6/0001.json": b"{}"})
+    for root in (shards, other):
+        assert wdsctl("index", root).code == 0
+        assert wdsctl("split", root, "8,1,1").code == 0
+    return shards, other
+
+
+def test_nothing_differs_exits_with_0(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
+    result = wdsctl("diff", pair[0], pair[0], "--content")
+    assert result.code == 0
+    assert result.stdout.splitlines()[-1].startswith("nothing differs (by keys, and the bytes of parts; ")
+
+
+def test_what_differs_is_told_within_80_columns_and_exits_with_1(
+    wdsctl: Wdsctl, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(pair[0].parent)
+    result = wdsctl("diff", "shards", "other", "--limit", 1)
+    assert result.code == 1
+    lines = result.stdout.splitlines()
+    assert lines[:5] == [
+        "  A  shards, generation 1: 30 samples in 10 shards (100.0 KiB)",
+        "  B  other, generation 1: 26 samples in 9 shards (90.0 KiB)",
+        "         same  added  removed  moved  changed",
+        "shards      7      0        1      1        1",
+        "samples    21      0        4      3        2",
+    ]
+    assert lines[5:10] == [
+        "- train-000005.tar",
+        "~ train-000006.tar (3 -> 2 samples)",
+        "> train-000003.tar -> val-000003.tar (3 samples)",
+        "- sample 5/0000 (train-000005.tar)",
+        "~ sample 6/0000 (train-000006.tar)",
+    ]
+    assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_document_has_all_counts(wdsctl: Wdsctl, pair: tuple[Path, Path]) -> None:
+    document = wdsctl("diff", *pair, "--json").document
+    assert (document["schema"], document["command"]) == (1, "diff")
+    assert {kind: document["samples"][kind] for kind in ("same", "added", "removed", "moved", "changed")} == {
+        "same": 21,
+        "added": 0,
+        "removed": 4,
+        "moved": 3,
+        "changed": 2,
+    }
+    assert [split["name"] for split in document["splits"]] == ["train", "val", "test"]
+
+
+def test_a_dataset_that_is_not_indexed_is_said(wdsctl: Wdsctl, shards: Path) -> None:
+    result = wdsctl("diff", shards, shards)
+    assert (result.code, result.stderr.splitlines()[0][:13]) == (6, "error[WDS301]")
+
+
+def test_a_shard_that_cannot_be_read_exits_with_5(wdsctl: Wdsctl, shards: Path) -> None:
+    other = shards.parent / "other"
+    shutil.copytree(shards, other)
+    for root in (shards, other):
+        wdsctl("index", root)
+    (other / "train-000005.tar").unlink()
+    result = wdsctl("diff", shards, other, "--content")
+    assert result.code == 5
+    assert "train-000005.tar" in result.stdout
+
+
+def test_older_generations_are_compared(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    (shards / "train-000005.tar").unlink()
+    wdsctl("index", shards, "--missing", "drop")
+    result = wdsctl("diff", shards, "--since", 1)
+    assert result.code == 1
+    assert "splits: those of an older generation are not known any more" in result.stdout
+    assert wdsctl("diff", shards, "--since", 5).code == 3

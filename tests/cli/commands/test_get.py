@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, an_image
+from tests.cli.conftest import Stream, Wdsctl
+from wdsctl.core.verbs.index import index
+
+MEMBERS = {
+    "1.jpg": an_image("JPEG"),
+    "1.txt": "a cät\n".encode(),
+    "2.txt": b"\x1b[2J",
+    "$(x);'.txt": b"odd",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    root = a_dataset(tmp_path / "d", {"a.tar": MEMBERS, "b.tar": {"2.txt": b"two"}})
+    index(root)
+    return root
+
+
+def test_bytes_go_to_a_pipe_as_they_are(root: str) -> None:
+    for words in (["1", "--part", "jpg"], ["1.jpg"], ["1.jpg", "-o", "-"], ["1.jpg", "--no-color"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "wdsctl", "get", root, *words], capture_output=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, MEMBERS["1.jpg"], b"")
+
+
+def test_a_document_says_where_it_is(wdsctl: Wdsctl, root: str) -> None:
+    document = wdsctl("get", root, "1", "--json").document
+    assert (document["command"], document["shard"], document["file"]) == ("get", "a.tar", f"{root}/a.tar")
+    part = document["parts"][1]
+    with open(document["file"], "rb") as file:
+        file.seek(part["offset"])
+        assert file.read(part["size_bytes"]) == MEMBERS["1.txt"]
+
+
+def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    assert wdsctl("get", root, "1", "-o", f"{tmp_path}/out/", "-n").stderr.startswith("would write ")
+    assert not (tmp_path / "out").exists()
+    assert wdsctl("get", root, "1", "-o", f"{tmp_path}/out/").code == 0
+    assert (tmp_path / "out" / "1.jpg").read_bytes() == MEMBERS["1.jpg"]
+    assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x").stderr == f"wrote {tmp_path}/x (7 B)\n"
+    again = wdsctl("get", root, "1.txt", "-o", tmp_path / "x")
+    assert (again.code, "--yes replaces it" in again.stderr) == (2, True)
+    assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x", "--yes", "-q").stderr == ""
+    assert wdsctl("get", root, "1", "-o", tmp_path / "y").code == 2  # two parts are no one file
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["3"], 3, "error[WDS004]: there is no sample '3'"),
+        (["2"], 2, "in a.tar (position 1), b.tar (position 0)"),
+        (["1"], 2, "choose with --part NAME"),
+        (["1", "--part", "png"], 3, "it has jpg, txt"),
+        (["' OR '1'='1"], 3, "no sample"),
+    ],
+)
+def test_what_cannot_be_had_is_told(wdsctl: Wdsctl, root: str, words: list[str], code: int, said: str) -> None:
+    result = wdsctl("get", root, *words)
+    assert (result.code, said in result.stderr) == (code, True), result.stderr
+
+
+@pytest.mark.parametrize("words", [["1.jpg"], ["2", "--shard", "a.tar"]])
+def test_what_is_no_plain_text_does_not_go_to_a_terminal(wdsctl: Wdsctl, root: str, words: list[str]) -> None:
+    result = wdsctl("get", root, *words, stdout=Stream(is_terminal=True))
+    assert (result.code, result.stdout, "WDS006" in result.stderr) == (2, "", True)
+
+
+def test_a_pipe_that_closes_is_no_error(root: str) -> None:
+    command = f"{sys.executable} -m wdsctl get {root} 1.jpg; echo $? >&2"
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; ({command}) | true"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr
+    assert done.stderr.strip() in ("0", "141")
+
+
+def test_a_folder_that_cannot_be_written_says_so(wdsctl: Wdsctl, root: str, tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    (tmp_path / "ro").mkdir(mode=0o500)
+    assert wdsctl("get", root, "1.txt", "-o", tmp_path / "ro" / "x").code == 4

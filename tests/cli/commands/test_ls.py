@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, some_shards
+from tests.cli.conftest import Stream, Wdsctl
+from wdsctl.core.verbs.index import index
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    root = a_dataset(tmp_path / "d", {"a.tar": {"x/1.jpg": b"12", "x/1.txt": b"3"}, "b.tar": {"new\nline.txt": b"4"}})
+    index(root)
+    return root
+
+
+def test_lines_are_names(wdsctl: Wdsctl, root: str) -> None:
+    assert wdsctl("ls", root).stdout == "a.tar\nb.tar\n"
+    assert wdsctl("ls", root, "x/", "--parts").stdout == "x/1.jpg\nx/1.txt\n"
+    assert wdsctl("ls", root, "--samples", "-0").stdout == "x/1\0new\nline\0"
+    assert wdsctl("ls", root, "-l").stdout.splitlines()[0].split() == ["10,240", "1", "ok", "a.tar"]
+    assert wdsctl("ls", root, "x", "--samples", "-l").stdout.split() == ["3", "0", "a.tar", "x/1"]
+
+
+def test_a_terminal_gets_no_controls(wdsctl: Wdsctl, root: str) -> None:
+    result = wdsctl("ls", root, "new", "--samples", stdout=Stream(is_terminal=True))
+    assert result.stdout == "new\\nline\n"
+
+
+def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
+    document = wdsctl("ls", root, "--parts", "--json").document
+    assert (document["schema"], document["command"], document["what"]) == (1, "ls", "parts")
+    assert [entry["name"] for entry in document["entries"]] == ["x/1.jpg", "x/1.txt", "new\nline.txt"]
+    assert wdsctl("ls", root, "none", "--json").document["entries"] == []
+
+
+def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:
+    assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
+    assert wdsctl("ls", root, "--split", "val").code == 3
+
+
+def test_the_head_of_a_long_list_comes_and_the_rest_is_not_made(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2, 3000)
+    index(root)
+    command = f"{sys.executable} -m wdsctl ls {root} --samples | head -2"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("000000\n000001\n", "")

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import csv
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Stream, Wdsctl
+
+FOR_EVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT "
+
+
+@pytest.fixture
+def indexed(wdsctl: Wdsctl, shards: Path) -> Path:
+    wdsctl("index", shards)
+    return shards
+
+
+def test_rows_are_lines_with_tabs_unless_it_is_a_terminal(wdsctl: Wdsctl, indexed: Path) -> None:
+    query = "SELECT key, part, size FROM v_part ORDER BY id, part LIMIT 2"
+    assert wdsctl("sql", indexed, query).stdout == "key\tpart\tsize\n0/0000\tjson\t20\n0/0000\ttxt\t5\n"
+    drawn = wdsctl("sql", indexed, query, stdout=Stream(is_terminal=True), stderr=Stream()).stdout
+    assert "0/0000" in drawn
+    assert "\t" not in drawn
+
+
+def test_every_form_has_the_same_rows(wdsctl: Wdsctl, indexed: Path) -> None:
+    query = (
+        "SELECT key, 'a\tb\\' || char(10) || '\"' AS odd, NULL AS none, 1.5 AS n, x'ff' AS raw FROM v_sample LIMIT 1"
+    )
+    assert wdsctl("sql", indexed, query, "--tsv").stdout.splitlines()[1] == '0/0000\ta\\tb\\\\\\n"\t\t1.5\tff'
+    rows = list(csv.reader(io.StringIO(wdsctl("sql", indexed, query, "--csv").stdout)))
+    assert rows == [["key", "odd", "none", "n", "raw"], ["0/0000", 'a\tb\\\n"', "", "1.5", "ff"]]
+    document = wdsctl("sql", indexed, query, "--json").document
+    assert document["rows"] == [{"key": "0/0000", "odd": 'a\tb\\\n"', "none": None, "n": 1.5, "raw": "ff"}]
+    assert (document["schema"], document["command"]) == (1, "sql")
+    assert wdsctl("sql", indexed, query, "--table").stdout.splitlines()[0].split() == ["key", "odd", "none", "n", "raw"]
+
+
+def test_an_answer_without_rows_is_one_too(wdsctl: Wdsctl, indexed: Path) -> None:
+    query = "SELECT key, key FROM v_sample WHERE 0"
+    assert wdsctl("sql", indexed, query).stdout == "key\tkey\n"
+    document = wdsctl("sql", indexed, query, "--json").document
+    assert (document["columns"], document["rows"]) == (["key", "key_2"], [])
+    assert wdsctl("sql", indexed, query, "--table").stdout.split() == ["key", "key"]
+
+
+def test_a_limit_says_that_there_is_more(wdsctl: Wdsctl, indexed: Path) -> None:
+    result = wdsctl("sql", indexed, "SELECT key FROM v_sample", "--limit", 7)
+    assert len(result.stdout.splitlines()) == 8
+    assert result.stderr == "note: there are more than 7 rows\n"
+    assert wdsctl("sql", indexed, "SELECT key FROM v_sample", "--limit", 30).stderr == ""
+
+
+def test_many_rows_are_drawn_in_blocks(wdsctl: Wdsctl, indexed: Path) -> None:
+    lines = wdsctl("sql", indexed, f"{FOR_EVER} n FROM r", "--table", "--limit", 1200).stdout.splitlines()
+    assert lines.count("   n") + lines.count("n") + lines.count("  n") == 3
+    assert lines[-1] == "1200"
+
+
+def test_one_form_at_a_time(wdsctl: Wdsctl, indexed: Path) -> None:
+    assert wdsctl("sql", indexed, "SELECT 1", "--csv", "--json").code == 2
+
+
+def test_a_query_from_stdin(wdsctl: Wdsctl, indexed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", Stream("SELECT count(*) AS n\nFROM v_sample -- all\n"))
+    assert wdsctl("sql", indexed, "-").stdout == "n\n30\n"
+
+
+def test_errors_have_the_exit_codes_of_all_commands(wdsctl: Wdsctl, indexed: Path, tmp_path: Path) -> None:
+    assert wdsctl("sql", indexed, "DELETE FROM v_sample").code == 2
+    assert wdsctl("sql", indexed, f"{FOR_EVER} count(*) FROM r", "--timeout", 0.1).code == 2
+    assert wdsctl("sql", tmp_path / "none", "SELECT 1").code == 3
+    (tmp_path / "bare").mkdir()
+    assert wdsctl("sql", tmp_path / "bare", "SELECT 1").code == 6
+
+
+def test_ctrl_c_stops_a_query_that_gives_no_rows(indexed: Path) -> None:
+    command = [sys.executable, "-m", "wdsctl", "sql", str(indexed), f"{FOR_EVER} count(*) FROM r"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(1.5)
+    begun = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert "Traceback" not in err
+    assert time.monotonic() - begun < 5
+
+
+def test_a_closed_pipe_ends_a_query(indexed: Path) -> None:
+    reader, writer = os.pipe()
+    command = [sys.executable, "-m", "wdsctl", "sql", str(indexed), f"{FOR_EVER} n FROM r"]
+    with subprocess.Popen(command, stdout=writer, stderr=subprocess.PIPE) as process:
+        os.close(writer)
+        begun = os.read(reader, 1)
+        os.close(reader)
+        try:
+            _, err = process.communicate(timeout=20)
+        finally:
+            process.kill()
+    assert (begun, process.returncode, err) == (b"n", 141, b"")

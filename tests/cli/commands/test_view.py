@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl
+
+
+@pytest.fixture
+def indexed(wdsctl: Wdsctl, shards: Path) -> Path:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "8,1,1")
+    return shards
+
+
+def test_a_view_is_made_and_shown(wdsctl: Wdsctl, indexed: Path) -> None:
+    made = wdsctl("view", "create", indexed, "first", "--where", "position = 0 and ext = 'txt'")
+    assert made.code == 0
+    lines = made.stdout.splitlines()
+    assert lines[0].endswith("shards@first: created")
+    assert lines[1:4] == [
+        """  made by  --where "position = 0 and ext = 'txt'\"""",
+        "  samples  10 (33.3 %), in 10 shards",
+        "  splits   train 8, val 1, test 1",
+    ]
+    shown = wdsctl("view", "show", indexed, "first").stdout
+    assert "first keys  0/0000, 1/0000, 2/0000, 3/0000, 4/0000" in shown
+
+
+def test_views_are_listed_within_80_columns(wdsctl: Wdsctl, indexed: Path) -> None:
+    assert wdsctl("view", "list", indexed).stdout.endswith("shards: no views\n")
+    wdsctl("view", "create", indexed, "some", "--sample", "50%", "--seed", "3")
+    lines = wdsctl("view", "list", indexed).stdout.splitlines()
+    assert lines[1].startswith("some       15   50 %")
+    assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "ROOT", "new", "--split", "val", "--dry-run"),
+        ("list", "ROOT"),
+        ("show", "ROOT", "first"),
+        ("diff", "ROOT", "first", "first"),
+        ("refresh", "ROOT"),
+        ("delete", "ROOT", "first", "--dry-run"),
+    ],
+)
+def test_every_answer_has_a_document(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
+    wdsctl("view", "create", indexed, "first", "--where", "position = 0")
+    result = wdsctl("view", *(indexed if word == "ROOT" else word for word in words), "--json")
+    assert result.code == 0
+    assert (result.document["schema"], result.document["command"]) == (1, f"view {words[0]}")
+
+
+def test_a_mistake_is_pointed_at(wdsctl: Wdsctl, indexed: Path) -> None:
+    result = wdsctl("view", "create", indexed, "x", "--where", "positon = 0")
+    assert result.code == 2
+    assert result.stderr.splitlines() == [
+        "error[WDS332]: there is no column positon",
+        "  positon = 0",
+        "  ^^^^^^^",
+        "  --> --where, character 1",
+        "  help: did you mean position?",
+    ]
+
+
+def test_a_difference_exits_with_1(wdsctl: Wdsctl, indexed: Path) -> None:
+    wdsctl("view", "create", indexed, "a", "--where", "position = 0")
+    wdsctl("view", "create", indexed, "b", "--where", "position < 2")
+    result = wdsctl("view", "diff", indexed, "a", "b", "--keys", 2)
+    assert result.code == 1
+    assert result.stdout.splitlines()[1:] == [
+        "  both    10 samples",
+        "  only a  0 samples",
+        "  only b  10 samples: 0/0001, 1/0001, ...",
+    ]
+    assert wdsctl("view", "diff", indexed, "a").code == 0
+
+
+def test_keys_go_out_and_come_in_through_pipes(indexed: Path) -> None:
+    command = [sys.executable, "-m", "wdsctl", "view"]
+    subprocess.run([*command, "create", indexed, "a", "--where", "position = 0"], check=True, capture_output=True)
+    out = subprocess.run([*command, "export", indexed, "a"], check=True, capture_output=True).stdout
+    assert len(out.splitlines()) == 10
+    made = subprocess.run(
+        [*command, "create", indexed, "b", "--keys", "-", "--json"], input=out, check=True, capture_output=True
+    )
+    listed = subprocess.run([*command, "show", indexed, "a", "--json"], check=True, capture_output=True)
+    assert json.loads(made.stdout)["hash"] == json.loads(listed.stdout)["hash"]
+
+
+def test_a_closed_pipe_ends_an_export_quietly(wdsctl: Wdsctl, indexed: Path) -> None:
+    wdsctl("view", "create", indexed, "a", "--where", "position >= 0")
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "wdsctl", "view", "export", str(indexed), "a", "--format", "jsonl"]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_an_export_to_a_file_says_what_it_wrote(wdsctl: Wdsctl, indexed: Path, tmp_path: Path) -> None:
+    wdsctl("view", "create", indexed, "a", "--where", "position = 0")
+    out = tmp_path / "a.jsonl"
+    assert wdsctl("view", "export", indexed, "a", "-o", out, "--json").document["format"] == "jsonl"
+    assert json.loads(out.read_text().splitlines()[0])["key"] == "0/0000"
+    assert wdsctl("view", "export", indexed, "a", "-o", out).code == 2
+    assert wdsctl("view", "export", indexed, "a", "-o", out, "--force").code == 0
+    assert wdsctl("view", "export", indexed, "a", "--json").code == 2
+
+
+def test_a_view_is_deleted_and_refreshed(wdsctl: Wdsctl, indexed: Path) -> None:
+    wdsctl("view", "create", indexed, "a", "--where", "position = 0")
+    assert wdsctl("view", "refresh", indexed).stdout.splitlines()[1].split() == ["a", "as", "it", "was", "10", "0", "0"]
+    assert "@a: deleted (10 samples" in wdsctl("view", "delete", indexed, "a").stdout
+    gone = wdsctl("view", "delete", indexed, "a")
+    assert (gone.code, gone.stderr.splitlines()[0]) == (
+        3,
+        "error[WDS330]: the dataset has no view 'a'; it has none yet",
+    )
+
+
+def test_without_a_command_it_says_which_there_are(wdsctl: Wdsctl) -> None:
+    result = wdsctl("view")
+    assert result.code == 2
+    assert all(name in result.stderr for name in ("create", "list", "show", "diff", "export", "refresh", "delete"))

@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl
+from tests.cli.test_startup import HEAVY
+
+
+@pytest.fixture
+def root(wdsctl: Wdsctl, shards: Path) -> Path:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "train=8,trial=1,val=1")
+    wdsctl("view", "create", shards, "first", "--where", "position = 0")
+    return shards
+
+
+def offered(*words: object) -> list[str]:
+    """What bash is told for the last of these words."""
+    surroundings = os.environ | {
+        "_WDSCTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": " ".join(["wdsctl", *(shlex.quote(str(word)) for word in words)]),
+        "COMP_CWORD": str(len(words)),
+    }
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "wdsctl"],
+        env=surroundings,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert loaded.isdisjoint(set(HEAVY) - {"sqlite3"})
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (("ls", "ROOT", "--split", "tr"), ["train", "trial"]),
+        (("inspect", "ROOT", "--split", "v"), ["val"]),
+        (("view", "show", "ROOT", "f"), ["first"]),
+        (("get", "ROOT", "3/"), ["3/0000", "3/0001", "3/0002"]),
+        (("get", "ROOT", "3/0000", "--part", "t"), ["txt"]),
+        (("get", "ROOT", "3/0000", "--shard", "train-000009"), ["train-000009.tar"]),
+        (("explain", "WDS10"), [f"WDS10{i}" for i in range(1, 10)]),
+        (("vali",), ["validate"]),
+        (("diff", "ROOT", "--cont"), ["--content"]),
+    ],
+)
+def test_names_that_the_dataset_has_are_offered_without_loading_anything_heavy(
+    root: Path, words: tuple[str, ...], names: list[str]
+) -> None:
+    assert offered(*(root if word == "ROOT" else word for word in words)) == names
+
+
+@pytest.mark.parametrize("there", ["nowhere", "."])
+def test_where_nothing_is_known_nothing_is_offered_and_nothing_is_said(tmp_path: Path, there: str) -> None:
+    assert offered("ls", tmp_path / there, "--split", "") == []
+
+
+def test_bash_completes_by_the_script_that_is_shown(root: Path, tmp_path: Path) -> None:
+    tool = tmp_path / "bin" / "wdsctl"
+    tool.parent.mkdir()
+    tool.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m wdsctl "$@"\n')
+    tool.chmod(0o755)
+    program = f"""
+eval "$(_WDSCTL_COMPLETE=source_bash wdsctl)"
+COMP_WORDS=(wdsctl ls {shlex.quote(str(root))} --split tr) COMP_CWORD=4
+$(complete -p wdsctl | sed 's/.*-F \\([^ ]*\\).*/\\1/') wdsctl tr --split
+echo "${{COMPREPLY[@]}}"
+"""
+    path = f"{tool.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", program], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["train", "trial"], done.stderr

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset
+from tests.cli.conftest import Stream
+from wdsctl.cli.start import is_configured, plain_get
+from wdsctl.core.verbs.index import index
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        (["get", "d", "k"], {}),
+        (["get", "d", "-p", "jpg", "k", "-o", "out.jpg"], {"part": "jpg", "output": "out.jpg"}),
+        (["get", "d", "k", "--part=jpg", "--shard", "a.tar"], {"part": "jpg", "shard": "a.tar"}),
+    ],
+)
+def test_a_plain_get_is_recognised(monkeypatch: pytest.MonkeyPatch, words: list[str], options: dict[str, str]) -> None:
+    monkeypatch.setattr(sys, "stdout", Stream())
+    assert plain_get(words) == ("d", "k", options)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["ls", "d", "k"],
+        ["get", "d"],
+        ["get", "d", "k", "more"],
+        ["get", "d", "k", "--json"],
+        ["get", "d", "k", "-n"],
+        ["get", "d", "k", "--part"],
+        ["get", "d", "k", "-o", "folder/"],
+        ["get", "--help"],
+        ["get", "d", "--", "k"],
+    ],
+)
+def test_anything_else_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "stdout", Stream())
+    assert plain_get(words) is None
+    monkeypatch.setattr(sys, "stdout", Stream(is_terminal=True))
+    assert plain_get(["get", "d", "k"]) is None
+
+
+def test_a_configuration_sends_everything_the_long_way(tmp_path: Path) -> None:
+    inner = tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    calm = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "WDSCTL_CATALOG": "c"}
+    assert not is_configured(calm, str(inner))
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    assert not is_configured(calm, str(inner))
+    assert is_configured(calm | {"WDSCTL_GET_PART": "jpg"}, str(inner))
+    (tmp_path / "pyproject.toml").write_text("[tool.wdsctl]\n")
+    assert is_configured(calm, str(inner))
+    (tmp_path / "pyproject.toml").unlink()
+    (tmp_path / "wdsctl.toml").write_text("")
+    assert is_configured(calm, str(inner))
+
+
+def test_a_plain_get_imports_nothing_that_parses_or_computes(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "d", {"a.tar": {"1.txt": b"one"}})
+    index(root)
+    program = """
+import sys
+sys.argv[1:] = sys.argv[1:]
+from wdsctl.cli.start import quick_get
+code = quick_get(sys.argv[1:])
+print(code, *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, "get", root, "1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+        env={"HOME": str(tmp_path)},
+    )
+    code, *loaded = done.stderr.split()
+    assert (code, done.stdout) == ("0", "one")
+    assert not {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "fsspec", "yaml", "torch", "PIL", "av"} & set(
+        loaded
+    )

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import a_dataset, some_shards
+from tests.core.dumps import catalog_of
+from wdsctl.core.catalog.browse import Browser, after
+from wdsctl.core.catalog.placed import Members
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+
+KEYS = ("a", "a/1", "b", "b2", "ü", "'; DROP TABLE sample; --", "%_", "\U0001f600")
+
+
+@pytest.fixture
+def odd(tmp_path: Path) -> str:
+    """Keys in no order, one of them in two shards."""
+    root = a_dataset(
+        tmp_path / "d",
+        {"x.tar": {f"{key}.txt": b"1" for key in reversed(KEYS)}, "y.tar": {"b.txt": b"2", "b.json": b"3"}},
+    )
+    index(root)
+    return str(catalog_of(root))
+
+
+@given(prefix=st.text(min_size=1, max_size=4), text=st.text(max_size=6))
+def test_texts_that_begin_so_are_those_between_two_bounds(prefix: str, text: str) -> None:
+    if any(0xD800 <= ord(letter) < 0xE000 for letter in prefix + text):
+        return
+    end = after(prefix)
+    low, wanted = prefix.encode(), text.encode()
+    assert (low <= wanted and (end is None or wanted < end.encode())) == text.startswith(prefix)
+
+
+def test_a_key_is_found_wherever_it_stands_and_taken_as_it_is(odd: str) -> None:
+    with Browser(odd) as browser:
+        assert [(each.shard, each.position) for each in browser.find("b")] == [("x.tar", 5), ("y.tar", 0)]
+        assert [part.name for part in browser.find("b")[1].parts] == ["txt", "json"]
+        for key in KEYS:
+            assert [each.key for each in browser.find(key)] == [key] * (2 if key == "b" else 1)
+        assert browser.find("x' OR '1'='1") == []
+
+
+def test_samples_come_in_tar_order_and_with_a_prefix_by_key(odd: str) -> None:
+    with Browser(odd) as browser:
+        assert [each.key for each in browser.samples()] == [*reversed(KEYS), "b"]
+        assert [each.key for each in browser.samples("b")] == ["b", "b", "b2"]
+        assert [key for _, key in browser.keys("b")] == ["b", "b", "b2"]
+        assert [each.key for each in browser.samples("%")] == ["%_"]
+        assert [line.path for line in browser.shards("y")] == ["y.tar"]
+        assert browser.neighbours("a/2") == ["a/1", "b"]
+
+
+def test_a_listing_that_is_left_early_leaves_nothing_behind(odd: str) -> None:
+    with Browser(odd) as browser:
+        rest = browser.samples()
+        next(rest)
+    del rest  # the catalog is closed by then: no error, or pytest would tell of one that was not raised
+
+
+def test_members_of_a_split_are_told_by_their_bits(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    split(root, {"train": 2, "val": 1}, by="sample")
+    with Browser(str(catalog_of(root))) as browser:
+        train, val = browser.members("train"), browser.members("val")
+        assert train is not None
+        assert val is not None
+        for sample in browser.samples():
+            assert [train.has(sample.id), val.has(sample.id)].count(True) == 1
+            assert browser.splits_of(sample.id) == ["train" if train.has(sample.id) else "val"]
+        assert train.count(browser.shard_samples()) + val.count(browser.shard_samples()) == 15
+        assert browser.members("test") is None
+    assert not Members({1: b"\x01"}).has(1 << 28 | 9)
+
+
+def test_a_damaged_catalog_says_so(odd: str) -> None:
+    with open(odd, "r+b") as file:
+        file.seek(4096)
+        file.write(os.urandom(os.path.getsize(odd) - 4096))
+    with pytest.raises(CatalogError, match="WDS302"), Browser(odd) as browser:
+        list(browser.samples())

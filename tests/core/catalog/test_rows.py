@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.dumps import query
+from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.rows import sample_rows, shard_rows
+from wdsctl.core.shard_scan import ShardScan, texts
+from wdsctl.core.units import ShardFile
+
+SIZES = st.integers(0, 3) | st.integers(0, 10**6)
+KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
+SAMPLES = st.tuples(KEYS, st.lists(st.tuples(st.integers(0, 2), SIZES), min_size=1, max_size=3))
+
+
+def a_scan_of(samples: list[tuple[str, list[tuple[int, int]]]]) -> ShardScan:
+    """Parts lie side by side, each behind a block of 512 bytes."""
+    parts = np.array([part for _, of_it in samples for part in of_it], np.int64).reshape(-1, 2)
+    counts = np.array([len(of_it) for _, of_it in samples], np.uint32)
+    ends = np.append(0, np.cumsum(parts[:, 1] + 512))
+    bounds = ends[np.append(0, np.cumsum(counts, dtype=np.int64))]
+    keys = [key.encode() for key, _ in samples]
+    return ShardScan(
+        status="ok",
+        keys=b"".join(keys),
+        key_sizes=np.array([len(key) for key in keys], np.uint32),
+        offsets=bounds[:-1],
+        sizes=np.diff(bounds),
+        counts=counts,
+        extensions=("jpg", "json", "txt"),
+        part_names=parts[:, 0].astype(np.uint32),
+        part_offsets=ends[:-1] + 512,
+        part_sizes=parts[:, 1],
+        findings=(),
+    )
+
+
+@given(st.lists(SAMPLES, min_size=1, max_size=12))
+def test_rows_say_where_the_parts_are_and_are_read_back_as_the_columns_they_were_made_from(
+    samples: list[tuple[str, list[tuple[int, int]]]],
+) -> None:
+    scan = a_scan_of(samples)
+
+    rows = list(sample_rows(2, scan, np.array([4, 0, 7])))
+
+    assert [row[0] for row in rows] == [(2 << 28) + i for i in range(len(samples))]
+    assert [row[1] for row in rows] == [key for key, _ in samples]
+    assert [row[3] for row in rows] == scan.sizes.tolist()
+    told = [[(name, size) for name, _, size in json.loads(row[4])] for row in rows]
+    assert told == [[((4, 0, 7)[name], size) for name, size in parts] for _, parts in samples]
+    back = shard_rows((key, offset, parts) for _, key, offset, _, parts in rows)
+    assert back.keys == scan.keys
+    assert back.part_offsets.tolist() == scan.part_offsets.tolist()
+
+
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 64, 70])
+def test_a_draft_takes_every_sample_once_whatever_their_number(tmp_path: Path, count: int) -> None:
+    scan = a_scan_of([(f"k{i}", [(0, i)]) for i in range(count)])
+    path = str(tmp_path / "catalog.sqlite")
+
+    with drafting(path) as draft:
+        draft.add_shard(draft.next_shard_id(), ShardFile("a.tar", 1, 1), scan)
+
+    rows = list(sample_rows(1, scan, np.array([0])))
+    assert query(path, "SELECT id, key, offset, size, parts FROM sample ORDER BY id") == rows
+
+
+@given(st.lists(KEYS, max_size=5), st.lists(KEYS, max_size=3))
+def test_texts_lie_between_their_bounds(before: list[str], wanted: list[str]) -> None:
+    every = [*before, *wanted]
+    bounds = np.cumsum([0, *(len(text.encode()) for text in every)])
+
+    found = texts("".join(every).encode(), bounds[len(before) :])
+
+    assert found == wanted

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.build import an_image, reading
+from wdsctl.core.checks.placed import Gathered, Sight
+from wdsctl.core.checks.schema import check_sample, rules_of
+from wdsctl.core.dataset_yaml import DatasetConfig
+
+VQA = {"image": "jpg", "context": "json[q]", "answers": "json[a]", "answer_weights": "json[w]"}
+
+
+def checked(
+    sample_type: str, field_map: dict[str, str], parts: Mapping[str, bytes], *, tells_broken: bool = True
+) -> list[tuple[str, str]]:
+    rules = rules_of(DatasetConfig(sample_type=sample_type, field_map=field_map))
+    assert rules is not None
+    found = Gathered("a.tar")
+    data, sights = b"", {}
+    for name, part in parts.items():
+        sights[name] = Sight(0, "k", name, len(data), len(part))
+        data += part
+    check_sample(reading(data), sights, rules, found, tells_broken=tells_broken)
+    return [(each.finding.code, each.finding.message) for each in found.all()]
+
+
+def vqa(value: Any, image: bytes = an_image("JPEG")) -> list[tuple[str, str]]:
+    return checked("VQASample", VQA, {"jpg": image, "json": json.dumps(value).encode()})
+
+
+@pytest.mark.parametrize("answers", [["yes"], [], "yes", ["yes", "no"]])
+def test_answers_are_one_text_or_a_list_of_texts(answers: Any) -> None:
+    assert vqa({"q": "Asleep?", "a": answers}) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        ({"q": "?", "a": ["yes", 3]}, "WDS149", "answers is to be a list of texts, and item 1 is a whole number"),
+        ({"q": "?", "a": 3}, "WDS149", "answers is to be a list, and is a whole number"),
+        ({"q": 3, "a": "x"}, "WDS149", "context is to be text, and is a whole number"),
+        ({"q": None, "a": "x"}, "WDS148", "context, which VQASample needs: json[q] is null"),
+        ({"a": "x"}, "WDS148", "context, which VQASample needs: json[q] is not there"),
+        ({"q": "?", "a": ["x"], "w": [True]}, "WDS149", "item 0 is true or false"),
+        ({"q": "?", "a": ["x", "y"], "w": [1]}, "WDS150", "answers has 2 items, and answer_weights 1"),
+        ([], "WDS148", "is not there"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_told_with_what_it_is(value: Any, code: str, words: str) -> None:
+    ((found, message),) = vqa(value)
+    assert (found, words in message) == (code, True), message
+
+
+def test_an_image_that_is_none_is_told_by_its_content() -> None:
+    assert vqa({"q": "?"}, b"plain text") == [("WDS149", "image is to be an image, and its part holds text")]
+
+
+def test_optional_fields_may_be_absent_and_null() -> None:
+    assert vqa({"q": "?"}) == vqa({"q": "?", "a": None}) == []
+
+
+def test_the_number_of_the_right_choice_is_one_of_the_choices() -> None:
+    fields = {"image": "jpg", "context": "txt", "choices": "json[c]", "correct_choice_idx": "json[i]"}
+    parts = {"jpg": an_image("JPEG"), "txt": b"?", "json": b'{"c": ["x", "y"], "i": 2}'}
+    ((code, message),) = checked("MultiChoiceVQASample", fields, parts)
+    assert (code, message) == ("WDS150", "correct_choice_idx is 2, and there are 2 choices")
+
+
+@pytest.mark.parametrize(("label", "codes"), [(b" 7\n", []), (b"seven", ["WDS149"]), (b"7.5", ["WDS149"])])
+def test_a_number_that_is_a_part_is_read_as_one(label: bytes, codes: list[str]) -> None:
+    fields = {"image": "jpg", "label": "cls"}
+    found = checked("ImageClassificationSample", fields, {"jpg": an_image("JPEG"), "cls": label})
+    assert [code for code, _ in found] == codes
+
+
+def test_what_does_not_parse_is_told_unless_another_level_does() -> None:
+    parts = {"jpg": an_image("JPEG"), "json": b"{"}
+    assert [code for code, _ in checked("VQASample", VQA, parts)] == ["WDS144"]
+    assert checked("VQASample", VQA, parts, tells_broken=False) == []
+    parts = {"jpg": an_image("JPEG"), "txt": b"\xff"}
+    fields = {"image": "jpg", "caption": "txt"}
+    assert [code for code, _ in checked("CaptioningSample", fields, parts)] == ["WDS145"]
+
+
+def test_the_first_alternative_that_a_sample_has_counts() -> None:
+    fields = {"image": "png,jpg", "caption": "txt,json[caption]"}
+    assert checked("CaptioningSample", fields, {"jpg": an_image("JPEG"), "json": b'{"caption": "c"}'}) == []
+
+
+def test_datasets_without_a_type_of_ours_are_held_to_nothing() -> None:
+    assert rules_of(DatasetConfig()) is None
+    assert rules_of(DatasetConfig(sample_type="my.module:Sample", field_map={"x": "jpg"})) is None

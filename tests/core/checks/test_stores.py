@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build import a_dataset, a_folder
+from wdsctl.core.checks.stores import (
+    Marks,
+    RefStore,
+    forget_stores,
+    joined_marks,
+    leads_out,
+    open_ref_store,
+    trouble_of,
+)
+from wdsctl.core.errors import SampleFailed
+from wdsctl.core.verbs.index import index
+from wdsctl.loader.stores.opening import open_store
+
+FILES = {"a/1.jpg": b"1", "a/1.txt": b"t", "a/2.seg.png": b"2", "b.jpg": b"3"}
+NAMES = [
+    "a/1.jpg",
+    "a/1.txt",
+    "a/2.seg.png",
+    "b.jpg",
+    "a/3.jpg",
+    "a/1.JPG",
+    "A/1.jpg",
+    "../x.jpg",
+    "/etc/passwd",
+    "b",
+    "",
+]
+
+
+@pytest.fixture(autouse=True)
+def _no_stores_of_other_tests() -> None:
+    forget_stores()
+
+
+def a_prepared(root: Path) -> str:
+    made = a_dataset(root, {"s.tar": FILES, "t.tar": {"c/twice.jpg": b"1"}, "u.tar": {"c/twice.jpg": b"1"}})
+    index(made)
+    return made
+
+
+def marks(store: RefStore, *names: str) -> Marks:
+    return joined_marks([np.array([store.look(name).mark], np.uint64) for name in names])
+
+
+@pytest.mark.parametrize("kind", ["prepared", "folder"])
+def test_a_name_is_there_where_the_loader_finds_it(tmp_path: Path, kind: str) -> None:
+    reference = a_prepared(tmp_path) if kind == "prepared" else f"filesystem://{a_folder(tmp_path, FILES)}"
+    store, loaders = open_ref_store(reference), open_store(reference)
+    for name in NAMES:
+        try:
+            loaders.find(name)
+            is_found = True
+        except SampleFailed:
+            is_found = False
+        assert (store.look(name).how == "there") is is_found, name
+
+
+@pytest.mark.parametrize("kind", ["prepared", "folder"])
+def test_why_a_name_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
+    store = open_ref_store(a_prepared(tmp_path) if kind == "prepared" else a_folder(tmp_path, FILES))
+    assert store.look("a/9.jpg").how == "missing"
+    assert store.look("A/1.JPG")[::2] == ("case", "a/1.jpg")
+    for name in ("../a/1.jpg", "a/../../x", "/a/1.jpg", "C:\\x.jpg", "a\0b.jpg", "\\\\host\\x"):
+        assert store.look(name).how == "outside", name
+
+
+def test_a_name_that_several_samples_have_is_ambiguous(tmp_path: Path) -> None:
+    assert open_ref_store(a_prepared(tmp_path)).look("c/twice.jpg").how == "twice"
+
+
+def test_a_link_that_leads_out_of_a_folder_is_refused(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "in", FILES)
+    a_folder(tmp_path, {"secret.jpg": b"s"})
+    os.symlink(tmp_path / "secret.jpg", tmp_path / "in" / "link.jpg")
+    assert open_ref_store(root).look("link.jpg").how == "outside"
+
+
+@pytest.mark.parametrize(("kind", "left", "first"), [("prepared", 4, "a/2"), ("folder", 2, "a/2.seg.png")])
+def test_what_nobody_refers_to_is_counted_by_sample_or_file(tmp_path: Path, kind: str, left: int, first: str) -> None:
+    store = open_ref_store(a_prepared(tmp_path) if kind == "prepared" else a_folder(tmp_path, FILES))
+    assert store.unused(marks(store, "a/1.jpg", "a/1.txt")) == (left, first)
+
+
+def test_a_store_that_cannot_be_opened_is_told_why(tmp_path: Path) -> None:
+    for reference in (str(tmp_path / "none"), f"filesystem://{tmp_path}/none", "x.yaml", "filesystem+s3://b/x"):
+        assert trouble_of(reference) is not None, reference
+    assert trouble_of(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("a/b.jpg", False), ("a..b/c.jpg", False), ("a/../b", True), ("..", True)]
+)
+def test_names_that_lead_out_are_known_by_their_text(name: str, expected: bool) -> None:
+    assert leads_out(name) is expected

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import gzip
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.convert.exporters.shards import EXPORTER
+from wdsctl.core.convert.source import Part
+from wdsctl.core.errors import UsageError
+
+SAMPLES = [("a/1", [Part("jpg", b"x" * 700), Part("txt", b"")]), ("ü" * 200, [Part("json", b"{}")])]
+
+
+def test_a_shard_holds_the_samples_in_their_order_and_always_the_same_bytes(tmp_path: Path) -> None:
+    units = [EXPORTER.write(str(tmp_path / n), ((k, iter(p)) for k, p in SAMPLES), {}) for n in ("a.tar", "b")]
+
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        found = {member.name: file.read() for member in archive if (file := archive.extractfile(member))}
+    assert found == {f"{key}.{part.name}": part.data for key, parts in SAMPLES for part in parts}
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b").read_bytes()
+    assert [(unit.samples, unit.size_bytes) for unit in units] == [(2, (tmp_path / "b").stat().st_size)] * 2
+
+
+def test_a_packed_shard_is_the_same_shard_packed(tmp_path: Path) -> None:
+    EXPORTER.write(str(tmp_path / "a"), ((k, iter(p)) for k, p in SAMPLES), {})
+    unit = EXPORTER.write(str(tmp_path / "b"), ((k, iter(p)) for k, p in SAMPLES), {"compress": "gz", "level": "9"})
+
+    packed = (tmp_path / "b").read_bytes()
+    assert gzip.decompress(packed) == (tmp_path / "a").read_bytes()
+    assert unit.size_bytes == len(packed)
+    assert packed[4:8] == bytes(4)  # no time
+
+
+@pytest.mark.parametrize("options", [{"compress": "zip"}, {"level": "10"}, {"colour": "red"}])
+def test_options_that_there_are_not_are_refused(options: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        EXPORTER.check(options)

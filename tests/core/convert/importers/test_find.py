@@ -1,0 +1,72 @@
+"""Which form a path has, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from wdsctl.core.convert import exporters, importers
+from wdsctl.core.errors import InputError, UsageError
+
+FORMS = Path(__file__).parents[3] / "golden" / "forms"
+
+
+def test_every_form_that_is_listed_is_there_under_its_name() -> None:
+    for name in importers.NAMES:
+        importer = importers.get(name)
+        assert importer.name == name
+        assert importer.about
+        assert not importer.about.endswith(".")
+    for name in exporters.NAMES:
+        assert exporters.get(name).name == name
+
+
+def test_an_unknown_form_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UsageError) as error:
+        importers.get("parqet")
+    assert error.value.hint.startswith("did you mean parquet?")
+    with pytest.raises(UsageError, match="no form 'tfrecord' to write"):
+        exporters.get("tfrecord")
+
+
+@pytest.mark.parametrize("name", ["mds", "litdata"])
+def test_the_best_form_comes_with_its_reason(name: str) -> None:
+    importer, recognised = importers.best(str(FORMS / name))
+
+    assert importer.name == name
+    assert "index.json" in recognised.reason
+
+
+def test_no_form_and_several_forms_are_errors_that_name_the_candidates(tmp_path: Path) -> None:
+    nothing = a_folder(tmp_path / "n", {"README": b"hello"})
+    both = a_folder(
+        tmp_path / "b", {"index.json": b'{"shards": [".mds"], "chunks": [{"chunk_size": 1}], "x": "a.mds"}'}
+    )
+
+    with pytest.raises(InputError) as none:
+        importers.best(nothing)
+    with pytest.raises(InputError) as several:
+        importers.best(both)
+
+    assert none.value.code == several.value.code == "WDS235"
+    assert "litdata: " in several.value.message
+    assert "mds: " in several.value.message
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet", "index.json"])
+@pytest.mark.parametrize("data", [b"", b"\0\xff\x00", b"[", b"{", b'{"images"', b"PAR1", b'"'])
+def test_looking_at_odd_input_never_raises(tmp_path: Path, name: str, data: bytes) -> None:
+    root = a_folder(tmp_path, {name: data})
+
+    for path in (root, f"{root}/{name}", f"{root}/none", f"{root}/{name}/below"):
+        for form in importers.NAMES:
+            if form not in ("shards", "packed", "polylithic"):
+                importers.get(form).recognise(path)
+
+
+def test_what_does_not_exist_is_missing_and_no_odd_form(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        importers.best(str(tmp_path / "none"))
+    assert error.value.code == "WDS002"

@@ -1,0 +1,44 @@
+"""References to files stay in their folder. What importers make of them is in their own tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.convert.rows.references import base_of, file_part, inside
+from wdsctl.core.errors import DatasetError, WdsctlError
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["../x", "a/../../x", "/etc/passwd", "//host/x", "http://x/y.jpg", "s3://b/k", "file:///etc/passwd", "a/../b"],
+)
+def test_what_leads_outside_or_could_is_refused(tmp_path: Path, reference: str) -> None:
+    with pytest.raises(DatasetError) as error:
+        inside(str(tmp_path), reference, "row 3")
+    assert (error.value.code, error.value.where) == ("WDS230", "row 3")
+
+
+@pytest.mark.parametrize("reference", ["", "  ", "a\0b", "folder", "none", "x.jpg/y", "n" * 300])
+def test_what_is_no_file_is_missing(tmp_path: Path, reference: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "x.jpg").touch()
+
+    with pytest.raises(WdsctlError) as error:
+        file_part("jpg", str(tmp_path), reference, "row 3")
+    assert error.value.code == ("WDS404" if len(reference) == 300 else "WDS231")
+
+
+def test_odd_names_of_files_are_names(tmp_path: Path) -> None:
+    for name in ("a b.jpg", "..x", "x..", "$(rm -rf).jpg", "'; DROP TABLE.jpg", "\udcff.jpg"):
+        (tmp_path / name).write_bytes(b"x")
+        assert file_part("jpg", str(tmp_path), name, "").data == b"x"
+
+
+def test_a_folder_beside_is_taken_only_where_the_files_are_there(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").touch()
+
+    assert base_of(str(tmp_path), ["1.jpg"]) == str(tmp_path / "images")
+    assert base_of(str(tmp_path), ["2.jpg", "/1.jpg", "\0"]) == str(tmp_path)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames
+from wdsctl.core.convert.recipe import PartRules
+from wdsctl.core.errors import UsageError
+
+
+def test_parts_are_taken_left_out_and_renamed() -> None:
+    rules = PartRules(keep=("jpg", "*.png"), drop=("mask.png",), rename=(("jpg", "image.jpg"),))
+    names = ["jpg", "seg.png", "mask.png", "txt"]
+    assert [new_name(rules, name) for name in names] == ["image.jpg", "seg.png", None, None]
+
+
+def test_a_medium_is_named_by_its_whole_name_or_its_last_word() -> None:
+    names = ["mp4", "left.mp4", "mp4.json", "wav"]
+    assert [is_media(name, ("mp4",)) for name in names] == [True, True, False, False]
+    assert [is_media(name, ("left.*",)) for name in names] == [False, True, False, False]
+
+
+def test_renames_are_read() -> None:
+    assert parse_renames(["png=image.png,.a=b", "c=d"]) == (("png", "image.png"), ("a", "b"), ("c", "d"))
+
+
+@pytest.mark.parametrize("text", ["png", "=a", "a=", "a=b/c", "a=b,a=c"])
+def test_what_renames_nothing_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_renames([text])
+
+
+def test_parts_that_cannot_be_are_refused() -> None:
+    with pytest.raises(UsageError):
+        check_rules(PartRules(keep=("a/b",)))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+
+import pytest
+
+from wdsctl.core.convert.plan import PlanRequest, make_plan
+from wdsctl.core.convert.plan_file import PlanFile
+from wdsctl.core.convert.source import Entry, Known, Part, Source
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.progress import SILENT
+
+
+class Numbers:
+    """So many samples, of a kilobyte each, that come from nowhere."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __enter__(self) -> Numbers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        pass
+
+    def entries(self) -> Iterator[Entry]:
+        return (Entry(f"{i * 7919 % self.count:07d}", 1000) for i in range(self.count))
+
+    def read(self, place: int) -> tuple[Part, ...]:
+        return (Part("bin", bytes(place)),)
+
+    def mark(self) -> bytes:
+        return b""
+
+
+def plan(path: Path, source: Source, request: PlanRequest) -> PlanFile:
+    make_plan(str(path), [source], ["numbers"], request, {"fingerprint": "x"}, SILENT)
+    return PlanFile(str(path))
+
+
+def order(made: PlanFile) -> list[int]:
+    return [item.place for unit in made.units() for item in made.items(unit.first, unit.last)]
+
+
+def test_units_hold_all_samples_once_in_order(tmp_path: Path) -> None:
+    with plan(tmp_path / "p", Numbers(25), PlanRequest(shard_samples=10)) as made:
+        assert [(unit.name, unit.samples) for unit in made.units()] == [
+            ("shard-000000.tar", 10),
+            ("shard-000001.tar", 10),
+            ("shard-000002.tar", 5),
+        ]
+        assert order(made) == list(range(25))
+
+
+@pytest.mark.parametrize("how", ["key", "shuffle"])
+def test_another_order_is_one_of_all_samples(tmp_path: Path, how: str) -> None:
+    request = PlanRequest(shard_samples=7, order="key" if how == "key" else "shuffle", seed=3)
+    with plan(tmp_path / "p", Numbers(101), request) as made:
+        keys = [item.key for unit in made.units() for item in made.items(unit.first, unit.last)]
+        assert sorted(order(made)) == list(range(101)) != order(made)
+        assert (keys == sorted(keys)) == (how == "key")
+
+
+def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
+    peaks = []
+    for count in (5_000, 50_000):
+        tracemalloc.start()
+        plan(tmp_path / str(count), Numbers(count), PlanRequest(order="shuffle", shard_samples=1000)).close()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+
+    assert peaks[1] < peaks[0] + 200_000
+
+
+def test_a_plan_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        plan(tmp_path / "p", Numbers(0), PlanRequest())
+    with pytest.raises(UsageError, match="do not list their parts"):
+        plan(tmp_path / "p", Numbers(5), PlanRequest(media=("mp4",), suffixes={"primary": ".tar", "media": ".tar"}))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+class InSplits(Numbers):
+    """Samples that are in the splits 0 and 1 of their source."""
+
+    split_names = ("lost", "kept")
+
+    def known(self) -> Iterator[Known]:
+        return (Known(i, str(i), (("bin", 1),), 1 + i) for i in range(self.count))
+
+    def read_some(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part, ...]:
+        return tuple(part for part in self.read(place) if wanted(part.name))
+
+    def will_need(self, places: list[int]) -> None: ...
+
+
+def test_a_split_that_does_not_go_along_is_no_other_one(tmp_path: Path) -> None:
+    path = str(tmp_path / "p")
+    make_plan(path, [InSplits(2)], ["numbers"], PlanRequest(), {}, SILENT, splits=[[-1, 5]])
+    with PlanFile(path) as made:
+        assert [item.splits for item in made.items(0, 1)] == [0, 1 << 5]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import io
+import random
+import tarfile
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import a_scan, a_shard, reading, samples
+from wdsctl.core.repairs.fixes import Fixes
+from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
+
+GOOD = a_shard(samples(0, 6, size=700))  # members of 1,536 bytes, two a sample
+
+
+def repaired(data: bytes) -> tuple[bytes, Fixes]:
+    fixes = Fixes()
+    found, groups = plan_tar(reading(data), len(data), fixes)
+    return b"".join(tar_bytes(found, groups)), fixes
+
+
+def members(data: bytes) -> list[tuple[str, bytes]]:
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        return [(member.name, archive.extractfile(member).read()) for member in archive if member.isfile()]  # type: ignore[union-attr]
+
+
+def keys(data: bytes) -> list[str]:
+    scan = a_scan(data)
+    assert [finding.code for finding in scan.findings] == [], scan.findings
+    return scan.key_list()
+
+
+def test_a_sound_shard_keeps_every_member_byte_for_byte() -> None:
+    made, fixes = repaired(GOOD)
+    assert (members(made), dict(fixes.counts)) == (members(GOOD), {})
+
+
+@pytest.mark.parametrize("cut", [512, 1536 * 4 + 100, 1536 * 5 + 512, 1536 * 7 + 1100])
+def test_a_tail_that_is_cut_is_cut_back_to_whole_samples(cut: int) -> None:
+    if cut == 512:
+        fixes = Fixes()
+        found, groups = plan_tar(reading(GOOD[:cut]), cut, fixes)
+        assert (groups, found.pieces) == ([], [])
+        return
+    made, fixes = repaired(GOOD[:cut])
+    assert keys(made) == [f"{i:06d}" for i in range(cut // 3072)]
+    assert members(made) == members(GOOD)[: 2 * (cut // 3072)]
+    assert fixes.counts["tail cut"] == 1
+
+
+def test_a_missing_end_mark_is_added_and_an_incomplete_last_sample_left_out() -> None:
+    made, fixes = repaired(GOOD[: 1536 * 5])
+    assert keys(made) == ["000000", "000001"]
+    assert (fixes.counts["end mark added"], fixes.counts["incomplete samples left out"]) == (1, 1)
+
+
+def test_padding_that_is_missing_is_added_and_nothing_is_lost() -> None:
+    data = a_shard(samples(0, 2, size=700))[: 1536 * 3 + 512 + 700]
+    made, fixes = repaired(data)
+    assert keys(made) == ["000000", "000001"]
+    assert fixes.counts["padding added"] == 1
+
+
+def test_a_wrong_checksum_is_computed_anew_where_the_header_is_sane() -> None:
+    data = bytearray(GOOD)
+    data[1536 * 4 + 148 : 1536 * 4 + 154] = b"000001"
+    made, fixes = repaired(bytes(data))
+    assert (members(made), dict(fixes.counts)) == (members(GOOD), {"checksums recomputed": 1})
+
+
+def test_behind_a_header_beyond_repair_the_next_good_one_is_found() -> None:
+    data = bytearray(GOOD)
+    data[1536 * 5 + 100 : 1536 * 5 + 400] = bytes(range(256)) + bytes(44)
+    made, fixes = repaired(bytes(data))
+    assert keys(made) == ["000000", "000001", "000003", "000004", "000005"]
+    assert fixes.counts == {"damage left out": 1, "incomplete samples left out": 1}
+    assert "1,536 bytes are left out" in fixes.left[0]
+
+
+def test_two_archives_joined_by_cat_become_one() -> None:
+    made, fixes = repaired(GOOD + a_shard(samples(50, 2)))
+    assert keys(made) == [*(f"{i:06d}" for i in range(6)), "000050", "000051"]
+    assert fixes.counts["archives joined"] == 1
+
+
+def test_rubbish_behind_the_end_is_left_out() -> None:
+    made, fixes = repaired(GOOD + b"rubbish")
+    assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes left out"])
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "fix"),
+    [
+        (["x.a", "y.a", "x.b", "y.b"], ["x.a", "x.b", "y.a", "y.b"], "keys regrouped"),
+        (["x.a", "x.b", "y.a", "x.a", "x.b"], ["x.a", "x.b", "y.a", "x_2.a", "x_2.b"], "duplicate keys renamed"),
+        (["x.a", "y.a", "x.a", "x_2.a", "x.a"], ["x.a", "y.a", "x_3.a", "x_2.a", "x_4.a"], "duplicate keys renamed"),
+        (["x.a", "y.a", "x.a", "y.b", "x.b"], ["x.a", "x.b", "y.a", "y.b", "x_2.a"], "duplicate keys renamed"),
+        (["d.e/x.a", "y.a", "d.e/x.a"], ["d.e/x.a", "y.a", "d.e/x_2.a"], "duplicate keys renamed"),
+    ],
+)
+def test_keys_that_come_again_are_regrouped_or_renamed(files: Sequence[str], expected: Sequence[str], fix: str) -> None:
+    made, fixes = repaired(a_shard([(name, str(i).encode()) for i, name in enumerate(files)]))
+    assert [name for name, _ in members(made)] == list(expected)
+    assert fix in fixes.counts
+    keys(made)
+
+
+def test_of_a_part_that_stands_twice_the_last_stays() -> None:
+    made, fixes = repaired(a_shard([("x.a", b"1"), ("x.b", b"2"), ("x.a", b"3")]))
+    assert members(made) == [("x.b", b"2"), ("x.a", b"3")]
+    assert fixes.counts == {"duplicate parts left out": 1}
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_long_names_survive_renaming_and_regrouping(form: int) -> None:
+    long = "ü" * 70 + "/x"
+    made, _ = repaired(a_shard([(f"{long}.a", b"1"), ("y.a", b"2"), (f"{long}.a", b"3")], format=form))
+    assert [name for name, _ in members(made)] == [f"{long}.a", "y.a", f"{long}_2.a"]
+
+
+def test_folders_and_links_stay_where_they_were() -> None:
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for name, kind in (("d", tarfile.DIRTYPE), ("d/x.a", tarfile.REGTYPE), ("d/l.b", tarfile.SYMTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "x.a" if kind == tarfile.SYMTYPE else ""
+            archive.addfile(member)
+    made, _ = repaired(file.getvalue() + b"rubbish")
+    with tarfile.open(fileobj=io.BytesIO(made)) as archive:
+        assert [(member.name, member.type) for member in archive] == [
+            ("d", tarfile.DIRTYPE),
+            ("d/x.a", tarfile.REGTYPE),
+            ("d/l.b", tarfile.SYMTYPE),
+        ]
+
+
+def test_what_is_no_tar_at_all_is_told() -> None:
+    fixes = Fixes()
+    _, groups = plan_tar(reading(b"no tar" * 500), 3000, fixes)
+    assert (groups, fixes.left[-1]) == ([], "no member of a tar is in it")
+
+
+@given(st.integers(0, 10_000))
+def test_whatever_the_damage_the_copy_is_sound_and_holds_nothing_new(seed: int) -> None:
+    """Every member of the copy is one of the original's, or has its data from where headers say it is."""
+    rng = random.Random(seed)
+    data = bytearray(GOOD)
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(0, len(GOOD), 512) if rng.random() < 0.7 else rng.randrange(len(GOOD))
+        how = rng.choice(("flip", "zeros", "cut"))
+        if how == "flip" and at < len(data):
+            data[at + rng.randrange(min(512, len(data) - at))] ^= 1 << rng.randrange(8)
+        elif how == "zeros":
+            data[at : at + 512] = bytes(len(data[at : at + 512]))
+        else:
+            del data[at:]
+    fixes = Fixes()
+    found, groups = plan_tar(reading(bytes(data)), len(data), fixes)
+    if any(group.key for group in groups):
+        scan = a_scan(b"".join(tar_bytes(found, groups)))
+        assert {finding.code for finding in scan.findings} <= {"WDS110", "WDS111", "WDS112", "WDS118", "WDS128"}

@@ -1,0 +1,66 @@
+"""A dataset of films in pieces, for tests of splits: groups, labels, copies; and who is where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.build import a_dataset
+from tests.core.dumps import catalog_of, query
+from wdsctl.core.catalog.quick import current_generation
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+
+EACH = 10  # samples of a shard
+FILM = 4  # samples of a film: films straddle shards
+LABELS = ("cat", "dog", "eel")
+
+
+def film_shards(first: int, count: int) -> dict[str, dict[str, bytes]]:
+    """Shards by name, from the `first` on."""
+    return {f"shard-{i:03d}.tar": _members(i * EACH) for i in range(first, first + count)}
+
+
+def films(root: Path, count: int = 20, *, first: int = 0) -> str:
+    """Such a dataset, indexed."""
+    path = a_dataset(root, film_shards(first, count))
+    index(path)
+    return path
+
+
+def film_of(key: str) -> str:
+    return key.split("/", maxsplit=1)[0]
+
+
+def splits_of(root: str, of_set: str = "") -> dict[str, str]:
+    """SHARD/KEY -> the split of a set that has the sample. Fails where two have it."""
+    place = locate(root)
+    offsets = Offsets(place.offsets(current_generation(place.catalog)))
+    at = {shard.id: i for i, shard in enumerate(offsets.shards)}
+    found: dict[str, str] = {}
+    rows = query(
+        catalog_of(root), "SELECT name, shard, bits FROM split_shard JOIN split ON split.id = split_shard.split"
+    )
+    for name, shard, bits in rows:
+        prefix, _, short = name.rpartition("/")
+        if prefix != of_set:
+            continue
+        entry = offsets.shards[at[shard]]
+        for i in range(entry.samples):
+            if bits is None or bits[i // 8] >> i % 8 & 1:
+                sample = f"{entry.path}/{offsets.key(int(offsets.shard_row[at[shard]]) + i)}"
+                assert sample not in found, "in two splits"
+                found[sample] = short
+    return found
+
+
+def _members(first: int) -> dict[str, bytes]:
+    members = {}
+    for number in range(first, first + EACH):
+        key = f"film{number // FILM:03d}/{number:05d}"
+        members[f"{key}.jpg"] = f"picture {number}".encode().ljust(24, b".")
+        facts = {"film": {"id": number // FILM}, "label": LABELS[number % 3] if number % 5 else "rare"}
+        members[f"{key}.json"] = json.dumps(facts).encode()
+        members[f"{key}.cls"] = str(number % 4).encode()
+    return members

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.split_patterns import Patterns, matcher
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("shard-{000..009}.tar", "shard-004.tar", "shard-010.tar"),
+        ("a b.tar", "a b.tar", "x/a b.tar"),
+        ("train/*.tar", "train/1.tar", "train/x/1.tar"),
+        ("glob:train/**.tar", "train/x/1.tar", "val/1.tar"),
+        ("{train,val}/*.tar", "val/1.tar", "test/1.tar"),
+        (r"re:shard-\d+[02468]\.tar", "shard-12.tar", "shard-12.tar.tar"),
+        ("re:a|b", "b", "ab"),
+    ],
+)
+def test_a_pattern_is_of_the_whole_path(pattern: str, yes: str, no: str) -> None:
+    assert (matcher(pattern)(yes), matcher(pattern)(no)) == (True, False)
+
+
+@pytest.mark.parametrize("pattern", ["", "glob:", "re:(", "re:[a"])
+def test_what_is_no_pattern_is_refused(pattern: str) -> None:
+    with pytest.raises(UsageError):
+        matcher(pattern)
+
+
+def test_a_table_of_patterns_finds_those_that_match() -> None:
+    table = Patterns(["a.tar", "glob:b*", "c{1..3}.tar", "{a,a}.tar"])
+    assert [table.find(path) for path in ("a.tar", "b1.tar", "c2.tar", "d.tar")] == [[0, 3], [1], [2], []]
+    with pytest.raises(UsageError):
+        Patterns(["a.tar", ""])
+
+
+def test_a_hundred_thousand_named_shards_are_found_one_by_one() -> None:
+    names = [f"part-{i // 1000}/shard-{i:06}.tar" for i in range(100_000)]
+    table = Patterns(names)
+    begun = time.process_time()
+    assert all(table.find(name) == [i] for i, name in enumerate(names))
+    assert time.process_time() - begun < 5

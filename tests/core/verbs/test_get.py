@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import a_dataset, a_folder, an_image, rewritten, samples
+from tests.remote import FaultyFileSystem, uploaded
+from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError, WdsctlError
+from wdsctl.core.verbs import get as verb
+from wdsctl.core.verbs.get import find, read, write
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.view import create_view
+from wdsctl.core.view_definition import Definition
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    root = a_dataset(
+        tmp_path / "d",
+        {
+            "deep/a.tar": {"1.jpg": b"first", "1.seg.png": b"mask", "2.txt": b"only", "$(reboot).txt": b"shell"},
+            "b.tar": {"1.jpg": b"second", "3.txt": b""},
+        },
+    )
+    index(root)
+    return root
+
+
+def bytes_of(*words: object, **options: object) -> bytes:
+    return b"".join(read(find(*words, **options)))  # type: ignore[arg-type]
+
+
+def test_a_part_is_its_bytes(root: str) -> None:
+    assert bytes_of(root, "2") == b"only"
+    assert bytes_of(root, "1", part="seg.png") == b"mask"
+    assert bytes_of(root, "1.seg.png") == b"mask"
+    assert bytes_of(root, "3") == b""
+    assert bytes_of(root, "$(reboot)") == b"shell"
+
+
+def test_a_large_part_comes_in_pieces(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verb, "PIECE", 2)
+    assert list(read(find(root, "2"))) == [b"on", b"ly"]
+
+
+def test_a_key_that_repeats_lists_where_it_stands_and_a_shard_chooses(root: str) -> None:
+    with pytest.raises(UsageError, match=r"stands 2 times: in b.tar \(position 0\), deep/a.tar \(position 0\)"):
+        find(root, "1", part="jpg")
+    assert bytes_of(root, "1", part="jpg", shard="a.tar") == b"first"
+    assert bytes_of(root, "1", part="jpg", shard="b.tar") == b"second"
+    with pytest.raises(InputError, match="it stands in b"):
+        find(root, "1", shard="c.tar")
+
+
+def test_within_a_shard_the_position_chooses(tmp_path: Path) -> None:
+    from tests.build import a_shard
+
+    root = a_dataset(tmp_path, {"a.tar": a_shard([("1.txt", b"one"), ("2.txt", b"-"), ("1.txt", b"two")])})
+    index(root)
+    with pytest.raises(UsageError, match=r"2 times"):
+        find(root, "1")
+    assert bytes_of(root, "1", position=2) == b"two"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ({"key": "4"}, "WDS004", "its neighbours would be 3"),
+        ({"key": "2", "part": "jpg"}, "WDS004", "it has txt"),
+        ({"key": "1", "shard": "a.tar"}, "WDS005", "2 parts: jpg, seg.png"),
+        ({"key": "' OR 1=1 --"}, "WDS004", "no sample"),
+        ({"key": "\x1b[31m"}, "WDS004", r"\x1b"),
+    ],
+)
+def test_what_is_not_there_is_told_with_what_is(root: str, words: dict[str, Any], code: str, said: str) -> None:
+    with pytest.raises(WdsctlError) as caught:
+        find(root, **words)
+    assert (caught.value.code, said in caught.value.message) == (code, True)
+
+
+def test_a_shard_that_was_replaced_gives_no_other_bytes(root: str) -> None:
+    rewritten(os.path.join(root, "deep/a.tar"), samples(0, 50))
+    with pytest.raises(StorageError, match="WDS403"):
+        bytes_of(root, "2")
+
+
+def test_files_are_written_whole_or_not_at_all(root: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "out.txt")
+    assert write(find(root, "2"), out, dry_run=True).parts[0].output == out
+    assert not os.path.exists(out)
+    write(find(root, "2"), out)
+    assert Path(out).read_bytes() == b"only"
+    with pytest.raises(UsageError, match="there already"):
+        write(find(root, "2"), out)
+    Path(root, "deep/a.tar").write_bytes(b"")
+    with pytest.raises(StorageError):
+        write(find(root, "2"), out, overwrite=True)
+    assert Path(out).read_bytes() == b"only"
+    assert sorted(os.listdir(tmp_path)) == ["d", "out.txt"]
+
+
+def test_a_folder_gets_every_part_and_nothing_outside_it(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "d", {"a.tar": {"x/1.jpg": b"i", "x/1.txt": b"t", "../up.txt": b"!"}})
+    index(root)
+    write(find(root, "x/1", all_parts=True), f"{tmp_path}/out/")
+    assert (tmp_path / "out/x/1.jpg").read_bytes() + (tmp_path / "out/x/1.txt").read_bytes() == b"it"
+    with pytest.raises(DatasetError, match="out of the folder"):
+        write(find(root, "../up", all_parts=True), f"{tmp_path}/out/")
+
+
+def test_devices_are_written_to_and_not_replaced(root: str) -> None:
+    write(find(root, "2"), os.devnull)
+    assert not os.path.isfile(os.devnull)
+
+
+def test_lines_of_jsonl_and_files_of_a_folder_are_parts(tmp_path: Path) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_bytes(b'{"id": "p", "v": 1}\n{"id": "q", "v": 2}\n')
+    index(str(lines), key="id")
+    assert bytes_of(str(lines), "q").strip() == b'{"id": "q", "v": 2}'
+
+    picture = an_image("PNG")
+    media = a_folder(tmp_path / "m", {"sub/a b.png": picture})
+    index_media_folder(media, media=MediaRequest(selection="auto"))
+    assert bytes_of(media, "sub/a b.png") == picture
+    write(find(media, "sub/a b.png", all_parts=True), f"{tmp_path}/out/")
+    assert (tmp_path / "out/sub/a b.png").read_bytes() == picture
+
+
+def test_a_remote_part_is_one_ranged_read(root: str, tmp_path: Path) -> None:
+    FaultyFileSystem.reset()
+    url = uploaded(root, "faulty://bucket/d")
+    catalog = str(tmp_path / "c")
+    index(url, catalog=catalog)
+    FaultyFileSystem.reads.clear()
+    assert bytes_of(url, "2", catalog=catalog) == b"only"
+    assert [stop - start for _, start, stop in FaultyFileSystem.reads] == [4]
+    FaultyFileSystem.reset()
+
+
+def test_a_catalog_without_rows_of_samples_finds_them_in_the_offsets(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.txt": b"one", "2.txt": b"two"}, "b.tar": {"1.txt": b"again"}})
+    index(root, sample_rows=False)
+    assert bytes_of(root, "2") == b"two"
+    assert bytes_of(root, "1", shard="b.tar") == b"again"
+    with pytest.raises(UsageError, match="2 times"):
+        find(root, "1")
+    with pytest.raises(InputError, match="no sample"):
+        find(root, "3")
+
+
+def test_a_view_gives_its_own_samples_alone(root: str) -> None:
+    create_view(root, "some", Definition(where="key = '2'"))
+    assert bytes_of(f"{root}@some", "2") == b"only"
+    with pytest.raises(InputError, match="not in the view"):
+        find(f"{root}@some", "3")

@@ -1,0 +1,243 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.build import Told, a_dataset, a_folder, a_shard, samples, tree
+from wdsctl.core.errors import CatalogError, InputError, UsageError
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
+from wdsctl.core.repairs import unit
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.repair import RepairReport, RepairRequest, repair
+from wdsctl.core.verbs.validate import validate
+
+GOOD = a_shard(samples(0, 5))
+SHARDS = {
+    "cut.tar": a_shard(samples(10, 5, "a", "b", size=700))[: 1536 * 7 + 600],
+    "deep/twice.tar": a_shard([(f"{key}.{part}", b"1") for key in "zwz" for part in "ab"]),
+    "good.tar": GOOD,
+    "mixed.tar": a_shard([(name, b"1") for name in ("x.a", "y.a", "x.b", "y.b")]),
+    "none.tar": b"no tar at all",
+}
+
+
+def broken(root: Path) -> str:
+    return a_dataset(root / "shards", SHARDS)
+
+
+def to(root: Path, name: str = "fixed", **more: object) -> RepairRequest:
+    return RepairRequest(dest=str(root / name), **more)  # type: ignore[arg-type]
+
+
+def copies(report: RepairReport) -> dict[str, bytes]:
+    return {
+        os.path.relpath(os.path.join(folder, name), report.dest): Path(folder, name).read_bytes()
+        for folder, _, names in os.walk(report.dest)
+        for name in names
+        if name.endswith((".tar", ".jsonl"))
+    }
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_broken_shards_get_fixed_copies_and_the_others_stay(tmp_path: Path, workers: int) -> None:
+    root = broken(tmp_path)
+    before = tree(root)
+    report = repair(root, to(tmp_path), workers=workers)
+
+    assert (report.shards, report.sound, report.fixed, report.lost) == (5, 1, 3, 1)
+    assert sorted(copies(report)) == ["cut.tar", "deep/twice.tar", "mixed.tar"]
+    assert [(each.shard, each.became) for each in report.repaired][-1] == ("none.tar", "lost")
+    assert tree(root) == before
+    index(report.dest)
+    assert validate(report.dest).findings == ()
+    (lost,) = [finding for finding in report.findings if finding.severity == "error"]
+    assert (lost.code, lost.shard) == ("WDS157", "none.tar")
+
+
+def test_the_copies_are_the_same_bytes_for_any_workers(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    one = repair(root, to(tmp_path, "one", all_shards=True), workers=1)
+    two = repair(root, to(tmp_path, "two", all_shards=True), workers=3)
+    assert copies(one) == copies(two)
+    assert copies(one)["good.tar"] == GOOD
+
+
+def test_a_run_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repair(root, to(tmp_path), progress=Told(at_advance=stop))
+    done = {name: facts for name, facts in tree(tmp_path / "fixed").items() if name.endswith(".tar")}
+    assert list(done) == ["cut.tar"]
+    report = repair(root, to(tmp_path))
+    assert tree(report.dest)["cut.tar"] == done["cut.tar"]
+    assert (report.fixed, report.repaired[0].fixes) == (3, {"incomplete samples left out": 1, "tail cut": 1})
+
+
+def test_a_copy_that_was_changed_since_is_made_again(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    first = copies(repair(root, to(tmp_path)))
+    (tmp_path / "fixed" / "cut.tar").write_bytes(b"other")
+    assert copies(repair(root, to(tmp_path))) == first
+
+
+def test_what_a_killed_run_left_half_is_removed(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    a_folder(tmp_path / "fixed", {".cut.tar.4711.partial": b"half"})
+    report = repair(root, to(tmp_path))
+    assert sorted(os.listdir(report.dest)) == [".wdsctl", "cut.tar", "deep", "mixed.tar"]
+
+
+def test_two_repairs_into_one_folder_are_kept_apart(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    with locked(str(tmp_path / "fixed" / ".wdsctl" / "lock")), pytest.raises(CatalogError) as caught:
+        repair(root, to(tmp_path))
+    assert caught.value.code == "WDS304"
+
+
+def test_a_dry_run_tells_all_and_writes_nothing(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    before = tree(tmp_path)
+    report = repair(root, to(tmp_path, dry_run=True))
+    assert (report.fixed, report.lost, tree(tmp_path)) == (3, 1, before)
+
+
+def test_in_place_what_was_there_is_kept_beside_it(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    index(root)
+    report = repair(root, RepairRequest(in_place=True))
+    assert {each.backup for each in report.repaired if each.backup} == {
+        "cut.tar.bak",
+        "deep/twice.tar.bak",
+        "mixed.tar.bak",
+    }
+    for name in ("cut.tar", "mixed.tar"):
+        assert Path(root, f"{name}.bak").read_bytes() == SHARDS[name]
+    assert Path(root, "good.tar").read_bytes() == GOOD
+    again = repair(root, RepairRequest(in_place=True))
+    assert (again.fixed, again.sound) == (0, 4)
+
+
+def test_in_place_without_backup_leaves_nothing_beside(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    repair(root, RepairRequest(in_place=True, backup=False))
+    assert sorted(os.listdir(root)) == ["cut.tar", "deep", "good.tar", "mixed.tar", "none.tar"]
+
+
+def test_lines_are_repaired_into_a_copy_with_counts(tmp_path: Path) -> None:
+    data = b'\xef\xbb\xbf{"a": 1}\r\n{"a": "\xe9"}\n{"a": }\n{"a": 2}\n'
+    root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': data})}/qa.jsonl"
+    report = repair(root, to(tmp_path, encoding="latin-1"))
+    assert copies(report) == {"qa.jsonl": '{"a": 1}\n{"a": "é"}\n{"a": 2}\n'.encode()}
+    assert report.repaired[0].fixes == {
+        "byte order mark left out": 1,
+        "line ends changed": 1,
+        "lines encoded again": 1,
+        "lines left out that are no JSON objects": 1,
+    }
+
+
+def test_what_people_wrote_of_the_dataset_goes_with_the_copies(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    index(root)
+    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\n")
+    report = repair(root, to(tmp_path))
+    assert Path(locate(report.dest).dataset_yaml).read_text() == "sample_type: CrudeSample\n"
+
+
+@pytest.mark.parametrize("dest", ["", "shards", "shards/in", "."])
+def test_copies_and_shards_are_never_one_dataset(tmp_path: Path, dest: str) -> None:
+    root = broken(tmp_path)
+    with pytest.raises(UsageError):
+        repair(root, RepairRequest(dest=str(tmp_path / dest) if dest else ""))
+
+
+def test_a_shard_that_cannot_be_read_is_told_and_the_others_are_repaired(tmp_path: Path) -> None:
+    root = broken(tmp_path)
+    os.unlink(f"{root}/good.tar")
+    os.symlink("/proc/self/mem", f"{root}/good.tar")
+    report = repair(root, to(tmp_path))
+    assert report.fixed == 3
+
+
+def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        repair(a_folder(tmp_path / "a", {"x.jpg": b""}), to(tmp_path))
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_the_next_run_makes_the_same_copies(tmp_path: Path) -> None:
+    files = {f"{i:03d}.tar": a_shard([(f"{key}.a", b"1" * 9000) for key in "xyxzx" * 20]) for i in range(60)}
+    root = a_dataset(tmp_path / "shards", files)
+    expected = copies(repair(root, to(tmp_path, "clean")))
+    rng = random.Random(7)
+    command = [sys.executable, "-m", "wdsctl", "repair", root, str(tmp_path / "fixed"), "--workers", "2", "--quiet"]
+    for _ in range(12):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            process.wait(timeout=rng.uniform(0.4, 1.6))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for name in os.listdir(tmp_path / "fixed") if (tmp_path / "fixed").exists() else ():
+            if name.endswith(".tar"):
+                assert (tmp_path / "fixed" / name).read_bytes() == expected[name]
+    assert copies(repair(root, to(tmp_path))) == expected
+
+
+@pytest.mark.slow
+def test_in_place_killed_at_any_moment_no_shard_is_missing_or_half(tmp_path: Path) -> None:
+    files = {f"{i:03d}.tar": a_shard([(f"{key}.a", b"1" * 9000) for key in "xyxzx" * 20]) for i in range(60)}
+    root = a_dataset(tmp_path / "shards", files)
+    expected = copies(repair(root, to(tmp_path, "clean")))
+    rng = random.Random(8)
+    for _ in range(12):
+        command = [sys.executable, "-m", "wdsctl", "repair", root, "--in-place", "--yes", "--workers", "2", "--quiet"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+        try:
+            process.wait(timeout=rng.uniform(0.4, 1.6))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for name, data in files.items():
+            assert Path(root, name).read_bytes() in (data, expected[name])
+    repair(root, RepairRequest(in_place=True))
+    assert {name: Path(root, name).read_bytes() for name in files} == expected
+    assert all(Path(root, f"{name}.bak").read_bytes() == data for name, data in files.items())
+
+
+def test_shards_that_another_has_put_into_the_folder_are_never_replaced(tmp_path: Path) -> None:
+    a_dataset(tmp_path / "fixed", {"cut.tar": GOOD})
+
+    with pytest.raises(UsageError, match="not empty"):
+        repair(broken(tmp_path), to(tmp_path))
+    assert (tmp_path / "fixed" / "cut.tar").read_bytes() == GOOD
+
+
+def test_in_place_a_shard_that_is_still_being_written_stays_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = a_dataset(tmp_path / "shards", {"cut.tar": SHARDS["cut.tar"]})
+    path = tmp_path / "shards" / "cut.tar"
+    fill = unit._fill
+
+    def meanwhile(draft: str, pieces: Iterator[bytes]) -> None:
+        fill(draft, pieces)
+        path.write_bytes(a_shard(samples(10, 9)))
+
+    monkeypatch.setattr(unit, "_fill", meanwhile)
+    report = repair(root, RepairRequest(in_place=True, backup=False))
+
+    assert [finding.code for finding in report.findings] == ["WDS202"]
+    assert path.read_bytes() == a_shard(samples(10, 9))

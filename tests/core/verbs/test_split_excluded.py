@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import Told, a_dataset, rewritten, samples, some_shards
+from tests.core.split_sets import splits_of
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, release
+from wdsctl.core.errors import InputError
+from wdsctl.core.findings import Finding
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
+from wdsctl.core.progress import SILENT
+from wdsctl.core.split_rules import Excludes
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.index_request import IndexRequest
+from wdsctl.core.verbs.index_shards import index_shards
+from wdsctl.core.verbs.split import SplitRequest, split, split_by
+from wdsctl.core.verbs.split_settle import Settled, settle_splits
+
+
+def a_divided(root: Path) -> str:
+    path = some_shards(root, 6)
+    index(path)
+    split(path, {"train": 2, "val": 1})
+    return path
+
+
+def validated(root: str, *findings: Finding) -> None:
+    """The ledger after a validation that found these."""
+    with Ledger.open(locate(root).ledger) as ledger:
+        run = ledger.begin_run("validate", [root], version="1")
+        ledger.add_findings(run, findings)
+        ledger.finish_run(run, "partial")
+
+
+def found(shard: str, key: str = "", *, code: str = "WDS121", count: int = 1) -> Finding:
+    return Finding(code=code, severity="error", message="broken", shard=shard, key=key, count=count)
+
+
+def in_quarantine(root: str, *rows: tuple[str, int | None, str]) -> Settled:
+    place = locate(root)
+    with Catalog(place.catalog) as catalog:
+        layouts = {row.path: row.layout_hash for row in catalog.shards()}
+    with Ledger.open(place.ledger) as ledger:
+        add_to_quarantine(
+            ledger,
+            [
+                Quarantined(shard=shard, layout_hash=layouts[shard], place=at, key=key, code="WDS121", run_id=1)
+                for shard, at, key in rows
+            ],
+        )
+    return settled(root)
+
+
+def settled(root: str) -> Settled:
+    place = locate(root)
+    with locked(place.lock):
+        return settle_splits(place, 1, SILENT)
+
+
+def test_what_the_last_validation_found_is_excluded_by_its_code(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    before = splits_of(root)
+    validated(root, found("shard-005.tar", "000026"))
+    validated(root, found("shard-000.tar", "000001"), found("shard-001.tar", "000005", code="WDS110"))
+    split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))))
+    assert before.keys() - splits_of(root).keys() == {"shard-000.tar/000001"}
+
+    validated(root, found("shard-002.tar", "000010"))
+    index(root)
+    assert before.keys() - splits_of(root).keys() == {"shard-002.tar/000010"}
+    assert {sample: before[sample] for sample in splits_of(root)} == splits_of(root)
+
+
+def test_findings_that_name_no_single_sample_exclude_the_shard_and_say_so(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    validated(root, found("shard-000.tar", "000001", count=3), found("shard-001.tar"))
+    told = Told()
+    split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))), progress=told)
+
+    assert {sample[:9] for sample in splits_of(root)} == {f"shard-00{i}" for i in range(2, 6)}
+    assert told.notes == ["2 shards excluded whole: the findings do not name each sample that they are about"]
+
+
+def test_codes_of_a_dataset_that_nobody_validated_are_refused(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    with pytest.raises(InputError, match="has not been validated") as caught:
+        split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))))
+    assert "wdsctl validate" in caught.value.hint
+
+
+def test_what_is_in_quarantine_is_in_no_split_until_it_is_released(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    before = splits_of(root)
+    report = in_quarantine(
+        root, ("shard-000.tar", 2, "000002"), ("shard-001.tar", None, ""), ("shard-003.tar", None, "000016")
+    )
+    gone = {"shard-000.tar/000002", "shard-003.tar/000016", *(f"shard-001.tar/{i:06d}" for i in range(5, 10))}
+
+    assert (report.is_changed, report.excluded, report.findings) == (True, 7, ())
+    assert before.keys() - splits_of(root).keys() == gone
+    assert settled(root) == Settled(is_changed=False, excluded=7)
+    assert index(root).up_to_date
+    with Ledger.open(locate(root).ledger) as ledger:
+        release(ledger)
+    assert settled(root).is_changed
+    assert splits_of(root) == before
+    in_quarantine(root, ("shard-001.tar", None, ""))
+    split(root, {"train": 2, "val": 1})
+    assert len(splits_of(root)) == 25
+
+
+def test_a_shard_that_was_written_anew_is_out_of_quarantine(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    in_quarantine(root, ("shard-000.tar", None, ""), ("shard-001.tar", 0, "000005"))
+    rewritten(tmp_path / "shard-000.tar", samples(0, 7))
+    index(root)
+
+    assert sum(sample.startswith("shard-000.tar") for sample in splits_of(root)) == 7
+    assert "shard-001.tar/000005" not in splits_of(root)
+
+
+def test_excludes_survive_a_rebuild_and_a_shard_that_goes(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    split_by(root, SplitRequest(excludes=Excludes(keys=("000001", "000006"))))
+    index(root, rebuild=True)
+    assert len(splits_of(root)) == 28
+    (tmp_path / "shard-000.tar").unlink()
+    index(root, missing="drop")
+    assert len(splits_of(root)) == 24
+
+
+def test_a_list_that_is_gone_is_a_finding_of_the_next_index(tmp_path: Path) -> None:
+    (tmp_path / "keys").write_text("000001\n")
+    root = a_divided(tmp_path / "data")
+    split_by(root, SplitRequest(excludes=Excludes(key_files=(str(tmp_path / "keys"),))))
+    [kept] = (Path(locate(root).meta) / "splits").iterdir()
+    kept.unlink()
+    a_dataset(tmp_path / "data", {"shard-006.tar": samples(30, 5)})
+    [said] = index(root).findings
+
+    assert "the list of keys does not exist" in said.message
+    assert "shard-000.tar/000001" not in splits_of(root)
+    assert len(splits_of(root)) == 34
+
+
+def test_killed_before_excludes_are_known_new_shards_are_in_no_split(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    split_by(root, SplitRequest(excludes=Excludes(keys=("000031",)), allow_empty=True))
+    before = splits_of(root)
+    some_shards(tmp_path, 2, first=6)
+    place = locate(root)
+    with locked(place.lock):
+        index_shards(place, IndexRequest(), SILENT)  # all that a killed `index` may have published
+    assert splits_of(root) == before
+
+    index(root)
+    after = splits_of(root)
+    assert {key: after[key] for key in before} == before
+    assert sorted(key[-6:] for key in after.keys() - before.keys()) == [f"{i:06d}" for i in range(30, 40) if i != 31]

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import some_shards, tree
+from tests.core.pictures import a_gallery, rows_of
+from wdsctl.core.errors import CatalogError, UsageError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.sql import sql
+from wdsctl.core.verbs.view import create_view
+from wdsctl.core.view_definition import Definition
+
+FOR_EVER = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT "
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = a_gallery(tmp_path_factory.mktemp("gallery"))
+    create_view(root, "wide", Definition(where="width >= 60"))
+    return root
+
+
+def asked(root: str, text: str, **options: Any) -> list[tuple[Any, ...]]:
+    with sql(root, text, **options) as answer:
+        return list(answer.rows)
+
+
+def test_the_views_of_the_catalog_can_be_asked(gallery: str) -> None:
+    rows = rows_of(gallery)
+    assert asked(gallery, "SELECT count(*), sum(size) FROM v_part") == [(len(rows), sum(row["size"] for row in rows))]
+    assert asked(gallery, "SELECT max(width) FROM v_media WHERE part = 'jpg';") == [(104,)]
+
+
+def test_the_views_of_the_ledger_can_be_asked(gallery: str) -> None:
+    assert asked(gallery, "SELECT name, samples > 0, definition FROM v_view") == [
+        ("wide", 1, '{"where": "width >= 60"}')
+    ]
+    assert ("view create", "ok") in asked(gallery, "SELECT command, status FROM v_run")
+    assert asked(gallery, "SELECT DISTINCT code, part FROM v_finding") == [("WDS110", "txt")]
+    for view in ("v_quarantine", "v_excluded"):
+        assert asked(gallery, f"SELECT * FROM {view}") == []
+
+
+def test_a_view_of_the_dataset_narrows_its_samples(gallery: str) -> None:
+    wide = {(r["shard"], r["position"]) for r in rows_of(gallery) if (r["width"] or 0) >= 60}
+    assert set(asked(f"{gallery}@wide", "SELECT shard, position FROM v_sample")) == wide
+    parts = sum((row["shard"], row["position"]) in wide for row in rows_of(gallery))
+    assert asked(f"{gallery}@wide", "SELECT count(*) FROM v_part") == [(parts,)]
+
+
+def test_names_of_columns_come_with_the_rows(gallery: str) -> None:
+    with sql(gallery, 'SELECT key AS "the key", count(*) FROM v_sample') as answer:
+        assert answer.columns == ("the key", "count(*)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT * FROM shard",
+        "DELETE FROM v_shard",
+        "ATTACH 'x' AS y",
+        "PRAGMA page_size",
+        "CREATE TEMP TABLE t (a)",
+        "BEGIN",
+        "SELECT 1; SELECT 2",
+        ";",
+        "SELECT name FROM ledger.sqlite_master",
+        "SELECT * FROM ledger.run",
+        "REINDEX",
+        "VACUUM",
+    ],
+)
+def test_nothing_else_can_be_asked_and_nothing_is_written(gallery: str, text: str) -> None:
+    before = tree(gallery)
+    with pytest.raises(UsageError) as raised:
+        asked(gallery, text)
+    assert raised.value.code == "WDS332"
+    assert tree(gallery) == before
+
+
+def test_a_query_ends_after_its_time(gallery: str) -> None:
+    with pytest.raises(UsageError, match=r"longer than 0\.2 s") as raised:
+        asked(gallery, f"{FOR_EVER} count(*) FROM r", timeout_seconds=0.2)
+    assert raised.value.code == "WDS334"
+    with pytest.raises(UsageError, match="longer"):
+        asked(gallery, f"{FOR_EVER} n FROM r WHERE n % 100000 = 0", timeout_seconds=0.2)
+
+
+def test_rows_come_as_they_are_found(gallery: str) -> None:
+    with sql(gallery, f"{FOR_EVER} n FROM r") as answer:
+        assert [next(answer.rows) for _ in range(3)] == [(1,), (2,), (3,)]
+
+
+def test_an_error_between_two_rows_is_told(gallery: str) -> None:
+    with sql(gallery, f"{FOR_EVER} json(CASE n WHEN 3 THEN '{{' ELSE n END) FROM r") as answer:
+        assert next(answer.rows) == ("1",)
+        with pytest.raises(UsageError, match="malformed JSON"):
+            list(answer.rows)
+
+
+def test_a_damaged_ledger_is_a_note_and_the_catalog_is_read(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    Path(locate(root).ledger).write_bytes(b"nonsense" * 999)
+    with sql(root, "SELECT count(*) FROM v_run") as answer:
+        assert list(answer.rows) == [(0,)]
+        assert "cannot be read" in answer.note
+    assert asked(root, "SELECT count(*) FROM v_sample") == [(5,)]
+
+
+def test_a_dataset_without_a_ledger_has_no_runs(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    Path(locate(root).ledger).unlink()
+    assert asked(root, "SELECT * FROM v_run") == []
+    assert not Path(locate(root).ledger).exists()
+
+
+def test_a_damaged_catalog_is_told(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1, 2000)
+    index(root)
+    path = Path(locate(root).catalog)
+    data = bytearray(path.read_bytes())
+    data[4096 * 3 :] = b"\xee" * (len(data) - 4096 * 3)
+    path.write_bytes(bytes(data))
+    with pytest.raises(CatalogError) as raised:
+        asked(root, "SELECT sum(length(key)) FROM v_sample")
+    assert raised.value.code == "WDS302"
+
+
+def test_samples_without_rows_are_asked_for_by_a_command(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root, sample_rows=False)
+    with pytest.raises(CatalogError, match="no rows of samples"):
+        asked(root, "SELECT count(*) FROM v_part")
+    assert asked(root, "SELECT samples FROM v_shard") == [(5,)]
+
+
+def test_text_that_is_no_utf_8_is_shown_escaped(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    with closing(sqlite3.connect(locate(root).catalog)) as connection:
+        connection.execute("UPDATE sample SET key = CAST(x'61ff' AS TEXT) WHERE key = '000001'")
+        connection.commit()
+    assert ("a\\xff",) in asked(root, "SELECT key FROM v_sample")

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.build import a_dataset, rewritten, tree
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_quarantine import quarantined
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+from wdsctl.core.verbs.validate import ValidateRequest, validate
+from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
+
+CONTENT = ValidateRequest(levels=("structure", "headers", "content"), quarantine=True)
+
+
+def a_broken(root: Path) -> str:
+    """Three shards of ten samples, of which the third of each is no JSON."""
+    files = {f"{i}.tar": {f"{i}{j}.json": b"{" if j == 2 else b"{}" for j in range(10)} for i in range(3)}
+    made = a_dataset(root, files)
+    index(made)
+    split(made, {"train": 1}, by="sample")
+    return made
+
+
+def sizes(root: str) -> dict[str, int]:
+    with Catalog(locate(root).catalog) as published:
+        return {each.name: each.samples for each in published.splits()}
+
+
+def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    before = {name: facts for name, facts in tree(root).items() if name.endswith(".tar")}
+    report = validate(root, CONTENT)
+
+    assert report.quarantine is not None
+    assert (report.quarantine.samples, report.quarantine.shards, report.quarantine.splits) == (3, 0, {"train": 27})
+    assert sizes(root) == {"train": 27}
+    assert {name: facts for name, facts in tree(root).items() if name.endswith(".tar")} == before
+    with Ledger.peek(locate(root).ledger) as ledger:
+        kept = [(row.shard, row.place, row.key, row.code) for row in quarantined(ledger)]
+    assert kept == [(f"{i}.tar", 2, f"{i}2", "WDS144") for i in range(3)]
+
+
+def test_what_is_kept_out_already_is_not_kept_out_twice(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    validate(root, CONTENT)
+    validate(root, CONTENT)
+    with Ledger.peek(locate(root).ledger) as ledger:
+        assert len(quarantined(ledger)) == 3
+    assert sizes(root) == {"train": 27}
+
+
+def test_released_samples_come_back_into_the_splits(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    validate(root, CONTENT)
+    assert release_from_quarantine(root, shards=["1.tar"]).splits == {"train": 28}
+    report = release_from_quarantine(root)
+    assert (report.released, report.splits, sizes(root)) == (2, {"train": 30}, {"train": 30})
+
+
+def test_samples_without_a_part_they_need_are_kept_out(tmp_path: Path) -> None:
+    files = {f"{i:03d}.{part}": b"x" for i in range(50) for part in ("jpg", "txt")}
+    del files["007.txt"]
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+    split(root, {"train": 1}, by="sample")
+    report = validate(root, ValidateRequest(quarantine=True))
+    assert report.quarantine is not None
+    assert (report.quarantine.samples, sizes(root)) == (1, {"train": 49})
+
+
+def test_a_shard_whose_bytes_have_changed_is_kept_out_as_a_whole(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    (tmp_path / "1.tar.sha256").write_text("0" * 64)
+    report = validate(root, ValidateRequest(levels=("structure", "hashes"), quarantine=True))
+    assert report.quarantine is not None
+    assert (report.quarantine.shards, sizes(root)) == (1, {"train": 20})
+
+
+def test_no_other_sample_is_kept_out_of_a_shard_that_was_written_anew(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    rewritten(tmp_path / "1.tar", {"new.json": b"{", **{f"1{j}.json": b"{}" for j in range(10)}})
+    report = validate(root, CONTENT)
+
+    with Ledger.peek(locate(root).ledger) as ledger:
+        assert [(row.shard, row.key) for row in quarantined(ledger)] == [("0.tar", "02"), ("2.tar", "22")]
+    assert ("WDS305", "1.tar") in [(found.code, found.shard) for found in report.findings]

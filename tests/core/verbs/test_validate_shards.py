@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import Told, a_dataset, a_folder, a_shard, an_image, rewritten, samples
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_checks import checks
+from wdsctl.core.checks.levels import LEVELS
+from wdsctl.core.errors import UsageError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.validate import ValidateReport, ValidateRequest, validate
+
+AsNobody = Callable[[Callable[[], Any]], Any]
+
+CONTENT = ValidateRequest(levels=("structure", "headers", "content"))
+
+
+def shards(root: Path, count: int = 4) -> str:
+    files = {f"{i}.tar": {f"{i}-{j}.json": b"{}" if j else b"{" for j in range(3)} for i in range(count)}
+    made = a_dataset(root, files)
+    index(made)
+    return made
+
+
+def found(report: ValidateReport) -> list[tuple[str, str, int]]:
+    return [(each.code, each.shard, each.count) for each in report.findings]
+
+
+BROKEN = [("WDS144", f"{i}.tar", 1) for i in range(4)]
+
+
+def test_what_has_not_changed_is_not_read_again_and_its_findings_stay(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    first, told = validate(root, CONTENT), Told()
+    second = validate(root, CONTENT, progress=told)
+    assert (found(first), found(second)) == (BROKEN, BROKEN)
+    assert (first.unread, second.unread, told.items) == (0, 4, 0)
+
+
+def test_a_changed_shard_is_read_again_and_no_other(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    rewritten(tmp_path / "2.tar", {"2-0.json": b"{}"})
+    index(root)
+    told = Told()
+    report = validate(root, CONTENT, progress=told)
+    assert (report.unread, told.items) == (3, 1)
+    assert [shard for _, shard, _ in found(report)] == ["0.tar", "1.tar", "3.tar"]
+
+
+def test_another_level_reads_what_the_first_did_not_look_at(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    assert validate(root).unread == 0
+    assert validate(root, CONTENT).unread == 0
+    assert validate(root).unread == 4
+
+
+def test_again_reads_all_of_it(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root)
+    assert validate(root, ValidateRequest(again=True)).unread == 0
+
+
+def test_another_share_or_seed_looks_at_other_samples_and_whole_levels_stay(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    levels = CONTENT.levels
+    for share, seed, unread in ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4)):
+        report = validate(root, ValidateRequest(levels=levels, share=share, seed=seed))
+        assert (report.unread, report.share) == (unread, share)
+
+
+def test_the_answer_is_the_same_for_any_workers(tmp_path: Path) -> None:
+    roots = [shards(tmp_path / name) for name in "ab"]
+    one, two = (validate(root, CONTENT, workers=workers) for root, workers in zip(roots, (1, 2), strict=True))
+    assert found(one) == found(two) == BROKEN
+
+
+def test_what_was_found_before_a_run_was_stopped_stays_found(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    seen = 0
+
+    def stop() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(root, CONTENT, progress=Told(at_advance=stop))
+    with Ledger.peek(locate(root).ledger) as ledger:
+        assert len({shard for shard, _ in checks(ledger)}) == 2
+        assert ledger.runs()[-1]["status"] == "interrupted"
+    assert validate(root, CONTENT).unread == 2
+
+
+def test_a_reader_who_may_not_write_validates_all_the_same(public_path: Path, as_nobody: AsNobody) -> None:
+    root = shards(public_path / "data")
+    assert as_nobody(lambda: [validate(root, CONTENT).unread for _ in range(2)]) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        (("1.tar",), ["1.tar"]),
+        (("{0..2..2}.tar",), ["0.tar", "2.tar"]),
+        (("glob:[!0].tar", "0.tar"), ["0.tar", "1.tar", "2.tar", "3.tar"]),
+        (("re:[13]\\.tar",), ["1.tar", "3.tar"]),
+    ],
+)
+def test_only_the_shards_that_match_are_looked_at(tmp_path: Path, patterns: tuple[str, ...], names: list[str]) -> None:
+    root = shards(tmp_path)
+    report = validate(root, ValidateRequest(levels=CONTENT.levels, shards=patterns))
+    assert [shard for _, shard, _ in found(report)] == names
+    assert report.shards == len(names)
+
+
+@pytest.mark.parametrize("pattern", ["x.tar", "re:[", "re:1", "glob:x*"])
+def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(UsageError, match="--shards"):
+        validate(shards(tmp_path), ValidateRequest(shards=(pattern,)))
+
+
+def test_a_hash_that_was_noted_tells_a_flipped_bit_that_nothing_else_sees(tmp_path: Path) -> None:
+    pixels = an_image("BMP")
+    root = a_dataset(tmp_path, {"a.tar": {"0.bmp": pixels}, "b.tar": samples(0, 2, "txt")})
+    index(root, hashed=True)
+    assert {each.severity for each in validate(root, ValidateRequest(levels=LEVELS)).findings} <= {"note"}
+    path = tmp_path / "a.tar"
+    stat = path.stat()
+    data = bytearray(path.read_bytes())
+    data[512 + 2000] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    report = validate(root, ValidateRequest(levels=LEVELS, again=True))
+    assert [each.code for each in report.findings if each.severity == "error"] == ["WDS151"]
+
+
+def test_facts_of_media_in_the_catalog_are_held_against_the_headers(tmp_path: Path) -> None:
+    from wdsctl.core.verbs.media import MediaRequest
+
+    root = a_dataset(tmp_path, {"a.tar": {"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}})
+    index(root, media=MediaRequest(selection="auto"))
+    request = ValidateRequest(levels=("structure", "headers"))
+    assert validate(root, request).findings == ()
+    path = tmp_path / "a.tar"
+    stat = path.stat()
+    other = bytearray(a_shard({"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}))
+    at = other.rindex(b"\xff\xc0") + 5
+    other[at : at + 4] = (16).to_bytes(2, "big") + (24).to_bytes(2, "big")
+    path.write_bytes(other)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (finding,) = validate(root, ValidateRequest(levels=("structure", "headers"), again=True)).findings
+    assert (finding.code, finding.key, finding.message) == ("WDS141", "1", "width is 24, and 48 in the catalog")
+
+
+def test_a_line_that_does_not_parse_is_told_once_on_all_levels(tmp_path: Path) -> None:
+    a_folder(tmp_path, {"qa.jsonl": b'{"a": 1}\n{"a": }\n'})
+    root = f"{tmp_path}/qa.jsonl"
+    index(root)
+    report = validate(root, ValidateRequest(levels=LEVELS))
+    assert [(each.code, each.count) for each in report.findings if each.severity == "error"] == [("WDS123", 1)]
+
+
+def test_what_one_level_told_before_another_does_not_tell_again(tmp_path: Path) -> None:
+    root = shards(tmp_path, 1)
+    (tmp_path / ".wdsctl" / "dataset.yaml").write_text("sample_type: TextSample\nfield_map: {text: 'json[x]'}\n")
+    both = ValidateRequest(levels=("content", "schema"))
+    whole = found(validate(root, both))
+    validate(root, ValidateRequest(levels=("content",), again=True))
+    validate(root, ValidateRequest(levels=("schema",)))
+
+    assert found(validate(root, both)) == whole
+    assert [code for code, _, _ in whole].count("WDS144") == 1

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.validate import ValidateRequest, validate
+from wdsctl.core.verbs.view import create_view
+from wdsctl.core.view_definition import Definition
+
+CONTENT = ValidateRequest(levels=("structure", "content"))
+GOOD, BAD = b'{"a": 1}', b'{"a": '
+
+
+def a_dataset_with_a_view(tmp_path: Path) -> str:
+    """Broken: a and c of one shard, d of the other. In the view: b and c."""
+    members = {"a.json": BAD, "b.json": GOOD, "c.json": BAD}
+    root = str(a_dataset(tmp_path, {"one.tar": members, "two.tar": {"d.json": BAD}}))
+    index(root)
+    create_view(root, "some", Definition(where="key in ('b', 'c')"))
+    return root
+
+
+def test_of_a_view_only_its_shards_and_its_samples_are_told_of(tmp_path: Path) -> None:
+    report = validate(f"{a_dataset_with_a_view(tmp_path)}@some", CONTENT)
+    assert (report.view, report.shards, report.samples) == ("some", 1, 2)
+    assert [(found.shard, found.key, found.count) for found in report.findings] == [("one.tar", "c", 1)]
+
+
+def test_all_of_the_dataset_is_told_of_after_its_view(tmp_path: Path) -> None:
+    root = a_dataset_with_a_view(tmp_path)
+    validate(f"{root}@some", CONTENT)
+    told = [(found.shard, found.key, found.count) for found in validate(root, CONTENT).findings]
+    assert told == [("one.tar", "a", 2), ("two.tar", "d", 1)]
+
+
+def test_a_view_that_is_not_there_is_an_error_with_the_names_that_are(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no view 'other'; it has some"):
+        validate(f"{a_dataset_with_a_view(tmp_path)}@other")
+
+
+def test_a_verb_of_whole_datasets_says_that_it_takes_no_view(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="'some' would be a view"):
+        index(f"{a_dataset_with_a_view(tmp_path)}@some")

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.cli.json_schema import mismatch
+from tests.docs.pages import ROOT
+from wdsctl.cli.apps import full_app
+
+
+@pytest.fixture(scope="module")
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("json_schemas", ROOT / "docs" / "json_schemas.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["json_schemas"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_schemas_are_up_to_date(generator: ModuleType) -> None:
+    assert generator.stale(ROOT / "docs" / "schemas") == [], "run `make docs`"
+
+
+def test_a_stale_schema_fails_the_check(generator: ModuleType, tmp_path: Path) -> None:
+    assert generator.run([], tmp_path / "schemas") == 0
+    assert generator.run(["--check"], tmp_path / "schemas") == 0
+    (tmp_path / "schemas" / "log.json").write_text("{}")
+    (tmp_path / "schemas" / "old.json").write_text("{}")
+    assert generator.stale(tmp_path / "schemas") == ["log.json", "old.json"]
+    assert generator.run(["--check"], tmp_path / "schemas") == 1
+
+
+def test_every_command_that_answers_has_a_schema(generator: ModuleType) -> None:
+    app = full_app()
+    names = {str(command.name) for command in app.registered_commands}
+    for group in app.registered_groups:
+        inside = group.typer_instance.registered_commands if group.typer_instance else []
+        names |= {f"{group.name} {command.name}" for command in inside}
+    assert set(generator.schemas()) == names | {"error"}
+
+
+@pytest.mark.parametrize(
+    ("value", "wrong"),
+    [
+        ({"a": 1, "b": ["x"]}, ""),
+        ({"a": 1.5, "b": []}, "$.a: 1.5 is no integer"),
+        ({"a": True, "b": []}, "$.a: True is no integer"),
+        ({"a": 1, "b": [2]}, "$.b[0]: 2 is no string"),
+        ({"b": []}, "$: a is missing"),
+        ({"a": 1, "b": [], "c": 0}, "$: c is not expected"),
+    ],
+)
+def test_the_checker_finds_what_is_wrong(value: Any, wrong: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "array", "items": {"$ref": "#/$defs/Text"}}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+    assert mismatch(json.loads(json.dumps(value)), schema, {"Text": {"type": "string"}}) == wrong
