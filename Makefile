@@ -31,7 +31,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/python docs/json_schemas.py --check
 
 test: check  ## check, then the tests
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4
 
 test-slow: $(READY)  ## kill -9 campaigns and large files
 	$(BIN)/python -m pytest -m slow

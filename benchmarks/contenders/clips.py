@@ -72,6 +72,11 @@ def whole(asked: Asked) -> Callable[[Film], Any]:
     return decoded
 
 
+def counts(answer: Any) -> tuple[int, int]:
+    """How many clips and frames were cut."""
+    return len(answer.video_clips), sum(map(len, answer.video_clips))
+
+
 def read(film: Film) -> bytes:
     with open(film.shard, "rb") as file:
         file.seek(film.offset)
@@ -91,12 +96,12 @@ def main() -> None:
     found = films(given.shards)
     cut(found[0])  # imports, and what is made once
     begin, cpu = time.perf_counter(), time.process_time()
-    answers = [cut(film) for film in found]
+    # Counted and let go film by film, as a training would: 6 GB of frames measure how fast memory is handed out.
+    counted = [counts(cut(film)) for film in found]
     seconds, cpu = time.perf_counter() - begin, time.process_time() - cpu
-    clips = sum(len(answer.video_clips) for answer in answers)
+    clips, frames = map(sum, zip(*counted, strict=True))
     if clips != given.clips * len(found):
         raise SystemExit(f"{clips} clips of {len(found)} films, and not {given.clips} of each")
-    frames = sum(len(clip) for answer in answers for clip in answer.video_clips)
     print(json.dumps({"extract_seconds": seconds, "cpu_seconds": cpu, "clips": clips, "frames": frames}))
 
 

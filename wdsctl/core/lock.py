@@ -202,7 +202,7 @@ def _busy(path: str, holder: Holder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
-        hint="wait for it, as `--wait` does; if it is surely dead, remove the lock file",
+        hint="wait for its end (`index` and `prepare` can: `--wait`); if it is surely dead, remove the lock file",
         code="WDS304",
     )
 
