@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from time import perf_counter
 
 import av
 import numpy as np
@@ -115,24 +113,6 @@ def test_five_clips_of_ten_minutes_of_film_read_less_than_15_percent_of_it(conta
 
     assert {clip.shape for clip in clips} == {(25, 3, 48, 64)}
     assert storage.bytes < 0.15 * len(data)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("container", ["mp4", "matroska"])
-def test_five_clips_of_ten_minutes_of_film_take_less_than_a_fifth_of_its_time(container: str, tmp_path: Path) -> None:
-    data = ten_minutes(container)
-    (tmp_path / "a.tar").write_bytes(data)
-    part = LazyPart(str(tmp_path / "a.tar"), 0, len(data), Counting())
-
-    def seconds(work: Callable[[], object]) -> float:
-        start = perf_counter()
-        work()
-        return perf_counter() - start
-
-    whole = seconds(AVDecoder(part).get_video)
-    clips = min(seconds(lambda: get_clips_uniform(AVDecoder(part), 2, 5, request_video=True)) for _ in range(3))
-
-    assert clips < whole / 5
 
 
 def test_a_frame_of_an_mp4_is_found_by_its_number_without_reading_the_film(tmp_path: Path) -> None:
