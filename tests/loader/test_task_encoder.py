@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from wdsctl.core.errors import UsageError
 from wdsctl.loader.batch import Batch
 from wdsctl.loader.decoding import BatchMemory, SampleDecoder
 from wdsctl.loader.hook_options import stateless
@@ -180,3 +181,9 @@ def test_a_decoder_of_its_own_is_its_own() -> None:
 
     assert Bytes(Own()).decoder is None
     assert config(Bytes(Own()))["decoder"] is None
+
+
+@pytest.mark.parametrize("hook", ["select_samples_to_pack", "pack_selected_samples", "batch_group_criterion"])
+def test_a_hook_without_a_default_says_so_where_it_is_called_as_it_is(hook: str) -> None:
+    with pytest.raises(UsageError, match=f"{hook} does nothing unless it is overridden"):
+        getattr(DefaultTaskEncoder(), hook)([])

@@ -120,6 +120,7 @@ def read_torch(path: str) -> Any:
         return unpickled(data)
     except ForeignPickle as error:
         raise _refused(path, f"the file holds a {error}, which is made by code: it is not read") from error
+    # NotImplementedError is zipfile's, of a way of packing that it does not know.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise _refused(path, f"the file of torch.save is damaged: {error}") from error
     except (pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, KeyError, MemoryError) as error:

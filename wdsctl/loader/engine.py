@@ -88,7 +88,7 @@ class Ahead:
             self._stopped.discard(worker)
         try:
             result = self._arrived(self._pool.collect(worker))
-        except Exception:
+        except Exception:  # whatever the worker's code raised: it does nothing more until it is opened again
             self._stopped.add(worker)
             raise
         self._noted(turn, result)

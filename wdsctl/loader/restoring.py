@@ -101,7 +101,8 @@ class _Given:
         return None
 
     def load(self, state: Any) -> None:
-        raise NotImplementedError
+        if state is not None:
+            raise _gone("the items of a batch that is made again come from its key, and not from a state")
 
 
 def _gone(words: str) -> LoaderError:

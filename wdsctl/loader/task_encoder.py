@@ -6,6 +6,7 @@ import functools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from wdsctl.core.errors import UsageError
 from wdsctl.loader.batching import generic_batch
 from wdsctl.loader.conversion import batched_as, converted
 from wdsctl.loader.cooking import Cooker
@@ -73,17 +74,17 @@ class TaskEncoder(Generic[T_sample, T_encoded_sample, T_raw_batch, T_batch]):
         """The second half, for the samples that a pack is made of, just before it is; without packing, right away."""
         return sample
 
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:  # noqa: ARG002 - for who overrides it
         """Lists of samples of this buffer (`packing_buffer_size` of them), a pack each. The rest is left out."""
-        raise NotImplementedError
+        raise _has_no_default("select_samples_to_pack")
 
-    def pack_selected_samples(self, samples: list[Any]) -> Any:
+    def pack_selected_samples(self, samples: list[Any]) -> Any:  # noqa: ARG002 - for who overrides it
         """One sample of the samples of a pack."""
-        raise NotImplementedError
+        raise _has_no_default("pack_selected_samples")
 
-    def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:
+    def batch_group_criterion(self, sample: Any) -> tuple[Hashable, int | None]:  # noqa: ARG002 - for who overrides it
         """The group that a sample is batched in, and how many make a batch (None: the `batch_size`)."""
-        raise NotImplementedError
+        raise _has_no_default("batch_group_criterion")
 
     def batch(self, samples: list[T_encoded_sample]) -> T_raw_batch:
         """Several samples as one batch: see `generic_batch`."""
@@ -148,6 +149,13 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         for hook in HOOKS:
             if getattr(type(self), hook) is getattr(TaskEncoder, hook):
                 setattr(self, hook, getattr(inner, hook))
+
+
+def _has_no_default(hook: str) -> UsageError:
+    return UsageError(
+        f"{hook} does nothing unless it is overridden, and was called as it is",
+        hint=f"override it without super().{hook}(), or leave it out: what is not overridden is not called",
+    )
 
 
 def overridden(encoder: TaskEncoder[Any, Any, Any, Any], hook: str) -> bool:

@@ -25,7 +25,7 @@ _BAD_ZIP = (
     EOFError,
     OSError,
     struct.error,
-    NotImplementedError,
+    NotImplementedError,  # zipfile's, of a way of packing that it does not know
     zlib.error,
     RuntimeError,
 )

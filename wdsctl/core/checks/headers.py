@@ -146,6 +146,7 @@ def _zip_trouble(read: Read, sight: Sight, kind: Kind) -> str:
     try:
         with zipfile.ZipFile(source) as archive:
             size = sum(member.file_size for member in archive.infolist())
+    # NotImplementedError is zipfile's, of a version of the form that it does not know.
     except (zipfile.BadZipFile, ValueError, EOFError, OSError, struct.error, NotImplementedError) as error:
         if source.failure is not None:
             raise source.failure from error

@@ -128,7 +128,7 @@ class _File:
                 at = 0
                 while at < len(data):
                     at += os.pwrite(self._handle, memoryview(data)[at:], self._end + at)
-            except BaseException:
+            except BaseException:  # Ctrl-C too: half a block at the end would hide all that come after it
                 with suppress(OSError):
                     os.ftruncate(self._handle, self._end)
                 raise

@@ -78,7 +78,7 @@ class _Images:
         self._ends = np.zeros(1, np.int64)  # (images + 1,): the notes of image i are those from ends[i] to ends[i + 1]
         try:
             self._index(skip_orphans)
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else has the file yet, so nobody else would close it
             self._file.close()
             raise
 
