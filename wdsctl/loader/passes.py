@@ -9,40 +9,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from wdsctl.loader.adopting import newest, next_pass
-from wdsctl.loader.arms import Arm
-from wdsctl.loader.bans import Bans, bans_of
+from wdsctl.loader.bans import bans_of
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
-from wdsctl.loader.failures import Failures
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
-from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand
-from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
+from wdsctl.loader.run_work import Run, RunJob
 from wdsctl.loader.running import Running, pool_options
-from wdsctl.loader.source import Ref
-from wdsctl.loader.stages.batches import END, BatchCursor
-from wdsctl.loader.stages.grouping import Rows, Straight
 from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
-from wdsctl.loader.streams import Streams, open_streams, reopened
-from wdsctl.loader.travel import packed, unpacked
-from wdsctl.loader.workers import Work, status
-
-EVERYTHING = Strand(0, 1)
-
-
-class Run(NamedTuple):
-    """Run `number` of the pass that takes this epoch of the order."""
-
-    epoch: int
-    number: int
+from wdsctl.loader.streams import Streams, open_streams
+from wdsctl.loader.travel import unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +211,9 @@ class Passes:
     def _begin(self, stand: Stand) -> None:
         self._at = (stand, None)
         self._begun = stand.drawn
-        job = RunJob(self._dataset, self.streams, self.pipeline, self._runs, self._running.is_tracing)
         workers = self._workers.num_workers
+        step = self._world * max(1, workers)
+        job = RunJob(self._dataset, self.streams, self.pipeline, self._runs, step, self._running.is_tracing)
         self._engine = (
             self._running.later(partial(self._new_pool, job, workers))
             if workers
@@ -293,140 +276,3 @@ class _Remembered:
 
     def close(self) -> None:
         self._engine.close()
-
-
-class RunWork:
-    """Makes the batches of runs. It remembers nothing from one run to the next."""
-
-    def __init__(self, pipeline: Pipeline, runs: Runs, *, traced: bool, is_careful: bool) -> None:
-        self.pipeline = pipeline
-        self._runs = runs
-        self._refs = ListedRefs(pipeline.refs.arms[0])
-        self._stats = Stats()
-        self._failures = Failures(pipeline.handler, self._stats)
-        self._is_banned = pipeline.bans.judge(pipeline.bans.history([], 0))
-        # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
-        self._stage = pipeline.batch
-        self._telling = status if is_careful else None
-        self._traced = traced
-
-    def do(self, run: Run) -> Drawn:
-        """All batches of one run, in a list: mostly one."""
-        before = self._stats.copy()
-        self._refs.go_to(*self._runs.batch(run.number), run.epoch)
-        made = self._opened()
-        batches = []
-        while (batch := made.draw()) is not END:
-            batches.append(batch)
-        origins = made.origins() if self._traced else []
-        return Drawn(batches, None, self._stats.minus(before), origins)
-
-    def close(self) -> None:
-        """It has nothing open."""
-
-    def _opened(self) -> BatchCursor:
-        """Cursors of its own for every run: an error or an interrupt leaves them anywhere."""
-        samples = self.pipeline.samples.open(self._refs, self._failures, self._stats)
-        samples.is_banned, samples.telling = self._is_banned, self._telling
-        together: Any = (
-            Straight(samples, self.pipeline.batch.size or 1, with_keys=self.pipeline.batch.needs_keys)
-            if self.pipeline.is_plain
-            else Rows(samples, 1 << 62)
-        )
-        return self._stage.open(together, self._failures, self._stats)
-
-
-class ListedRefs:
-    """The references of one run, as a finite stage."""
-
-    def __init__(self, arm: Arm) -> None:
-        self._arm = arm
-        self._refs: list[Ref] = []
-        self._window: tuple[int, int, Any] = (0, 0, None)
-        self.picks = 0
-
-    def go_to(self, start: int, stop: int, epoch: int) -> None:
-        """Go to the places [start, stop) of this epoch of the order."""
-        if self._arm.order.passes == AS_THEY_LIE:
-            self._refs = self._arm.refs(np.arange(start, stop), np.full(stop - start, epoch))
-        else:
-            before = epoch * self._arm.order.n * self._arm.order.passes
-            stretches = self._windows(before + start, before + stop)
-            self._refs = [ref for first, last in stretches for ref in self._of_window(first, last)]
-        self.picks = 0
-
-    def at(self, pick: int) -> Ref:
-        return self._refs[pick]
-
-    def seek(self, picks: int) -> None:
-        self.picks = picks
-
-    def take(self, count: int) -> list[Ref]:
-        refs = self._refs[self.picks : self.picks + count]
-        self.picks += len(refs)
-        return refs
-
-    def _windows(self, start: int, stop: int) -> Any:
-        """Stretches [first, last) of the whole order that lie in one window each, from `start` to `stop`."""
-        while start < stop:
-            begin, end, _ = self._window
-            if not begin <= start < end:
-                slice_, at = self._arm.order.find(EVERYTHING, start)
-                window = self._arm.order.window(EVERYTHING, slice_)
-                begin, end = start - at, start - at + len(window.positions)
-                self._window = (begin, end, window)
-            yield start, min(stop, end)
-            start = min(stop, end)
-
-    def _of_window(self, first: int, last: int) -> list[Ref]:
-        begin, _, window = self._window
-        rows = slice(first - begin, last - begin)
-        return self._arm.refs(window.positions[rows], window.passes[rows])
-
-
-@dataclass(frozen=True)
-class RunJob:
-    """Opens the work of a worker. A forked worker has everything; another one opens the datasets again."""
-
-    dataset: Dataset
-    streams: Streams
-    pipeline: Pipeline
-    runs: Runs
-    traced: bool
-
-    def __call__(self, worker: int, is_careful: bool) -> Work:  # noqa: ARG002 - all workers do the same
-        return _Sending(self.here(is_careful=is_careful))
-
-    def here(self, *, is_careful: bool = False) -> RunWork:
-        """The work for this process itself."""
-        return RunWork(self.pipeline, self.runs, traced=self.traced, is_careful=is_careful)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        streams = self.streams
-        facts = (streams.generations, streams.order, streams.stores, self.runs, self.pipeline.bans, self.traced)
-        return _reopened, (self.dataset, *facts)
-
-
-class _Sending:
-    """Work whose batches go to another process."""
-
-    def __init__(self, work: RunWork) -> None:
-        self._work = work
-        self.close = work.close
-
-    def do(self, run: Run) -> Drawn:
-        drawn = self._work.do(run)
-        return drawn._replace(batch=[packed(batch) for batch in drawn.batch])
-
-
-def _reopened(
-    dataset: Dataset,
-    generations: list[int],
-    order: dict[str, Any],
-    stores: dict[str, int],
-    runs: Runs,
-    bans: Bans,
-    traced: bool,
-) -> RunJob:
-    streams = reopened(dataset, generations, order, stores)
-    return RunJob(dataset, streams, pipeline_of(dataset, streams, bans), runs, traced)

@@ -139,10 +139,7 @@ class LaneCursor:
         segment = self._pipeline.schedule.segment(number)
         if segment != self._mix[-1][-1][0]:
             self._begin_segment(segment)
-        if self._bulk is not None and self._refs.holds(self._bulk.size):
-            return self._drawn_in_bulk(self._bulk)
-        self._was_bulk = False
-        return self._batches.draw()
+        return self._batches.draw() if self._bulk is None else self._drawn_in_bulk(self._bulk)
 
     def origins(self, batch: Any) -> list[Any]:
         """The restore keys of the samples that `batch`, the last one drawn, was made of."""
@@ -170,13 +167,8 @@ class LaneCursor:
         refs = [(source, block, i) for source, block, start, stop in pieces for i in range(start, stop)]
         samples = self._samples.load_all(refs, first)
         samples += self._samples.take(bulk.size - len(samples))
-        # Short of samples at the end of a finite lane: where such a batch goes, `draw` ends the lane.
-        is_one = len(samples) == bulk.size or (samples and not self._pipeline.drop_last)
-        made = self._batches.made_of(samples) if is_one else NOTHING
-        if made is not NOTHING:
-            return made
-        self._was_bulk = False
-        return self._batches.draw()
+        made = self._batches.made_of(samples)
+        return self._batches.draw() if made is NOTHING else made
 
     def _begin_segment(self, segment: int) -> None:
         present = self._mix[-1]

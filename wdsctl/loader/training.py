@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from wdsctl.loader.adopting import adopted, newest, next_pass
-from wdsctl.loader.bans import Bans, bans_of
+from wdsctl.loader.bans import bans_of
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
-from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
 from wdsctl.loader.running import Running, pool_options
@@ -22,9 +22,8 @@ from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
 from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
-from wdsctl.loader.streams import Streams, open_streams, reopened
-from wdsctl.loader.travel import packed, unpacked
-from wdsctl.loader.workers import Work, status
+from wdsctl.loader.streams import Streams, open_streams
+from wdsctl.loader.travel import unpacked
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,53 +290,3 @@ class Training:
             mix = states[made.parents[i]]["mix"]
             children[i] = {**fresh, "mix": [*mix, [[mix[-1][-1][0], 0]]]}
         return replace(stand, states=children), made.geometry
-
-
-@dataclass(frozen=True)
-class LaneJob:
-    """Opens the lanes of a worker. A forked worker has everything; another one opens the datasets again."""
-
-    dataset: Dataset
-    streams: Streams
-    pipeline: Pipeline
-    geometry: Geometry
-    traced: bool
-
-    def __call__(self, worker: int, resume: Any) -> Work:  # noqa: ARG002 - what it resumes says which lanes
-        states, is_careful = resume
-        # After a death, every sample is told of before it is touched: the second death names it.
-        telling = status if is_careful else None
-        work = LaneWork(self.pipeline, self.geometry, states, traced=self.traced, telling=telling)
-        return _Sending(work)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        pipeline = self.pipeline
-        streams = self.streams
-        facts = (streams.generations, streams.order, streams.stores, self.geometry, pipeline.bans, pipeline.refs.epoch)
-        return _reopened, (self.dataset, *facts, self.traced)
-
-
-class _Sending:
-    """Work whose batches go to another process."""
-
-    def __init__(self, work: LaneWork) -> None:
-        self._work = work
-        self.close = work.close
-
-    def do(self, task: Task) -> Drawn:
-        drawn = self._work.do(task)
-        return drawn if drawn.batch is END else drawn._replace(batch=packed(drawn.batch))
-
-
-def _reopened(
-    dataset: Dataset,
-    generations: list[int],
-    order: dict[str, Any],
-    stores: dict[str, int],
-    geometry: Geometry,
-    bans: Bans,
-    passes: int,
-    traced: bool,
-) -> LaneJob:
-    streams = reopened(dataset, generations, order, stores)
-    return LaneJob(dataset, streams, pipeline_of(dataset, streams, bans, passes), geometry, traced)

@@ -6,7 +6,7 @@ read the samples. Both processes have the same sources by the same numbers, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -28,6 +28,19 @@ class Travelling(NamedTuple):
     batch: Any
     sources: Ints | None
     keys: Ints | None
+
+
+class Sending:
+    """Work whose batches go to another process, as what `pack` makes of them."""
+
+    def __init__(self, work: Any, pack: Callable[[Any], Any]) -> None:
+        self._work = work
+        self._pack = pack
+        self.close = work.close
+
+    def do(self, task: Any) -> Any:
+        drawn = self._work.do(task)
+        return drawn._replace(batch=self._pack(drawn.batch))
 
 
 def packed(batch: Any) -> Any:

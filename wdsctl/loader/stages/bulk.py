@@ -48,7 +48,7 @@ class BulkStage:
         except WdsctlError:
             return None  # the ordinary way finds out which one, and tells
         stats.load_seconds += perf_counter() - started
-        stats.samples += self.size
+        stats.samples += sum(stop - start for _, _, start, stop in pieces)
         stats.batches += 1
         if columns is None:
             return freight

@@ -71,12 +71,8 @@ class RefCursor:
                 self.picks += 1
         return refs
 
-    def holds(self, count: int) -> bool:
-        """Whether so many are left: a lane that is not finite holds any number."""
-        return self._limit is None or self.picks + count <= self._limit
-
     def pieces(self, count: int) -> list[Piece]:
-        """The next `count` references, which the lane `holds`, in runs of neighbours where all are of one source."""
+        """The next `count` references of a lane without end, in runs of neighbours where all are of one source."""
         source = self._stage.arms[0].source if len(self._stage.arms) == 1 else None
         if source is None:
             return [(source, block, i, i + 1) for source, block, i in self.take(count)]

@@ -1,0 +1,214 @@
+"""What makes the batches of runs of finite passes: in this process, or in a worker. It knows runs, and no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wdsctl.loader.arms import Arm, Ints
+from wdsctl.loader.bans import Bans
+from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.failures import Failures
+from wdsctl.loader.lane_work import Drawn
+from wdsctl.loader.order.runs import Runs
+from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand, Window
+from wdsctl.loader.pipeline import Pipeline
+from wdsctl.loader.recipes import pipeline_of
+from wdsctl.loader.source import Piece, Ref
+from wdsctl.loader.stages.batches import END, BatchCursor
+from wdsctl.loader.stages.bulk import origins_of
+from wdsctl.loader.stages.grouping import Rows, Straight
+from wdsctl.loader.stats import Stats
+from wdsctl.loader.streams import Streams, reopened
+from wdsctl.loader.travel import Sending, packed
+from wdsctl.loader.workers import Work, status
+
+EVERYTHING = Strand(0, 1)
+TOGETHER = 512  # samples whose references are made at once: some 40 us, and 2 us a sample
+
+
+class Run(NamedTuple):
+    """Run `number` of the pass that takes this epoch of the order."""
+
+    epoch: int
+    number: int
+
+
+class RunWork:
+    """Makes the batches of runs. What it does for one run depends on no other."""
+
+    def __init__(self, pipeline: Pipeline, runs: Runs, *, step: int, traced: bool, is_careful: bool) -> None:
+        self.pipeline = pipeline
+        self._refs = RunRefs(pipeline.refs.arms[0], runs, step)
+        self._stats = Stats()
+        self._failures = Failures(pipeline.handler, self._stats)
+        self._is_banned = pipeline.bans.judge(pipeline.bans.history([], 0))
+        # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
+        self._stage = pipeline.batch
+        # After a death, every sample is told of before it is touched: the second death names it.
+        self._telling = status if is_careful else None
+        self._bulk = None if is_careful else pipeline.bulk
+        self._traced = traced
+
+    def do(self, run: Run) -> Drawn:
+        """All batches of one run, in a list: mostly one."""
+        before = self._stats.copy()
+        self._refs.go_to(run)
+        batch = None if self._bulk is None else self._bulk.batch(self._refs.pieces, self._stats)
+        if batch is None:
+            batches, origins = self._through_samples()
+        else:
+            batches, origins = [batch], origins_of(batch) if self._traced else []
+        return Drawn(batches, None, self._stats.minus(before), origins)
+
+    def close(self) -> None:
+        """It has nothing open."""
+
+    def _through_samples(self) -> tuple[list[Any], list[Any]]:
+        made = self._opened()
+        batches = []
+        while (batch := made.draw()) is not END:
+            batches.append(batch)
+        return batches, made.origins() if self._traced else []
+
+    def _opened(self) -> BatchCursor:
+        """Cursors of its own for every run: an error or an interrupt leaves them anywhere."""
+        samples = self.pipeline.samples.open(self._refs, self._failures, self._stats)
+        samples.is_banned, samples.telling = self._is_banned, self._telling
+        together: Any = (
+            Straight(samples, self.pipeline.batch.size or 1, with_keys=self.pipeline.batch.needs_keys)
+            if self.pipeline.is_plain
+            else Rows(samples, 1 << 62)
+        )
+        return self._stage.open(together, self._failures, self._stats)
+
+
+class RunRefs:
+    """The references of one run, as a finite stage.
+
+    `step`: whoever asks does every so manieth run. The references of the next of these are made together.
+    """
+
+    def __init__(self, arm: Arm, runs: Runs, step: int) -> None:
+        self._arm = arm
+        self._runs = runs
+        self._step = step
+        self._made: dict[Run, list[Piece]] = {}
+        self._window: tuple[int, int, Any] = (0, 0, None)
+        self._refs: list[Ref] | None = None
+        self.pieces: list[Piece] = []
+        self.picks = 0
+
+    def go_to(self, run: Run) -> None:
+        """Go to the beginning of this run."""
+        if run not in self._made:
+            self._made = self._make(run)
+        self.pieces, self._refs, self.picks = self._made[run], None, 0
+
+    def at(self, pick: int) -> Ref:
+        return self._listed()[pick]
+
+    def seek(self, picks: int) -> None:
+        self.picks = picks
+
+    def take(self, count: int) -> list[Ref]:
+        refs = self._listed()[self.picks : self.picks + count]
+        self.picks += len(refs)
+        return refs
+
+    def _listed(self) -> list[Ref]:
+        if self._refs is None:
+            self._refs = [(source, block, i) for source, block, start, stop in self.pieces for i in range(start, stop)]
+        return self._refs
+
+    def _make(self, run: Run) -> dict[Run, list[Piece]]:
+        """The references of this run and the next ones."""
+        last = run.number + self._step * max(1, TOGETHER // self._runs.size)
+        runs = [Run(run.epoch, number) for number in range(run.number, min(last, self._runs.batches), self._step)]
+        places = [self._places(each) for each in runs]
+        positions, passes = (np.concatenate(column) for column in zip(*places, strict=True))
+        made: dict[Run, list[Piece]] = {}
+        begin = 0
+        source = self._arm.source
+        block = None if source is None else self._arm.block(positions, passes)
+        refs = self._arm.refs(positions, passes) if block is None else []
+        for each, (mine, _) in zip(runs, places, strict=True):
+            end = begin + len(mine)
+            if source is not None and block is not None:
+                made[each] = [(source, block, begin, end)]
+            else:
+                made[each] = [(source, block, i, i + 1) for source, block, i in refs[begin:end]]
+            begin = end
+        return made
+
+    def _places(self, run: Run) -> tuple[Ints, Ints]:
+        """The positions of a run, and the passes in which they come."""
+        start, stop = self._runs.batch(run.number)
+        order = self._arm.order
+        if order.passes == AS_THEY_LIE:
+            return np.arange(start, stop), np.full(stop - start, run.epoch)
+        before = run.epoch * order.n * order.passes
+        stretches = [*self._stretches(before + start, before + stop)]
+        return np.concatenate([a for a, _ in stretches]), np.concatenate([b for _, b in stretches])
+
+    def _stretches(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints]]:
+        """Places [start, stop) of the whole order, window by window."""
+        while start < stop:
+            begin, end, window = self._window
+            if not begin <= start < end:
+                begin, end, window = self._window = self._opened(start)
+            rows = slice(start - begin, min(stop, end) - begin)
+            yield window.positions[rows], window.passes[rows]
+            start = min(stop, end)
+
+    def _opened(self, place: int) -> tuple[int, int, Window]:
+        """The window that a place of the whole order lies in: where it begins and ends, and itself."""
+        slice_, at = self._arm.order.find(EVERYTHING, place)
+        window = self._arm.order.window(EVERYTHING, slice_)
+        return place - at, place - at + len(window.positions), window
+
+
+@dataclass(frozen=True)
+class RunJob:
+    """Opens the work of a worker. A forked worker has everything; another one opens the datasets again.
+
+    `step`: from a run that a worker does to the next one that it does.
+    """
+
+    dataset: Dataset
+    streams: Streams
+    pipeline: Pipeline
+    runs: Runs
+    step: int
+    traced: bool
+
+    def __call__(self, worker: int, is_careful: bool) -> Work:  # noqa: ARG002 - all workers do the same
+        return Sending(self.here(is_careful=is_careful), _all_packed)
+
+    def here(self, *, is_careful: bool = False) -> RunWork:
+        """The work for this process itself."""
+        return RunWork(self.pipeline, self.runs, step=self.step, traced=self.traced, is_careful=is_careful)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        streams = self.streams
+        facts = (streams.generations, streams.order, streams.stores, self.pipeline.bans)
+        return _reopened, (self.dataset, *facts, self.runs, self.step, self.traced)
+
+
+def _all_packed(batches: Sequence[Any]) -> list[Any]:
+    return [packed(batch) for batch in batches]
+
+
+def _reopened(
+    dataset: Dataset,
+    generations: list[int],
+    order: dict[str, Any],
+    stores: dict[str, int],
+    bans: Bans,
+    *how: Any,
+) -> RunJob:
+    streams = reopened(dataset, generations, order, stores)
+    return RunJob(dataset, streams, pipeline_of(dataset, streams, bans), *how)
