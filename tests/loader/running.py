@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.loader.datasets import Raw, digest
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
-from wdsctl.loader.dataset import Path
+from wdsctl.loader.arguments import Path
 from wdsctl.loader.failures import reraise_exception
 
 

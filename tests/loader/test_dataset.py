@@ -1,48 +1,13 @@
-"""What a recipe takes and what it refuses, before anything is opened."""
+"""What is chosen where a recipe says nothing, and what a dataset of a recipe means."""
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pytest
-
-from tests.loader.datasets import Raw
-from wdsctl.core.errors import UsageError
-from wdsctl.loader import get_train_dataset, get_val_dataset
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"batch_size": 0},
-        {"batch_size": -1},
-        {"batch_size": "32"},
-        {"batch_size": 2.5},
-        {"shuffle_buffer_size": -1},
-        {"max_samples_per_sequence": 0},
-        {"parallel_shard_iters": 0},
-        {"lanes": 0},
-        {"most_waiting": None},
-        {"most_waiting": 0},
-        {"seed": None},
-        {"seed": "x"},
-        {"raw": "text"},
-    ],
-    ids=str,
-)
-def test_sizes_that_make_no_sense_are_refused_by_name(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(options))} is ") as raised:
-        get_train_dataset("data", **options)
-
-    assert raised.value.hint
-
-
-@pytest.mark.parametrize("options", [{"batch_size": 0}, {"seed": 1.5}], ids=str)
-def test_a_validation_refuses_them_too(options: dict[str, Any]) -> None:
-    with pytest.raises(UsageError, match=f"{next(iter(options))} is "):
-        get_val_dataset("data", **options)
+from wdsctl.core.blend_file import Blender
+from wdsctl.loader import get_train_dataset, get_val_dataset, get_val_datasets
+from wdsctl.loader.dataset import plan_of
 
 
 def test_what_is_left_out_is_chosen_later() -> None:
@@ -52,15 +17,22 @@ def test_what_is_left_out_is_chosen_later() -> None:
     assert (dataset.split_part, dataset.shuffle_buffer_size, dataset.parallel_shard_iters) == ("train", 1000, 1)
 
 
-def test_paths_may_be_of_pathlib_and_numbers_of_numpy() -> None:
-    dataset: Any = get_train_dataset(Path("data"), catalog=Path("cat"), seed=np.int64(3), lanes=np.int32(4))  # type: ignore[arg-type]
+def test_a_dataset_is_a_blend_of_one() -> None:
+    (arm,) = plan_of(get_train_dataset(Path("data"), split_part="test")).arms
 
-    assert (dataset.path, dataset.catalog, dataset.seed, dataset.lanes) == ("data", "cat", 3, 4)
-    assert type(dataset.seed) is type(dataset.lanes) is int
+    (stretch,) = arm.stretches
+    assert (arm.weight, stretch.leaf.split_part) == (Fraction(1), "test")
 
 
-def test_views_are_for_parts_that_are_not_decoded() -> None:
-    with pytest.raises(UsageError, match="not decoded"):
-        get_train_dataset("data", raw="view")
+def test_a_plan_is_its_own_plan() -> None:
+    plan = plan_of(get_train_dataset(Blender([("one", 1), ("two", 3)])))
 
-    assert get_train_dataset("data", raw="view", task_encoder=Raw()).raw == "view"
+    assert [arm.weight for arm in plan.arms] == [Fraction(1, 4), Fraction(3, 4)]
+    assert plan_of(get_val_dataset(plan)) is plan
+
+
+def test_a_blend_is_validated_dataset_by_dataset() -> None:
+    found = get_val_datasets(Blender([("one", 1), ("two", 3)]), batch_size=2)
+
+    assert [reference.path for _, reference in found] == [plan_of(each).leaves[0].path for each, _ in found]
+    assert len(found) == 2

@@ -160,7 +160,7 @@ def test_a_line_of_200_mb_is_an_object_like_any_other(tmp_path: Path) -> None:
 
 
 def test_a_line_above_the_size_of_a_handle_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdsctl.loader.source.LARGE", 20)
+    monkeypatch.setattr("wdsctl.loader.part_reader.LARGE", 20)
     root = a_file(tmp_path, b'{"n": 0}\n{"n": 1, "text": "a long one"}\n', split={"val": 1})
     [batch] = list(get_loader(get_val_dataset(root, batch_size=2, worker_config=strict())))
     assert batch["json"][1] == {"n": 1, "text": "a long one"}

@@ -23,7 +23,7 @@ from wdsctl.core.verbs.view import create_view
 from wdsctl.core.verbs.view_look import export_lines
 from wdsctl.core.view_definition import Definition
 from wdsctl.loader import Blender, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from wdsctl.loader.dataset import Path as Named
+from wdsctl.loader.arguments import Path as Named
 
 
 def a_viewed(root: Path, samples: int = 60, **options: Any) -> str:

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from inspect import isgeneratorfunction
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
-from wdsctl.core.blend_file import Blender, BlendPlan, traverse
-from wdsctl.core.errors import UsageError
-from wdsctl.core.urls import is_url, shown
+from wdsctl.core.blend_file import Blender, BlendPlan, read_blend, traverse
+from wdsctl.loader.arguments import (
+    Adopt,
+    AnyEncoder,
+    Path,
+    Uneven,
+    check_adopt,
+    check_one_pass,
+    checked_multiplier,
+    common,
+    size_or_none,
+)
 from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
-from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridden
-from wdsctl.loader.worker_config import WorkerConfig, whole
-
-Uneven = Literal["pad", "drop", "keep"]
-Adopt = Literal["next_epoch"]
-AnyEncoder = TaskEncoder[Any, Any, Any, Any]
-Path = str | os.PathLike[str] | Mapping[str, Any] | Blender | BlendPlan
+from wdsctl.loader.worker_config import WorkerConfig
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
 LANES_A_RANK = 8
@@ -140,9 +143,10 @@ def get_train_dataset(
     `ban`: keys or restore keys of samples that are left out from here on, while all others keep their places.
     `check_determinism`: every hook runs twice on each sample; one whose results differ is an error that names it.
     `trust_code`: functions that lie beside the data, which dataset.yaml may name, are run; otherwise they are refused.
-    Nothing is opened yet.
+    Nothing is opened yet. Raises UsageError for an argument that makes no sense, by its name, and for hooks of the
+    encoder and arguments that do not go together.
     """
-    common = _common(
+    of_both = common(
         path,
         task_encoder,
         worker_config,
@@ -162,31 +166,20 @@ def get_train_dataset(
         trace=trace,
         ban=ban,
         twice=check_determinism,
-        trust_code=bool(trust_code),
+        trust_code=trust_code,
     )
-    multiplier = shuffle_over_epochs_multiplier
-    if multiplier is not None and (whole("shuffle_over_epochs_multiplier", multiplier) < -1 or multiplier == 0):
-        raise UsageError(
-            f"shuffle_over_epochs_multiplier is {multiplier}",
-            hint="give 1 or more passes, None for no shuffling, or -1 for drawing with replacement",
-        )
-    if not repeat and virtual_epoch_length:
-        raise UsageError(
-            "virtual epochs are for trainings without end, and repeat=False is one pass",
-            hint="leave virtual_epoch_length out, or give repeat=True",
-        )
-    if not repeat and multiplier == -1:
-        raise UsageError("one pass cannot be drawn with replacement", hint="give repeat=True, or a multiplier of 1")
-    if adopt not in (None, "next_epoch"):
-        raise UsageError(f"adopt is {adopt!r}", hint="give 'next_epoch', or leave it out")
+    multiplier = checked_multiplier(shuffle_over_epochs_multiplier)
+    if not repeat:
+        check_one_pass(multiplier, virtual_epoch_length)
+    check_adopt(adopt)
     return TrainDataset(
-        **common,
-        shuffle_buffer_size=_size("shuffle_buffer_size", shuffle_buffer_size, least=0),
-        max_samples_per_sequence=_size("max_samples_per_sequence", max_samples_per_sequence),
-        parallel_shard_iters=_size("parallel_shard_iters", parallel_shard_iters) or 1,
+        **of_both,
+        shuffle_buffer_size=size_or_none("shuffle_buffer_size", shuffle_buffer_size, least=0),
+        max_samples_per_sequence=size_or_none("max_samples_per_sequence", max_samples_per_sequence),
+        parallel_shard_iters=size_or_none("parallel_shard_iters", parallel_shard_iters) or 1,
         shuffle_over_epochs_multiplier=multiplier if shuffle else None,
-        lanes=_size("lanes", lanes),
-        virtual_epoch_length=_size("virtual_epoch_length", virtual_epoch_length, least=0) or 0,
+        lanes=size_or_none("lanes", lanes),
+        virtual_epoch_length=size_or_none("virtual_epoch_length", virtual_epoch_length, least=0) or 0,
         repeat=bool(repeat),
         adopt=adopt,
         adopt_weights=bool(adopt_weights),
@@ -224,7 +217,7 @@ def get_val_dataset(
     `batch_drop_last` leaves a last, smaller batch out. `limit`: batches of this rank, at most, the same in every pass.
     `seed` is for random numbers in hooks. The rest is as in `get_train_dataset`.
     """
-    common = _common(
+    of_both = common(
         path,
         task_encoder,
         worker_config,
@@ -244,15 +237,16 @@ def get_val_dataset(
         trace=trace,
         ban=ban,
         twice=check_determinism,
-        trust_code=bool(trust_code),
+        trust_code=trust_code,
     )
-    return ValDataset(**common, limit=_size("limit", limit))
+    return ValDataset(**of_both, limit=size_or_none("limit", limit))
 
 
 def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> list[tuple[ValDataset, Any]]:
-    """A validation of each dataset of a blend by itself, with the reference it is for (path, split, subflavors)."""
-    from wdsctl.loader.streams import plan_of
+    """A validation of each dataset of a blend by itself, with the reference it is for (path, split, subflavors).
 
+    `options`: those of `get_val_dataset`. The blend file is read; raises what it is wrong in, see `read_blend`.
+    """
     whole_blend = get_val_dataset(path, split_part=split_part, **options)
     plan = plan_of(whole_blend)
     found = []
@@ -263,86 +257,16 @@ def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> 
     return found
 
 
-def _common(
-    path: Path,
-    task_encoder: AnyEncoder | None,
-    worker_config: WorkerConfig | None,
-    **given: Any,
-) -> dict[str, Any]:
-    """The arguments that both kinds of datasets take, checked."""
-    encoder = task_encoder or DefaultTaskEncoder()
-    kept = path if isinstance(path, (Mapping, Blender, BlendPlan)) else os.fspath(path)
-    given["batch_size"] = _size("batch_size", given["batch_size"])
-    given["batch_drop_last"] = bool(given["batch_drop_last"])
-    given["packing_buffer_size"] = _size("packing_buffer_size", given["packing_buffer_size"])
-    given["most_waiting"] = _size("most_waiting", whole("most_waiting", given["most_waiting"]))
-    given["seed"] = whole("seed", given["seed"])
-    given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
-    given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
-    given["raw"] = _checked_raw(given["raw"], encoder, kept)
-    given["ban"] = tuple(given["ban"])
-    _check_uneven(given["uneven"])
-    _check_packing(encoder, given)
-    workers = worker_config or WorkerConfig.default_worker_config()
-    return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
+def plan_of(dataset: Dataset) -> BlendPlan:
+    """The flat plan of what a dataset names: a prepared dataset, a blend file, a mapping, a Blender or a plan.
 
-
-def _check_packing(encoder: AnyEncoder, given: Mapping[str, Any]) -> None:
-    both = [hook for hook in ("encode_sample", "preencode_sample") if overridden(encoder, hook)]
-    both += ["postencode_sample"] if overridden(encoder, "postencode_sample") else []
-    if "encode_sample" in both and len(both) > 1:
-        raise UsageError(
-            f"the task encoder overrides encode_sample and {both[1]}",
-            hint="override either encode_sample, or preencode_sample and postencode_sample",
-        )
-    selects = overridden(encoder, "select_samples_to_pack")
-    if given["packing"] is not None and (selects or given["packing_buffer_size"] is not None):
-        raise UsageError(
-            "packing= chooses packs by length, and select_samples_to_pack or packing_buffer_size say otherwise",
-            hint="give one of the two; the window of packing= is Packing(window=...)",
-        )
-    if (given["packing_buffer_size"] is not None) != selects:
-        missing = "select_samples_to_pack is not overridden" if not selects else "there is no packing_buffer_size"
-        raise UsageError(
-            f"packing by the task encoder needs both, and {missing}",
-            hint="override select_samples_to_pack and give packing_buffer_size, or give packing=Packing(...)",
-        )
-    if (selects or given["packing"] is not None) and isgeneratorfunction(encoder.postencode_sample):
-        raise UsageError(
-            "postencode_sample is a generator, and under packing a sample of a pack must stay one sample",
-            hint="return one sample, or make several of one in preencode_sample",
-        )
-    if selects and not overridden(encoder, "pack_selected_samples"):
-        raise UsageError(
-            "the task encoder selects samples to pack and does not pack them", hint="override pack_selected_samples"
-        )
-    if given["buckets"] is not None and overridden(encoder, "batch_group_criterion"):
-        raise UsageError("buckets= and batch_group_criterion both make groups", hint="give one of the two")
-
-
-def _check_uneven(uneven: Uneven) -> None:
-    if uneven not in ("pad", "drop", "keep"):
-        raise UsageError(f"uneven is {uneven!r}", hint="give 'pad', 'drop' or 'keep'")
-
-
-def _size(name: str, value: int | None, *, least: int = 1) -> int | None:
-    if value is None:
-        return None
-    size = whole(name, value)
-    if size < least:
-        raise UsageError(f"{name} is {size}", hint=f"give {least} or more, or leave it out")
-    return size
-
-
-def _checked_raw(raw: Raw, encoder: AnyEncoder, path: Any) -> Raw:
-    if raw not in ("bytes", "view"):
-        raise UsageError(f"raw is {raw!r}", hint="give 'bytes' or 'view'")
-    if raw == "view" and encoder.decoder is not None:
-        raise UsageError("raw='view' is for parts that are not decoded", hint="set decoder = None in the task encoder")
-    if raw == "view" and isinstance(path, str) and is_url(path):
-        raise UsageError(
-            "raw='view' maps files, and what is at a URL cannot be mapped",
-            where=shown(path),
-            hint="leave raw at 'bytes', or mount the store or copy the dataset to a disk",
-        )
-    return raw
+    Raises what `read_blend` raises; of prepared datasets nothing is read.
+    """
+    path = dataset.path
+    if isinstance(path, BlendPlan):
+        return path
+    mode: Any = "train" if isinstance(dataset, TrainDataset) else "val"
+    multiplier = dataset.shuffle_over_epochs_multiplier if isinstance(dataset, TrainDataset) else None
+    read = path.plan if isinstance(path, Blender) else partial(read_blend, path)
+    plan: BlendPlan = read(split_part=dataset.split_part, mode=mode, multiplier=multiplier)
+    return plan

@@ -11,8 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from wdsctl.core.errors import StateMismatch
+from wdsctl.core.blend_file import Arm as ArmPlan
+from wdsctl.core.errors import InputError, StateMismatch
+from wdsctl.loader.arm_orders import Sizes, shuffled
+from wdsctl.loader.arm_pieces import arm_digest, pieces_of
 from wdsctl.loader.arms import Arm, Piece
+from wdsctl.loader.opening import Opener
 from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order.shuffle import Shuffled
 from wdsctl.loader.source import Source
@@ -36,22 +40,33 @@ def pasts_of(order: dict[str, Any] | None) -> list[Past]:
 
 
 def to_plan(pasts: Sequence[Past]) -> list[Any]:
+    """What `pasts_of` reads, as JSON."""
     return [[*past[:-1], list(past.shards)] for past in pasts]
 
 
-def over_eras(orders: Sequence[Shuffled], pasts: Sequence[Past], pieces: Sequence[Sequence[Piece]]) -> Arm:
-    """An arm over all its eras, the present one last; `pasts` are those that have ended."""
-    return Arm(Eras(orders, [past.end for past in pasts]), [piece for each in pieces for piece in each])
+def over_eras(
+    arms: Sequence[Arm],
+    pasts: Sequence[Past],
+    entries: Sequence[ArmPlan],
+    datasets: Sequence[Sequence[Source]],
+    sizes: Sizes,
+    opener: Opener,
+) -> tuple[Arm, ...]:
+    """Arms as they are now become arms over all their eras, the present one last; one that never grew stays itself.
+
+    Of each arm: the entry of the blend that it is, and the sources that `opener` opened for it. Data of an era that is
+    not there any more as it was raises StateMismatch when it is read.
+    """
+    each = zip(arms, entries, datasets, strict=True)
+    return tuple(
+        _over_eras(arm, [past for past in pasts if past.arm == number], entry, sources, sizes, opener)
+        for number, (arm, entry, sources) in enumerate(each)
+    )
 
 
 def is_whole(arm: Arm) -> bool:
     """Whether all that an arm has read or will read is there as it was."""
     return not any(isinstance(piece.source, Gone) for piece in arm.pieces)
-
-
-def gone(past: Past, like: Source) -> list[Piece]:
-    """What stands for the data of an era that is not there any more."""
-    return [Piece(cast("Source", Gone(like, past.samples)), 0, past.samples, past.samples)]
 
 
 class Gone:
@@ -74,3 +89,26 @@ class Gone:
 
     def close(self) -> None:
         """There is nothing open."""
+
+
+def _over_eras(
+    arm: Arm, pasts: Sequence[Past], entry: ArmPlan, sources: Sequence[Source], sizes: Sizes, opener: Opener
+) -> Arm:
+    if not pasts:
+        return arm
+    orders = [shuffled(past.samples, past.seed, arm.order.passes, sizes) for past in pasts]
+    pieces = [piece for past in pasts for piece in _pieces(past, entry, sources, opener)]
+    order = Eras([*orders, cast("Shuffled", arm.order)], [past.end for past in pasts])
+    return Arm(order, [*pieces, *arm.pieces])
+
+
+def _pieces(past: Past, entry: ArmPlan, sources: Sequence[Source], opener: Opener) -> list[Piece]:
+    """The data of an era that has ended, or what stands for it where it is not there any more."""
+    befores = (opener.before(source, shard) for source, shard in zip(sources, past.shards, strict=True))
+    try:
+        found = pieces_of(entry, lambda _: next(befores))
+    except InputError:  # of what is left of it, a subset or a share is nothing
+        found = []
+    if found and arm_digest(found, past.arm) == past.facts:
+        return found
+    return [Piece(cast("Source", Gone(sources[0], past.samples)), 0, past.samples, past.samples)]

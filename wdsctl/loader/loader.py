@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.errors import UsageError
 from wdsctl.loader import distributed
 from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.even_ranks import EvenRanks
 from wdsctl.loader.moving import pinned
 from wdsctl.loader.passes import Passes
 from wdsctl.loader.randomness import callers_generators_kept
@@ -32,8 +34,7 @@ class Loader:
     Breaking out of a `for` loop loses nothing: the next one goes on with the very next batch. A training never ends,
     unless it has virtual epochs or was made with `repeat=False`; a validation ends after one pass, and the next loop
     begins the next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that
-    was saved there, if all ranks have equally many batches. `is_padding`: whether the batch that was handed out last
-    only evens out the ranks.
+    was saved there, if all ranks have equally many batches.
     """
 
     def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
@@ -44,17 +45,10 @@ class Loader:
         # Workers have generators of their own; in this process those are the caller's.
         self._keeps = draws_randomly(dataset) and not dataset.worker_config.num_workers
         self._checked = False
-        self._last: Any = None
-        self.is_padding = False
+        self._ranks = EvenRanks(dataset)
 
     def __iter__(self) -> Iterator[Any]:
-        begins = True
-        while True:
-            try:
-                run, batch = self._draw(begins=begins)
-            except StopIteration:
-                return
-            begins = False
+        for run, batch in self._loop():
             run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
             yield batch
 
@@ -63,13 +57,7 @@ class Loader:
 
         A batch counts as handed out when the last of it has left; until then, states stand before it.
         """
-        begins = True
-        while True:
-            try:
-                run, batch = self._draw(begins=begins)
-            except StopIteration:
-                return
-            begins = False
+        for run, batch in self._loop():
             *first, last = take_apart(batch)
             yield from first
             run.accept()
@@ -81,7 +69,7 @@ class Loader:
             return self._dataset.virtual_epoch_length
         run = self._opened()
         if isinstance(run, Passes):
-            return self._even_length(run)
+            return self._ranks.length(run)
         if run.is_endless:
             raise TypeError("a training has no length: it goes on without end")
         raise TypeError("packing and grouping decide how many batches there are: the length is not known")
@@ -91,6 +79,11 @@ class Loader:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def is_padding(self) -> bool:
+        """Whether the batch that was handed out last only evens out the ranks."""
+        return self._ranks.is_padding
 
     @property
     def stats(self) -> Stats:
@@ -179,6 +172,17 @@ class Loader:
     def _group(self) -> Any:
         return self._dataset.worker_config.data_parallel_group
 
+    def _loop(self) -> Iterator[tuple[Training | Passes, Any]]:
+        """The batches of one `for` loop, each with the run that is to accept it."""
+        begins = True
+        while True:
+            try:
+                drawn = self._draw(begins=begins)
+            except StopIteration:
+                return
+            begins = False
+            yield drawn
+
     def _draw(self, *, begins: bool) -> tuple[Training | Passes, Any]:
         """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass.
 
@@ -198,20 +202,18 @@ class Loader:
         run = self._opened()
         if not self._checked:
             self._check_ranks(run)
-        self.is_padding = False
         try:
             if run.is_at_virtual_end:
                 raise StopIteration
-            batch = self._even(run) if self._is_uneven(run) else self._next(run)
+            batch = self._ranks.draw(run, partial(self._next, run))
         except StopIteration:
             self._end_loop(run)
             raise
-        self._last = batch if self._dataset.uneven == "pad" else None
         return run, pinned(batch, None) if self._pins else batch
 
     def _end_loop(self, run: Training | Passes) -> None:
         """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
-        self._last = None
+        self._ranks.forget()
         run.begin_next()
         if not self._dataset.worker_config.persistent_workers:
             run.close()
@@ -219,57 +221,6 @@ class Loader:
     def _next(self, run: Training | Passes) -> Any:
         with callers_generators_kept() if self._keeps else nullcontext():
             return run.draw()
-
-    def _is_uneven(self, run: Training | Passes) -> bool:
-        """Whether this run may have more batches on one rank than on another, and that is to be evened out."""
-        return not run.is_endless and self._dataset.uneven != "keep" and self._dataset.worker_config.world_size > 1
-
-    def _even(self, run: Training | Passes) -> Any:
-        """The next batch where all ranks are to have equally many of them."""
-        drops = self._dataset.uneven == "drop"
-        if isinstance(run, Passes) and not draws_randomly(self._dataset):
-            # Every run of positions is one batch: which rank has how many is known without asking.
-            if not (run.all_have_more if drops else run.any_has_more):
-                raise StopIteration
-            return self._next(run) if run.has_more else self._padding(run)
-        self._check_group()
-        batch: Any = None
-        try:
-            batch = self._next(run)
-            has_ended = False
-        except StopIteration:
-            has_ended = True
-        ask = distributed.any_rank if drops else distributed.all_ranks
-        if ask(has_ended, self._group):
-            raise StopIteration
-        return self._padding(run) if has_ended else batch
-
-    def _check_group(self) -> None:
-        """What hooks leave out or make more of is known when it happens: the ranks have to tell one another."""
-        workers = self._dataset.worker_config
-        if not distributed.is_running(workers):
-            raise LoaderError(
-                f"uneven={self._dataset.uneven!r} with hooks, packing or grouping needs the ranks to agree on every "
-                "batch, and torch.distributed is not running for them",
-                hint="initialise torch.distributed first (and give data_parallel_group), or uneven='keep'",
-                code="WDS510",
-            )
-
-    def _padding(self, run: Training | Passes) -> Any:
-        if self._last is None:
-            raise LoaderError(
-                "this rank has no batch at all, and so nothing to pad with",
-                hint="give more data than there are ranks, or uneven='drop'",
-                code="WDS511",
-            )
-        run.pad()
-        self.is_padding = True
-        return self._last
-
-    def _even_length(self, run: Passes) -> int:
-        if not self._is_uneven(run):
-            return len(run)
-        return run.even_length(pads=self._dataset.uneven == "pad")
 
     def _check_ranks(self, run: Training | Passes) -> None:
         """All ranks have the same plan, or none begins: a rank with other data would go unnoticed for weeks."""
@@ -285,13 +236,13 @@ class Loader:
         return self._run
 
     def _new(self, state: Any, *, strict: bool) -> Training | Passes:
-        dataset = self._dataset
+        dataset, running = self._dataset, self._running
+        running.is_tracing = dataset.trace is not None
         is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
         kind = Passes if not is_endless and is_count_preserving(dataset) else Training
-        run = kind(dataset, state, strict=strict, running=self._running)
-        if dataset.trace is not None and self._running.tracer is None:
-            self._running.tracer = tracer_of(dataset, run.streams)
-            run = kind(dataset, state, strict=strict, running=self._running)
+        run = kind(dataset, state, strict=strict, running=running)
+        if running.is_tracing and running.tracer is None:
+            running.tracer = tracer_of(dataset, run.streams)
         return run
 
 

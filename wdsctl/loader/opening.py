@@ -21,10 +21,11 @@ from wdsctl.core.split_file import split_file, split_of_file
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.urls import is_url
 from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.joins import AtOnce, Joined, joined_of
 from wdsctl.loader.sample_code import trusted
 from wdsctl.loader.selection import Selection
-from wdsctl.loader.source import Functions, Source
+from wdsctl.loader.source import Source
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 
 

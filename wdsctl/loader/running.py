@@ -16,17 +16,15 @@ from wdsctl.loader.workers import PoolOptions
 
 @dataclass(slots=True)
 class Running:
-    """`starts`: how often each worker has begun."""
+    """`is_tracing`: whether work is to say whose samples a batch has. That is known before there is a `tracer`, which
+    needs the opened streams. `starts`: how often each worker has begun."""
 
     watchdog_timeout_seconds: float | None = 60.0
     watchdog_initial_timeout_seconds: float | None = None
     ring_bytes: int | None = None
+    is_tracing: bool = False
     tracer: TraceWriter | None = None
     starts: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def is_tracing(self) -> bool:
-        return self.tracer is not None
 
     def trace(self, number: int, origins: list[Any], passes: int = 0) -> None:
         """Keep whose samples batch `number` of the job (of this pass) has."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import accumulate, repeat
 from typing import Any
@@ -13,18 +12,16 @@ import numpy as np
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
-from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import Place
-from wdsctl.core.sample_types import Kind
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url, shown
 from wdsctl.loader.column import column_of, digests_of
-from wdsctl.loader.decoding import BatchMemory, DecodeThreads, SampleDecoder, as_bytes
-from wdsctl.loader.layout import Decode, Layout, compile_layout
-from wdsctl.loader.lazy_part import LARGE, LazyPart
+from wdsctl.loader.decode_functions import Functions
+from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.mapped import MappedStorage
+from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
 from wdsctl.loader.references import GAP, INDEX_BITS, Block, Ints, References
 from wdsctl.loader.sample_code import facts_of
@@ -40,9 +37,13 @@ PlainType = tuple[str, tuple[str, ...]]  # a sample type and some of its fields
 class Source:
     """The samples of one split of one dataset. `number` tells the sources of one loader apart.
 
-    `aux`: stores that its cooker looks things up in, by name. `subflavors` lie over those of the dataset. `storage` is
-    closed with the source, and may be shared by several. `memories`: where images of a batch are decoded side by side;
-    whoever makes batches begins them. `together`: within it, images may be decoded at its end.
+    `root`: the folder or URL that shards are named from. `split`: its name in the catalog, or nothing where it is of a
+    file. `aux`: stores that its cooker looks things up in, by name. `subflavors` lie over those of the dataset.
+    `storage` is closed with the source, and may be shared by several. `memories`: where images of a batch are decoded
+    side by side; whoever makes batches begins them. `together`: within it, images may be decoded at its end. `sizes`:
+    bytes of the shards, by path.
+
+    Raises what `compile_layout` raises, and of datasets with films what `open_keyframes` does. No sample is read.
     """
 
     def __init__(
@@ -79,27 +80,28 @@ class Source:
         functions = functions or Functions(decoder)
         self.memories = functions.memories
         self.together = functions.together
-        self._layouts = [functions.layout(names, config, self.dataset_path) for names in offsets.layouts]
-        needed = [layout.needed for layout in self._layouts]
-        self.references = References(root, offsets, selection, needed, [layout.ranged for layout in self._layouts])
-        self._ranged = self.references.ranged
-        #: Of each layout the names of the parts that are needed, and where the films among them can be entered.
-        self._parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
-        self._films = open_keyframes(place, offsets.generation) if place is not None and any(self._ranged) else None
-        self._paths = self.references.paths
-        self._builds = [layout.build for layout in self._layouts]
+        layouts = [functions.layout(names, config, self.dataset_path) for names in offsets.layouts]
+        needed = [layout.needed for layout in layouts]
+        self.references = References(root, offsets, selection, needed, [layout.ranged for layout in layouts])
+        self._builds = [layout.build for layout in layouts]
+        self._plain = [None if layout.plain is None else (config.sample_type, layout.plain) for layout in layouts]
         self.sample_type = config.sample_type
-        self._plain = [None if layout.plain is None else (config.sample_type, layout.plain) for layout in self._layouts]
         self.field_map = facts_of(config)
         self.subflavors = {**config.subflavors, **(subflavors or {})} or None
+        self._paths, ranged = self.references.paths, self.references.ranged
         self.sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
+        self._has_ranged = any(ranged)
+        films = open_keyframes(place, offsets.generation) if place is not None and self._has_ranged else None
         if storage is None:
             storage = MappedStorage(self.sizes) if raw == "view" else storage_for(root, self.sizes)
         self._storage: Storage = storage
+        parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
+        self._reader = PartReader(storage, self._paths, self.sizes, parts, ranged, films)
         self._is_far = is_url(root)
 
     @property
     def n(self) -> int:
+        """How many samples are read: positions are 0 to n - 1."""
         return self.selection.n
 
     @cached_property
@@ -163,22 +165,13 @@ class Source:
 
     def load(self, block: Block, i: int) -> Any:
         """Read, decode and build one sample. Raises WdsctlError that names dataset, shard, key and part."""
-        parts: list[Any]
         try:
-            layout, span = block.layouts[i], block.spans[i]
-            if self._ranged[layout]:
-                parts = self._read_ranged(block, i)
-            elif 0 <= span <= LARGE:
-                data = self._storage.read(self._paths[block.shards[i]], block.first[i], span)
-                parts = [data[starts[i] : ends[i]] for starts, ends in block.cuts[layout]]
-            else:
-                parts = self._read_apart(block, i)
-            return self._builds[layout](
+            return self._builds[block.layouts[i]](
                 block.keys[i],
                 (self.number, block.passes[i], block.ids[i]),
                 self.subflavors,
                 (source_at(self, block.rows[i]),),
-                *parts,
+                *self._reader.read(block, i),
             )
         except WdsctlError as error:
             raise self._located(error, block, i) from error
@@ -241,13 +234,14 @@ class Source:
     def will_need(self, slices: Ints, most_bytes: int) -> None:
         """Ask the storage to fetch these slices of positions ahead, up to so many bytes. `block` tells one far away."""
         # Of samples with films nearly all bytes are the films', of which nobody knows what will be read.
-        if self._is_far or any(self._ranged):
+        if self._is_far or self._has_ranged:
             return
         ranges = self.references.ranges(slices, GAP)
         ends = accumulate(each.size for each in ranges)
         self._storage.will_need(each for each, end in zip(ranges, ends, strict=True) if end <= most_bytes)
 
     def close(self) -> None:
+        """Close its storage and its stores: what is shared is closed for all. What is read next opens it again."""
         self._storage.close()
         for store in self.aux.values():
             store.close()
@@ -267,40 +261,6 @@ class Source:
         begin = min((offset for _, offset, _ in parts), default=0)
         return begin, max((offset + size for _, offset, size in parts), default=begin) - begin
 
-    def _read_apart(self, block: Block, i: int) -> list[Any]:
-        """Part by part, where there is much between them; a large part is a handle that reads when it is asked to.
-
-        But not a line: it is parsed as a whole or not at all.
-        """
-        path, first = self._paths[block.shards[i]], block.first[i]
-        parts: list[Any] = []
-        for starts, ends in block.cuts[block.layouts[i]]:
-            at, size = first + starts[i], ends[i] - starts[i]
-            is_lazy = size > LARGE and not is_lines(path)
-            parts.append(self._handle(path, at, size) if is_lazy else self._storage.read(path, at, size))
-        return parts
-
-    def _read_ranged(self, block: Block, i: int) -> list[Any]:
-        """Handles of the parts that want to be handles, and the others as ever."""
-        path, first, span = self._paths[block.shards[i]], block.first[i], block.spans[i]
-        data = self._storage.read(path, first, span) if 0 < span <= LARGE else None
-        parts: list[Any] = []
-        layout, films = block.layouts[i], self._films
-        cuts = zip(block.cuts[layout], self._ranged[layout], self._parts[layout], strict=True)
-        for (starts, ends), is_ranged, name in cuts:
-            at, size = first + starts[i], ends[i] - starts[i]
-            if is_ranged or size > LARGE:
-                keyframes = films.find(block.ids[i], name) if films is not None and is_ranged else b""
-                parts.append(self._handle(path, at, size, keyframes))
-            elif data is None:
-                parts.append(self._storage.read(path, at, size))
-            else:
-                parts.append(data[starts[i] : ends[i]])
-        return parts
-
-    def _handle(self, path: str, at: int, size: int, keyframes: bytes = b"") -> LazyPart:
-        return LazyPart(path, at, size, self._storage, shard_size=self.sizes.get(path), keyframes=keyframes)
-
     def _located(self, error: WdsctlError, block: Block, i: int) -> WdsctlError:
         where = self.where(block, i)
         where = f"{where}, {error.where}" if error.where else where
@@ -316,41 +276,3 @@ class Source:
         """Whether nothing is left of the dataset: a folder that was unmounted or removed loses all shards at once."""
         some = {self._paths[0], self._paths[len(self._paths) // 2], self._paths[-1]}
         return not any(self._storage.exists(path) for path in some)
-
-
-class Functions:
-    """Decode functions by part name, one of each, with the memory that the images of a batch share; and layouts.
-
-    Sources whose samples meet in a batch share one of these.
-    """
-
-    def __init__(self, decoder: SampleDecoder | None) -> None:
-        self.memories: list[BatchMemory] = []
-        self._decoder = decoder
-        self._threads = decoder.threads() if decoder is not None else DecodeThreads(1)
-        self._known: dict[tuple[str, Kind, str], Decode | None] = {}
-        self._layouts: dict[tuple[Any, ...], Layout] = {}
-
-    def together(self) -> AbstractContextManager[None]:
-        """Images of samples that are loaded in here may be decoded at its end, by several threads."""
-        return self._threads.together()
-
-    def layout(self, names: Sequence[str], config: DatasetConfig, where: str) -> Layout:
-        """`compile_layout`, once for all sources that are alike."""
-        alike = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, *config.field_map.items())
-        if alike not in self._layouts:
-            self._layouts[alike] = compile_layout(names, config, self, where)
-        return self._layouts[alike]
-
-    def __call__(self, part: str, kind: Kind, field: str) -> Decode | None:
-        """What decodes this part for a field of this kind and name, or None where its bytes are handed out."""
-        if self._decoder is None:
-            return None
-        wanted = (part, kind, field)
-        if wanted not in self._known:
-            memory = self._decoder.memory_for(*wanted)
-            if memory is not None:
-                self.memories.append(memory)
-            function = self._decoder.function_for(part, memory, kind, field, self._threads)
-            self._known[wanted] = None if function is as_bytes else function
-        return self._known[wanted]

@@ -13,7 +13,8 @@ from webdataset.compat import FluidInterface
 from wdsctl.core.errors import UsageError
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.urls import is_url
-from wdsctl.loader.dataset import AnyEncoder, TrainDataset, ValDataset, get_train_dataset
+from wdsctl.loader.arguments import AnyEncoder
+from wdsctl.loader.dataset import TrainDataset, ValDataset, get_train_dataset
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.lazy_part import LazyPart
 from wdsctl.loader.sample_stream import SampleStream

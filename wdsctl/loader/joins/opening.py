@@ -17,11 +17,12 @@ from wdsctl.core.join_index import JoinIndex, Nonmatch, Side
 from wdsctl.core.place import Place
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.urls import shown
+from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.joins.joiner import Joiner, field_names, joiner_of
 from wdsctl.loader.joins.source import JoinedSource
 from wdsctl.loader.selection import Selection
-from wdsctl.loader.source import Functions, Source
+from wdsctl.loader.source import Source
 
 
 @dataclass(frozen=True)

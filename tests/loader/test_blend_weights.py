@@ -1,0 +1,39 @@
+"""The weights of a blend after those that a state knows: which entries are used, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from wdsctl.core.blend_file import Blender, BlendPlan
+from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.loader import get_train_dataset
+from wdsctl.loader.blend_weights import edits_for, used_entries
+from wdsctl.loader.dataset import plan_of
+
+
+def a_plan(*weights: float) -> BlendPlan:
+    return plan_of(get_train_dataset(Blender([(f"data{i}", weight) for i, weight in enumerate(weights)])))
+
+
+def test_an_entry_is_used_whose_weight_is_above_0_now_or_was_at_some_time() -> None:
+    plan = a_plan(1, 0, 0)
+
+    assert used_entries(plan, []) == [0]
+    assert used_entries(plan, edits_for({"weights": "0: 1 0 0 | 40: 0 0 1"}, 3)) == [0, 2]
+
+
+def test_a_blend_of_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing is to be read") as raised:
+        used_entries(BlendPlan(()), [])
+
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("entries", [1, 3])
+def test_the_weights_of_a_state_are_of_as_many_entries(entries: int) -> None:
+    with pytest.raises(StateMismatch, match=f"has 2 entries, and this one has {entries}"):
+        edits_for({"weights": "0: 1 2"}, entries)
+
+
+def test_a_state_without_weights_goes_with_any_blend() -> None:
+    assert [edits_for(was, 5) for was in (None, {}, {"weights": "0123abcd"})] == [[], [], []]

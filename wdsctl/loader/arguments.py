@@ -1,0 +1,138 @@
+"""The arguments of a recipe: what they may be, and which of them go together. Nothing is opened."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from inspect import isgeneratorfunction
+from typing import Any, Literal
+
+from wdsctl.core.blend_file import Blender, BlendPlan
+from wdsctl.core.errors import UsageError
+from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.raw import Raw
+from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridden
+from wdsctl.loader.worker_config import WorkerConfig, whole
+
+Uneven = Literal["pad", "drop", "keep"]
+Adopt = Literal["next_epoch"]
+AnyEncoder = TaskEncoder[Any, Any, Any, Any]
+Path = str | os.PathLike[str] | Mapping[str, Any] | Blender | BlendPlan
+
+
+def common(
+    path: Path,
+    task_encoder: AnyEncoder | None,
+    worker_config: WorkerConfig | None,
+    **given: Any,
+) -> dict[str, Any]:
+    """The arguments that trainings and validations have in common, by the names that `Dataset` has for them: checked,
+    numbers as Python's own, paths as text. Raises UsageError by the name of what is wrong."""
+    encoder = task_encoder or DefaultTaskEncoder()
+    kept = path if isinstance(path, (Mapping, Blender, BlendPlan)) else os.fspath(path)
+    given["batch_size"] = size_or_none("batch_size", given["batch_size"])
+    given["batch_drop_last"] = bool(given["batch_drop_last"])
+    given["packing_buffer_size"] = size_or_none("packing_buffer_size", given["packing_buffer_size"])
+    given["most_waiting"] = _size("most_waiting", given["most_waiting"])
+    given["seed"] = whole("seed", given["seed"])
+    given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
+    given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
+    given["raw"] = _checked_raw(given["raw"], encoder, kept)
+    given["ban"] = tuple(given["ban"])
+    given["trust_code"] = bool(given["trust_code"])
+    _check_uneven(given["uneven"])
+    _check_hooks(encoder, given)
+    workers = worker_config or WorkerConfig.default_worker_config()
+    return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
+
+
+def size_or_none(name: str, value: int | None, *, least: int = 1) -> int | None:
+    """A count of this name as Python's own int; None stays None. Raises UsageError below `least`."""
+    return None if value is None else _size(name, value, least=least)
+
+
+def checked_multiplier(passes: int | None) -> int | None:
+    """How many passes are shuffled together, as Python's own int. Raises UsageError for 0 and below -1."""
+    multiplier = None if passes is None else whole("shuffle_over_epochs_multiplier", passes)
+    if multiplier is not None and (multiplier < -1 or multiplier == 0):
+        raise UsageError(
+            f"shuffle_over_epochs_multiplier is {multiplier}",
+            hint="give 1 or more passes, None for no shuffling, or -1 for drawing with replacement",
+        )
+    return multiplier
+
+
+def check_one_pass(multiplier: int | None, virtual_epoch_length: int) -> None:
+    """Raise UsageError for what a training of one pass cannot have."""
+    if virtual_epoch_length:
+        raise UsageError(
+            "virtual epochs are for trainings without end, and repeat=False is one pass",
+            hint="leave virtual_epoch_length out, or give repeat=True",
+        )
+    if multiplier == -1:
+        raise UsageError("one pass cannot be drawn with replacement", hint="give repeat=True, or a multiplier of 1")
+
+
+def check_adopt(adopt: Adopt | None) -> None:
+    """Raise UsageError for another word than there is."""
+    if adopt not in (None, "next_epoch"):
+        raise UsageError(f"adopt is {adopt!r}", hint="give 'next_epoch', or leave it out")
+
+
+def _check_hooks(encoder: AnyEncoder, given: Mapping[str, Any]) -> None:
+    """Raise UsageError for hooks of the encoder that do not go with one another, or not with the arguments."""
+    other = next((hook for hook in ("preencode_sample", "postencode_sample") if overridden(encoder, hook)), None)
+    if other is not None and overridden(encoder, "encode_sample"):
+        raise UsageError(
+            f"the task encoder overrides encode_sample and {other}",
+            hint="override either encode_sample, or preencode_sample and postencode_sample",
+        )
+    selects = overridden(encoder, "select_samples_to_pack")
+    if given["packing"] is not None and (selects or given["packing_buffer_size"] is not None):
+        raise UsageError(
+            "packing= chooses packs by length, and select_samples_to_pack or packing_buffer_size say otherwise",
+            hint="give one of the two; the window of packing= is Packing(window=...)",
+        )
+    if (given["packing_buffer_size"] is not None) != selects:
+        missing = "select_samples_to_pack is not overridden" if not selects else "there is no packing_buffer_size"
+        raise UsageError(
+            f"packing by the task encoder needs both, and {missing}",
+            hint="override select_samples_to_pack and give packing_buffer_size, or give packing=Packing(...)",
+        )
+    if (selects or given["packing"] is not None) and isgeneratorfunction(encoder.postencode_sample):
+        raise UsageError(
+            "postencode_sample is a generator, and under packing a sample of a pack must stay one sample",
+            hint="return one sample, or make several of one in preencode_sample",
+        )
+    if selects and not overridden(encoder, "pack_selected_samples"):
+        raise UsageError(
+            "the task encoder selects samples to pack and does not pack them", hint="override pack_selected_samples"
+        )
+    if given["buckets"] is not None and overridden(encoder, "batch_group_criterion"):
+        raise UsageError("buckets= and batch_group_criterion both make groups", hint="give one of the two")
+
+
+def _check_uneven(uneven: Uneven) -> None:
+    if uneven not in ("pad", "drop", "keep"):
+        raise UsageError(f"uneven is {uneven!r}", hint="give 'pad', 'drop' or 'keep'")
+
+
+def _size(name: str, value: int, *, least: int = 1) -> int:
+    size = whole(name, value)
+    if size < least:
+        raise UsageError(f"{name} is {size}", hint=f"give {least} or more, or leave it out")
+    return size
+
+
+def _checked_raw(raw: Raw, encoder: AnyEncoder, path: Any) -> Raw:
+    if raw not in ("bytes", "view"):
+        raise UsageError(f"raw is {raw!r}", hint="give 'bytes' or 'view'")
+    if raw == "view" and encoder.decoder is not None:
+        raise UsageError("raw='view' is for parts that are not decoded", hint="set decoder = None in the task encoder")
+    if raw == "view" and isinstance(path, str) and is_url(path):
+        raise UsageError(
+            "raw='view' maps files, and what is at a URL cannot be mapped",
+            where=shown(path),
+            hint="leave raw at 'bytes', or mount the store or copy the dataset to a disk",
+        )
+    return raw

@@ -1,0 +1,76 @@
+"""The orders of the arms of a blend: the sizes that a recipe left open are chosen, and every arm gets its seed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.blend_file import Arm as ArmPlan
+from wdsctl.core.keys import derive
+from wdsctl.core.storage import is_any_remote
+from wdsctl.loader.arm_pieces import data_digest
+from wdsctl.loader.arms import Piece
+from wdsctl.loader.dataset import LANES_A_RANK, Dataset, TrainDataset
+from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
+from wdsctl.loader.source import Source
+
+SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What was chosen where the recipe left it open: part of the order, and taken from the state on a resume."""
+
+    lanes: int
+    slice_samples: int
+    window_samples: int
+    parallel: int  # slices that are shuffled together at least
+
+
+def sizes_of(dataset: Dataset, sources: Sequence[Source], was: Mapping[str, Any] | None) -> Sizes:
+    """What the recipe says. Where it says nothing, what was chosen when the run began, whatever ranks and disks it has
+    now: `was` are the facts of the order that a state has."""
+    lanes = was["lanes"] if was is not None else LANES_A_RANK * dataset.worker_config.world_size
+    if not isinstance(dataset, TrainDataset):
+        return Sizes(lanes, 1, 1, 1)
+    wanted = dataset.max_samples_per_sequence or (was["slice"] if was is not None else _slice_for(sources))
+    return Sizes(dataset.lanes or lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters)
+
+
+def orders_of(
+    dataset: Dataset,
+    plans: Sequence[ArmPlan],
+    pieces: Sequence[Sequence[Piece]],
+    sizes: Sizes,
+    grown: Mapping[int, int],
+) -> list[Shuffled]:
+    """The order of each arm, of what it is now. `grown`: of arms whose data has grown under the job, by their number,
+    the slot that this begins at.
+
+    Where the same data stands twice in a blend, each time has an order of its own, and so has what is there since a
+    dataset has grown. Raises UsageError for what `Shuffled` refuses.
+    """
+    orders = []
+    seen: dict[str, int] = {}
+    for number, (plan, arm) in enumerate(zip(plans, pieces, strict=True)):
+        data = data_digest(arm)
+        occurrence = seen[data] = seen.get(data, -1) + 1
+        key = derive("order", dataset.seed, dataset.worker_config.seed_offset, occurrence)
+        seed = key if len(plans) == 1 else derive("arm", key, data)
+        seed = derive("era", seed, grown[number]) if number in grown else seed
+        passes = AS_THEY_LIE if plan.multiplier is None else plan.multiplier
+        orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes))
+    return orders
+
+
+def shuffled(n: int, seed: int, passes: int, sizes: Sizes) -> Shuffled:
+    """The order of n samples, in slices and windows of these sizes."""
+    size = slice_size(n, sizes.lanes, sizes.slice_samples)
+    window = max(sizes.window_samples, sizes.parallel * size)
+    return Shuffled(n=n, slice_samples=size, window_samples=window, seed=seed, passes=passes)
+
+
+def _slice_for(sources: Sequence[Source]) -> int:
+    """One answer for the whole blend: the far stores decide, where there are any."""
+    return SLICE_REMOTE if is_any_remote({source.root for source in sources}) else SLICE_LOCAL

@@ -1,0 +1,106 @@
+"""The weights of a blend over a job: what the blend says now, after what a state knows of the time before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from wdsctl.core.blend_file import BlendPlan
+from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.loader.arms import Arm
+from wdsctl.loader.blend_history import Edits, Schedule, continued, edits_of, segments, to_facts
+from wdsctl.loader.order.blend import Blend, integer_weights
+from wdsctl.loader.token_weights import by_tokens, mean_lengths
+from wdsctl.loader.value_digest import value_digest
+
+
+@dataclass(frozen=True, slots=True)
+class BlendWeights:
+    """`blends`: one for each segment of the weights' history, over the arms that are used; they begin at the batches
+    `begins` of the job. `facts`: what a plan keeps of them."""
+
+    blends: tuple[Blend, ...]
+    begins: tuple[int, ...]
+    facts: dict[str, Any]
+
+
+def edits_for(was: dict[str, Any] | None, entries: int) -> Edits:
+    """The weights that a state knows of, whose order has the facts `was`, for a blend of so many entries.
+
+    Raises StateMismatch where they are of another number of entries, WDS502 where they are damaged.
+    """
+    edits = edits_of(was)
+    had = len(edits[0][1][0][1]) if edits else entries
+    if had != entries:
+        raise StateMismatch(
+            f"the blend of the state has {had} entries, and this one has {entries}",
+            hint="resume with the entries of the run that saved the state; one with the weight 0 never comes",
+        )
+    return edits
+
+
+def used_entries(plan: BlendPlan, edits: Edits) -> list[int]:
+    """The entries whose weight is above 0 at some time: no other is even opened. Raises UsageError where none is."""
+    ever = [*_fractions(plan), *(weights for _, schedule in edits for _, weights in schedule)]
+    used = [i for i in range(len(plan.arms)) if any(weights[i] for weights in ever)]
+    if not used:
+        raise UsageError("nothing is to be read", hint="give at least one dataset a weight above 0")
+    return used
+
+
+def weights_of(
+    plan: BlendPlan,
+    used: Sequence[int],
+    arms: Sequence[Arm],
+    edits: Edits,
+    *,
+    edit_at: int | None,
+    was: Mapping[str, Any] | None,
+    world: int,
+) -> BlendWeights:
+    """The weights of `arms`, which are the entries `used` of the plan, over the whole job.
+
+    `edits`: those that the state knows, whose order has the facts `was`; `edit_at`: the batch from which other ones
+    hold, None where they count as those of another plan. `world`: ranks now; a step of a schedule is as many batches as
+    there were ranks at the first start. Raises what `mean_lengths` raises, where weights count tokens.
+    """
+    chosen = [tuple(segment[i] for i in used) for segment in _fractions(plan)]
+    if plan.weight_unit == "tokens":
+        means = mean_lengths(arms, [plan.arms[i].where for i in used])
+        chosen = [by_tokens(segment, means) for segment in chosen]
+    steps = tuple(segment.step for segment in plan.schedule) or (0,)
+    world = world if was is None else was.get("world", world)
+    schedule = _schedule([step * world for step in steps], chosen, used, len(plan.arms))
+    edits = continued(edits, schedule, edit_at)
+    in_force = segments(edits)
+    digest = value_digest([[[weights[i] for i in used] for _, weights in schedule], steps])
+    if was is not None and was["weights"] == digest:
+        facts: dict[str, Any] = {"weights": digest}  # of a state that has no more of them
+    else:
+        facts = to_facts(edits) if len(used) > 1 else {"weights": ""}
+    if len(steps) > 1:
+        facts["world"] = world
+    blends = tuple(Blend(tuple(weights[i] for i in used)) for _, weights in in_force)
+    return BlendWeights(blends, tuple(begin for begin, _ in in_force), facts)
+
+
+def _fractions(plan: BlendPlan) -> list[tuple[Fraction, ...]]:
+    """The weights of all entries, a tuple for each segment of the plan's schedule."""
+    if plan.schedule:
+        return [segment.weights for segment in plan.schedule]
+    return [tuple(arm.weight for arm in plan.arms)]
+
+
+def _schedule(
+    begins: Sequence[int], chosen: Sequence[Sequence[Fraction]], used: Sequence[int], entries: int
+) -> Schedule:
+    """Whole weights of all entries, from the fractions of those that are used."""
+    found = []
+    for begin, segment in zip(begins, chosen, strict=True):
+        weights = [0] * entries
+        for i, weight in zip(used, integer_weights(segment), strict=True):
+            weights[i] = weight
+        found.append((begin, tuple(weights)))
+    return tuple(found)
