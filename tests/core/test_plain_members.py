@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import tarfile
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.build import a_shard, samples
-from wdsctl.core.plain_members import plain_members
+from wdsctl.core.plain_members import Bytes, plain_members, sums_hold
 
 FILES = samples(0, 5, size=700)
 
@@ -67,3 +70,28 @@ def a_pax_pair(records: bytes) -> bytes:
     pax[156:157] = b"x"
     pax[148:156] = b"%06o\0 " % (sum(pax[:148]) + 256 + sum(pax[156:512]))
     return bytes(pax) + a_shard({"a.jpg": b""})
+
+
+@given(
+    seed=st.integers(0, 1 << 32),
+    count=st.integers(1, 40),
+    odd=st.sets(st.integers(0, 511)),
+    lowest=st.sampled_from([0, 128, 255]),
+)
+def test_a_checksum_fits_where_it_is_the_sum_of_all_bytes_whatever_the_headers_share(
+    seed: int, count: int, odd: set[int], lowest: int
+) -> None:
+    """`odd`: the bytes in which headers differ."""
+    rng = np.random.default_rng(seed)
+    heads = np.repeat(rng.integers(lowest, 256, (1, 512), np.uint8), count, axis=0)
+    for at in odd:
+        heads[:, at] = rng.integers(lowest, 256, count)
+    is_right = rng.random(count) < 0.7
+    with_sums(heads, np.where(is_right, 0, rng.integers(1, 9, count)))
+    assert sums_hold(heads).tolist() == is_right.tolist()
+
+
+def with_sums(heads: Bytes, off_by: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
+    for head, off in zip(heads, off_by, strict=True):
+        head[148:156] = ord(" ")
+        head[148:156] = np.frombuffer(b"%06o\0 " % int(head.sum(dtype=np.int64) + off), np.uint8)

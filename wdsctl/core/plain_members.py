@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Bytes = NDArray[np.uint8]
 
 _OCTAL = 8 ** np.arange(10, -1, -1, dtype=np.int64)
-_LANES = np.uint64(0x00FF00FF00FF00FF)
+_LANES, _HALF_LANES = np.uint64(0x00FF00FF00FF00FF), np.uint64(0x0000FFFF0000FFFF)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,16 +92,23 @@ def _chain(rows: Ints, nexts: Ints) -> Ints:
 
 
 def sums_hold(heads: Bytes) -> NDArray[np.bool_]:
-    """Whether each header's checksum fits. Bytes are summed in four lanes of 16 bits: eight times fewer steps."""
+    """Whether each header's checksum fits. Words that all of these headers share, most of them, are summed once."""
     words = heads.view(np.uint64)
-    lanes = ((words & _LANES) + ((words >> np.uint64(8)) & _LANES)).sum(axis=1, dtype=np.uint64)
-    total = sum(((lanes >> np.uint64(shift)) & np.uint64(0xFFFF)).astype(np.int64) for shift in (0, 16, 32, 48))
+    shared = (words == words[0]).all(axis=0)
+    lanes = _lanes(words[:, ~shared]).sum(axis=1, dtype=np.uint64) + _lanes(words[0, shared]).sum(dtype=np.uint64)
     field = heads[:, tar.CHECKSUM[0] : tar.CHECKSUM[1]]
-    total = total - field.sum(axis=1, dtype=np.int64) + 8 * ord(" ")
+    lanes -= _lanes(field.view(np.uint64).ravel())
+    halves = (lanes & _HALF_LANES) + ((lanes >> np.uint64(16)) & _HALF_LANES)
+    total = ((halves + (halves >> np.uint64(32))) & np.uint64(0xFFFFFFFF)).astype(np.int64) + 8 * ord(" ")
     # Six octal digits, as every common writer has it; the others go the long way round.
     digits = field[:, :6] - np.uint8(ord("0"))
     holds: NDArray[np.bool_] = (digits < 8).all(axis=1) & (digits.astype(np.int64) @ _OCTAL[-6:] == total)
     return holds
+
+
+def _lanes(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bytes of each word in four lanes of 16 bits, which hold the sums of 64 words: eight times fewer steps."""
+    return (words & _LANES) + ((words >> np.uint64(8)) & _LANES)
 
 
 def _pax_prefix(blocks: Bytes, rows: Ints, nexts: Ints, pax: NDArray[np.bool_]) -> int:

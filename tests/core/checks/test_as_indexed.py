@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import random
 import tarfile
 from pathlib import Path
@@ -34,6 +35,42 @@ def test_a_plain_shard_is_as_indexed_whatever_its_place_and_layouts(tmp_path: Pa
     assert asked(root) == [True, True, True]
 
 
+@pytest.mark.parametrize("length", [100, 101])
+def test_a_name_is_plain_up_to_all_bytes_of_its_field_beside_shorter_ones(tmp_path: Path, length: int) -> None:
+    files = {"0.jpg": b"x", "0.json": b"x", "k" * (length - 4) + ".jpg": b"x", "zz.a.rather.long.ending": b"x"}
+    root = a_dataset(tmp_path, {"a.tar": a_shard(files, format=tarfile.GNU_FORMAT)})
+    index(root)
+    assert asked(root) == [length == 100]
+
+
+def test_the_last_header_of_a_shard_of_many_is_looked_at_as_the_first_one(tmp_path: Path) -> None:
+    sound = a_shard(samples(0, 2200, size=30))
+    root = a_dataset(tmp_path, {"a.tar": sound})
+    index(root)
+    assert asked(root) == [True]
+    for at in (110, sound.rindex(b"ustar") - 257 + 110):
+        data = bytearray(sound)
+        data[at] ^= 1
+        assert asked(root, bytes(data)) == [False], at
+
+
+def test_a_disk_that_fails_at_a_header_leaves_the_shard_to_the_scan(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 3)})
+    index(root)
+    place, path = locate(root), f"{root}/a.tar"
+    with Catalog(place.catalog) as published:
+        row, generation = published.shards()[0], published.generation
+    assert is_as_indexed(NoHeaders(), path, row.size, place.offsets(generation), row.id) is False
+
+
+class NoHeaders(LocalStorage):
+    """Opens files so that nothing can be read from the descriptor."""
+
+    def descriptor(self, path: str) -> int:
+        self._open["unreadable"] = os.open(path, os.O_WRONLY)
+        return self._open["unreadable"]
+
+
 @pytest.mark.parametrize(
     "files",
     [
@@ -43,6 +80,7 @@ def test_a_plain_shard_is_as_indexed_whatever_its_place_and_layouts(tmp_path: Pa
         {"../0.jpg": b"x"},
         {"/0.jpg": b"x"},
         {"ü.jpg": b"x"},
+        {".jpg": b"x", "0.jpg": b"x"},
     ],
 )
 def test_what_is_not_plain_is_left_to_the_scan(tmp_path: Path, files: Files) -> None:
