@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from wdsctl.core.errors import LoaderError
+from wdsctl.loader.decoding.blocks import BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,8 +31,15 @@ def stacked(tensors: Sequence[torch.Tensor], *, field: str = "", memories: Seque
         if batch is not None:
             return batch
     if _is_channels_last(first):
-        return torch.stack([tensor.movedim(0, -1) for tensor in tensors]).movedim(-1, 1)
-    return torch.stack(list(tensors))
+        return _side_by_side([tensor.movedim(0, -1) for tensor in tensors]).movedim(-1, 1)
+    return _side_by_side(list(tensors))
+
+
+def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor:
+    first = tensors[0]
+    if first.device.type != "cpu" or first.layout != torch.strided or any(tensor.requires_grad for tensor in tensors):
+        return torch.stack(tensors)
+    return torch.stack(tensors, out=BLOCKS.empty((len(tensors), *first.shape), first.dtype))
 
 
 def _padded(tensors: Sequence[torch.Tensor], size: torch.Size) -> torch.Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from wdsctl.loader.decoding.blocks import BLOCKS
 from wdsctl.loader.decoding.layout import channels_first
 
 if TYPE_CHECKING:
@@ -18,8 +19,8 @@ class BatchMemory:
     """Where one part's images of one batch go.
 
     `begin(n)` opens a batch of at most n samples, `take` gives the place of the next image, and `whole` is the stack of
-    all that were taken, if they are of one size. Memory is never used again: a batch belongs to whoever holds it, and
-    shares its memory with the images it was made of.
+    all that were taken, if they are of one size. A batch belongs to whoever holds it, and shares its memory with the
+    images it was made of: it is not used again before the last of them is gone.
 
     Stacking 32 images of 256 x 256 costs 600 us when they are copied, and 40 us here.
     """
@@ -62,7 +63,7 @@ class BatchMemory:
         return batch if all(map(_is_same, images, batch.unbind(0))) else None
 
     def _open_block(self, shape: tuple[int, ...]) -> None:
-        self._pixels = torch.empty((self._samples, *shape), dtype=self._dtype)
+        self._pixels = BLOCKS.empty((self._samples, *shape), self._dtype)
         self._arrays = self._pixels.numpy()
         self._images = channels_first(self._pixels, len(shape)).unbind(0)
 

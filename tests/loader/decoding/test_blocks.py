@@ -1,0 +1,103 @@
+"""Memory is taken again when nothing of a batch is left, and not before."""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+import torch
+
+from wdsctl.loader.decoding import blocks
+from wdsctl.loader.decoding.blocks import LEAST, Blocks
+
+
+def where(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.bfloat16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(3,), (0, 4), (2, 1 << 20), (1 << 10, 1 << 10, 2)])
+def test_a_tensor_is_contiguous_and_of_the_shape_and_type_that_was_asked_for(
+    dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    tensor = Blocks().empty(shape, dtype)
+
+    assert (tensor.shape, tensor.dtype) == (torch.Size(shape), dtype)
+    assert tensor.is_contiguous()
+    tensor.fill_(1)
+    assert bool((tensor == 1).all())
+
+
+def test_memory_comes_again_when_the_tensor_is_gone() -> None:
+    made = Blocks()
+    tensor = made.empty((LEAST,), torch.uint8)
+    place = where(tensor)
+    del tensor
+
+    assert where(made.empty((LEAST // 4,), torch.float32)) == place
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(lambda whole: whole[1], id="a row"),
+        pytest.param(lambda whole: whole.movedim(-1, 0), id="a view"),
+        pytest.param(lambda whole: whole[1].numpy(), id="an array"),
+        pytest.param(lambda whole: memoryview(whole[1].numpy()), id="a memoryview"),
+        pytest.param(lambda whole: whole.untyped_storage(), id="a storage"),
+        pytest.param(lambda whole: torch.utils.dlpack.from_dlpack(whole[1]), id="another library's view"),
+        pytest.param(lambda whole: whole[1].detach().view(torch.int8), id="another type"),
+    ],
+)
+def test_memory_stays_while_a_part_of_it_is_held(part: Any) -> None:
+    made = Blocks()
+    tensor = made.empty((2, LEAST), torch.uint8)
+    tensor.fill_(7)
+    place, held = where(tensor), part(tensor)
+    del tensor
+    gc.collect()
+
+    other = made.empty((2, LEAST), torch.uint8)
+    other.fill_(9)
+    assert where(other) != place
+    assert ctypes.string_at(place, LEAST) == bytes([7]) * LEAST
+
+    del held
+    assert where(made.empty((2, LEAST), torch.uint8)) == place
+
+
+def test_other_sizes_have_memory_of_their_own_and_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "KEPT", 4 * LEAST)
+    made = Blocks()
+    for times in range(1, 9):
+        made.empty((times * LEAST,), torch.uint8)
+
+    assert sum(map(len, made._free)) <= (4 + 8) * LEAST
+    place = where(made.empty((8 * LEAST,), torch.uint8))
+    assert where(made.empty((8 * LEAST,), torch.uint8)) == place
+
+
+def test_a_copy_has_memory_of_its_own() -> None:
+    made = Blocks()
+    copied = copy.deepcopy(made.empty((LEAST,), torch.uint8).fill_(3))
+    made.empty((LEAST,), torch.uint8).fill_(4)
+
+    assert bool((copied == 3).all())
+
+
+def test_threads_do_not_get_the_same_memory() -> None:
+    made = Blocks()
+
+    def filled(number: int) -> bool:
+        for _ in range(20):
+            tensor = made.empty((LEAST,), torch.uint8).fill_(number)
+            if not bool((tensor == number).all()):
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(filled, range(8)))
