@@ -60,13 +60,18 @@ def write_photos(folder: Path, samples: int) -> None:
 def shard_photos(raw: Path, folder: Path, *, samples: int, mtime: int) -> None:
     """The files of `raw` in plain ustar shards of 1000 samples."""
     for shard, first in enumerate(range(0, samples, SAMPLES_A_SHARD)):
-        with tarfile.open(folder / f"shard-{shard:06d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-            for number in range(first, min(first + SAMPLES_A_SHARD, samples)):
-                for extension in ("jpg", "json", "txt"):
-                    payload = (raw / f"{number:09d}.{extension}").read_bytes()
-                    member = tarfile.TarInfo(f"{number:09d}.{extension}")
-                    member.size, member.mtime, member.mode = len(payload), mtime, 0o444
-                    tar.addfile(member, io.BytesIO(payload))
+        write_photo_shard(raw, folder / f"shard-{shard:06d}.tar", first, min(SAMPLES_A_SHARD, samples - first), mtime)
+
+
+def write_photo_shard(raw: Path, path: Path, first: int, samples: int, mtime: int) -> None:
+    """One shard with the samples first, first + 1, ... of the files of `raw`."""
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as tar:
+        for number in range(first, first + samples):
+            for extension in ("jpg", "json", "txt"):
+                payload = (raw / f"{number:09d}.{extension}").read_bytes()
+                member = tarfile.TarInfo(f"{number:09d}.{extension}")
+                member.size, member.mtime, member.mode = len(payload), mtime, 0o444
+                tar.addfile(member, io.BytesIO(payload))
 
 
 def _write_run(folder: Path, first: int, count: int) -> None:

@@ -14,7 +14,7 @@ from benchmarks.results import Row
 
 CORPORA: tuple[str, ...] = ()
 _SECONDS = 3.0
-MODES = ("raw", "hook")
+MODES = ("raw", "hook", "decoded")
 
 
 def sources_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:

@@ -161,7 +161,7 @@ TARGETS = (
     _start(*_RESUMED, "first_batch_seconds", 1 / 1.5, "begun"),
     _start(*_RESUMED, "state_bytes", 1024 + 8 * 256 + 16),
     _start(*_RESUMED, "state_seconds", 0.001),
-    *(_sources(title, "samples_per_second") for title in ("raw", "hook")),
+    *(_sources(title, "samples_per_second") for title in ("raw", "hook", "decoded")),
     *(
         _plans(title, figure, bound)
         for title in ("plans of one dataset", "plans of a blend of 100")

@@ -2,8 +2,9 @@
 
     python -m benchmarks.contenders.sources --sources N --mode raw|decoded|hook --seconds S [--workers W]
 
-`raw`: nothing is overridden and nothing decoded. `hook`: `encode_sample` makes a tensor of the image's bytes. What
-comes is checked: after one pass' worth of samples, every dataset has given within 2 picks a lane of its share.
+`raw`: nothing is overridden and nothing decoded. `hook`: `encode_sample` makes a tensor of the image's bytes. Both
+over tiny samples. `decoded`: photographs, decoded as a training would have them. What comes is checked: after one pass'
+worth of samples, every dataset has given within 2 picks a lane of its share.
 """
 
 from __future__ import annotations
@@ -21,9 +22,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.many_sources import SAMPLES, ensure_sources
+from benchmarks.many_sources import PHOTOS, SAMPLES, ensure_photo_sources, ensure_sources
 from benchmarks.memory import tree_bytes
-from wdsctl.loader import Blender, DefaultTaskEncoder, Loader, WorkerConfig, get_loader, get_train_dataset
+from wdsctl.loader import (
+    Blender,
+    DefaultTaskEncoder,
+    Loader,
+    SampleDecoder,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+)
 
 _BATCH = 32
 _LANES = 8
@@ -48,13 +57,20 @@ class _Hook(_Raw):
         return _Encoded(sample.__key__, sample.__restore_key__, numbers)
 
 
-_ENCODERS = {"raw": _Raw, "hook": _Hook}
+class _Decoded(DefaultTaskEncoder[Any, Any, Any, Any]):
+    decoder = SampleDecoder(image_decode="torchrgb8")
+
+
+_ENCODERS = {"raw": _Raw, "hook": _Hook, "decoded": _Decoded}
 
 
 def main() -> None:
     given = _arguments()
     torch.set_num_threads(1)
-    roots = ensure_sources(given.sources)
+    of_photos = given.mode == "decoded"
+    roots, samples = (
+        (ensure_photo_sources(given.sources), PHOTOS) if of_photos else (ensure_sources(given.sources), SAMPLES)
+    )
     # What Python imports when it first runs a loader is no work of the loader's.
     next(iter(_loader(roots[:1], given)))
     descriptors, bytes_before = _descriptors(), tree_bytes(os.getpid())
@@ -62,8 +78,8 @@ def main() -> None:
     loader = _loader(roots, given)
     next(iter(loader))
     seconds = time.perf_counter() - start
-    counts = Counter(source for batch in islice(loader, SAMPLES // _BATCH) for source in _sources(batch))
-    _check(counts, given.sources)
+    counts = Counter(source for batch in islice(loader, samples // _BATCH) for source in _sources(batch))
+    _check(counts, given.sources, samples)
     held = {
         "descriptors": _descriptors() - descriptors,
         "held_bytes": tree_bytes(os.getpid()) - bytes_before,
@@ -90,8 +106,8 @@ def _sources(batch: Any) -> list[int]:
     return [source for source, _, _ in batch.__restore_key__]
 
 
-def _check(counts: Counter[int], sources: int) -> None:
-    share = SAMPLES / sources
+def _check(counts: Counter[int], sources: int, samples: int) -> None:
+    share = samples / sources
     farthest = max(abs(counts[source] - share) for source in range(sources))
     if farthest > 2 * _LANES:
         raise SystemExit(f"a source is {farthest:g} samples off its share of {share:g}")
