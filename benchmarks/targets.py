@@ -196,10 +196,9 @@ TARGETS = (
     ),
     _verbs("get by key, of a million samples", "wdsctl get", "wall_seconds", 0.2),
     *(
-        _verbs(f"a million lines of {size}, {files}", f"wdsctl index{rows}", "gigabytes_per_second", 0.5)
+        _verbs(f"a million lines of {size}, {files}", "wdsctl index", "gigabytes_per_second", 0.5)
         for size in ("400 bytes", "2 KB")
         for files in ("one file", "8 files and 2 workers")
-        for rows in ("", ", without rows of samples")
     ),
     *(_verbs(_MEMORY, f"{samples} samples", "tree_peak_bytes", 300e6) for samples in ("1,000,000", "5,000,000")),
     _verbs(_MEMORY, "5,000,000 samples", "tree_peak_bytes", 1 / 1.1, "1,000,000 samples"),

@@ -35,7 +35,7 @@ LINES_TITLES = {
     "captions-8": "a million lines of 400 bytes, 8 files and 2 workers",
     "conversations-8": "a million lines of 2 KB, 8 files and 2 workers",
 }
-LINES_NAMES = {"wdsctl index": (), "wdsctl index, without rows of samples": ("--no-sample-rows",)}
+LINES_NAMES = {"wdsctl index": (), "wdsctl index, with rows of samples": ("--sample-rows",)}
 
 MEMORY_TITLE = "memory of index, 2 workers"
 _A_SHARD = 10_000
@@ -87,7 +87,7 @@ def _lines(corpus: str, name: str, options: tuple[str, ...]) -> Contender:
         name=name,
         command=(*_index(root), *options),
         before=partial(_fresh, corpus),
-        after=partial(_line_figures, root, size, not options),
+        after=partial(_line_figures, root, size, bool(options)),
     )
 
 

@@ -174,9 +174,10 @@ is that of multiprocessing, with pickles. The first batches are compared with wh
 _SOURCES = """\
 64,000 tiny samples (two parts of some 40 bytes) from 1, 10, 100 and 1,000 datasets of one shard, blended with equal
 weights; batches of 32, no workers. Raw: parts as bytes. Hook: an `encode_sample` that makes a small tensor. Reading
-costs next to nothing here, so that what a source costs is not hidden by it. Before the clock starts, a pass' worth
-of samples is drawn, and every dataset must have given its share within 2 picks a lane. Descriptors and bytes held are
-beyond those of the same process with one of the datasets.
+costs next to nothing here, so that what a source costs is not hidden by it. Decoded: 16,000 of the photographs in place
+of the tiny samples, as a training would have them. Before the clock starts, a pass' worth of samples is drawn, and
+every dataset must have given its share within 2 picks a lane. Descriptors and bytes held are beyond those of the same
+process with one of the datasets.
 """
 
 _PLANS = """\
@@ -202,8 +203,8 @@ in the catalog, or where it has no rows of samples, in the keys of the offsets f
 what tarfile finds.
 
 Lines: a million objects of JSON, each with an image's path and a caption (250 to 450 characters), or a conversation of
-four turns (350 to 550 each), from the bare files to the catalog; no line is parsed. One file is one worker's. Without
-rows of samples there are counts, and the offsets file that trainings read.
+four turns (350 to 550 each), from the bare files to the catalog; no line is parsed. What is made is counts, and the
+offsets file that trainings and `get` read; rows of samples are kept where they are asked for, else made for a query.
 
 Memory: tiny samples in shards of 10,000, from the bare shards to the catalog, over the whole tree of processes. Other
 shards: the 0.4 GB of the photographs, 700 samples a shard in place of 1,000, with a catalog; against `cp` of the same
@@ -256,9 +257,6 @@ NOTES = """\
   - Raw, from 1,000 sources: of one source, neighbours are read by one call and become a batch in bulk; of a thousand,
     every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
     a sample the same cost weighs less.
-  - Lines: with rows, a sample costs some 3 us of CPU whatever its length (its row 1.5 to 2 us, its place in the key
-    index 0.5), and the program 0.5 s to start, so that lines of 400 bytes cannot reach the target, and of longer ones
-    the bytes a second are more. A file is scanned by one process, and rows are written by one.
 - Decoded without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the peers with one:
   `decode_threads=1` gives the comparison of one thread with one. With one, 0.9 of the time is libjpeg-turbo's; see
   docs/decisions/0001.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.build import reading
 from wdsctl.core.line_keys import LineKeys
-from wdsctl.core.lines import is_cut, newlines, scan_lines
+from wdsctl.core.lines import is_cut, scan_lines
 from wdsctl.core.shard_scan import ShardScan
 
 ALONE = LineKeys(is_alone=True)
@@ -191,13 +191,6 @@ def test_lines_are_those_that_a_plain_reader_finds_whatever_the_blocks(
     assert sum(each.count for each in scan.findings if each.code == "WDS121") == odd
 
 
-@given(st.binary(max_size=300).map(lambda data: data.replace(b"z", b"\n")))
-@example(b"\n\n" + b"x" * 30 + b"\n")
-@example(b"\n")
-def test_newlines_are_found_where_they_are(data: bytes) -> None:
-    assert newlines(data).tolist() == [i for i, letter in enumerate(data) if letter == 10]
-
-
 @given(st.lists(st.dictionaries(st.text(), st.integers() | st.text()), min_size=1, max_size=5), st.integers(1, 30))
 def test_what_json_writes_comes_back(objects: list[dict[str, object]], block: int) -> None:
     data = b"".join(json.dumps(each).encode() + b"\n" for each in objects)
@@ -205,3 +198,11 @@ def test_what_json_writes_comes_back(objects: list[dict[str, object]], block: in
     assert [json.loads(text) for text in texts(data, scan)] == objects
     assert scan.layout_hash() == scanned(data).layout_hash()
     assert scan.key_sizes.dtype == np.uint32
+
+
+@given(st.binary(max_size=300).map(lambda data: data.replace(b"z", b"\n")), st.integers(1, 30), st.integers(2, 4))
+def test_a_scan_is_the_same_whatever_the_threads(data: bytes, block: int, threads: int) -> None:
+    one = scanned(data, block=block)
+    other = scan_lines("a.jsonl", reading(data), len(data), ALONE, block=block, threads=threads)
+    assert (other.layout_hash(), other.status, other.findings) == (one.layout_hash(), one.status, one.findings)
+    assert other.sizes.tolist() == one.sizes.tolist()

@@ -2,71 +2,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-import pytest
-
-from tests.build import a_scan, a_shard, samples
-from wdsctl.core.shard_scan import ShardScan
+from tests.build import a_shard, samples
+from wdsctl.core.saved_scan import load_scan
 from wdsctl.core.units import (
     BATCH,
     BATCH_BYTES,
     ScanUnit,
     ShardFile,
     batched,
-    load_scan,
     run_scan,
-    save_scan,
     scan_file,
     scan_unit,
 )
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        a_shard(samples(0, 20)),
-        a_shard({"é 1.jpg": b"", "é 1.seg.png": b"x", "2.txt": b""}),
-        a_shard(samples(0, 20))[:9000],
-        b"no tar",
-        b"",
-    ],
-)
-def test_a_saved_scan_is_the_scan(tmp_path: Path, data: bytes) -> None:
-    scan, path = a_scan(data), str(tmp_path / "a.scan")
-    save_scan(scan, path)
-    loaded = load_scan(path)
-
-    assert loaded is not None
-    for name in ShardScan.__slots__:
-        one, other = getattr(scan, name), getattr(loaded, name)
-        if isinstance(one, np.ndarray):
-            assert one.tolist() == other.tolist()
-            assert one.dtype == other.dtype
-        else:
-            assert one == other
-    assert loaded.layout_hash() == scan.layout_hash()
-
-
-@pytest.mark.parametrize("cut", [0, 1, 100, 1000, -1, -100])
-def test_a_damaged_file_is_no_scan(tmp_path: Path, cut: int) -> None:
-    path = tmp_path / "a.scan"
-    save_scan(a_scan(a_shard(samples(0, 20))), str(path))
-    path.write_bytes(path.read_bytes()[:cut])
-
-    assert load_scan(str(path)) is None
-
-
-def test_every_flipped_bit_is_noticed_or_harmless(tmp_path: Path) -> None:
-    path = tmp_path / "a.scan"
-    scan = a_scan(a_shard(samples(0, 3)))
-    save_scan(scan, str(path))
-    good = path.read_bytes()
-    for bit in range(0, len(good) * 8, 97):
-        flipped = bytearray(good)
-        flipped[bit // 8] ^= 1 << bit % 8
-        path.write_bytes(flipped)
-        loaded = load_scan(str(path))
-        assert loaded is None or loaded.layout_hash() == scan.layout_hash()
 
 
 def test_units_are_named_after_path_size_and_time(tmp_path: Path) -> None:

@@ -483,8 +483,8 @@ CODES: dict[str, Code] = {
     "WDS304": Code(
         "the catalog is locked",
         "Another wdsctl is writing to this dataset. Reading and training go on undisturbed.",
-        "Wait for it. If the holder is on another machine and surely dead, remove the lock file that "
-        "the message names.",
+        "Wait for it: commands that write have `--wait [SECONDS]`. If the holder is on another machine and surely "
+        "dead, remove the lock file that the message names.",
     ),
     "WDS305": Code(
         "the catalog is out of date",
@@ -498,7 +498,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS307": Code(
         "the catalog has no rows of samples",
-        "It was made with --no-sample-rows: it has counts, splits and the offsets file, from which training reads. "
+        "It is of tars and was made with --no-sample-rows: it has counts, splits and the offsets file, from which "
+        "training reads. "
         "What looks samples up in it (by key, by SQL, joins by name) needs a row a sample.",
         "`wdsctl index DATASET --sample-rows` adds them; every shard is read once for it.",
     ),
@@ -620,7 +621,8 @@ CODES: dict[str, Code] = {
         "What lies there was written from other sources, or with other options. Mixing both would leave a dataset "
         "that no command makes.",
         "Give another DEST. Of a conversion that was not finished, `--yes` removes what it has written, and "
-        "begins anew.",
+        "begins anew. One that is finished does not grow: remove it and convert all of it again; or convert what is "
+        "new alone, into a folder of its own, and train on both by a blend file.",
     ),
     "WDS401": Code(
         "the disk is full",

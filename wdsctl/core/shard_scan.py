@@ -37,6 +37,7 @@ class ShardScan:
     part_sizes: Ints  # (parts,)
     findings: tuple[Finding, ...]
     sha256: str | None = None  # of the whole file, where it was asked for
+    numbered: str | None = None  # what stands before the number in every key; None where keys are not 0, 1, 2, ...
 
     @property
     def samples(self) -> int:

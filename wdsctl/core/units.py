@@ -5,38 +5,28 @@ Units are named after path, size and time of the shard, so neither the number of
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from typing import Any
-from zlib import crc32
-
-import numpy as np
-from numpy.typing import NDArray
 
 from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
 from wdsctl.core.hashing_reader import HashingReader
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.line_keys import NUMBERS, LineKeys
 from wdsctl.core.lines import scan_lines
-from wdsctl.core.os_errors import translated
+from wdsctl.core.saved_scan import save_scan
 from wdsctl.core.scan import scan_shard
-from wdsctl.core.shard_scan import ShardScan, as_bytes
+from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url
 
 BATCH, BATCH_BYTES = 32, 4 << 20  # shards, and bytes, that are scanned together at most
 
-FORMAT = 3  # raise it when the result of a scan changes: old units are then scanned again
-
-_CHECK = 4  # bytes at the start of a unit's file: the CRC-32 of the rest
-_COLUMNS = ("key_sizes", "offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
+FORMAT = 4  # raise it when the result of a scan changes: old units are then scanned again
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +46,7 @@ class ScanUnit:
     result: str  # where the result goes
     keys: LineKeys = NUMBERS  # of a file of lines
     hashed: bool = False  # read all of the shard, and hash it
+    threads: int = 1  # that may search one file of lines
 
     @property
     def is_done(self) -> bool:
@@ -75,7 +66,8 @@ def scan_unit(root: str, shard: ShardFile, work: str, keys: LineKeys = NUMBERS, 
 
 def run_scan(unit: ScanUnit) -> str:
     """Scan one shard and save the result; returns where. A shard that cannot be read is a result, too."""
-    save_scan(scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed), unit.result)
+    scan = scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed, threads=unit.threads)
+    save_scan(scan, unit.result)
     return unit.result
 
 
@@ -100,8 +92,13 @@ def batched(units: Sequence[ScanUnit], workers: int) -> list[tuple[int, int]]:
     return [*runs, (first, len(units))] if units else []
 
 
-def scan_file(root: str, shard: ShardFile, keys: LineKeys = NUMBERS, *, hashed: bool = False) -> ShardScan:
-    """Scan one shard; one that cannot be read is a result, too. `hashed`: read all of it, for its SHA-256."""
+def scan_file(
+    root: str, shard: ShardFile, keys: LineKeys = NUMBERS, *, hashed: bool = False, threads: int = 1
+) -> ShardScan:
+    """Scan one shard; one that cannot be read is a result, too. `hashed`: read all of it, for its SHA-256.
+
+    `threads`: how many may search a file of lines on a disk, unless it is hashed, which goes from front to back.
+    """
     path = os.path.join(root, shard.path)
     storage = storage_for(root)
     blocks = BlockReader(storage, path, shard.size)
@@ -109,8 +106,11 @@ def scan_file(root: str, shard: ShardFile, keys: LineKeys = NUMBERS, *, hashed: 
     hashing = HashingReader(read, shard.size) if hashed else None
     read = hashing.read if hashing else read
     try:
-        lines = is_lines(shard.path)
-        scan = scan_lines(shard.path, read, shard.size, keys) if lines else scan_shard(shard.path, read, shard.size)
+        if is_lines(shard.path):
+            most = 1 if hashed or is_url(root) else threads
+            scan = scan_lines(shard.path, read, shard.size, keys, threads=most)
+        else:
+            scan = scan_shard(shard.path, read, shard.size)
         return replace(scan, sha256=hashing.hexdigest()) if hashing else scan
     except (StorageError, PermissionDenied) as error:
         finding = Finding(code=error.code, severity="error", message=error.message, shard=shard.path)
@@ -118,43 +118,3 @@ def scan_file(root: str, shard: ShardFile, keys: LineKeys = NUMBERS, *, hashed: 
         return replace(empty, status="unreadable", findings=(finding,))
     finally:
         storage.close()
-
-
-def save_scan(scan: ShardScan, path: str) -> None:
-    arrays: dict[str, NDArray[Any]] = {name: getattr(scan, name) for name in _COLUMNS}
-    arrays["keys"] = np.frombuffer(scan.keys, np.uint8)
-    facts = {
-        "status": scan.status,
-        "extensions": scan.extensions,
-        "sha256": scan.sha256,
-        "findings": [asdict(finding) for finding in scan.findings],
-        "columns": [[name, array.dtype.str, len(array)] for name, array in arrays.items()],
-    }
-    head = json.dumps(facts).encode()
-    pieces: list[bytes | memoryview] = [len(head).to_bytes(8, "little"), head, *map(as_bytes, arrays.values())]
-    check = 0
-    for piece in pieces:
-        check = crc32(piece, check)
-    write_whole(path, lambda file: file.writelines([check.to_bytes(_CHECK, "little"), *pieces]), durable=False)
-
-
-def load_scan(path: str) -> ShardScan | None:
-    """A saved scan; None where the file was damaged (its machine went down before it was written out)."""
-    with translated(path, "read"), open(path, "rb") as file:
-        check, data = file.read(_CHECK), file.read()
-    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < 8:
-        return None
-    at = 8 + int.from_bytes(data[:8], "little")
-    facts = json.loads(data[8:at])
-    columns: dict[str, NDArray[Any]] = {}
-    for name, dtype, count in facts["columns"]:
-        columns[name] = np.frombuffer(data, dtype, count, at)
-        at += columns[name].nbytes
-    return ShardScan(
-        status=facts["status"],
-        keys=columns.pop("keys").tobytes(),
-        extensions=tuple(facts["extensions"]),
-        findings=tuple(Finding(**finding) for finding in facts["findings"]),
-        sha256=facts["sha256"],
-        **columns,
-    )

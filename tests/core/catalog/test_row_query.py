@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from traceback import walk_stack
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from wdsctl.core.catalog.row_query import RowQuery
 from wdsctl.core.catalog.view_reader import known_shards
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.place import locate
+from wdsctl.core.query_guard import Guard
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
@@ -190,14 +193,25 @@ def test_a_folder_of_media_has_no_samples(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_of_an_expression_is_no_mistake_of_it(tmp_path: Path) -> None:
-    # A tenth of a second each: Python takes a signal between two searches, and not within one.
+    # Some hundredths of a second each: Python takes a signal between two searches, and not within one.
     root = a_dataset(tmp_path, {"s.tar": {f"{'a' * 20}{i}.txt": b"1" for i in range(100)}})
     index(root)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
-    with pytest.raises(KeyboardInterrupt):
-        fitting(root, "key REGEXP '(a+)+b'")
-    timer.join()
+    ours, is_over = threading.get_ident(), threading.Event()
+
+    def interrupt() -> None:
+        while not is_over.wait(0.001):
+            if Guard._regexp.__code__ in {frame.f_code for frame, _ in walk_stack(sys._current_frames()[ours])}:
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            fitting(root, "key REGEXP '(a+)+b'")
+    finally:
+        is_over.set()
+        thread.join()
 
 
 def test_a_value_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:

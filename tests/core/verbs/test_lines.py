@@ -17,7 +17,8 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.verbs.index import IndexReport, index
 from wdsctl.core.verbs.inspect import inspect
-from wdsctl.core.verbs.prepare import PrepareOptions, look, prepare
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_source import look
 from wdsctl.core.verbs.split import split
 from wdsctl.core.verbs.validate import validate
 

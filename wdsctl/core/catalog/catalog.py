@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from sqlalchemy.exc import DatabaseError
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
+from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.media_reader import MediaReader
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.split_rows import SplitReader
@@ -244,17 +246,24 @@ class Catalog:
 
         Raises CatalogError WDS307 where samples have no rows. Cost: one pass over the key index, 0.3 s a million.
         """
-        if not self.has_sample_rows:
-            raise without_rows(self.path)
         key, shard_of = schema.sample.c.key, schema.sample.c.id.op(">>")(schema.INDEX_BITS)
         repeated = select(key).group_by(key).having(func.min(shard_of) < func.max(shard_of)).order_by(key)
+        has_rows = self.has_sample_rows
         with self._reading() as connection:
+            if not has_rows:
+                self._give_rows(connection)
             keys: list[str] = []
             count = 0
             for count, each in enumerate(connection.execute(repeated).scalars(), 1):
                 if count <= limit:
                     keys.append(each)
             return count, [RepeatedKey(each, self._shards_with(connection, each)) for each in keys]
+
+    def _give_rows(self, connection: Connection) -> None:
+        """Rows that the catalog implies, for as long as the connection lasts."""
+        driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+        if not give_rows(driver, self.path, by_key=True):
+            raise without_rows(self.path)
 
     def _shards_with(self, connection: Connection, key: str) -> tuple[str, ...]:
         """The first few shards that have this key."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.line_rows import with_rows
 from wdsctl.core.catalog.row_view import MASK
 from wdsctl.core.catalog.schema import INDEX_BITS, VIEWS
 from wdsctl.core.catalog.view_reader import stored_views
@@ -65,15 +66,18 @@ class Readable:
     note: str = ""
 
 
-def open_readable(place: Place, chosen: Mapping[int, SplitShard] | None = None) -> Readable:
+def open_readable(place: Place, chosen: Mapping[int, SplitShard] | None = None, *, needs_rows: bool = True) -> Readable:
     """The catalog and ledger of a dataset, for users' SQL. `chosen`: the samples that there are to be, if not all.
 
+    `needs_rows`: whether anything is asked of single samples, for which those of lines get their rows.
     Raises CatalogError WDS301, WDS302, WDS303 for the catalog; a ledger that cannot be read is a note.
     """
     check(place.catalog)
     uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     try:
+        if needs_rows:
+            connection = with_rows(connection, place.catalog)
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
         note = _attach(connection, place.ledger)
         for name, (table, query) in MORE_VIEWS.items():

@@ -18,6 +18,7 @@ from urllib.parse import quote
 import numpy as np
 
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged, without_rows
+from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.media_settings import FACT
 from wdsctl.core.catalog.quick import refuse_media_folder
 from wdsctl.core.catalog.row_view import MASK, OF_PART, OF_SAMPLE, filled, hollow
@@ -118,6 +119,7 @@ class RowQuery:
         try:
             facts = dict(self._connection.execute("SELECT key, value FROM meta"))
             splits = self._connection.execute("SELECT id, name FROM split ORDER BY id").fetchall()
+            give_rows(self._connection, self._place.catalog)
             has_rows = self._connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is not None
         except DAMAGE as error:
             raise damaged(self._place.catalog, str(error)) from error

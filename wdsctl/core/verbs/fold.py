@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
@@ -17,14 +17,16 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import check_held
-from wdsctl.core.offsets import Offsets, OffsetsWriter, ShardEntry, ShardRows
+from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
+from wdsctl.core.saved_scan import load_scan
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.units import ScanUnit, ShardFile, batched, load_scan, run_scans, scan_file, scan_unit
+from wdsctl.core.units import ScanUnit, ShardFile, batched, run_scans, scan_file, scan_unit
 from wdsctl.core.verbs.deal import deal_new
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
@@ -179,7 +181,8 @@ def scans(
     if done:
         progress.advance(items=len(done), size_bytes=sum(shards[i].size for i in done))
     runs = batched([units[i] for i in waiting], workers)
-    todo = ([units[i] for i in waiting[first:end]] for first, end in runs)
+    threads = max(1, workers // max(1, len(runs)))  # where there are fewer shards than workers, these help them
+    todo = ([replace(units[i], threads=threads) for i in waiting[first:end]] for first, end in runs)
     with closing(map_units(run_scans, todo, workers, preload=("wdsctl.core.units",))) as results:
         at = 0
         while at < len(units):

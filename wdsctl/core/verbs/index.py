@@ -57,7 +57,8 @@ def index(
     along.
     `key`: for files of lines, the field of their objects that keys come from; kept in the catalog, and taken back by an
     empty one (docs/jsonl.md).
-    `sample_rows`: whether every sample has a row in the catalog; `hashed`: whether every shard is read as a whole, for
+    `sample_rows`: whether every sample has a row in the catalog, as those in tars have unless it is said otherwise, and
+    lines have not (`wdsctl/core/catalog/line_rows.py`); `hashed`: whether every shard is read as a whole, for
     its SHA-256. Both are kept in the catalog. `wait`: seconds to wait for another writer.
     A shard that has vanished, while one with the same content came, was renamed: it keeps its number and its splits.
     Cost: about 2 µs of one core a member. Memory: the largest shard's index, and a few tens of MB.

@@ -10,6 +10,7 @@ from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import Place
 from wdsctl.core.printable import named
 from wdsctl.core.shard_list import ShardListing
@@ -74,3 +75,10 @@ def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> C
         hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
         code="WDS306",
     )
+
+
+def keeps_rows(listing: ShardListing, asked: bool | None, before: bool | None) -> bool:
+    """Whether samples are to have rows: as asked, else as before. A new catalog of lines needs none."""
+    if asked is not None or before is not None:
+        return bool(before if asked is None else asked)
+    return not all(is_lines(shard.path) for shard in listing.shards)

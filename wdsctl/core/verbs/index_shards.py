@@ -26,7 +26,7 @@ from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.changes import Changes, compare, settled
 from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, scans, sweep, tidy
-from wdsctl.core.verbs.index_listing import all_there, check_any, vanished_error
+from wdsctl.core.verbs.index_listing import all_there, check_any, keeps_rows, vanished_error
 from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Renamed
 from wdsctl.core.verbs.media import mark_of
 from wdsctl.core.verbs.presence import no_samples
@@ -40,8 +40,8 @@ class _Wanted:
 
     exclude: tuple[str, ...]
     selection: Selection
-    sample_rows: bool
     hashed: bool
+    sample_rows: bool = True
     key: str = ""
 
     def is_as(self, before: Published) -> bool:
@@ -67,7 +67,8 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     listing = list_shards(place.root, wanted.exclude, only=place.only, known=known, selection=wanted.selection)
     check_any(place, listing, before.rows)
     listing = all_there(place, listing, request, known)
-    wanted = replace(wanted, key=_key_field(place, request.key, listing, before))
+    key = _key_field(place, request.key, listing, before)
+    wanted = replace(wanted, key=key, sample_rows=keeps_rows(listing, request.sample_rows, before.has_sample_rows))
     changes = _changes(place, listing, before, wanted, request, progress)
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
     renamed = changes.renamed
@@ -100,8 +101,7 @@ def _wanted(request: IndexRequest, before: Published) -> _Wanted:
     return _Wanted(
         tuple(filter(None, request.exclude)) if request.exclude else before.exclude,
         before.selection if request.selection is None else request.selection,
-        before.has_sample_rows if request.sample_rows is None else request.sample_rows,
-        before.is_hashed if request.hashed is None else request.hashed,
+        hashed=before.is_hashed if request.hashed is None else request.hashed,
     )
 
 

@@ -32,7 +32,7 @@ class Published:
     held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
     key: str = ""  # the field that keys of lines come from
     selection: Selection = EVERYTHING
-    has_sample_rows: bool = True
+    has_sample_rows: bool | None = None  # None: there is no catalog to say so
     is_hashed: bool = False
     split_facts: Mapping[str, str] = field(default_factory=dict)  # rules of sets and what is excluded, as it is kept
 

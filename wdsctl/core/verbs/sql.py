@@ -69,10 +69,12 @@ def _answering(place: Place, text: str, timeout_seconds: float, where: str, view
     query = Query(text, where, DOC)
     words = query.words()
     _check_one(query, words)
-    readable = open_readable(place, selected(place, view) if view else None)
+    is_of_samples = not _asked(words).isdisjoint(NARROWED)
+    readable = open_readable(place, selected(place, view) if view else None, needs_rows=is_of_samples)
     watch = _Watch(timeout_seconds)
     with closing(readable.connection) as connection:
-        _check_rows(place, readable, words)
+        if readable.lacks_rows and is_of_samples:
+            raise without_rows(place.catalog)
         connection.set_progress_handler(watch, _STEPS)
         with _explaining(query, readable, watch, place):
             query.check_quoted(words, (*_names(readable), *_given(words)))
@@ -148,11 +150,9 @@ def _check_one(query: Query, words: list[Token]) -> None:
         raise query.refused("the query is empty", "write a SELECT", words[0])
 
 
-def _check_rows(place: Place, readable: Readable, words: list[Token]) -> None:
-    """Raise CatalogError WDS307 where the query is about samples, and the catalog has no rows of them."""
-    asked = {word.meaning.lower() for word in words if word.kind in ("name", "quoted")}
-    if readable.lacks_rows and not asked.isdisjoint(NARROWED):
-        raise without_rows(place.catalog)
+def _asked(words: list[Token]) -> set[str]:
+    """The names in a query, of views and of whatever else."""
+    return {word.meaning.lower() for word in words if word.kind in ("name", "quoted")}
 
 
 def _names(readable: Readable) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.catalog.identity import DAMAGE, check, damaged, without_rows
+from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.quick import current_generation, refuse_media_folder
 from wdsctl.core.catalog.row_query import RowQuery
 from wdsctl.core.catalog.row_view import MASK
@@ -174,6 +175,7 @@ def _look_up(place: Place, wanted: Iterable[Listed], shards: Sequence[KnownShard
     uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            give_rows(connection, place.catalog, by_key=True)
             if shards and connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is None:
                 raise without_rows(place.catalog)
             for key, shard, position in wanted:
