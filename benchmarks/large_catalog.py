@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.places import DATA
 from wdsctl.core.catalog.draft import drafting
-from wdsctl.core.offsets import OffsetsWriter, ShardEntry, ShardRows
+from wdsctl.core.offsets import ShardEntry, ShardRows
+from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.place import Place, locate
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.units import ShardFile

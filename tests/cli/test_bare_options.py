@@ -19,6 +19,8 @@ from wdsctl.cli.bare_options import BARE, filled
         (["index", "X", "--media", "jpg,mp4"], ["index", "X", "--media", "jpg,mp4"]),
         (["index", "X", "--media", "*.seg.png"], ["index", "X", "--media", "*.seg.png"]),
         (["index", "X", "--media=jpg"], ["index", "X", "--media=jpg"]),
+        (["convert", "a", "b", "--media"], ["convert", "a", "b", "--media"]),
+        (["convert", "a", "b", "--wait"], ["convert", "a", "b", "--wait", "604800"]),
         (["index", "--wait", "shards"], ["index", "--wait", "604800", "shards"]),
         (["index", "--wait", "2.5", "shards"], ["index", "--wait", "2.5", "shards"]),
         (["index", "--", "--media"], ["index", "--", "--media"]),

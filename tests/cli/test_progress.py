@@ -134,7 +134,7 @@ def test_lines_come_also_while_the_verb_waits() -> None:
     with Lines(say, log.clock, look_every_s=0.001) as lines:
         lines.phase("scan", items=2)
         log.clock.now_s += 30
-        assert said.wait(timeout=10)
+        assert said.wait(timeout=60)
 
     assert log.said[0] == "scan: 0/2 shards"
 

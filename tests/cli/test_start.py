@@ -8,6 +8,7 @@ import pytest
 
 from tests.build import a_dataset
 from tests.cli.conftest import Stream
+from wdsctl.cli import start
 from wdsctl.cli.start import is_configured, plain_get
 from wdsctl.core.verbs.index import index
 
@@ -86,3 +87,30 @@ print(code, *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.
     assert not {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "fsspec", "yaml", "torch", "PIL", "av"} & set(
         loaded
     )
+
+
+def test_who_interrupts_it_while_it_starts_sees_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+            if name == "wdsctl.cli.main":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["wdsctl", "index", "shards"])
+    monkeypatch.delitem(sys.modules, "wdsctl.cli.main", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Interrupted(), *sys.meta_path])
+
+    with pytest.raises(SystemExit) as ended:
+        start.run()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == f"{start.INTERRUPTED}\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_is_nobodys_bug(tmp_path: Path, closed: str) -> None:
+    root = a_dataset(tmp_path / "d", {"0.tar": {"x.txt": b"x"}})
+    command = f'"{sys.executable}" -m wdsctl prepare "{root}" --workers 1 {closed}'
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, "bug" in ended.stderr) == (0, False)
+    assert ("0.tar" in ended.stdout or "1 shard" in ended.stdout) == (">&-" not in closed.replace("2>&-", ""))

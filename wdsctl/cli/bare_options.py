@@ -7,6 +7,9 @@ from collections.abc import Mapping, Sequence
 #: Option -> its value where it stands bare.
 BARE: Mapping[str, str] = {"--leaks": "auto", "--media": "auto", "--wait": "604800"}
 
+#: Commands in which one of them is another option, which has no value of its own.
+ELSEWHERE = frozenset({("convert", "--media")})
+
 #: Those whose value is a number: any other word is not it.
 NUMBERS = frozenset({"--wait"})
 
@@ -21,7 +24,11 @@ def filled(words: Sequence[str]) -> list[str]:
         made.append(word)
         if word == "--":
             return [*made, *words[i + 1 :]]
-        if word in BARE and (i + 1 == len(words) or _is_no_value(words[i + 1], word)):
+        if (
+            word in BARE
+            and (words[0], word) not in ELSEWHERE
+            and (i + 1 == len(words) or _is_no_value(words[i + 1], word))
+        ):
             made.append(BARE[word])
     return made
 

@@ -20,7 +20,6 @@ from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 if TYPE_CHECKING:
     from wdsctl.core.config import Setting
 
-INTERRUPTED = "interrupted; run the same command again to go on"
 #: What Typer's checks say, by whichever library it checks with, and what we say.
 VOICE = (
     (

@@ -15,6 +15,7 @@ from wdsctl.cli.bare_options import filled
 from wdsctl.cli.configured import defaults_for
 from wdsctl.cli.options import common_first
 from wdsctl.cli.output import PipeClosed, write
+from wdsctl.cli.start import INTERRUPTED
 from wdsctl.core.errors import WdsctlError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def _run(words: list[str], defaults: dict[str, Any]) -> int:
             raise PipeClosed from error
         code = error.code if isinstance(error.code, int) else 0
     if code == 130:
-        write(sys.stderr, f"{errors.INTERRUPTED}\n")
+        write(sys.stderr, f"{INTERRUPTED}\n")
     return int(code)
 
 

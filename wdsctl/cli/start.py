@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wdsctl.core.errors import WdsctlError
 
+INTERRUPTED = "interrupted; run the same command again to go on"
 #: Options of a plain `get`, by what they set.
 OPTIONS = {"--part": "part", "-p": "part", "--shard": "shard", "--output": "output", "-o": "output"}
 #: Variables that are nobody's configuration of `get`.
@@ -25,12 +26,28 @@ FILES = ("wdsctl.toml", "pyproject.toml")
 
 def run() -> None:
     """The console script."""
-    code = quick_get(sys.argv[1:])
-    if code is None:
-        from wdsctl.cli.main import main
+    open_what_is_closed()
+    try:
+        code = quick_get(sys.argv[1:])
+        if code is None:
+            from wdsctl.cli.main import main
 
-        code = main()
+            code = main()
+    except KeyboardInterrupt:  # while all this was imported; later, it ends in `main`
+        sys.stderr.write(f"{INTERRUPTED}\n")
+        code = 130
     sys.exit(code)
+
+
+def open_what_is_closed() -> None:
+    """Give descriptors 0 to 2 to nowhere where a shell has closed them (`>&-`): the next file would get the number."""
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            handle = os.open(os.devnull, os.O_RDWR)
+            if handle != number:
+                os.dup2(handle, number)
+                os.close(handle)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process
 
 
 def quick_get(words: Sequence[str]) -> int | None:
@@ -124,8 +141,6 @@ def _written(first: bytes, rest: Iterator[bytes]) -> int:
     except (WdsctlError, OSError) as error:
         return _told(error)
     except KeyboardInterrupt:
-        from wdsctl.cli.errors import INTERRUPTED
-
         sys.stderr.write(f"{INTERRUPTED}\n")
         return 130
     return 0

@@ -132,7 +132,7 @@ def converse(
 def complete(request: Request, interview: Interview, output: Output) -> Request:
     """Ask for the destination of a raw folder, and for the split of a dataset that is new."""
     from wdsctl.core.ratios import parse_ratios
-    from wdsctl.core.verbs.prepare import look
+    from wdsctl.core.verbs.prepare_source import look
 
     dest, options = request.dest, request.options
     kind = "folder" if dest is not None else "tars" if options.selection else look(request.source)

@@ -54,7 +54,6 @@ def locked(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lambda
     `wait`: seconds to wait for them, which `note` is told of once a holder.
     """
     with translated(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
         born = _born(os.getpid())
         mine = Holder(
             socket.gethostname(), os.getpid(), born, time.time(), uuid.uuid4().hex, command=_command(), space=_space()
@@ -115,6 +114,7 @@ def _take_in_time(path: str, mine: Holder, wait: float, note: Callable[[str], No
 
 def _take(path: str, mine: Holder) -> None:
     draft = f"{path}.{mine.token}"
+    os.makedirs(os.path.dirname(path), exist_ok=True)  # whoever was waited for may have removed it
     try:
         with open(draft, "w", encoding="utf-8") as file:
             json.dump(asdict(mine), file)
@@ -202,7 +202,8 @@ def _busy(path: str, holder: Holder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
-        hint="wait for its end (`index` and `prepare` can: `--wait`); if it is surely dead, remove the lock file",
+        hint="wait for its end (index, prepare, split, convert, repair and catalog do, with `--wait`); "
+        "if it is surely dead, remove the lock file",
         code="WDS304",
     )
 

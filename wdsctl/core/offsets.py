@@ -21,18 +21,15 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.files import replacing
 from wdsctl.core.os_errors import translated
 
 MAGIC = b"WDSOFF1\n"
@@ -41,7 +38,7 @@ SMALL = 1 << 20  # bytes: files up to this are read instead of mapped
 
 Ints = NDArray[np.int64]
 
-_DTYPES = {
+DTYPES = {
     "shard_row": "<i8",
     "key_start": "<i8",
     "keys": "|u1",
@@ -59,6 +56,18 @@ class ShardEntry:
     size: int  # bytes
     samples: int
     layout_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShardRows:
+    """One shard's samples as the columns of the file; `part_names` are indices into the writer's extensions."""
+
+    keys: bytes
+    key_sizes: NDArray[np.uint32]
+    counts: NDArray[np.uint32]
+    part_names: NDArray[np.integer[Any]]
+    part_offsets: Ints
+    part_sizes: Ints
 
 
 class Offsets:
@@ -104,7 +113,7 @@ class Offsets:
         places: dict[str, tuple[int, str, int]] = header["columns"]
         begin, _, length = places["keys"]
         self.key_text = memoryview(self._map)[begin : begin + length]  # all keys: slice it by `key_start`
-        if any(dtype != _DTYPES[name] for name, (_, dtype, _) in places.items()):
+        if any(dtype != DTYPES[name] for name, (_, dtype, _) in places.items()):
             raise ValueError
         return {name: np.frombuffer(self._map, dtype, count, at) for name, (at, dtype, count) in places.items()}
 
@@ -192,127 +201,3 @@ def _unusable(path: str, what: str) -> CatalogError:
         hint=f"{command_beside(path, 'index')} makes it again",
         code="WDS302",
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRows:
-    """One shard's samples as the columns of the file; `part_names` are indices into the writer's extensions."""
-
-    keys: bytes
-    key_sizes: NDArray[np.uint32]
-    counts: NDArray[np.uint32]
-    part_names: NDArray[np.integer[Any]]
-    part_offsets: Ints
-    part_sizes: Ints
-
-
-class OffsetsWriter:
-    """Builds an offsets file shard by shard, in bounded memory: columns grow in temporary files in `folder`."""
-
-    def __init__(self, folder: str) -> None:
-        self._files: dict[str, BinaryIO] = {
-            name: tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by close()
-            for name in ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
-        }
-        self._layouts: dict[tuple[int, ...], int] = {}
-        self._shards: list[ShardEntry] = []
-        self._samples = self._parts = self._key_bytes = 0
-
-    def add(self, shard: ShardEntry, rows: ShardRows) -> None:
-        """Append one shard. `rows` has `shard.samples` samples."""
-        starts = np.cumsum(rows.counts, dtype=np.int64) - rows.counts
-        self._put("key_start", self._key_bytes + np.cumsum(rows.key_sizes, dtype=np.int64) - rows.key_sizes)
-        self._files["keys"].write(rows.keys)
-        self._put("layout", self._numbered(rows.counts, starts, rows.part_names))
-        self._put("part_start", self._parts + starts)
-        self._put("part_offset", rows.part_offsets)
-        self._put("part_size", rows.part_sizes)
-        self._shards.append(shard)
-        self._samples += shard.samples
-        self._parts += len(rows.part_sizes)
-        self._key_bytes += len(rows.keys)
-
-    def finish(self, path: str, generation: int, extensions: Sequence[str]) -> None:
-        """Write the whole file to `path`, atomically."""
-        self._put("key_start", np.array([self._key_bytes], np.int64))
-        self._put("part_start", np.array([self._parts], np.int64))
-        rows = np.cumsum([0, *(shard.samples for shard in self._shards)], dtype=np.int64)
-        columns = dict(_DTYPES)
-        if len(self._layouts) <= 1:
-            del columns["layout"], columns["part_start"]
-        counts = {"shard_row": len(rows), "keys": self._key_bytes}
-        counts |= dict.fromkeys(("layout",), self._samples)
-        counts |= dict.fromkeys(("key_start", "part_start"), self._samples + 1)
-        counts |= dict.fromkeys(("part_offset", "part_size"), self._parts)
-        header = {
-            "generation": generation,
-            "extensions": list(extensions),
-            "layouts": [list(layout) for layout in self._layouts],
-            "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in self._shards],
-        }
-        head, places = _laid_out(header, columns, counts)
-        with replacing(path) as draft, open(draft, "wb") as file:
-            file.write(head)
-            for name, at in places.items():
-                file.write(b"\0" * (at - file.tell()))
-                if name == "shard_row":
-                    file.write(rows.tobytes())
-                else:
-                    self._files[name].seek(0)
-                    shutil.copyfileobj(self._files[name], file, 1 << 20)
-
-    def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-
-    def _put(self, column: str, values: NDArray[Any]) -> None:
-        self._files[column].write(np.ascontiguousarray(values).view(np.uint8).data)
-
-    def _numbered(
-        self, counts: NDArray[np.uint32], starts: Ints, names: NDArray[np.integer[Any]]
-    ) -> NDArray[np.uint32]:
-        """The layout of each sample. Those of a shard mostly have one and the same: the case to be quick at."""
-        if len(counts) and (counts == counts[0]).all():
-            table = names.reshape(len(counts), -1)
-            if (table == table[0]).all():
-                return np.full(len(counts), self._layout(table[0]), np.uint32)
-        spans = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
-        return np.fromiter((self._layout(names[a:b]) for a, b in spans), np.uint32, len(counts))
-
-    def _layout(self, names: NDArray[np.integer[Any]]) -> int:
-        return self._layouts.setdefault(tuple(names.tolist()), len(self._layouts))
-
-
-def rewritten(offsets: Offsets, shards: Sequence[ShardEntry], path: str) -> None:
-    """Write the same file to `path`, atomically, with other words about its shards."""
-    numbers = {name: i for i, name in enumerate(offsets.extensions)}
-    columns = {name: array for name in _DTYPES if (array := getattr(offsets, name)) is not None}
-    header = {
-        "generation": offsets.generation,
-        "extensions": offsets.extensions,
-        "layouts": [[numbers[name] for name in layout] for layout in offsets.layouts],
-        "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in shards],
-    }
-    counts = {name: len(array) for name, array in columns.items()}
-    head, places = _laid_out(header, {name: _DTYPES[name] for name in columns}, counts)
-    with replacing(path) as draft, open(draft, "wb") as file:
-        file.write(head)
-        for name, at in places.items():
-            file.write(b"\0" * (at - file.tell()))
-            file.write(np.ascontiguousarray(columns[name]).view(np.uint8).data)
-
-
-def _laid_out(header: dict[str, Any], columns: dict[str, str], counts: dict[str, int]) -> tuple[bytes, dict[str, int]]:
-    """The first bytes of the file, and where each column begins. The header's length depends on what it says."""
-    length = 0
-    while True:
-        at, table, places = 16 + length, {}, {}
-        for name, dtype in columns.items():
-            at += -at % ALIGN
-            table[name], places[name] = [at, dtype, counts[name]], at
-            at += np.dtype(dtype).itemsize * counts[name]
-        text = json.dumps(header | {"columns": table}, separators=(",", ":")).encode()
-        if len(text) <= length:
-            text = text.ljust(length)
-            return MAGIC + length.to_bytes(8, "little") + text, places
-        length = len(text) + ALIGN

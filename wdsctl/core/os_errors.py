@@ -72,4 +72,6 @@ def translate(error: OSError, path: str, doing: str) -> WdsctlError:
             hint="check the owner and the mode of the path, and whether the file system is mounted read-only",
         )
     kind = StorageDown if error.errno in _DOWN else StorageError
-    return kind(f"cannot {doing}: {words}", where=where, hint="run the same command again: finished work is kept")
+    again = "run the same command again: finished work is kept"
+    hint = "check the path" if isinstance(error, FileNotFoundError | IsADirectoryError | NotADirectoryError) else again
+    return kind(f"cannot {doing}: {words}", where=where, hint=hint)

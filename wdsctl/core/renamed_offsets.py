@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from wdsctl.core.offsets import Offsets, rewritten
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_writer import rewritten
 
 
 def rename_shards(path: str, names: Mapping[int, str]) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import UsageError
 from wdsctl.core.place import Place, locate
-from wdsctl.core.urls import is_url, plain
+from wdsctl.core.urls import is_url, plain, shown
 
 _VIEW = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
@@ -41,6 +43,23 @@ def located(text: str, catalog: str | None = None, *, writing: bool = False) -> 
     """The place of `ROOT` or `ROOT@NAME`, and the view's name or nothing. Raises what `locate` raises."""
     root, view = parse_root(text, catalog)
     return locate(root, catalog, writing=writing), view
+
+
+def named_views(text: str, names: Sequence[str], catalog: str | None = None, *, most: int = 1) -> tuple[str, list[str]]:
+    """The root, and the views of it that are named: by `ROOT@NAME`, which comes first, and behind it.
+
+    Empty names are none. Raises UsageError where no view is named, or more than `most` are; what `locate` raises.
+    """
+    root, view = parse_root(text, catalog)
+    named = [name for name in (view, *names) if name]
+    if 1 <= len(named) <= most:
+        return root, named
+    place = locate(root, catalog)
+    raise UsageError(
+        f"more views are named than it takes: {', '.join(named)}" if named else "no view is named",
+        where=shown(text),
+        hint=f"name one behind the dataset, or as ROOT@NAME; {command_at(place, 'view list')} lists them",
+    )
 
 
 def check_view_name(name: str) -> str:

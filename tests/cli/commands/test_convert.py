@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_dataset, an_image, some_shards
 from wdsctl.cli.main import main
+from wdsctl.core.lock import locked
+from wdsctl.core.place import META
 
 
 @pytest.fixture(autouse=True)
@@ -72,3 +76,38 @@ def test_what_makes_no_sense_is_a_matter_of_usage(tmp_path: Path, words: list[st
 
 def test_a_source_that_is_not_there_ends_in_code_3() -> None:
     assert main(["convert", "nowhere", "b"]) == 3
+
+
+def test_sources_are_named_where_there_are_several(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some_shards(tmp_path / "a", 1)
+    a_dataset(tmp_path / "b", {"0.tar": {"x.txt": b"x"}})
+
+    assert main(["convert", "a", "b", "c", "--workers", "1"]) == 0
+
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "a, b -> c",
+        "  from     a is shards: there are .tar or .jsonl files in it",
+        "  from     b is shards: there are .tar or .jsonl files in it",
+    ]
+
+
+def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some_shards(tmp_path / "a", 1)
+    words = ["convert", "a", "b", "--workers", "1"]
+
+    with locked(str(tmp_path / "b" / META / "lock")):
+        assert main(words) == 6
+        assert f"process {os.getpid()} on {socket.gethostname()}, since" in capsys.readouterr().err
+        assert main([*words, "--wait", "0.2"]) == 6
+        assert "waiting for another wdsctl" in capsys.readouterr().err
+    assert main([*words, "--wait"]) == 0
+
+
+def test_a_finished_destination_says_what_to_do_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    some_shards(tmp_path / "a", 1)
+    main(["convert", "a", "b"])
+
+    assert main(["convert", "a", "b", "--shard-samples", "2"]) == 2
+    assert "what is finished does not grow" in capsys.readouterr().err

@@ -6,6 +6,8 @@ import pytest
 
 from tests.build import a_folder, tree
 from tests.cli.conftest import Wdsctl
+from wdsctl.core.lock import locked
+from wdsctl.core.place import META, locate
 
 LINES = b'\xef\xbb\xbf{"a": 1}\r\n{"a": "\xe9"}\n{"a": 2}\n'
 
@@ -70,3 +72,17 @@ def test_lines_are_repaired_with_counts(wdsctl: Wdsctl, tmp_path: Path) -> None:
     assert result.code == 0
     assert "  lines encoded again: 1" in result.stdout.splitlines()
     assert (tmp_path / "fixed" / "qa.jsonl").read_bytes() == '{"a": 1}\n{"a": "é"}\n{"a": 2}\n'.encode()
+
+
+@pytest.mark.parametrize("words", [("DEST",), ("--in-place", "--yes")])
+def test_of_two_runs_at_once_the_second_waits(
+    wdsctl: Wdsctl, cut: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    wdsctl("index", cut)
+    said = [tmp_path / "fixed" if word == "DEST" else word for word in words]
+    lock = str(tmp_path / "fixed" / META / "lock") if words == ("DEST",) else locate(str(cut)).lock
+    with locked(lock):
+        waited = wdsctl("repair", cut, *said, "--wait", "0.2")
+    assert waited.code == 6
+    assert "waiting for another wdsctl" in waited.stderr
+    assert wdsctl("repair", cut, *said, "--wait").code == 0

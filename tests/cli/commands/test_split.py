@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Wdsctl
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
 
 
 @pytest.mark.parametrize("ratios", ["8,1,1", "train=8,val=1,test=1"])
@@ -51,3 +55,15 @@ def test_a_dry_run_changes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     assert "would be split" in wdsctl("split", shards, "8,1,1", "--dry-run").stdout
     assert wdsctl("inspect", shards, "--json").document["splits"] == []
+
+
+def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    with locked(locate(str(shards)).lock):
+        refused = wdsctl("split", shards, "8,2")
+        waited = wdsctl("split", shards, "8,2", "--wait", "0.2")
+    assert (refused.code, waited.code) == (6, 6)
+    assert f"process {os.getpid()} on {socket.gethostname()}, since" in refused.stderr
+    assert "--wait" in refused.stderr
+    assert "waiting for another wdsctl" in waited.stderr
+    assert wdsctl("split", shards, "--wait", "8,2").code == 0

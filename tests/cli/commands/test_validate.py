@@ -117,3 +117,11 @@ def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_j
     assert result.code == 1
     assert "odd.tar" in result.stdout
     assert wdsctl("validate", tmp_path / "none.yaml").code == 3
+
+
+def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+    wdsctl("index", shards)
+    (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n    split_config: mine.yaml\n")
+    result = wdsctl("validate", tmp_path / "b.yaml")
+    assert result.code == 1
+    assert "there is no split_config 'mine.yaml'" in result.stdout

@@ -130,3 +130,35 @@ def test_without_a_command_it_says_which_there_are(wdsctl: Wdsctl) -> None:
     result = wdsctl("view")
     assert result.code == 2
     assert all(name in result.stderr for name in ("create", "list", "show", "diff", "export", "refresh", "delete"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "NAMED", "--split", "val", "--replace"),
+        ("show", "NAMED"),
+        ("diff", "NAMED"),
+        ("diff", "NAMED", "other"),
+        ("export", "NAMED"),
+        ("refresh", "NAMED"),
+        ("delete", "NAMED"),
+    ],
+)
+def test_a_view_may_be_named_with_its_dataset(wdsctl: Wdsctl, indexed: Path, words: tuple[str, ...]) -> None:
+    def answer(*named: object) -> tuple[int, str]:
+        wdsctl("view", "create", indexed, "first", "--where", "position = 0", "--replace")
+        wdsctl("view", "create", indexed, "other", "--where", "position = 1")
+        result = wdsctl("view", words[0], *named, *words[2:])
+        assert result.stdout, result.stderr
+        return result.code, result.stdout.partition("made at")[0]
+
+    assert answer(f"{indexed}@first") == answer(indexed, "first")
+
+
+def test_no_view_and_one_too_many_are_refused_with_how_to_name_one(wdsctl: Wdsctl, indexed: Path) -> None:
+    none, two = wdsctl("view", "show", indexed), wdsctl("view", "delete", f"{indexed}@first", "second")
+    assert (none.code, two.code) == (2, 2)
+    assert "no view is named" in none.stderr
+    assert f"view list {indexed}" in none.stderr
+    assert "more views are named than it takes: first, second" in two.stderr
+    assert "does not exist" in wdsctl("view", "show", f"{indexed}-nowhere@first").stderr

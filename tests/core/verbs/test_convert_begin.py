@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from tests.build import a_dataset, a_folder, some_shards
 from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
+from wdsctl.core.progress import Silent
 from wdsctl.core.verbs import convert as verb
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions
@@ -103,3 +106,25 @@ def test_a_destination_that_lost_a_file_is_not_said_to_be_done(tmp_path: Path) -
 
     with pytest.raises(UsageError, match="a part of it is gone"):
         to(tmp_path / "b", source)
+
+
+class Handed(Silent):
+    """Somebody else writes a file into the destination, and lets go of its lock when they are waited for."""
+
+    def __init__(self, dest: Path) -> None:
+        self.file = dest / "shard-000000.tar"
+        self.held = ExitStack()
+        self.held.enter_context(locked(locate(str(dest)).lock))
+
+    def note(self, message: str) -> None:
+        assert "waiting for another wdsctl" in message
+        self.file.write_bytes(b"precious")
+        self.held.close()
+
+
+def test_what_came_into_the_destination_while_it_waited_stays(tmp_path: Path) -> None:
+    dest = tmp_path / "b"
+    dest.mkdir()
+    with pytest.raises(UsageError, match="not empty"):
+        convert([some_shards(tmp_path / "a", 1)], str(dest), ConvertOptions(wait=60), progress=Handed(dest))
+    assert (dest / "shard-000000.tar").read_bytes() == b"precious"

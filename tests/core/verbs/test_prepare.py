@@ -16,7 +16,8 @@ from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.inspect import inspect
-from wdsctl.core.verbs.prepare import PrepareOptions, look, prepare
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_source import look
 
 AsNobody = Callable[[Callable[[], Any]], Any]
 
@@ -274,6 +275,17 @@ def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="already holds other shards"):
         prepare(source, str(tmp_path / "made"))
     assert tree(tmp_path) == before
+
+
+def test_shards_that_were_renamed_are_not_written_again_and_their_names_are_told(tmp_path: Path) -> None:
+    source, made = a_folder(tmp_path / "raw", captions(0, 3)), tmp_path / "made"
+    prepare(source, str(made))
+    (made / "shard-000000.tar").rename(made / "mine.tar")
+
+    with pytest.raises(UsageError, match=r"already holds other shards: mine\.tar") as caught:
+        prepare(source, str(made))
+    assert "give them their names back (shard-000000.tar)" in str(caught.value.hint)
+    assert not (made / "shard-000000.tar").exists()
 
 
 def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:

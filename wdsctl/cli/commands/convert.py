@@ -151,6 +151,7 @@ def command(
     audio_parts: AudioParts = "",
     on_error: OnError = "skip",
     compress: Compress = "none",
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     dry_run: options.DryRun = False,
     common: options.Common,
@@ -171,7 +172,7 @@ def command(
     from wdsctl.core.verbs.convert_report import ConvertOptions
 
     if len(paths) < 2:
-        raise UsageError("convert needs a source and a destination", hint="wdsctl convert SOURCE... DEST")
+        raise UsageError("convert needs a source and a destination", hint="`wdsctl convert SOURCE... DEST`")
     if shuffle and sort != "none":
         raise UsageError("--sort and --shuffle exclude each other", hint="leave one of them out")
     chosen = ConvertOptions(
@@ -196,6 +197,7 @@ def command(
         on_error=on_error,
         compress=compress,
         workers=options.worker_count(workers),
+        wait=wait,
         restart=common.yes,
         dry_run=dry_run,
     )

@@ -46,6 +46,7 @@ def command(
         int, typer.Option("--limit", metavar="N", min=0, help="Shards listed, 0 for all; --json always has all.")
     ] = 20,
     dry_run: options.DryRun = False,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     common: options.Common,
@@ -62,6 +63,7 @@ def command(
         all_shards=all_shards,
         backup=not no_backup,
         encoding=encoding,
+        wait=wait,
         dry_run=dry_run,
     )
     with listening(common.output) as progress:

@@ -97,6 +97,7 @@ def command(
         str | None,
         typer.Option("--leaks", metavar="[PARTS]", help="Find content that is in two splits. [bare: media]"),
     ] = None,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
@@ -129,7 +130,7 @@ def command(
     if not asked.is_question:
         _refuse_beside(export, leaks)
         request = request_of(asked, options.worker_count(workers))
-        return _make(root, request, catalog, common, dry_run=dry_run)
+        return _make(root, request, catalog, common, wait=wait, dry_run=dry_run)
     check_question(asked)
     if leaks is not None:
         return _leaks(root, leaks, of_set, catalog, options.worker_count(workers), common)
@@ -146,13 +147,15 @@ def _refuse_beside(export: str, leaks: str | None) -> None:
         )
 
 
-def _make(root: str, request: SplitRequest, catalog: str | None, common: options.Common, *, dry_run: bool) -> int:
+def _make(
+    root: str, request: SplitRequest, catalog: str | None, common: options.Common, *, wait: float, dry_run: bool
+) -> int:
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.split import render
     from wdsctl.core.verbs.split import split_by
 
     with listening(common.output) as progress:
-        report = split_by(root, request, catalog=catalog, dry_run=dry_run, progress=progress)
+        report = split_by(root, request, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
     common.output.answer("split", report, render)
     return 0
 

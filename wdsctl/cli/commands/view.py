@@ -20,7 +20,7 @@ Examples:
 
 \b
 A view is named DATASET@NAME wherever a dataset is read: by the loader, in
-blend files, and by the other commands.
+blend files, and by the other commands. Here DATASET NAME names it, too.
 """
 
 CREATE_EPILOG = """
@@ -84,7 +84,8 @@ Examples:
   wdsctl view delete shards/ big
 """
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The view.")]
+Root = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset; ROOT@NAME names a view of it, too.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
 Unknown = Annotated[
     Literal["error", "skip"],
     typer.Option("--unknown", metavar="error|skip", help="What to do about keys that the dataset does not have."),
@@ -101,8 +102,8 @@ def _group(context: typer.Context) -> None:
 
 
 def create(
-    root: options.Root,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the view is to be called.")],
+    root: Root,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What the view is to be called.")] = "",
     *,
     where: Annotated[
         str, typer.Option("--where", metavar="EXPR", help="Samples of which some part fits, such as 'size > 100000'.")
@@ -128,9 +129,11 @@ def create(
     """Freeze the samples that fit under a name."""
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.view import render_view
+    from wdsctl.core.root_name import named_views
     from wdsctl.core.verbs.view import create_view
     from wdsctl.core.view_definition import STDIN, Definition
 
+    root, (name,) = named_views(root, [name], catalog)
     path = os.path.abspath(keys) if keys and keys != STDIN else keys
     definition = Definition(where=where, sql=sql, keys=path, split=split, sample=sample, seed=seed)
     with listening(common.output) as progress:
@@ -158,8 +161,8 @@ def list_(root: options.Root, *, catalog: options.Catalog = None, common: option
 
 
 def show(
-    root: options.Root,
-    name: Name,
+    root: Root,
+    name: Name = "",
     *,
     keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Show so many keys.")] = 5,
     catalog: options.Catalog = None,
@@ -167,16 +170,18 @@ def show(
 ) -> int:
     """Show one view: how it was made, what it has of each split."""
     from wdsctl.cli.render.view import render_show
+    from wdsctl.core.root_name import named_views
     from wdsctl.core.verbs.view_look import show_view
 
+    root, (name,) = named_views(root, [name], catalog)
     common.output.answer("view show", show_view(root, name, keys=keys, catalog=catalog), render_show)
     return 0
 
 
 def diff(
-    root: options.Root,
-    first: Annotated[str, typer.Argument(metavar="A", help="A view.")],
-    second: Annotated[str, typer.Argument(metavar="[B]", help="Another one. [default: A as it would be now]")] = "",
+    root: Root,
+    first: Annotated[str, typer.Argument(metavar="A", help="A view.", show_default=False)] = "",
+    second: Annotated[str, typer.Argument(metavar="B", help="Another one. [default: A as it would be now]")] = "",
     *,
     keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Show so many keys of each side.")] = 10,
     catalog: options.Catalog = None,
@@ -185,17 +190,19 @@ def diff(
     """Say which samples one view has and another has not."""
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.view import render_diff
+    from wdsctl.core.root_name import named_views
     from wdsctl.core.verbs.view_look import diff_views
 
+    root, names = named_views(root, [first, second], catalog, most=2)
     with listening(common.output) as progress:
-        report = diff_views(root, first, second, keys=keys, catalog=catalog, progress=progress)
+        report = diff_views(root, *names, keys=keys, catalog=catalog, progress=progress)
     common.output.answer("view diff", report, render_diff)
     return 0 if report.is_same else 1
 
 
 def export(
-    root: options.Root,
-    name: Name,
+    root: Root,
+    name: Name = "",
     *,
     out: Annotated[
         str | None, typer.Option("--out", "-o", metavar="FILE", help="Write a file. [default: stdout]")
@@ -217,8 +224,10 @@ def export(
     from wdsctl.cli.render.view import render_export
     from wdsctl.core.errors import UsageError
     from wdsctl.core.line_files import is_lines
+    from wdsctl.core.root_name import named_views
     from wdsctl.core.verbs.view_look import export_lines, export_view
 
+    root, (name,) = named_views(root, [name], catalog)
     chosen = form or ("jsonl" if out and is_lines(out) else "txt")
     if out and out != "-":
         report = export_view(root, name, out, chosen, catalog=catalog, overwrite=force or common.yes)
@@ -234,8 +243,8 @@ def export(
 
 
 def refresh(
-    root: options.Root,
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Views. [default: all]")] = None,
+    root: Root,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Views. [default: all]")] = None,
     *,
     unknown: Unknown = "error",
     catalog: options.Catalog = None,
@@ -245,19 +254,22 @@ def refresh(
     """Make views again from what is there now. States of trainings on them are refused if they change."""
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.view import render_refresh
+    from wdsctl.core.root_name import parse_root
     from wdsctl.core.verbs.view import refresh_views
 
+    root, view = parse_root(root, catalog)
+    wanted = [*([view] if view else []), *(names or ())]
     with listening(common.output) as progress:
         report = refresh_views(
-            root, names or (), skip_unknown=unknown == "skip", catalog=catalog, dry_run=dry_run, progress=progress
+            root, wanted, skip_unknown=unknown == "skip", catalog=catalog, dry_run=dry_run, progress=progress
         )
     common.output.answer("view refresh", report, render_refresh)
     return 0
 
 
 def delete(
-    root: options.Root,
-    name: Name,
+    root: Root,
+    name: Name = "",
     *,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
@@ -266,8 +278,10 @@ def delete(
     """Forget a view. No sample is touched."""
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.view import render_delete
+    from wdsctl.core.root_name import named_views
     from wdsctl.core.verbs.view import delete_view
 
+    root, (name,) = named_views(root, [name], catalog)
     with listening(common.output) as progress:
         report = delete_view(root, name, catalog=catalog, dry_run=dry_run, progress=progress)
     common.output.answer("view delete", report, render_delete)

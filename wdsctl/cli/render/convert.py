@@ -25,7 +25,8 @@ def render(report: ConvertReport) -> Iterator[RenderableType]:
     yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
     rows: list[tuple[str, RenderableType]] = []
     for source in report.sources:
-        rows.append(("from", f"{source.form}: {source.reason}"))
+        name = f"{path(source.path)} is " if len(report.sources) > 1 else ""
+        rows.append(("from", f"{name}{source.form}: {source.reason}"))
         rows += [("", f"not {other.form}: {other.reason}") for other in source.rejected]
     done = report.samples - report.failed
     would = "would be: " if report.dry_run else ""

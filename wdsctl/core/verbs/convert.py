@@ -7,7 +7,7 @@ import os
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
 
@@ -48,6 +48,9 @@ from wdsctl.core.write_plan import check_limits
 #: Changes when the same plan would give other bytes.
 FORMAT = "wdsctl convert 1"
 
+#: Options that the bytes do not follow from.
+_NOT_OF_BYTES = frozenset(["workers", "wait", "restart", "dry_run"])
+
 
 def convert(
     sources: Sequence[str], dest: str, options: ConvertOptions | None = None, *, progress: Progress = SILENT
@@ -76,11 +79,11 @@ def convert(
     had_meta = os.path.isdir(place.meta)
     words = [*map(shown, sources), shown(dest)]
     try:
-        with (
-            locked(place.lock),
-            forgotten_if_refused(place, work, had_meta=had_meta),
-            journal(place, "convert", words, progress) as entry,
-        ):
+        with ExitStack() as held:
+            held.enter_context(locked(place.lock, wait=options.wait, note=progress.note))
+            check_is_room(place, dest, work)  # whoever was waited for may have left something
+            held.enter_context(forgotten_if_refused(place, work, had_meta=had_meta))
+            entry = held.enter_context(journal(place, "convert", words, progress))
             with translated(work):
                 os.makedirs(work, exist_ok=True)
             report = _run(sources, dest, options, work, place, progress)
@@ -100,7 +103,7 @@ def check_options(options: ConvertOptions, sources: int) -> None:
     check_rules(options.parts)
     target = exporters.get(options.to_form or "shards")
     if not sources:
-        raise UsageError("nothing to convert", hint="wdsctl convert SOURCE... DEST")
+        raise UsageError("nothing to convert", hint="`wdsctl convert SOURCE... DEST`")
     if options.seed and options.order != "shuffle":
         raise UsageError("--seed is of --shuffle", hint="add --shuffle, or leave the seed out")
     if options.layout == "polylithic" and (not options.media or target.name != "shards"):
@@ -241,7 +244,7 @@ def target_options(options: ConvertOptions, *, are_shards: bool) -> dict[str, st
 
 def _fingerprint(options: ConvertOptions, opened: Opened) -> str:
     """Names everything that the bytes follow from; not where the sources lie, nor how many workers there are."""
-    said = {name: value for name, value in asdict(options).items() if name not in ("workers", "restart", "dry_run")}
+    said = {name: value for name, value in asdict(options).items() if name not in _NOT_OF_BYTES}
     marks = [
         [spec.importer, spec.name, [pair for pair in spec.options if pair[0] not in ("catalog", "generation")]]
         for spec in opened.specs

@@ -53,9 +53,9 @@ def check_same(was: str, now: str, dest: str, *, is_finished: bool, options: Con
     """Raises UsageError WDS345 where DEST is another conversion's, unless it is unfinished and may be removed."""
     if was == now or (options.restart and not is_finished):
         return
-    hint = "give another DEST"
-    if not is_finished:
-        hint += "; or say `--yes` to remove what the other has written, and begin anew"
+    hint = "give another DEST; or say `--yes` to remove what the other has written, and begin anew"
+    if is_finished:
+        hint = "what is finished does not grow: give another DEST, or remove this one and convert all of it again"
     raise _other(f"the destination was {'made' if is_finished else 'begun'} by another conversion", dest, hint)
 
 
@@ -80,7 +80,7 @@ def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: Convert
 
 def _forget(dest: str, units: Sequence[PlannedUnit]) -> None:
     """Remove the files of all units, and what was made of them: a catalog would hand its splits to other samples."""
-    forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units})
+    forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | {unit.folder for unit in units})
     for unit in units:
         remove(unit_path(dest, unit))
     for below, folder in {os.path.join(unit.folder, unit.stream).rstrip("/"): unit.folder for unit in units}.items():

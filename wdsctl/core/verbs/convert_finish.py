@@ -113,7 +113,9 @@ def _prepared(
     root: str, made: ConvertedDataset, work: _Work, outer: Place, progress: Progress
 ) -> tuple[ConvertedDataset, list[Finding]]:
     place = locate(root, writing=True)
-    lock: AbstractContextManager[None] = nullcontext() if place.lock == outer.lock else locked(place.lock)
+    lock: AbstractContextManager[None] = nullcontext()
+    if place.lock != outer.lock:
+        lock = locked(place.lock, wait=work.options.wait, note=progress.note)
     is_lines = work.units[0].stream == "primary" and work.recipe.primary == "jsonl"
     with lock:
         report = index_at(place, IndexRequest(workers=work.options.workers, key="key" if is_lines else None), progress)

@@ -38,6 +38,7 @@ class ConvertOptions:
     on_error: OnError = "skip"
     compress: Literal["none", "gz"] = "none"
     workers: int = 1
+    wait: float = 0.0  # seconds, for another wdsctl that writes there
     restart: bool = False  # begin anew where another conversion was not finished
     dry_run: bool = False
 

@@ -47,7 +47,8 @@ def write_units(
         is_whole = os.path.exists(os.path.join(work, UNFOLDING))
         before = known.all().items()
         done = {number: each for number, each in before if is_whole or _is_there(dest, units[number], each)}
-        forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units})
+        beside = {unit.folder for unit in units} if recipe.media else set()
+        forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | beside)
         # The media come first: a sample whose media failed must not be in the primary.
         for stream, some in groupby(units, key=lambda unit: unit.stream):
             mine = list(some)

@@ -13,10 +13,11 @@ from dataclasses import replace
 from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.command_line import command_at
+from wdsctl.core.dealing import Shard, by_sample, by_shard, resolved, with_more
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
 from wdsctl.core.split_rules import SplitRule, named_in, set_and_name
-from wdsctl.core.splitting import Shard, SplitShard, by_sample, by_shard, resolved, with_more
+from wdsctl.core.splitting import SplitShard
 
 
 def deal_new(

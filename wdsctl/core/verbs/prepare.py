@@ -3,40 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Literal
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.command_line import command
 from wdsctl.core.detect import Detection
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
 from wdsctl.core.formats.folder import Listing
-from wdsctl.core.line_files import parted
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.media.selection import parse_selection
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
-from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
 from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.selected_shards import Selection
-from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
-from wdsctl.core.urls import is_url, plain, shown
+from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.prepare_source import (
+    check_dest,
+    check_raw,
+    check_there,
+    check_writable,
+    look,
+    or_lines,
+    refuse_other_forms,
+)
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
-
-Source = Literal["folder", "tars", "lines"]
-
-#: Forms that `convert` makes shards of. Others are raw files, too (a folder a class), or may lie beside them (a table).
-_CONVERTED = frozenset(["packed", "polylithic", "mds", "litdata", "huggingface", "wids"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,19 +76,6 @@ class PrepareReport:
     dry_run: bool
 
 
-def look(source: str) -> Source:
-    """Whether it is shards, lines or raw files. Raises InputError if it holds nothing, PermissionDenied."""
-    _check_there(source)
-    place = locate(source)
-    if holds_shards(place.root, place.only):
-        return "lines" if place.only or not holds_tars(place.root) else "tars"
-    if is_empty(place.root):
-        raise InputError("the folder is empty", where=place.shown, hint="check the path", code="WDS003")
-    if is_url(place.root):
-        raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", place.root)
-    return "folder"
-
-
 def prepare(
     source: str, dest: str | None = None, options: PrepareOptions | None = None, *, progress: Progress = SILENT
 ) -> PrepareReport:
@@ -102,37 +89,23 @@ def prepare(
     if options.selection is None and dest is None:
         spec = root_spec(source)
         source, options = spec.root, replace(options, selection=spec.selection)
-    if dest is not None and options.selection is not None:
-        raise UsageError(
-            "shards are prepared in place, and raw files are given as a folder",
-            where=shown(source),
-            hint="leave DEST out",
-        )
-    if dest is not None and parted(source)[1] and not os.path.isdir(source):
-        raise UsageError(
-            "a file of lines is a dataset as it is, and is prepared in place",
-            where=shown(source),
-            hint=command("prepare", shown(source)),
-        )
-    if dest is not None and is_url(source):
-        raise _not_mounted("raw files are read from a disk or a mounted file system, not from a URL", source)
-    if dest is not None and is_url(dest):
-        raise _not_mounted("shards are written to a disk or a mounted file system, not to a URL", dest)
+    if dest is not None:
+        check_dest(source, dest, are_shards=options.selection is not None)
     from_folder = options.selection is None and (dest is not None or look(source) == "folder")
     if from_folder and dest is None:
-        _refuse_other_forms(source, None)
+        refuse_other_forms(source, None)
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,
-            hint=command("prepare", source, "DEST") + _or_lines(source),
+            hint=command("prepare", source, "DEST") + or_lines(source),
         )
     root = dest or source
     listing = None
     if from_folder:
-        _refuse_other_forms(source, dest)
-        _check_there(source)
-        _check_raw(locate(source).root, options.parts)
-        _check_writable(root)
+        refuse_other_forms(source, dest)
+        check_there(source)
+        check_raw(locate(source).root, options.parts)
+        check_writable(root)
         if options.dry_run:
             return _foreseen(source, root, options, progress)
         listing = _survey(source, root, options, progress)  # before anything is made: it may be refused
@@ -186,14 +159,6 @@ def _do(
     )
 
 
-def _not_mounted(message: str, url: str) -> UsageError:
-    return UsageError(
-        message,
-        where=shown(url),
-        hint="copy the raw files to a disk and prepare them there; the shards may then be copied to the store",
-    )
-
-
 def _check_options(options: PrepareOptions) -> None:
     """Refuse what can be told to be wrong before hours of work."""
     if options.media is not None:
@@ -203,64 +168,6 @@ def _check_options(options: PrepareOptions) -> None:
             check_sample_type(options.sample_type, where="--sample-type")
             if options.field_map:
                 validate_field_map(options.sample_type, options.field_map, where="--field-map")
-
-
-def _check_there(source: str) -> None:
-    """It may hold raw files or shards: the words must fit both."""
-    if is_url(source) or os.path.isdir(source) or parted(source)[1]:
-        return
-    kind = "is a file, not a folder" if os.path.exists(source) else "does not exist"
-    raise InputError(
-        f"the source {kind}",
-        where=source,
-        hint="check the path: give a folder of raw files, one of shards, or a .jsonl file",
-    )
-
-
-def _refuse_other_forms(source: str, dest: str | None) -> None:
-    """Where it is of a form that is no folder of raw files, name the command that converts it."""
-    from wdsctl.core.convert import importers
-
-    found = [] if is_url(source) or not os.path.lexists(source) else importers.find(source)
-    names = [importer.name for importer, _ in found]
-    is_among_files = names[:1] == ["packed"] and "folder" in names
-    if names and (names[0] in _CONVERTED or os.path.isfile(source)) and not is_among_files:
-        importer, seen = found[0]
-        raise UsageError(
-            f"this is no folder of raw files but {importer.about} ({seen.reason})",
-            where=source,
-            hint=command("convert", source, dest or "DEST"),
-        )
-
-
-def _or_lines(source: str) -> str:
-    """Where labels lie among media: they are a dataset by themselves, if they are named."""
-    name = a_file_of_lines(source)
-    return f"; or name the lines alone: {command('prepare', os.path.join(source, name))}" if name else ""
-
-
-def _check_writable(dest: str) -> None:
-    """Refuse a destination that shards cannot be written to, before anything is made there or elsewhere."""
-    there = os.path.abspath(dest)
-    while not os.path.lexists(there):
-        there = os.path.dirname(there)
-    if os.path.isdir(there) and not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionDenied(
-            "the destination cannot be written",
-            where=dest,
-            hint=f"give another one, or check the owner and the mode of {named(there)}",
-        )
-
-
-def _check_raw(source: str, parts: Sequence[str]) -> None:
-    """Refuse a folder of shards as raw files: they would become parts of samples of other shards."""
-    if any(f".{part}".lower().endswith((".tar", *COMPRESSED)) for part in parts) or not holds_shards(source):
-        return
-    raise UsageError(
-        "the source holds shards already, and is prepared in place",
-        where=source,
-        hint=f"{command('prepare', source)}; if its tars are parts of samples, name them: `--parts jpg,tar`",
-    )
 
 
 def _index_request(options: PrepareOptions) -> IndexRequest:

@@ -42,6 +42,7 @@ class RepairRequest:
     all_shards: bool = False
     backup: bool = True
     encoding: str = ""
+    wait: float = 0.0  # seconds, for another wdsctl that writes there
     dry_run: bool = False
 
 
@@ -83,12 +84,12 @@ def repair(
     units = [_unit(place, shard, dest, request) for shard in shards]
     with ExitStack() as held:
         if request.in_place and not request.dry_run and os.path.isdir(place.meta):
-            held.enter_context(locked(place.lock))
+            held.enter_context(locked(place.lock, wait=request.wait, note=progress.note))
         if not request.in_place and not request.dry_run:
             marks = os.path.join(dest, META, _MARKS)
-            if not os.path.isdir(marks):  # nothing that we have not written ourselves is replaced
-                check_empty(dest)
-            held.enter_context(locked(os.path.join(dest, META, "lock")))
+            _check_ours(dest, marks)
+            held.enter_context(locked(os.path.join(dest, META, "lock"), wait=request.wait, note=progress.note))
+            _check_ours(dest, marks)  # whoever was waited for may have left something
             with translated(marks):
                 os.makedirs(marks, exist_ok=True)
             _carry_config(place, dest)
@@ -108,6 +109,12 @@ def repair(
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
     )
+
+
+def _check_ours(dest: str, marks: str) -> None:
+    """Nothing that we have not written ourselves is replaced."""
+    if not os.path.isdir(marks):
+        check_empty(dest)
 
 
 def _run(units: Sequence[RepairUnit], workers: int, progress: Progress) -> list[RepairedShard]:

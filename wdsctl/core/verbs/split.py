@@ -62,6 +62,7 @@ def split_by(
     request: SplitRequest,
     *,
     catalog: str | None = None,
+    wait: float = 0.0,
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> SplitReport:
@@ -78,7 +79,7 @@ def split_by(
         return make_splits(place, request, progress, dry_run=True)
     check(place.catalog)  # before anything is written beside it
     arguments = [shown(root), *argument_of(request)]
-    with locked(place.lock), journal(place, "split", arguments, progress):
+    with locked(place.lock, wait=wait, note=progress.note), journal(place, "split", arguments, progress):
         return make_splits(place, request, progress)
 
 

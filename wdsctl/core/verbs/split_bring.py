@@ -11,10 +11,11 @@ import numpy as np
 from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.counted import counted
+from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved
 from wdsctl.core.errors import UsageError
 from wdsctl.core.ratios import apportion
 from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.splitting import Dealt, Shard, SplitShard, by_sample, by_shard, resolved
+from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import Flags, flags_of, part_of, without
 from wdsctl.core.splitting_shares import by_hash
 from wdsctl.core.verbs.split_ground import Ground, as_parts

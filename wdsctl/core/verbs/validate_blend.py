@@ -21,6 +21,7 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.stores import storage_for
+from wdsctl.core.verbs.blend_split_files import split_file_findings
 from wdsctl.core.verbs.validate import validate
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
 
@@ -45,6 +46,7 @@ def validate_blend(
         report = validate(root, replace(request, refs=()), workers=workers, progress=progress, found_refs=refs)
         reports.append((root, report))
     findings = [finding for root, report in reports for finding in _named(root, path, report.findings)]
+    findings += split_file_findings(path)
     findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
     parts = [report for _, report in reports]
     return ValidateReport(

@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.command_line import command
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import sync
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
@@ -225,13 +226,21 @@ def _check_dest(dest: str, known: set[str]) -> list[str]:
     names = list(_files(dest))
     unknown = sorted(name for name in names if name.endswith(".tar") and name not in known)
     if unknown:
-        more = f" and {len(unknown) - _EXAMPLES:,} more" if len(unknown) > _EXAMPLES else ""
+        gone = sorted(known.difference(names))
+        renamed = f"if shards were renamed, give them their names back ({_some(gone)}), or go on with"
         raise UsageError(
-            f"the destination already holds other shards: {', '.join(map(named, unknown[:_EXAMPLES]))}{more}",
+            f"the destination already holds other shards: {_some(unknown)}",
             where=dest,
-            hint="give an empty folder, or one that was made from this raw folder",
+            hint=f"{renamed} {command('index', dest)}"
+            if gone
+            else "give an empty folder, or one that was made from this raw folder",
         )
     return _partials(names)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
+    return f"{', '.join(map(named, names[:_EXAMPLES]))}{more}"
 
 
 def _partials(names: Iterable[str]) -> list[str]:
@@ -263,7 +272,8 @@ def _sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
 def _remove(dest: str, names: Iterable[str]) -> None:
     for name in names:
         path = os.path.join(dest, name)
-        with translated(path, "remove"):
+        # A worker of a run that was killed may have put its file in place, or away, since it was listed.
+        with translated(path, "remove"), suppress(FileNotFoundError):
             os.unlink(path)
             sync(os.path.dirname(path))
 

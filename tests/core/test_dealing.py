@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.splitting import Dealt, Shard, by_sample, by_shard, resolved, with_more
+from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved, with_more
 
 SHARES = {"train": 8.0, "val": 1.0, "test": 1.0}
 
