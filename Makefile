@@ -34,7 +34,7 @@ test: check  ## check, then the tests
 	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4
 
 test-slow: $(READY)  ## kill -9 campaigns and large files
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 format: $(READY)  ## format the code
 	$(BIN)/ruff check --fix .

@@ -6,6 +6,8 @@ import os
 import signal
 import tempfile
 
+from hypothesis import HealthCheck, settings
+
 # A shell starts what it runs in the background with Ctrl-C ignored, and every process below inherits that: tests of
 # Ctrl-C would wait for one that never comes.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -15,3 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for _name in [name for name in os.environ if name.startswith("WDSCTL_")]:
     del os.environ[_name]
 os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-tests-have-no-configuration")
+
+# How long an example takes says something of the machine only, and of what else it does.
+settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")

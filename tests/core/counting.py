@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from decimal import Decimal
 from typing import Any
 
@@ -38,11 +37,10 @@ def not_fives(sample: Sample) -> int:
     return 1
 
 
-def slow(sample: Sample) -> int:
-    """The number that the key is, after a while; leaves a line in the file that COUNTED names."""
+def noted(sample: Sample) -> int:
+    """The number that the key is; leaves a line in the file that COUNTED names."""
     with open(os.environ["COUNTED"], "a", encoding="utf-8") as file:
         file.write(f"{sample['__key__']}\n")
-    time.sleep(0.02)
     return int(sample["__key__"])
 
 

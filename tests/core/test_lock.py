@@ -106,7 +106,7 @@ def test_a_dead_holder_on_this_machine_is_taken_over_from_at_once(tmp_path: Path
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (MISSED - 5, False), (MISSED + 1, True)])
+@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (MISSED / 2, False), (MISSED + 1, True)])
 def test_a_holder_in_another_container_of_this_name_lives_while_its_heart_beats(
     tmp_path: Path, age: float, is_free: bool
 ) -> None:
@@ -121,7 +121,7 @@ def test_a_holder_in_another_container_of_this_name_lives_while_its_heart_beats(
             pass
 
 
-@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (STOPPED - 30, False), (STOPPED + 1, True)])
+@pytest.mark.parametrize(("age", "is_free"), [(0.0, False), (STOPPED / 2, False), (STOPPED + 1, True)])
 def test_a_holder_on_another_machine_lives_while_its_heart_beats(tmp_path: Path, age: float, is_free: bool) -> None:
     path = tmp_path / "lock"
     a_lock_of(path, Holder("another", 1, "1", 0.0, "far"), age=age)
@@ -286,8 +286,12 @@ def test_who_waits_gets_the_lock_when_it_is_free_and_is_told_once_of_whom_it_wai
     with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        threading.Timer(0.3, holder.kill).start()
-        with locked(path, wait=30, note=notes.append):
+
+        def note(message: str) -> None:
+            notes.append(message)
+            holder.kill()
+
+        with locked(path, wait=60, note=note):
             assert json.loads(Path(path).read_text())["pid"] == os.getpid()
 
     assert len(notes) == 1
@@ -305,7 +309,7 @@ def test_waiting_ends_and_the_holder_is_named(tmp_path: Path) -> None:
     ):
         pass
     assert caught.value.exit_code == 6
-    assert 0.2 <= time.monotonic() - start < 5
+    assert time.monotonic() - start >= 0.2
 
 
 def test_the_command_in_a_lock_holds_no_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

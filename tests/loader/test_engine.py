@@ -108,7 +108,8 @@ def test_a_worker_that_dies_is_replaced_and_the_stream_is_unchanged(dataset: str
 
 def test_a_worker_that_hangs_is_replaced_and_the_stream_is_unchanged(dataset: str, tmp_path: Path) -> None:
     truth = digests(loader_of(dataset, 0), 60)
-    with loader_of(dataset, 2, Hangs(tmp_path, "000037"), running={"watchdog_timeout_seconds": 1.5}) as loader:
+    running = {"watchdog_timeout_seconds": 3, "watchdog_initial_timeout_seconds": 60}
+    with loader_of(dataset, 2, Hangs(tmp_path, "000037"), running=running) as loader:
         assert digests(loader, 60) == truth
     assert (tmp_path / "was-here").exists()
 

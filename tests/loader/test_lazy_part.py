@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import tarfile
 from itertools import islice
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw
+from tests.opened import open_files
 from wdsctl.core.errors import StorageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -100,9 +100,9 @@ def test_a_handle_pickles_as_its_range_and_opens_the_file_where_it_arrives(tmp_p
     arrived = pickle.loads(pickle.dumps(part))  # noqa: S301 - our own
 
     assert (arrived.read(), repr(arrived)) == (b"23456", repr(part))
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files(str(tmp_path))
     arrived.release()
-    assert len(os.listdir("/proc/self/fd")) == before - 1
+    assert len(open_files(str(tmp_path))) == len(before) - 1
     assert arrived.read(1, 2) == b"34"
 
 

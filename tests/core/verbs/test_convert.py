@@ -4,11 +4,9 @@ import json
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.build import a_dataset, a_shard, an_image, some_shards
+from tests.killing import died, kill_by_the_clock, moments
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.convert.recipe import PartRules
@@ -30,6 +29,7 @@ from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 Members = list[tuple[str, bytes]]
 QUICK = (Phase.explicit, Phase.generate)  # an example costs some tenths of a second: there is no time to shrink
+SLOW_FOLDERS = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 
 def to(dest: Path, *sources: str | Path, **options: Any) -> ConvertReport:
@@ -448,7 +448,7 @@ some_samples = st.dictionaries(
 )
 
 
-@settings(max_examples=6, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, deadline=None, phases=QUICK, suppress_health_check=SLOW_FOLDERS)
 @given(samples=some_samples, primary=st.sampled_from(["tar", "jsonl"]), size=st.integers(1, 5))
 def test_mono_to_poly_to_mono_loses_nothing(
     tmp_path_factory: pytest.TempPathFactory, samples: dict[str, dict[str, bytes]], primary: Any, size: int
@@ -466,7 +466,7 @@ def test_mono_to_poly_to_mono_loses_nothing(
     assert content(root / "back") == shard
 
 
-@settings(max_examples=4, deadline=None, phases=QUICK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=4, deadline=None, phases=QUICK, suppress_health_check=SLOW_FOLDERS)
 @given(first=st.integers(1, 9), second=st.integers(1, 9), seed=st.integers(0, 99))
 def test_shards_of_shards_are_the_shards_at_once(
     tmp_path_factory: pytest.TempPathFactory, first: int, second: int, seed: int
@@ -506,20 +506,33 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert files(tmp_path / "b") == files(tmp_path / "whole")
 
 
+class StopsAtTheEnd:
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        if name == "finish":
+            raise KeyboardInterrupt
+
+    def advance(self, **_: Any) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_a_killed_run_left_half_written_beside_primary_and_media_is_removed(tmp_path: Path, restart: bool) -> None:
+    source, dest = prepared(tmp_path / "a", 2, 4), tmp_path / "b"
+    options = ConvertOptions(layout="polylithic", media=("jpg",))
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], str(dest), options, progress=StopsAtTheEnd())
+    (dest / ".monolithic.yaml.99999.partial").write_bytes(b"half")
+
+    to(dest, source, layout="polylithic", media=("jpg",), shard_samples=3 if restart else 10_000, restart=restart)
+
+    assert sorted(path.name for path in dest.iterdir() if path.name.startswith(".")) == [".wdsctl"]
+
+
 def test_an_unfinished_conversion_makes_room_for_another_only_if_told_to(tmp_path: Path) -> None:
     source = prepared(tmp_path / "a")
-
-    class Stopping:
-        def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-            if name == "finish":
-                raise KeyboardInterrupt
-
-        def advance(self, **_: Any) -> None: ...
-
-        def note(self, message: str) -> None: ...
-
     with pytest.raises(KeyboardInterrupt):
-        convert([source], str(tmp_path / "b"), ConvertOptions(shard_samples=5), progress=Stopping())
+        convert([source], str(tmp_path / "b"), ConvertOptions(shard_samples=5), progress=StopsAtTheEnd())
     with pytest.raises(UsageError, match="begun by another conversion"):
         to(tmp_path / "b", source, shard_samples=20)
 
@@ -542,27 +555,44 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seam", ["fsync", "replace"])
 @pytest.mark.parametrize("layout", ["whole", "poly"])
-def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: str) -> None:
-    source = prepared(tmp_path / "a", 6, 20)
+def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: str, seam: str) -> None:
+    """Killed there, run again and killed at the same call of what is left, if there are so many, and run to its end."""
+    source, dest, count = prepared(tmp_path / "a", 6, 20), tmp_path / "b", tmp_path / "count"
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), source]
+    for moment in moments([*command, str(tmp_path / "whole"), layout], seam, 5, count):
+        assert died([*command, str(dest), layout], moment, count)
+        assert names_are_of_whole_files(dest)
+        died([*command, str(dest), layout], moment, count)
+        assert names_are_of_whole_files(dest)
+        subprocess.run([*command, str(dest), layout], check=True)
+        assert files(dest) == files(tmp_path / "whole")
+        shutil.rmtree(dest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["whole", "poly"])
+def test_killed_by_the_clock_it_ends_in_the_same_bytes(tmp_path: Path, layout: str) -> None:
+    source, dest = prepared(tmp_path / "a", 6, 20), tmp_path / "b"
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), source]
     subprocess.run([*command, str(tmp_path / "whole"), layout], check=True)
-    kills = 0
-    moments = random.Random(5)
-    while kills < 26:
-        dest = tmp_path / "b"
-        shutil.rmtree(dest, ignore_errors=True)
+    rng = random.Random(5)
+    for _ in range(2):
         for _ in range(3):
-            run = subprocess.Popen([*command, str(dest), layout], stderr=subprocess.DEVNULL)
-            time.sleep(moments.uniform(0.2, 1.4))
-            kills += run.poll() is None
-            run.send_signal(signal.SIGKILL)
-            run.wait()
-            assert all("partial" not in name or name.rpartition("/")[2].startswith(".") for name in files(dest))
+            kill_by_the_clock([*command, str(dest), layout], 1.4, rng)
+            assert names_are_of_whole_files(dest)
         subprocess.run([*command, str(dest), layout], check=True)
         assert files(dest) == files(tmp_path / "whole")
+        shutil.rmtree(dest)
+
+
+def names_are_of_whole_files(dest: Path) -> bool:
+    return all("partial" not in name or name.rpartition("/")[2].startswith(".") for name in files(dest))
 
 
 def test_prepare_names_the_command_for_forms_that_are_converted(tmp_path: Path) -> None:

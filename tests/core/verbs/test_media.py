@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -215,9 +214,13 @@ def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) 
 
 
 SCRIPT = """
-import time, wdsctl.core.media.shard_unit as unit
-whole = unit.save_found
-def save_found(*given): whole(*given); time.sleep(0.15)
+import os, signal, wdsctl.core.media.shard_unit as unit
+whole, saved = unit.save_found, []
+def save_found(*given):
+    whole(*given)
+    saved.append(given)
+    if len(saved) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
 unit.save_found = save_found
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media import MediaRequest
@@ -228,17 +231,12 @@ index({root!r}, media=MediaRequest(selection="auto"))
 def test_killed_and_run_again_only_the_rest_is_looked_at(tmp_path: Path) -> None:
     root = pictures(tmp_path, 8)
     units = Path(media_units(locate(root)))
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(finished(units)) < 3:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    killed = subprocess.run([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO, check=False)
     done = len(finished(units))
     told = Told()
     report = index(root, media=ALL, progress=told)
 
-    assert 3 <= done < 8
+    assert (killed.returncode, done) == (-signal.SIGKILL, 3)
     assert ("media", 8 - done) in [(name, items) for name, items, _ in told.phases]
     assert (of(report).state, widths(root)) == ("made", numbered(24))
     assert not units.exists()

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -127,9 +126,13 @@ def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -
 
 
 SCRIPT = """
-import time, wdsctl.core.media.file_unit as unit
-whole = unit.save_found
-def save_found(*given): whole(*given); time.sleep(0.2)
+import os, signal, wdsctl.core.media.file_unit as unit
+whole, saved = unit.save_found, []
+def save_found(*given):
+    whole(*given)
+    saved.append(given)
+    if len(saved) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
 unit.save_found = save_found
 from wdsctl.core.verbs.media_folder import index_media_folder
 index_media_folder({root!r})
@@ -139,17 +142,12 @@ index_media_folder({root!r})
 def test_killed_and_run_again_only_the_rest_is_looked_at(tmp_path: Path) -> None:
     root = pictures(tmp_path, 2500)
     units = Path(media_units(locate(root)))
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and len(finished(units)) < 3:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    killed = subprocess.run([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO, check=False)
     done = len(finished(units))
     told = Told()
     index_media_folder(root, progress=told)
 
-    assert done >= 3
+    assert (killed.returncode, done) == (-signal.SIGKILL, 3)
     [left] = [items for name, items, _ in told.phases if name == "media files"]
     assert left is not None
     assert left < 2500

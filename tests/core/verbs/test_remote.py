@@ -24,7 +24,8 @@ from wdsctl.core.place import locate
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import inspect
-from wdsctl.core.verbs.prepare import PrepareOptions, look, prepare
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_source import look
 from wdsctl.core.verbs.split import split
 from wdsctl.core.verbs.validate import validate
 

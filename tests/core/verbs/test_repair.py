@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import os
 import random
-import signal
-import subprocess
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import Told, a_dataset, a_folder, a_shard, samples, tree
+from tests.killing import died, kill_by_the_clock, moments
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
@@ -176,45 +176,69 @@ def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
         repair(a_folder(tmp_path / "a", {"x.jpg": b""}), to(tmp_path))
 
 
-@pytest.mark.slow
-def test_killed_at_any_moment_the_next_run_makes_the_same_copies(tmp_path: Path) -> None:
-    files = {f"{i:03d}.tar": a_shard([(f"{key}.a", b"1" * 9000) for key in "xyxzx" * 20]) for i in range(60)}
+def many_broken(tmp_path: Path) -> tuple[str, dict[str, bytes], dict[str, bytes]]:
+    """A folder of shards that all need repair, what it has, and what it is to become."""
+    files = {f"{i:03d}.tar": a_shard([(f"{key}.a", b"1" * 9000) for key in "xyxzx" * 20]) for i in range(30)}
     root = a_dataset(tmp_path / "shards", files)
-    expected = copies(repair(root, to(tmp_path, "clean")))
+    return root, files, copies(repair(root, to(tmp_path, "clean")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seam", ["fsync", "replace"])
+def test_killed_at_any_moment_the_next_run_makes_the_same_copies(tmp_path: Path, seam: str) -> None:
+    root, _, expected = many_broken(tmp_path)
+    command = [sys.executable, "-m", "wdsctl", "repair", root, "--workers", "2", "--quiet"]
+    dest, count = tmp_path / "fixed", tmp_path / "count"
+    for moment in moments([*command, str(tmp_path / "counted")], seam, 5, count):
+        assert died([*command, str(dest)], moment, count)
+        check_copies(dest, expected)
+        died([*command, str(dest)], moment, count)
+        check_copies(dest, expected)
+        assert copies(repair(root, to(tmp_path))) == expected
+        shutil.rmtree(dest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seam", ["link", "replace"])
+def test_in_place_killed_at_any_moment_no_shard_is_missing_or_half(tmp_path: Path, seam: str) -> None:
+    root, files, expected = many_broken(tmp_path)
+    command = [sys.executable, "-m", "wdsctl", "repair", root, "--in-place", "--yes", "--workers", "2", "--quiet"]
+    for moment in moments(command, seam, 5, tmp_path / "count"):
+        shutil.rmtree(root)
+        a_dataset(Path(root), files)
+        assert died(command, moment, tmp_path / "count")
+        check_old_or_new(root, files, expected)
+        died(command, moment, tmp_path / "count")
+        check_old_or_new(root, files, expected)
+        repair(root, RepairRequest(in_place=True))
+        assert {name: Path(root, name).read_bytes() for name in files} == expected
+        assert all(Path(root, f"{name}.bak").read_bytes() == data for name, data in files.items())
+
+
+@pytest.mark.slow
+def test_killed_by_the_clock_the_next_runs_make_the_same_shards(tmp_path: Path) -> None:
+    root, files, expected = many_broken(tmp_path)
+    command = [sys.executable, "-m", "wdsctl", "repair", root, "--workers", "2", "--quiet"]
     rng = random.Random(7)
-    command = [sys.executable, "-m", "wdsctl", "repair", root, str(tmp_path / "fixed"), "--workers", "2", "--quiet"]
-    for _ in range(12):
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-        try:
-            process.wait(timeout=rng.uniform(0.4, 1.6))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for name in os.listdir(tmp_path / "fixed") if (tmp_path / "fixed").exists() else ():
-            if name.endswith(".tar"):
-                assert (tmp_path / "fixed" / name).read_bytes() == expected[name]
+    for _ in range(4):
+        kill_by_the_clock([*command, str(tmp_path / "fixed")], 1.6, rng)
+        check_copies(tmp_path / "fixed", expected)
     assert copies(repair(root, to(tmp_path))) == expected
-
-
-@pytest.mark.slow
-def test_in_place_killed_at_any_moment_no_shard_is_missing_or_half(tmp_path: Path) -> None:
-    files = {f"{i:03d}.tar": a_shard([(f"{key}.a", b"1" * 9000) for key in "xyxzx" * 20]) for i in range(60)}
-    root = a_dataset(tmp_path / "shards", files)
-    expected = copies(repair(root, to(tmp_path, "clean")))
-    rng = random.Random(8)
-    for _ in range(12):
-        command = [sys.executable, "-m", "wdsctl", "repair", root, "--in-place", "--yes", "--workers", "2", "--quiet"]
-        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-        try:
-            process.wait(timeout=rng.uniform(0.4, 1.6))
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        for name, data in files.items():
-            assert Path(root, name).read_bytes() in (data, expected[name])
+    for _ in range(4):
+        kill_by_the_clock([*command, "--in-place", "--yes"], 1.6, rng)
+        check_old_or_new(root, files, expected)
     repair(root, RepairRequest(in_place=True))
     assert {name: Path(root, name).read_bytes() for name in files} == expected
-    assert all(Path(root, f"{name}.bak").read_bytes() == data for name, data in files.items())
+
+
+def check_old_or_new(root: str, files: dict[str, bytes], expected: dict[str, bytes]) -> None:
+    assert all(Path(root, name).read_bytes() in (data, expected[name]) for name, data in files.items())
+
+
+def check_copies(dest: Path, expected: dict[str, bytes]) -> None:
+    """Whatever there is is whole."""
+    for path in dest.glob("*.tar"):
+        assert path.read_bytes() == expected[path.name]
 
 
 def test_shards_that_another_has_put_into_the_folder_are_never_replaced(tmp_path: Path) -> None:

@@ -5,17 +5,16 @@ import os
 import pickle
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from tests.killing import Moment, died, kill_by_the_clock, moments
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, UsageError
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, write_folder
@@ -345,20 +344,9 @@ with Ledger.open(dest + "/.wdsctl/ledger.sqlite") as ledger:
 """
 
 
-def start(source: Path, dest: Path, workers: int) -> subprocess.Popen[bytes]:
-    """The same in a process of its own, which can be killed."""
-    return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, source, dest, str(workers)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-
-
-def kill_when(process: subprocess.Popen[bytes], ready: Callable[[], bool]) -> bool:
-    """Kill it at that moment. False if it ended before."""
-    while process.poll() is None and not ready():
-        time.sleep(0.001)
-    process.kill()
-    return process.wait() == -signal.SIGKILL
+def run_of(source: Path, dest: Path, workers: int) -> list[str | Path]:
+    """The command that does the same in a process of its own, which can be killed."""
+    return [sys.executable, "-c", SCRIPT, source, dest, str(workers)]
 
 
 def check_continued(source: Path, dest: Path, truth: dict[str, bytes], workers: int) -> int:
@@ -372,38 +360,46 @@ def check_continued(source: Path, dest: Path, truth: dict[str, bytes], workers: 
 
 
 def test_a_killed_run_that_is_continued_gives_the_same_bytes(tmp_path: Path) -> None:
-    source = a_folder(tmp_path / "raw", 400, size=60_000)
+    """Killed before the sixth shard is put in its place: at least four are, and its four units under way may be."""
+    source = a_folder(tmp_path / "raw", 400, size=6_000)
     dest = tmp_path / "out"
     write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
 
-    process = start(source, dest, 2)
-    killed = kill_when(process, lambda: len(list(dest.glob("*.tar"))) >= 3)
+    assert died(run_of(source, dest, 2), Moment("replace", 6, parent_only=True), tmp_path / "count")
 
-    assert killed
-    assert 3 <= check_continued(source, dest, shards(tmp_path / "truth"), 1) < 20
+    assert 4 <= check_continued(source, dest, shards(tmp_path / "truth"), 1) < 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_killed_at_any_moment_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int) -> None:
-    source = a_folder(tmp_path / "raw", 400, size=60_000)
+@pytest.mark.parametrize("seam", ["write", "fsync"])
+def test_killed_at_any_moment_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int, seam: str) -> None:
+    """The first and the last of the calls, and some between: while a shard is written, before and after its place."""
+    source, dest, count = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out", tmp_path / "count"
     write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
     truth = shards(tmp_path / "truth")
-    began = time.monotonic()
-    start(source, tmp_path / "timed", workers).wait()
-    whole = time.monotonic() - began
 
-    seen = set()
-    for moment in range(24):
-        dest = tmp_path / "out"
-        began = time.monotonic()
-        due = began + whole * moment / 20
-        kill_when(start(source, dest, workers), lambda due=due: time.monotonic() > due)  # type: ignore[misc]
-        seen.add(check_continued(source, dest, truth, 3 - workers))
+    seen = []
+    for moment in moments(run_of(source, tmp_path / "counted", workers), seam, 7, count):
+        assert died(run_of(source, dest, workers), moment, count)
+        seen.append(check_continued(source, dest, truth, 3 - workers))
         shutil.rmtree(dest)
 
-    assert 0 in seen
-    assert len(seen) > 3
+    assert seen[0] == 0
+    assert sorted(seen) == seen or workers > 1
+    assert len(set(seen)) > 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_killed_by_the_clock_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int) -> None:
+    source, dest = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out"
+    write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
+    rng = random.Random(workers)
+    for _ in range(4):
+        kill_by_the_clock(run_of(source, dest, workers), 1.5, rng)
+        check_continued(source, dest, shards(tmp_path / "truth"), 3 - workers)
+        shutil.rmtree(dest)
 
 
 def test_a_shard_in_place_that_the_ledger_does_not_know_yet_is_written_again(tmp_path: Path) -> None:

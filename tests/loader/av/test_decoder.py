@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
 import threading
 from copy import deepcopy
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 from tests.loader.av.media import film, picture, pictures, pixels_of, samples, sound
+from tests.opened import open_files
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.loader.av import AVDecoder, AVMetadata
@@ -161,7 +161,7 @@ def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -
     (tmp_path / "bad.mp4").write_bytes(MP4[: len(MP4) - 4000])
     part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.mp4"), 0, len(MP4), LocalStorage())))  # noqa: S301 - our own
     decoders = [AVDecoder(tmp_path / "a.mp4"), AVDecoder(part)]
-    before = set(os.listdir("/proc/self/fd"))
+    before = open_files(str(tmp_path))
 
     for decoder in decoders:
         decoder.get_clips([(0, 1)], [(0, 1)])
@@ -169,7 +169,7 @@ def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -
     with pytest.raises(SampleFailed):
         AVDecoder(tmp_path / "bad.mp4").get_video()
 
-    assert set(os.listdir("/proc/self/fd")) == before
+    assert open_files(str(tmp_path)) == before
 
 
 def test_one_decoder_serves_many_threads() -> None:

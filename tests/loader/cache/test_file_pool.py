@@ -57,8 +57,8 @@ def entries(pool: FileStoreCachePool) -> list[Path]:
 
 
 def until(what: Any) -> None:
-    """Wait for it, for ten seconds."""
-    end = time.monotonic() + 10
+    """Wait for it, for a minute."""
+    end = time.monotonic() + 60
     while not what():
         assert time.monotonic() < end
         time.sleep(0.005)

@@ -65,7 +65,7 @@ def test_one_thread_waits_for_nothing() -> None:
 
 
 def test_fillings_run_side_by_side() -> None:
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=60)
     pool = DecodeThreads(2)
 
     with pool.together():

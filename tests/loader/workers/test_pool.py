@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +22,8 @@ from wdsctl.loader import workers
 from wdsctl.loader.workers import Pool, status
 from wdsctl.loader.workers.landing import _returned
 
-FAST = 0.4
+FAST = 1.0  # seconds of silence: where nothing hangs, none is so long on a machine that is busy
+PATIENT: dict[str, Any] = {"log": lambda _: None, "timeout_seconds": FAST, "first_timeout_seconds": 60}
 
 
 def test_each_worker_gives_its_results_in_order() -> None:
@@ -112,19 +114,28 @@ def test_a_worker_killed_while_it_has_nothing_to_do_is_replaced() -> None:
             os.kill(consumer.pool.pids[0], signal.SIGKILL)
 
 
+def test_a_worker_whose_answer_is_there_is_at_no_task_any_more() -> None:
+    """Where it was killed then, the next task would be told to have ended one worker already."""
+    with a_pool() as consumer:
+        (seat,) = consumer.pool._seats
+        for number in range(300):
+            consumer.submit("next")
+            assert consumer.collect() == (0, number)
+            assert (seat.pending, seat.at) == (0, number + 1)
+
+
 def test_a_worker_that_hangs_is_replaced_and_tells_its_stack(tmp_path: Path) -> None:
     said: list[str] = []
-    with a_pool(log=said.append, timeout_seconds=FAST) as consumer:
+    with a_pool(**{**PATIENT, "log": said.append}) as consumer:
         consumer.submit("next", ("once", str(tmp_path / "mark"), "hang"), "next")
 
         assert [consumer.collect() for _ in range(3)] == [(0, 0), 1, (0, 2)]
 
-    assert "hung" in said[0]
-    assert "in hang_here" in said[0]
+    assert any("hung" in line and "in hang_here" in line for line in said)
 
 
 def test_a_second_hang_at_the_same_task_is_an_error_with_the_stack() -> None:
-    with a_pool(log=lambda _: None, timeout_seconds=FAST) as consumer:
+    with a_pool(**PATIENT) as consumer:
         consumer.submit(("always", "hang"))
         with pytest.raises(LoaderError, match=r"(?s)hung.*in hang_here") as caught:
             consumer.collect()
@@ -133,7 +144,7 @@ def test_a_second_hang_at_the_same_task_is_an_error_with_the_stack() -> None:
 
 
 def test_a_worker_that_was_stopped_is_replaced() -> None:
-    with a_pool(log=lambda _: None, timeout_seconds=FAST) as consumer:
+    with a_pool(**PATIENT) as consumer:
         consumer.submit("next")
         consumer.collect()
         os.kill(consumer.pool.pids[0], signal.SIGSTOP)
@@ -143,11 +154,11 @@ def test_a_worker_that_was_stopped_is_replaced() -> None:
 
 
 def test_a_slow_stream_of_quick_tasks_is_no_hang() -> None:
-    with a_pool(timeout_seconds=FAST) as consumer:
-        consumer.submit(*([("sleep", FAST / 2)] * 5))
-        time.sleep(2 * FAST)
+    with a_pool(**PATIENT) as consumer:
+        consumer.submit(*([("sleep", FAST / 4)] * 6))
+        time.sleep(FAST / 4)
 
-        assert [consumer.collect() for _ in range(5)] == list(range(5))
+        assert [consumer.collect() for _ in range(6)] == list(range(6))
 
 
 def test_work_that_hangs_while_it_opens_has_a_patience_of_its_own() -> None:
@@ -256,12 +267,13 @@ def test_restart_after_two_deaths_gives_the_task_another_chance(tmp_path: Path) 
         assert consumer.collect() == (0, 0)
 
 
-def test_an_interrupt_in_collect_loses_nothing() -> None:
+def test_an_interrupt_in_collect_loses_nothing(tmp_path: Path) -> None:
     with a_pool() as consumer:
-        consumer.submit(("sleep", 0.3), "next")
-        threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
-        with pytest.raises(KeyboardInterrupt):
+        consumer.submit(("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")), "next")
+        _until_there(tmp_path / "begun")
+        with _interrupted_in_collect(), pytest.raises(KeyboardInterrupt):
             consumer.collect()
+        (tmp_path / "mark").touch()
 
         assert [consumer.collect(), consumer.collect()] == [0, (0, 1)]
 
@@ -304,14 +316,13 @@ def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
     assert gone(pids)
 
 
-def test_closing_does_not_wait_for_a_long_task() -> None:
-    start = time.monotonic()
+def test_closing_does_not_wait_for_a_long_task(tmp_path: Path) -> None:
+    """This one would never end."""
     with a_pool() as consumer:
-        consumer.submit(("sleep", 60))
-        time.sleep(0.1)
+        consumer.submit(("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")))
+        _until_there(tmp_path / "begun")
         pid = consumer.pool.pids[0]
 
-    assert time.monotonic() - start < 5
     assert gone([pid])
 
 
@@ -342,7 +353,9 @@ def test_fifty_pools_leave_no_descriptor_and_no_process() -> None:
             gc.collect()
             before = len(os.listdir("/proc/self/fd"))
 
-    assert len(os.listdir("/proc/self/fd")) == before
+    gc.collect()
+    assert before is not None
+    assert len(os.listdir("/proc/self/fd")) <= before
     assert gone(pids)
 
 
@@ -355,7 +368,7 @@ def test_deaths_leave_no_descriptor(tmp_path: Path) -> None:
             consumer.collect()
             counts.append(len(os.listdir("/proc/self/fd")))
 
-    assert len(set(counts[1:])) == 1
+    assert counts[-1] <= counts[1]
 
 
 def test_workers_run_torch_on_one_thread_and_never_touch_cuda() -> None:
@@ -423,7 +436,7 @@ def _interrupted_in_collect() -> Iterator[None]:
     pauses = random.Random(7)  # often too short to start a worker in, and sometimes long enough on any machine
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(12))
+        signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(15))
         is_ours = frame is not None and frame.f_code.co_filename.startswith(ours)
         codes = {each.f_code for each, _ in traceback.walk_stack(frame)}
         if is_ours and Pool.collect.__code__ in codes and _returned.__code__ not in codes:
@@ -436,6 +449,11 @@ def _interrupted_in_collect() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
+
+
+def _until_there(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.01)
 
 
 def _busy(stop: threading.Event) -> None:

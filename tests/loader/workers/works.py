@@ -46,6 +46,13 @@ class Stream:
         time.sleep(seconds)
         return number
 
+    def _wait_for(self, number: int, begun: str, mark: str) -> Any:
+        """Says that it is at work, and is until there is a mark."""
+        Path(begun).touch()
+        while not Path(mark).exists():
+            time.sleep(0.01)
+        return number
+
     def _once(self, number: int, mark: str, how: str) -> Any:
         """Fails the first time, and leaves a mark."""
         if not Path(mark).exists():
@@ -120,7 +127,7 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def gone(pids: list[int], seconds: float = 5.0) -> bool:
+def gone(pids: list[int], seconds: float = 60.0) -> bool:
     """Whether none of the processes is left after a while."""
     until = time.monotonic() + seconds
     while time.monotonic() < until and any(map(is_alive, pids)):

@@ -20,8 +20,8 @@ from wdsctl.loader.workers.process import Ends, flush_output, run_forked
 from wdsctl.loader.workers.wire import receive_parcel, send_parcel
 from wdsctl.loader.workers.work import OpenWork
 
-#: A nursery that does not answer for so long is given up, in seconds.
-_ANSWER = 10.0
+#: A nursery that does not answer for so long is given up, in seconds: a fresh one may import torch from a slow disk.
+_ANSWER = 120.0
 _END = 2.0
 
 

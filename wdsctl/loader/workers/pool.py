@@ -170,7 +170,7 @@ class Pool:
         text = ""
         while time.monotonic() < until and (not text or text != dumped(channel.page_at)):
             text = dumped(channel.page_at)
-            time.sleep(0.02)
+            time.sleep(0.1)  # so long a pause and nothing more came: it is whole
         seat.kill()
         self._died(seat, channel, f"hung (no result for {patience:g} s)")
 

@@ -102,10 +102,12 @@ class _Server:
         try:
             segments = self._encode(work.do(pickle.loads(raw)))  # noqa: S301 - from our own consumer
         except BaseException as error:  # noqa: BLE001 - the work is anybody's code; the consumer raises it
+            self._page.end()
             self._failed(order, error)
         else:
+            # Before the answer: a worker that is killed right after it must not seem to have died of this task.
+            self._page.end()
             self._send(wire.RESULT, order, segments)
-        self._page.end()
 
     def _failed(self, order: wire.Order, error: BaseException) -> None:
         self._is_stopped = True
