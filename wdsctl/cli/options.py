@@ -84,7 +84,8 @@ SampleRows = Annotated[
     bool | None,
     typer.Option(
         "--sample-rows/--no-sample-rows",
-        help="A row a sample in the catalog, or counts alone, for huge sets. [default: rows, of lines none; then as it is]",
+        help="A row a sample in the catalog, or counts alone, for huge sets. "
+        "[default: rows, of lines none; then as it is]",
         show_default=False,
     ),
 ]

@@ -563,7 +563,7 @@ def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: 
     script = tmp_path / "killed.py"
     script.write_text(KILLED)
     command = [sys.executable, str(script), source]
-    for moment in moments([*command, str(tmp_path / "whole"), layout], seam, 5, count):
+    for moment in moments([*command, str(tmp_path / "whole"), layout], seam, 10, count):
         assert died([*command, str(dest), layout], moment, count)
         assert names_are_of_whole_files(dest)
         died([*command, str(dest), layout], moment, count)
