@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -85,3 +87,29 @@ def test_unlike_tensors_are_refused_with_the_fields_name(odd: torch.Tensor, mess
         stacked([torch.zeros(3), odd], field="tokens")
 
     assert (raised.value.code, raised.value.where) == ("WDS506", "field 'tokens'")
+
+
+class Named(torch.Tensor):
+    """A tensor that knows more than its numbers."""
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: torch.zeros(1 << 19).as_subclass(Named), id="a subclass"),
+        pytest.param(lambda: torch.zeros(1 << 19, requires_grad=True), id="with a gradient"),
+        pytest.param(
+            lambda: torch.quantize_per_tensor(torch.zeros(1 << 21), 0.1, 0, torch.quint8),
+            id="quantised",
+            marks=pytest.mark.filterwarnings("ignore:.*quantized:UserWarning"),
+        ),
+        pytest.param(lambda: torch.zeros(1 << 19, dtype=torch.complex64).conj(), id="a conjugate"),
+        pytest.param(lambda: torch.zeros(0, 5), id="nothing"),
+    ],
+)
+def test_tensors_that_know_more_than_their_numbers_are_stacked_as_torch_does(make: Any) -> None:
+    ours, theirs = stacked([make(), make()]), torch.stack([make(), make()])
+
+    assert (type(ours), ours.dtype, ours.shape) == (type(theirs), theirs.dtype, theirs.shape)
+    assert (ours.requires_grad, ours.is_quantized) == (theirs.requires_grad, theirs.is_quantized)
+    assert torch.equal(ours, theirs)

@@ -36,10 +36,20 @@ def stacked(tensors: Sequence[torch.Tensor], *, field: str = "", memories: Seque
 
 
 def _side_by_side(tensors: list[torch.Tensor]) -> torch.Tensor:
-    first = tensors[0]
-    if first.device.type != "cpu" or first.layout != torch.strided or any(tensor.requires_grad for tensor in tensors):
+    if not all(map(_is_plain, tensors)):
         return torch.stack(tensors)
+    first = tensors[0]
     return torch.stack(tensors, out=BLOCKS.empty((len(tensors), *first.shape), first.dtype))
+
+
+def _is_plain(tensor: torch.Tensor) -> bool:
+    """Whether it is numbers in memory and nothing more: `out` is not for what a subclass or autograd knows besides."""
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout == torch.strided
+        and not (tensor.requires_grad or tensor.is_quantized)
+    )
 
 
 def _padded(tensors: Sequence[torch.Tensor], size: torch.Size) -> torch.Tensor:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import ctypes
 import gc
+import os
 from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
 import torch
 
 from wdsctl.loader.decoding import blocks
-from wdsctl.loader.decoding.blocks import LEAST, Blocks
+from wdsctl.loader.decoding.blocks import BLOCKS, LEAST, Blocks
 
 
 def where(tensor: torch.Tensor) -> int:
@@ -70,15 +72,48 @@ def test_memory_stays_while_a_part_of_it_is_held(part: Any) -> None:
     assert where(made.empty((2, LEAST), torch.uint8)) == place
 
 
-def test_other_sizes_have_memory_of_their_own_and_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_waits_is_bounded_by_bytes_whether_it_is_taken_again_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blocks, "KEPT", 4 * LEAST)
     made = Blocks()
-    for times in range(1, 9):
-        made.empty((times * LEAST,), torch.uint8)
+    held = [made.empty((LEAST,), torch.uint8) for _ in range(20)]
+    places = [where(tensor) for tensor in held]
+    while held:
+        held.pop(0)
 
-    assert sum(map(len, made._free)) <= (4 + 8) * LEAST
-    place = where(made.empty((8 * LEAST,), torch.uint8))
-    assert where(made.empty((8 * LEAST,), torch.uint8)) == place
+    again = [where(tensor) for tensor in [made.empty((LEAST,), torch.uint8) for _ in range(4)]]
+    assert set(again) == set(places[-4:])
+    assert len(made._waiting) == 4
+
+
+def test_a_block_that_is_larger_than_all_that_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "KEPT", 4 * LEAST)
+    made = Blocks()
+    small, large = made.empty((LEAST,), torch.uint8), made.empty((5 * LEAST,), torch.uint8)
+    place = where(large)
+    del small, large
+
+    assert [len(block) for block in made._waiting] == [5 * LEAST]
+    assert where(made.empty((5 * LEAST,), torch.uint8)) == place
+
+
+def test_a_block_of_another_size_goes_on_waiting() -> None:
+    made = Blocks()
+    one, two = made.empty((LEAST,), torch.uint8), made.empty((2 * LEAST,), torch.uint8)
+    places = where(one), where(two)
+    del one, two
+
+    again = made.empty((LEAST,), torch.uint8), made.empty((2 * LEAST,), torch.uint8)
+    assert tuple(map(where, again)) == places
+
+
+def test_a_child_begins_with_nothing_that_waits() -> None:
+    BLOCKS.empty((LEAST,), torch.uint8)
+    assert BLOCKS._waiting
+    child = os.fork()
+    if child == 0:
+        os._exit(len(BLOCKS._waiting))
+
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_copy_has_memory_of_its_own() -> None:
@@ -90,14 +125,20 @@ def test_a_copy_has_memory_of_its_own() -> None:
 
 
 def test_threads_do_not_get_the_same_memory() -> None:
-    made = Blocks()
+    made, all_have_one = Blocks(), Barrier(4)
 
-    def filled(number: int) -> bool:
-        for _ in range(20):
-            tensor = made.empty((LEAST,), torch.uint8).fill_(number)
-            if not bool((tensor == number).all()):
-                return False
-        return True
+    def places() -> list[int]:
+        found = []
+        for _ in range(50):
+            tensor = made.empty((LEAST,), torch.uint8)
+            all_have_one.wait(60)
+            found.append(where(tensor))
+            all_have_one.wait(60)
+            del tensor
+        return found
 
     with ThreadPoolExecutor(4) as threads:
-        assert all(threads.map(filled, range(8)))
+        running = [threads.submit(places) for _ in range(4)]
+        rounds = zip(*(each.result() for each in running), strict=True)
+
+    assert all(len(set(each)) == 4 for each in rounds)

@@ -8,9 +8,10 @@ process of 0.4 GB grew to 2 GB. Memory fresh from the system would cost a page f
 from __future__ import annotations
 
 import mmap
+import os
 from collections import deque
+from contextlib import suppress
 from math import prod
-from threading import Lock
 from typing import TYPE_CHECKING
 from weakref import finalize
 
@@ -21,39 +22,56 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LEAST = 1 << 20  # bytes: the heap keeps what is smaller together well enough
-KEPT = 256 << 20  # bytes that may wait to be taken again, and always the block that came back last
+KEPT = 256 << 20  # bytes of blocks of one size that may wait to be taken again, and always one block
 
 
 class Blocks:
-    """Blocks of memory by their size. Any thread may ask for one."""
+    """Blocks of memory that wait to be taken again.
+
+    Any thread may ask for one. There is no lock: the collector gives blocks back in the middle of anything.
+    """
 
     def __init__(self) -> None:
-        self._lock = Lock()
-        # The collector may run in the middle of anything: what it gives back goes where that takes no lock.
-        self._returned: deque[mmap.mmap] = deque()
-        self._free: list[mmap.mmap] = []
+        self._waiting: deque[mmap.mmap] = deque()  # the one that came back last is the last
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """A contiguous tensor of this shape in memory that nobody else has, as `torch.empty` gives one."""
+        """A contiguous tensor of this shape in memory that nobody else has, as `torch.empty` gives one. Its storage
+        cannot be made larger."""
         size = prod(shape) * dtype.itemsize
         if size < LEAST:
             return torch.empty(tuple(shape), dtype=dtype)
         block = self._taken(size)
         array = np.frombuffer(block, np.uint8)
         # All tensors over the memory share a storage, which holds the array until the last of them is gone.
-        finalize(array, self._returned.append, block).atexit = False
+        finalize(array, self._come_back, block).atexit = False
         return torch.from_numpy(array).view(dtype).view(tuple(shape))
 
+    def forget(self) -> None:
+        """Let go of all that waits."""
+        self._waiting = deque()
+
     def _taken(self, size: int) -> mmap.mmap:
-        with self._lock:
-            while self._returned:
-                self._free.append(self._returned.popleft())
-            for i in reversed(range(len(self._free))):
-                if len(self._free[i]) == size:
-                    return self._free.pop(i)
-            while len(self._free) > 1 and sum(map(len, self._free)) > KEPT:
-                del self._free[0]
-        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        others = []
+        block = None
+        with suppress(IndexError):  # nothing waits any more
+            while block is None:
+                last = self._waiting.pop()
+                if len(last) == size:
+                    block = last
+                else:
+                    others.append(last)
+        for other in reversed(others):
+            self._come_back(other)
+        return block or mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def _come_back(self, block: mmap.mmap) -> None:
+        self._waiting.append(block)
+        most = max(1, KEPT // len(block))
+        with suppress(IndexError):
+            while len(self._waiting) > most:
+                self._waiting.popleft()
 
 
 BLOCKS = Blocks()
+# A child of a fork would copy what it writes into, and had better begin anew.
+os.register_at_fork(after_in_child=BLOCKS.forget)
