@@ -66,7 +66,7 @@ def test_classes_of_a_notebook_under_spawn_are_an_error_with_the_way_out() -> No
     done = _run(_NOTEBOOK.replace("START", "spawn"))
 
     assert "WDS531" in done.stderr
-    assert 'start="fork"' in done.stderr
+    assert 'start_method="fork"' in done.stderr
 
 
 def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def luggage(open_work: OpenWork, **more: Any) -> bytes:
     except Exception as error:  # the __reduce__ of anybody's objects runs here
         raise LoaderError(
             f"the work cannot be pickled: {culprit(open_work)}: {error}",
-            hint='start="fork" needs no pickles; else move it to the top level of a module, or drop it in __getstate__',
+            hint='start_method="fork" needs no pickles; else move it to the top level of a module, or drop it in __getstate__',
             code="WDS531",
         ) from error
     prepared = multiprocessing.spawn.get_preparation_data("wdsctl worker")
@@ -61,7 +61,7 @@ def refuse_while_preparing() -> None:
     if _is_preparing:
         raise LoaderError(
             "the training script makes a loader whenever it is imported",
-            hint='put what it runs under `if __name__ == "__main__":`, or give start="fork"',
+            hint='put what it runs under `if __name__ == "__main__":`, or give start_method="fork"',
             code="WDS534",
         )
 
@@ -89,7 +89,7 @@ def _unpacked(packed: dict[str, Any]) -> OpenWork:
     except Exception as error:  # noqa: BLE001 - the training's own modules run here; the consumer raises it
         failure = LoaderError(
             f"the work cannot be unpickled in a fresh interpreter: {type(error).__name__}: {error}",
-            hint='classes of a notebook or a -c script need start="fork"',
+            hint='classes of a notebook or a -c script need start_method="fork"',
             code="WDS531",
         )
         return _Refuses(error if isinstance(error, LoaderError) else failure)
