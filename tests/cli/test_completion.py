@@ -4,6 +4,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,8 @@ def root(wdsctl: Wdsctl, shards: Path) -> Path:
     return shards
 
 
-def offered(*words: object) -> list[str]:
-    """What bash is told for the last of these words."""
+def offered(*words: object, light: Collection[str] = ()) -> list[str]:
+    """What bash is told for the last of these words. `light`: what may be loaded though it is heavy elsewhere."""
     surroundings = os.environ | {
         "_WDSCTL_COMPLETE": "complete_bash",
         "COMP_WORDS": " ".join(["wdsctl", *(shlex.quote(str(word)) for word in words)]),
@@ -36,7 +37,7 @@ def offered(*words: object) -> list[str]:
         check=False,
     )
     loaded = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert loaded.isdisjoint(set(HEAVY) - {"sqlite3"})
+    assert loaded.isdisjoint(set(HEAVY) - {"sqlite3", *light})
     return done.stdout.split()
 
 
@@ -58,6 +59,13 @@ def test_names_that_the_dataset_has_are_offered_without_loading_anything_heavy(
     root: Path, words: tuple[str, ...], names: list[str]
 ) -> None:
     assert offered(*(root if word == "ROOT" else word for word in words)) == names
+
+
+def test_keys_of_lines_are_offered_from_the_offsets(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    lines = tmp_path / "data.jsonl"
+    lines.write_bytes(b"".join(b'{"id": "q%d"}\n' % i for i in range(30)))
+    wdsctl("index", lines, "--key", "id")
+    assert offered("get", lines, "q2", light={"numpy"}) == ["q2", *(f"q{i}" for i in range(20, 30))]
 
 
 @pytest.mark.parametrize("there", ["nowhere", "."])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -114,3 +115,15 @@ def test_a_stream_that_is_closed_is_nobodys_bug(tmp_path: Path, closed: str) -> 
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, "bug" in ended.stderr) == (0, False)
     assert ("0.tar" in ended.stdout or "1 shard" in ended.stdout) == (">&-" not in closed.replace("2>&-", ""))
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&- >&-"])  # alone, and where what is opened gets the number at once
+def test_what_we_start_has_the_streams_that_were_closed(closed: str) -> None:
+    look = 'import os, sys; sys.exit([i for i in range(3) if not os.path.exists(f"/proc/self/fd/{i}")] or 0)'
+    program = (
+        "import os, sys; from wdsctl.cli.start import open_what_is_closed; open_what_is_closed();"
+        f"os.execv(sys.executable, [sys.executable, '-c', {look!r}])"
+    )
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {closed}"
+    ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (0, "")

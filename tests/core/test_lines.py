@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import tracemalloc
 
 import numpy as np
@@ -206,3 +207,16 @@ def test_a_scan_is_the_same_whatever_the_threads(data: bytes, block: int, thread
     other = scan_lines("a.jsonl", reading(data), len(data), ALONE, block=block, threads=threads)
     assert (other.layout_hash(), other.status, other.findings) == (one.layout_hash(), one.status, one.findings)
     assert other.sizes.tolist() == one.sizes.tolist()
+
+
+def test_no_thread_stays_behind_a_scan_that_fails() -> None:
+    data = b'{"id": "a long line"}\n' * 400
+
+    def read(offset: int, size: int) -> bytes:
+        if size not in (16, 4096) and offset + size < len(data):
+            raise OSError("a line that began in an earlier block is read once more")
+        return data[offset : offset + size]
+
+    with pytest.raises(OSError, match="once more"):
+        scan_lines("a.jsonl", read, len(data), LineKeys("id"), block=16, threads=2)
+    assert not [each for each in threading.enumerate() if each.name.startswith("wdsctl-lines")]

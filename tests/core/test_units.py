@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import a_shard, samples
 from wdsctl.core.saved_scan import load_scan
 from wdsctl.core.units import (
@@ -10,6 +12,7 @@ from wdsctl.core.units import (
     ScanUnit,
     ShardFile,
     batched,
+    helpers,
     run_scan,
     scan_file,
     scan_unit,
@@ -63,3 +66,10 @@ def test_many_small_shards_are_scanned_by_the_dozen_and_large_ones_alone() -> No
     assert len(batched(units, 1)) == len(units)
     assert len(batched(units[:7], 2)) == 7
     assert batched([], 2) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "runs", "threads"), [(1, 1, 1), (8, 0, 8), (8, 1, 8), (64, 1, 8), (64, 16, 4), (7, 2, 3), (2, 9, 1)]
+)
+def test_workers_without_a_run_of_their_own_help_up_to_eight_a_file(workers: int, runs: int, threads: int) -> None:
+    assert helpers(workers, runs) == threads

@@ -41,7 +41,7 @@ def shards(context: typer.Context, incomplete: str) -> list[str]:
 
 
 def keys(context: typer.Context, incomplete: str) -> list[str]:
-    return _of_dataset(context, incomplete, lambda _, browser: (key for _, key in browser.keys(incomplete)))
+    return _of_dataset(context, incomplete, lambda place, browser: _keys(place, browser, incomplete))
 
 
 def views(context: typer.Context, incomplete: str) -> list[str]:
@@ -57,6 +57,14 @@ def codes(incomplete: str) -> list[str]:
     from wdsctl.core.codes import CODES
 
     return [code for code in CODES if code.startswith(incomplete.upper())]
+
+
+def _keys(place: Place, browser: Browser, prefix: str) -> Iterator[str]:
+    if browser.has_rows:
+        return (key for _, key in browser.keys(prefix))
+    from wdsctl.core.stored_samples import StoredSamples  # imports numpy, which rows do not need
+
+    return StoredSamples(place, browser.generation).keys(prefix)
 
 
 def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place, Browser], Iterator[str]]) -> list[str]:

@@ -7,6 +7,7 @@ goes the long way, which says everything.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +27,8 @@ FILES = ("wdsctl.toml", "pyproject.toml")
 
 def run() -> None:
     """The console script."""
+    # What is imported stays: walking through it again and again took a tenth of a short command.
+    gc.set_threshold(100_000, 50, 50)
     open_what_is_closed()
     try:
         code = quick_get(sys.argv[1:])
@@ -44,7 +47,9 @@ def open_what_is_closed() -> None:
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
             handle = os.open(os.devnull, os.O_RDWR)
-            if handle != number:
+            if handle == number:
+                os.set_inheritable(number, True)  # as `dup2` makes it: what we start would find it closed again
+            else:
                 os.dup2(handle, number)
                 os.close(handle)
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process

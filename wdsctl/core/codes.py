@@ -483,8 +483,9 @@ CODES: dict[str, Code] = {
     "WDS304": Code(
         "the catalog is locked",
         "Another wdsctl is writing to this dataset. Reading and training go on undisturbed.",
-        "Wait for it: commands that write have `--wait [SECONDS]`. If the holder is on another machine and surely "
-        "dead, remove the lock file that the message names.",
+        "Wait for it: `index`, `prepare`, `split`, `convert`, `repair`, `catalog` and `validate --quarantine` do, with "
+        "`--wait [SECONDS]`. If the holder is on another machine and surely dead, remove the lock file that the "
+        "message names.",
     ),
     "WDS305": Code(
         "the catalog is out of date",
@@ -499,8 +500,8 @@ CODES: dict[str, Code] = {
     "WDS307": Code(
         "the catalog has no rows of samples",
         "It is of tars and was made with --no-sample-rows: it has counts, splits and the offsets file, from which "
-        "training reads. "
-        "What looks samples up in it (by key, by SQL, joins by name) needs a row a sample.",
+        "training, `get`, `ls`, `inspect --key` and joins read. SQL over samples, `--where` and lists of keys "
+        "(`--keys`) need a row a sample.",
         "`wdsctl index DATASET --sample-rows` adds them; every shard is read once for it.",
     ),
     "WDS310": Code(

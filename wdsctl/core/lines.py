@@ -12,7 +12,8 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -66,16 +67,17 @@ def scan_lines(
     starts: list[Ints] = []
     stops: list[Ints] = []
     lines = 0
-    for piece, closed in search.blocks(block, threads):
-        starts.append(closed.starts)
-        stops.append(closed.stops)
-        if closed.odd.any():
-            rows = np.flatnonzero(closed.odd)
-            found.not_objects(len(rows), lines + int(rows[0]), int(closed.starts[rows[0]]))
-        if keys.field:
-            each = map(Line, closed.starts.tolist(), closed.stops.tolist())
-            fields += [key_of(_bytes_of(line, piece, read), keys.field) for line in each]
-        lines += len(closed.starts)
+    with closing(search.blocks(block, threads)) as blocks:
+        for piece, closed in blocks:
+            starts.append(closed.starts)
+            stops.append(closed.stops)
+            if closed.odd.any():
+                rows = np.flatnonzero(closed.odd)
+                found.not_objects(len(rows), lines + int(rows[0]), int(closed.starts[rows[0]]))
+            if keys.field:
+                each = map(Line, closed.starts.tolist(), closed.stops.tolist())
+                fields += [key_of(_bytes_of(line, piece, read), keys.field) for line in each]
+            lines += len(closed.starts)
     status: Status = "ok"
     if search.is_cut:
         status = "partial" if lines else "bad"
@@ -102,9 +104,11 @@ class _Search:
         self._was_cr = False  # whether the byte before this block is a CR
         self.is_cut = False
 
-    def blocks(self, block: int, threads: int) -> Iterator[tuple[Block, _Closed]]:
-        for piece in searched(self._read, self._begin, self._size, block=block, threads=threads):
-            yield piece, self._closed(*piece)
+    def blocks(self, block: int, threads: int) -> Generator[tuple[Block, _Closed], None, None]:
+        """To be closed, for its threads end then."""
+        with closing(searched(self._read, self._begin, self._size, block=block, threads=threads)) as pieces:
+            for piece in pieces:
+                yield piece, self._closed(*piece)
         if self._first >= 0:
             rest = self._rest()
             if rest is not None:

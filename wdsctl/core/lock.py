@@ -202,8 +202,7 @@ def _busy(path: str, holder: Holder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
-        hint="wait for its end (index, prepare, split, convert, repair and catalog do, with `--wait`); "
-        "if it is surely dead, remove the lock file",
+        hint="wait for its end: `--wait` (a week) or `--wait SECONDS`; if it is surely dead, remove the lock file",
         code="WDS304",
     )
 

@@ -86,7 +86,7 @@ def open_name_index(place: Place, offsets: Offsets) -> NameIndex:
     digest = offsets_digest(offsets)
     columns = _opened(path, digest, offsets.samples)
     if columns is None:
-        hashes, rows = _sorted(offsets)
+        hashes, rows = keys_by_hash(offsets)
         # A folder that is somebody else's: the index serves this process and those that are forked from it.
         with suppress(OSError):
             _write(path, digest, hashes, rows)
@@ -108,7 +108,8 @@ def _hash_one(key: bytes) -> int:
     return value
 
 
-def _sorted(offsets: Offsets) -> tuple[Hashes, Rows]:
+def keys_by_hash(offsets: Offsets) -> tuple[Hashes, Rows]:
+    """The hashes of all keys, ascending, and the row of each: some 0.5 s a million, and 24 bytes of memory each."""
     hashes = np.empty(offsets.samples, np.uint64)
     for start in range(0, offsets.samples, CHUNK):
         stop = min(start + CHUNK, offsets.samples)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
 
 from wdsctl.core.catalog.placed import INDEX_BITS, PartPlace, Placed
 from wdsctl.core.name_index import open_name_index
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
+
+_AT_ONCE = 1 << 14  # keys looked at together
 
 
 class StoredSamples:
@@ -42,12 +47,32 @@ class StoredSamples:
 
     def samples(self, prefix: str = "") -> Iterator[Placed]:
         """In tar order; with a prefix those whose key begins so. Reads every key: there is no index of prefixes."""
-        wanted = prefix.encode("utf-8", "surrogatepass")
-        bounds, text = self.offsets.key_start, self.offsets.key_text
-        for row in range(len(self)):
-            if text[int(bounds[row]) : int(bounds[row]) + len(wanted)] == wanted and self._fits(row, len(wanted)):
-                yield self.at(row)
+        yield from map(self.at, self._rows(prefix))
 
-    def _fits(self, row: int, size: int) -> bool:
-        start, end = self.offsets.key_start[row : row + 2].tolist()
-        return bool(end - start >= size)
+    def keys(self, prefix: str = "") -> Iterator[str]:
+        """Of `samples` the keys alone."""
+        yield from map(self.offsets.key, self._rows(prefix))
+
+    def neighbours(self, key: str) -> list[str]:
+        """The keys before and after the place where this one would stand. Reads every key: 0.3 s a million."""
+        wanted = key.encode("utf-8", "surrogatepass")
+        before: bytes | None = None
+        after: bytes | None = None
+        for start in range(0, len(self), _AT_ONCE):
+            bounds = pairwise(self.offsets.key_start[start : start + _AT_ONCE + 1].tolist())
+            for each in (bytes(self.offsets.key_text[at:end]) for at, end in bounds):
+                if each < wanted and (before is None or each > before):
+                    before = each
+                elif each > wanted and (after is None or each < after):
+                    after = each
+        return [str(each, "utf-8") for each in (before, after) if each is not None]
+
+    def _rows(self, prefix: str) -> Iterator[int]:
+        """The rows of the keys that begin so, some ten thousand keys looked at together."""
+        wanted = np.frombuffer(prefix.encode("utf-8", "surrogatepass"), np.uint8)
+        for start in range(0, len(self), _AT_ONCE):
+            bounds = self.offsets.key_start[start : start + _AT_ONCE + 1]
+            rows = np.flatnonzero(np.diff(bounds) >= len(wanted))
+            for place, letter in enumerate(wanted.tolist()):
+                rows = rows[self.offsets.keys[bounds[rows] + place] == letter]
+            yield from (rows + start).tolist()

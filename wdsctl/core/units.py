@@ -25,6 +25,7 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url
 
 BATCH, BATCH_BYTES = 32, 4 << 20  # shards, and bytes, that are scanned together at most
+_MOST_THREADS = 8  # of one file of lines: more wait for one another
 
 FORMAT = 4  # raise it when the result of a scan changes: old units are then scanned again
 
@@ -90,6 +91,11 @@ def batched(units: Sequence[ScanUnit], workers: int) -> list[tuple[int, int]]:
             first, size = i, 0
         size += unit.shard.size
     return [*runs, (first, len(units))] if units else []
+
+
+def helpers(workers: int, runs: int) -> int:
+    """How many threads search each file of lines: where there are fewer runs than workers, these help, up to eight."""
+    return min(_MOST_THREADS, max(1, workers // max(1, runs)))
 
 
 def scan_file(

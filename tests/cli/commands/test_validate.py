@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
 
 
 @pytest.fixture
@@ -93,6 +95,7 @@ def test_other_forms_go_to_stdout_or_into_a_file(
         (["-o", "x"], "-o needs a form"),
         (["--json", "--format", "sarif"], "contradict"),
         (["--shards", "none.tar"], "no shard of the"),
+        (["--quarantine", "--release"], "contradict"),
     ],
 )
 def test_words_that_make_no_sense_are_refused(wdsctl: Wdsctl, shards: Path, words: list[str], said: str) -> None:
@@ -111,12 +114,33 @@ def test_the_quarantine_is_told_and_released(wdsctl: Wdsctl, with_broken_json: P
     assert released["splits"]["train"] > 0
 
 
+@pytest.mark.parametrize("word", ["--quarantine", "--release"])
+def test_who_changes_the_quarantine_waits_for_another_writer_or_says_who_it_is(
+    wdsctl: Wdsctl, shards: Path, tmp_path: Path, word: str
+) -> None:
+    wdsctl("index", shards)
+    (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n")
+    roots = [shards, tmp_path / "b.yaml"] if word == "--quarantine" else [shards]
+    for root in roots:
+        with locked(locate(str(shards)).lock):
+            refused = wdsctl("validate", root, word)
+            waited = wdsctl("validate", root, word, "--wait", "0.2")
+            assert wdsctl("validate", root).code == 0
+        assert (refused.code, waited.code) == (6, 6)
+        assert "--wait" in refused.stderr
+        assert "waiting for another wdsctl" in waited.stderr
+        assert "waiting" not in refused.stderr
+        assert wdsctl("validate", root, word, "--wait").code == 0
+
+
 def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_json: Path, tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {with_broken_json}\n")
     result = wdsctl("validate", tmp_path / "b.yaml", "--level", "content")
     assert result.code == 1
     assert "odd.tar" in result.stdout
     assert wdsctl("validate", tmp_path / "none.yaml").code == 3
+    released = wdsctl("validate", tmp_path / "b.yaml", "--release")
+    assert (released.code, "--release is of one dataset" in released.stderr) == (2, True)
 
 
 def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:

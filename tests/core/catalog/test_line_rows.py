@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_dataset, a_folder, samples
-from wdsctl.core.catalog.by_name import Names
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.line_rows import give_rows
+from wdsctl.core.catalog.line_rows import give_rows, with_rows
+from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.sql import sql
@@ -69,25 +71,6 @@ def test_a_query_has_the_same_answer(roots: tuple[str, str], query: str, view: s
     assert answers[0][1]
 
 
-def test_names_are_found(roots: tuple[str, str]) -> None:
-    found = []
-    for root in roots:
-        with closing(sqlite3.connect(locate(root).catalog)) as connection:
-            keys = [key for (key,) in connection.execute("SELECT key FROM sample")] or ["b/c/7", "q7é", "nothing"]
-        with Names(locate(root).catalog) as names:
-            found.append({key: names.find(f"{key}.json") for key in {*keys, "b/c/7", "q7é", "nothing"}})
-    assert all(found[1][key] == places for key, places in found[0].items())
-    assert any(found[0].values())
-
-
-def test_keys_that_come_in_several_files_are_told(roots: tuple[str, str]) -> None:
-    found = []
-    for root in roots:
-        with Catalog(locate(root).catalog) as catalog:
-            found.append((catalog.repeated_keys(), catalog.repeated_keys(1)))
-    assert found[0] == found[1]
-
-
 def test_rows_are_kept_when_they_are_asked_for_and_that_is_remembered(roots: tuple[str, str]) -> None:
     bare, _ = roots
     assert index(bare, sample_rows=True).sample_rows
@@ -103,3 +86,71 @@ def test_tars_without_rows_imply_none(tmp_path: Path) -> None:
     path = locate(root).catalog
     with closing(sqlite3.connect(path)) as connection:
         assert not give_rows(connection, path)
+
+
+def test_lines_of_which_there_are_none_imply_no_rows_and_need_none(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"a.jsonl": b"\n", "b.jsonl": b""})
+    index(root)
+    with closing(sqlite3.connect(locate(root).catalog)) as connection:
+        assert give_rows(connection, locate(root).catalog)
+        assert connection.execute(ROWS).fetchall() == []
+    with sql(root, "SELECT * FROM v_sample") as answer:
+        assert list(answer.rows) == []
+
+
+def test_a_copy_takes_others_by_their_uri_and_is_filled_without_an_index(roots: tuple[str, str]) -> None:
+    path = locate(roots[0]).catalog
+    with closing(with_rows(sqlite3.connect(path), path)) as copy:
+        copy.execute("ATTACH ? AS other", (f"file:{path}?mode=ro",))
+        assert copy.execute("SELECT count(*) FROM other.shard").fetchone() == (2,)
+        assert copy.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sample_key'").fetchone() == (0,)
+        assert copy.execute("SELECT count(*) FROM sample").fetchone() == (35,)
+
+
+def test_rows_that_could_not_be_made_are_asked_for_again(roots: tuple[str, str]) -> None:
+    place = locate(roots[0])
+    offsets = next(Path(place.meta).glob("offsets-*.bin"))
+    with closing(sqlite3.connect(place.catalog)) as connection:
+        aside = offsets.rename(offsets.with_suffix(".aside"))
+        for _ in range(2):
+            with pytest.raises(CatalogError, match="missing"):
+                give_rows(connection, place.catalog)
+        aside.rename(offsets)
+        assert give_rows(connection, place.catalog)
+        assert len(connection.execute(ROWS).fetchall()) == 35
+
+
+def test_whoever_ends_the_copy_leaves_the_catalog_open(roots: tuple[str, str]) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    path = locate(roots[0]).catalog
+    with closing(sqlite3.connect(path)) as connection:
+        with pytest.raises(KeyboardInterrupt):
+            with_rows(connection, path, stop)
+        assert connection.execute("SELECT count(*) FROM shard").fetchone() == (2,)
+
+
+@contextmanager
+def files_up_to(size: int) -> Iterator[None]:
+    """No file of this process can be longer: a disk that is full."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_folder(tmp_path / "d", {"a.jsonl": b"{}\n" * 120_000})
+    index(root)
+    path = locate(root).catalog
+    monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
+    for ask in (lambda each: with_rows(each, path), lambda each: give_rows(each, path)):
+        with closing(sqlite3.connect(path)) as connection:
+            with files_up_to(1 << 16), pytest.raises(StorageError, match="rows of lines cannot be made") as caught:
+                ask(connection)
+            assert (caught.value.code, caught.value.where) == ("WDS401", os.fspath(tmp_path))
+            assert give_rows(connection, path)
+            assert connection.execute("SELECT count(*) FROM sample").fetchone() == (120_000,)

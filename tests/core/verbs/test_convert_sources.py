@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, UsageError
+from wdsctl.core.lock import locked
+from wdsctl.core.progress import Silent
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions
+from wdsctl.core.verbs.convert_sources import open_sources
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
@@ -26,6 +30,17 @@ def written(path: Path, letter: bytes) -> None:
     """Samples of the same keys and sizes, whatever the letter."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(a_shard({f"{i}.txt": letter * 8 for i in range(4)}))
+
+
+class Handed(Silent):
+    """Lets go of a lock when its holder is waited for."""
+
+    def __init__(self, held: ExitStack) -> None:
+        self._held = held
+
+    def note(self, message: str) -> None:
+        if "waiting for another wdsctl" in message:
+            self._held.close()
 
 
 class Meanwhile:
@@ -69,6 +84,18 @@ def test_a_source_that_changes_while_it_is_converted_is_told(tmp_path: Path, for
     report = to(tmp_path / "b", str(source))
     assert (report.written_files, report.kept_files) == (1, 0)
     assert b"B" not in (tmp_path / "b" / "shard-000000.tar").read_bytes()
+
+
+def test_a_catalog_made_for_a_conversion_is_waited_for_as_the_destination_is(tmp_path: Path) -> None:
+    written(tmp_path / "a" / "x.tar", b"A")
+    work = tmp_path / "work"
+    with ExitStack() as held:
+        held.enter_context(locked(str(work / "source-0" / "lock")))
+        with pytest.raises(CatalogError, match="another wdsctl"):
+            open_sources([str(tmp_path / "a")], ConvertOptions(), str(work), Silent(), workers=1)
+        options = ConvertOptions(wait=60)
+        with closing(open_sources([str(tmp_path / "a")], options, str(work), Handed(held), workers=1)) as opened:
+            assert len(opened.sources) == 1
 
 
 def test_other_samples_of_the_same_sizes_are_another_source(tmp_path: Path) -> None:

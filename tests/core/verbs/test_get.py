@@ -159,3 +159,14 @@ def test_a_view_gives_its_own_samples_alone(root: str) -> None:
     assert bytes_of(f"{root}@some", "2") == b"only"
     with pytest.raises(InputError, match="not in the view"):
         find(f"{root}@some", "3")
+
+
+@pytest.mark.parametrize("sample_rows", [None, True])
+def test_a_key_of_lines_with_a_dot_is_no_part_of_another(tmp_path: Path, *, sample_rows: bool | None) -> None:
+    lines = tmp_path / "a.jsonl"
+    lines.write_bytes(b'{"id": "12"}\n{"id": "12.1"}\n')
+    index(str(lines), key="id", sample_rows=sample_rows)
+    assert bytes_of(str(lines), "12.1").strip() == b'{"id": "12.1"}'
+    assert bytes_of(str(lines), "12.json").strip() == b'{"id": "12"}'
+    with pytest.raises(InputError, match=r"no sample '12\.0'; its neighbours would be 12 and 12\.1"):
+        find(str(lines), "12.0", part="json")

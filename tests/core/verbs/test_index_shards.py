@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards
+from tests.build import Told, a_dataset, a_folder, a_shard, rewritten, samples, some_shards
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.catalog.by_name import Names
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import IndexReport, index
+from wdsctl.core.verbs.sql import sql
 
 
 def paths(root: str | Path) -> list[str]:
@@ -228,3 +229,25 @@ def test_a_hundred_thousand_shards_are_indexed_once_and_in_little_memory(tmp_pat
     assert samples == 100_000
     assert is_current
     assert memory < 400 << 10
+
+
+def test_what_lines_got_by_default_tars_in_their_place_were_not_asked_for(tmp_path: Path) -> None:
+    lines = Path(a_folder(tmp_path, {"a.jsonl": b"{}\n" * 3})) / "a.jsonl"
+    assert not index(str(tmp_path)).sample_rows
+    lines.unlink()
+    a_dataset(tmp_path, {"b.tar": samples(0, 5)})
+
+    assert not index(str(tmp_path), missing="keep").sample_rows  # rows of what is gone cannot be made
+    assert index(str(tmp_path), missing="drop").sample_rows
+    with sql(str(tmp_path), "SELECT count(*) FROM v_sample") as answer:
+        assert list(answer.rows) == [(5,)]
+
+
+def test_tars_that_were_to_have_no_rows_have_none_while_they_are_tars(tmp_path: Path) -> None:
+    a_dataset(tmp_path, {"a.tar": samples(0, 5)})
+    assert not index(str(tmp_path), sample_rows=False).sample_rows
+    a_dataset(tmp_path, {"b.tar": samples(5, 9)})
+    assert not index(str(tmp_path)).sample_rows
+    (tmp_path / "a.tar").unlink()
+    (tmp_path / "b.tar").unlink()
+    assert not index(str(tmp_path), missing="keep").sample_rows

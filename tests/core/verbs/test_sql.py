@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import some_shards, tree
+from tests.build import a_folder, some_shards, tree
 from tests.core.pictures import a_gallery, rows_of
 from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.place import locate
@@ -149,3 +149,19 @@ def test_text_that_is_no_utf_8_is_shown_escaped(tmp_path: Path) -> None:
         connection.execute("UPDATE sample SET key = CAST(x'61ff' AS TEXT) WHERE key = '000001'")
         connection.commit()
     assert ("a\\xff",) in asked(root, "SELECT key FROM v_sample")
+
+
+def a_set_of_lines(folder: Path) -> str:
+    index(a_folder(folder, {"a.jsonl": b'{"id": 1}\n' * 3}))
+    return str(folder)
+
+
+@pytest.mark.parametrize("name", ["v_sample", "'v_sample'", '"v_sample"', "'V_Sample'", "main.'v_sample'"])
+def test_lines_have_rows_however_their_view_is_named(tmp_path: Path, name: str) -> None:
+    assert asked(a_set_of_lines(tmp_path), f"SELECT count(*) FROM {name}") == [(3,)]
+
+
+def test_the_timeout_counts_while_rows_of_lines_are_made(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        asked(a_set_of_lines(tmp_path), "SELECT 1 FROM v_sample LIMIT 1", timeout_seconds=1e-9)
+    assert caught.value.code == "WDS334"

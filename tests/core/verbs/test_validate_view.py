@@ -1,14 +1,18 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_dataset
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
+from wdsctl.core.progress import Silent
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateRequest, validate
-from wdsctl.core.verbs.view import create_view
+from wdsctl.core.verbs.view import create_view, delete_view
 from wdsctl.core.view_definition import Definition
 
 CONTENT = ValidateRequest(levels=("structure", "content"))
@@ -35,6 +39,27 @@ def test_all_of_the_dataset_is_told_of_after_its_view(tmp_path: Path) -> None:
     validate(f"{root}@some", CONTENT)
     told = [(found.shard, found.key, found.count) for found in validate(root, CONTENT).findings]
     assert told == [("one.tar", "a", 2), ("two.tar", "d", 1)]
+
+
+class Deleted(Silent):
+    """Somebody else deletes the view, and lets go of the lock when they are waited for."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._held = ExitStack()
+        self._held.enter_context(locked(locate(root).lock))
+
+    def note(self, message: str) -> None:
+        if "waiting for another wdsctl" in message:
+            delete_view(self._root, "some")
+            self._held.close()
+
+
+def test_the_samples_of_a_view_are_looked_up_when_nobody_writes_any_more(tmp_path: Path) -> None:
+    root = a_dataset_with_a_view(tmp_path)
+    request = ValidateRequest(quarantine=True)
+    with pytest.raises(InputError, match="no view 'some'"):
+        validate(f"{root}@some", request, wait=60, progress=Deleted(root))
 
 
 def test_a_view_that_is_not_there_is_an_error_with_the_names_that_are(tmp_path: Path) -> None:

@@ -196,6 +196,14 @@ def test_a_store_whose_generation_is_gone_says_so_where_it_arrives(tmp_path: Pat
         pickle.loads(sent)  # noqa: S301 - our own
 
 
+def test_nothing_is_known_of_lines_as_media(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"a.jsonl": b'{"x": 1}\n'})
+    index(root)
+    with pytest.raises(SampleFailed, match="nothing is known of 'a/0") as caught:
+        prepared(root).get_media_metadata("a/0.json")
+    assert caught.value.code == "WDS553"
+
+
 def test_facts_of_media_come_from_the_catalog(tmp_path: Path) -> None:
     root = a_tar_store(tmp_path, FILES)
     with pytest.raises(SampleFailed) as unknown:

@@ -88,6 +88,7 @@ def command(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer there, and text to stdout.")
     ] = None,
+    wait: options.Wait = 0.0,
     workers: options.Workers = None,
     catalog: options.Catalog = None,
     common: options.Common,
@@ -101,7 +102,8 @@ def command(
     from wdsctl.core.verbs.validate_request import ValidateRequest
 
     if release:
-        return _release(root, shards, catalog, options.worker_count(workers), common)
+        _check_release(root, is_quarantine=quarantine)
+        return _release(root, shards, catalog, options.worker_count(workers), wait, common)
     _check_form(format, output, is_json=common.json)
     request = ValidateRequest(
         levels=parse_levels(level or ["structure", *(["refs"] if refs else [])]),
@@ -113,13 +115,13 @@ def command(
         quarantine=quarantine,
     )
     with listening(common.output) as progress:
-        report = _validated(root, request, catalog, options.worker_count(workers), progress)
+        report = _validated(root, request, catalog, options.worker_count(workers), wait, progress)
     _answer(report, format, output, fail_on, limit, common)
     return 1 if fail_on != "never" and at_least(report.findings, fail_on) else 0
 
 
 def _validated(
-    root: str, request: ValidateRequest, catalog: str | None, workers: int, progress: Progress
+    root: str, request: ValidateRequest, catalog: str | None, workers: int, wait: float, progress: Progress
 ) -> ValidateReport:
     from wdsctl.core.blend_file.paths import is_blend_file
     from wdsctl.core.errors import UsageError
@@ -129,10 +131,24 @@ def _validated(
 
         if catalog is not None:
             raise UsageError("--catalog is of one dataset, and this is a blend file", hint="leave it out")
-        return validate_blend(root, request, workers=workers, progress=progress)
+        return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
     from wdsctl.core.verbs.validate import validate
 
-    return validate(root, request, catalog=catalog, workers=workers, progress=progress)
+    return validate(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
+
+
+def _check_release(root: str, *, is_quarantine: bool) -> None:
+    from wdsctl.core.blend_file.paths import is_blend_file
+    from wdsctl.core.errors import UsageError
+
+    if is_quarantine:
+        raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
+    if is_blend_file(root):
+        raise UsageError(
+            "--release is of one dataset, and this is a blend file",
+            where=root,
+            hint="`wdsctl validate DATASET --release` for each dataset in it",
+        )
 
 
 def _check_form(form: str, output: str | None, *, is_json: bool) -> None:
@@ -162,14 +178,16 @@ def _answer(
         Output(no_color=common.no_color).answer("validate", report, renderer(limit))
 
 
-def _release(root: str, shards: list[str] | None, catalog: str | None, workers: int, common: options.Common) -> int:
+def _release(
+    root: str, shards: list[str] | None, catalog: str | None, workers: int, wait: float, common: options.Common
+) -> int:
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.validate import render_release
     from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
 
     with listening(common.output) as progress:
         report = release_from_quarantine(
-            root, shards=tuple(shards or ()), catalog=catalog, workers=workers, progress=progress
+            root, shards=tuple(shards or ()), catalog=catalog, workers=workers, wait=wait, progress=progress
         )
     common.output.answer("validate", report, render_release)
     return 0

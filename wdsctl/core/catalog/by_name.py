@@ -75,7 +75,7 @@ class Names:
         if self.is_media_folder:
             return [Named(number, None, path, 0, size) for number, path, size in self._rows(_FILE, name)]
         if not self._has_rows:
-            self._make_rows()
+            raise without_rows(self._path)
         key_and_part = split_name(name)
         if key_and_part is None or key_and_part[1] not in self._parts:
             return []
@@ -97,13 +97,6 @@ class Names:
         """Its `KeyframeIndex.to_bytes()`; None where it is no video that was indexed."""
         rows = self._rows(_KEYFRAMES, named.sample, named.ext) if self.has_facts else []
         return bytes(rows[0][0]) if rows else None
-
-    def _make_rows(self) -> None:
-        from wdsctl.core.catalog.line_rows import give_rows  # imports numpy, which nothing else here needs
-
-        self._has_rows = give_rows(self._connection, self._path, by_key=True)
-        if not self._has_rows:
-            raise without_rows(self._path)
 
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:

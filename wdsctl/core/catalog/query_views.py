@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -66,18 +66,25 @@ class Readable:
     note: str = ""
 
 
-def open_readable(place: Place, chosen: Mapping[int, SplitShard] | None = None, *, needs_rows: bool = True) -> Readable:
+def open_readable(
+    place: Place,
+    chosen: Mapping[int, SplitShard] | None = None,
+    *,
+    needs_rows: bool = True,
+    look: Callable[[], None] | None = None,
+) -> Readable:
     """The catalog and ledger of a dataset, for users' SQL. `chosen`: the samples that there are to be, if not all.
 
-    `needs_rows`: whether anything is asked of single samples, for which those of lines get their rows.
-    Raises CatalogError WDS301, WDS302, WDS303 for the catalog; a ledger that cannot be read is a note.
+    `needs_rows`: whether anything is asked of single samples, for which those of lines get their rows. `look`: called
+    now and then meanwhile; what it raises ends it. Raises CatalogError WDS301, WDS302, WDS303 for the catalog,
+    StorageError WDS401 where there is no room for rows; a ledger that cannot be read is a note.
     """
     check(place.catalog)
     uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None)
     try:
         if needs_rows:
-            connection = with_rows(connection, place.catalog)
+            connection = with_rows(connection, place.catalog, look)
         connection.text_factory = lambda data: data.decode("utf-8", "backslashreplace")
         note = _attach(connection, place.ledger)
         for name, (table, query) in MORE_VIEWS.items():

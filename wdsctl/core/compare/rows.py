@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -13,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from wdsctl.core.compare.side import Side
-from wdsctl.core.errors import StorageError
 from wdsctl.core.splitting_bits import Flags
+from wdsctl.core.temporary_space import in_temporary_space
 
 _INSERT = "INSERT INTO row VALUES (?, ?, ?, ?, ?, ?)"
 _SORTED = "SELECT key, side, path, sample, parts, splits FROM row ORDER BY key, side, path, sample"
@@ -82,21 +81,14 @@ class Rows:
 @contextmanager
 def waiting_rows() -> Iterator[Rows]:
     """Rows in a private file of SQLite's, gone afterwards. Raises StorageError WDS401 where the disk is full."""
-    try:
-        with closing(sqlite3.connect("", isolation_level=None)) as connection:
-            connection.execute("PRAGMA journal_mode = OFF").close()
-            connection.execute("PRAGMA cache_size = -32768")
-            connection.execute("CREATE TABLE row (key BLOB, side INT, path INT, sample INT, parts BLOB, splits BLOB)")
-            yield Rows(connection)
-    except sqlite3.OperationalError as error:
-        if "full" not in str(error) and "disk" not in str(error):
-            raise
-        raise StorageError(
-            f"samples cannot be sorted: {error}",
-            where=os.environ.get("SQLITE_TMPDIR", "the folder for temporary files"),
-            hint="free some space there, or name another folder: SQLITE_TMPDIR=DIR",
-            code="WDS401",
-        ) from error
+    with (
+        in_temporary_space("samples cannot be sorted"),
+        closing(sqlite3.connect("", isolation_level=None)) as connection,
+    ):
+        connection.execute("PRAGMA journal_mode = OFF").close()
+        connection.execute("PRAGMA cache_size = -32768")
+        connection.execute("CREATE TABLE row (key BLOB, side INT, path INT, sample INT, parts BLOB, splits BLOB)")
+        yield Rows(connection)
 
 
 def _parts(side: Side, i: int, numbers: dict[str, int]) -> list[bytes]:

@@ -19,7 +19,7 @@ def split_file_findings(path: str) -> tuple[Finding, ...]:
     """
     sources = Sources(None)
     found: dict[tuple[str, str, str], Finding] = {}
-    for split, leaf in _leaves(path):
+    for split, leaf in leaves_of(path):
         name = (leaf.path, leaf.split_part, leaf.split_config or "")
         if not leaf.split_config or name in found:
             continue
@@ -33,9 +33,12 @@ def split_file_findings(path: str) -> tuple[Finding, ...]:
     return tuple(found.values())
 
 
-def _leaves(path: str) -> Iterator[tuple[str, Leaf]]:
-    """The datasets of every split of the file, members of joins among them, each with the split's name."""
-    for split in splits_of(path):
+def leaves_of(path: str) -> Iterator[tuple[str, Leaf]]:
+    """The datasets of every split of the file, members of joins among them, each with the split's name.
+
+    A file without `splits:` is the same for all of them, and read as `train`. Raises what reading a blend file raises.
+    """
+    for split in splits_of(path) or ["train"]:
         for leaf in read_blend(path, split_part=split).leaves:
             for each in (leaf, *(leaf.join.members if leaf.join else ())):
                 yield split, each

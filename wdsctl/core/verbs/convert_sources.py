@@ -79,7 +79,7 @@ def open_sources(
         config = None
         if importer.name == "shards":
             private = os.path.join(work, f"source-{number}")
-            place = _indexed(root, mine.get("catalog"), private, workers, opened.findings, progress)
+            place = _indexed(root, mine.get("catalog"), private, workers, options.wait, opened.findings, progress)
             mine |= {"catalog": place.meta, "generation": str(current_generation(place.catalog))}
             mine |= ({"view": view} if view else {}) | ({"split": options.split} if options.split else {})
             config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else None
@@ -154,13 +154,19 @@ def _config_of_media(root: str) -> DatasetConfig | None:
 
 
 def _indexed(
-    root: str, catalog: str | None, private: str, workers: int, findings: list[Finding], progress: Progress
+    root: str,
+    catalog: str | None,
+    private: str,
+    workers: int,
+    wait: float,
+    findings: list[Finding],
+    progress: Progress,
 ) -> Place:
     """The place of a catalog that is up to date: the dataset's own, or one made for this conversion alone."""
     place = locate(root, catalog)
     if not os.path.exists(place.catalog):
         mine = Place(place.root, private, place.only)
-        with locked(mine.lock):
+        with locked(mine.lock, wait=wait, note=progress.note):
             report = index_at(mine, IndexRequest(workers=workers, missing="drop"), progress)
         findings += [found for found in report.findings if found.code != "WDS113"]
         if not report.samples:

@@ -26,7 +26,7 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.saved_scan import load_scan
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.units import ScanUnit, ShardFile, batched, run_scans, scan_file, scan_unit
+from wdsctl.core.units import ScanUnit, ShardFile, batched, helpers, run_scans, scan_file, scan_unit
 from wdsctl.core.verbs.deal import deal_new
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
@@ -181,7 +181,7 @@ def scans(
     if done:
         progress.advance(items=len(done), size_bytes=sum(shards[i].size for i in done))
     runs = batched([units[i] for i in waiting], workers)
-    threads = max(1, workers // max(1, len(runs)))  # where there are fewer shards than workers, these help them
+    threads = helpers(workers, len(runs))
     todo = ([replace(units[i], threads=threads) for i in waiting[first:end]] for first, end in runs)
     with closing(map_units(run_scans, todo, workers, preload=("wdsctl.core.units",))) as results:
         at = 0

@@ -18,7 +18,7 @@ from wdsctl.core.place import Place
 from wdsctl.core.printable import one_line
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
-from wdsctl.core.verbs.locate_sample import choose_part, chosen_of, find_one, name_of_part, open_root
+from wdsctl.core.verbs.locate_sample import choose_part, chosen_of, find_all, find_one, name_of_part, open_root
 
 PIECE = 64 << 20  # bytes read at a time: all of most parts, and a bounded share of a film
 
@@ -93,7 +93,7 @@ def find(
     place, view = open_root(root, catalog)
     with Browser(place.catalog) as browser:
         members = chosen_of(place, browser, view)
-        named = None if part is not None or browser.find(key, 1) else name_of_part(place, browser, key)
+        named = None if part is not None or find_all(place, browser, key) else name_of_part(place, browser, key)
         if named is not None:
             key, part = named
         sample = find_one(place, browser, key, shard=shard, position=position, part=part, members=members)

@@ -77,8 +77,17 @@ def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> C
     )
 
 
-def keeps_rows(listing: ShardListing, asked: bool | None, before: bool | None) -> bool:
-    """Whether samples are to have rows: as asked, else as before. A new catalog of lines needs none."""
-    if asked is not None or before is not None:
-        return bool(before if asked is None else asked)
-    return not all(is_lines(shard.path) for shard in listing.shards)
+def keeps_rows(listing: ShardListing, request: IndexRequest, before: bool | None, known: Sequence[str]) -> bool:
+    """Whether samples are to have rows: as asked, else as before. A new catalog of lines needs none.
+
+    `known`: the shards that the catalog has. What lines got, nobody may have asked for: tars in their place do not go
+    by it, nor the other way round, unless rows of shards that are gone are kept as they are.
+    """
+    if request.sample_rows is not None:
+        return request.sample_rows
+    are_lines = all(is_lines(shard.path) for shard in listing.shards)
+    keeps_gone = request.missing == "keep" and not {shard.path for shard in listing.shards}.issuperset(known)
+    are_alike = bool(known) and are_lines == any(map(is_lines, known))
+    if before is not None and (are_alike or keeps_gone or not listing.shards):
+        return before
+    return not are_lines

@@ -68,7 +68,8 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     check_any(place, listing, before.rows)
     listing = all_there(place, listing, request, known)
     key = _key_field(place, request.key, listing, before)
-    wanted = replace(wanted, key=key, sample_rows=keeps_rows(listing, request.sample_rows, before.has_sample_rows))
+    has_rows = keeps_rows(listing, request, before.has_sample_rows, known)
+    wanted = replace(wanted, key=key, sample_rows=has_rows)
     changes = _changes(place, listing, before, wanted, request, progress)
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
     renamed = changes.renamed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.browse import Browser
 from wdsctl.core.catalog.placed import Members, PartPlace, Placed
@@ -15,7 +16,11 @@ from wdsctl.core.place import Place
 from wdsctl.core.printable import one_line
 from wdsctl.core.root_name import located
 
+if TYPE_CHECKING:
+    from wdsctl.core.stored_samples import StoredSamples
+
 LISTED = 20  # candidates named in an error
+_LOOKED_AT = 5_000_000  # keys without an index that are compared with one that is not there
 
 
 def require_catalog(place: Place) -> None:
@@ -28,11 +33,7 @@ def require_catalog(place: Place) -> None:
 
 def find_all(place: Place, browser: Browser, key: str) -> list[Placed]:
     """Every sample of this key. A catalog without rows of samples costs a search in the offsets file's keys."""
-    if browser.has_rows:
-        return browser.find(key)
-    from wdsctl.core.stored_samples import StoredSamples
-
-    return StoredSamples(place, browser.generation).find(key)
+    return browser.find(key) if browser.has_rows else _stored(place, browser).find(key)
 
 
 def find_one(
@@ -153,7 +154,7 @@ def _is_in(path: str, shard: str | None) -> bool:
 
 
 def _no_sample(place: Place, browser: Browser, key: str) -> InputError:
-    near = [one_line(each) for each in browser.neighbours(key)] if browser.has_rows else []
+    near = list(map(one_line, _neighbours(place, browser, key)))
     thing = "file" if browser.is_media_folder else "sample"
     beside = f"; its neighbours would be {' and '.join(near)}" if near else ""
     return InputError(
@@ -162,6 +163,20 @@ def _no_sample(place: Place, browser: Browser, key: str) -> InputError:
         hint=f"{command_at(place, 'ls', '--samples')} lists them",
         code="WDS004",
     )
+
+
+def _neighbours(place: Place, browser: Browser, key: str) -> list[str]:
+    """What may have been meant; nothing where looking for it would take seconds."""
+    if browser.has_rows:
+        return browser.neighbours(key)
+    stored = _stored(place, browser)
+    return stored.neighbours(key) if len(stored) <= _LOOKED_AT else []
+
+
+def _stored(place: Place, browser: Browser) -> StoredSamples:
+    from wdsctl.core.stored_samples import StoredSamples  # imports numpy, which nothing else here needs
+
+    return StoredSamples(place, browser.generation)
 
 
 def _listed(found: Sequence[Placed]) -> str:

@@ -70,8 +70,9 @@ def _answering(place: Place, text: str, timeout_seconds: float, where: str, view
     words = query.words()
     _check_one(query, words)
     is_of_samples = not _asked(words).isdisjoint(NARROWED)
-    readable = open_readable(place, selected(place, view) if view else None, needs_rows=is_of_samples)
-    watch = _Watch(timeout_seconds)
+    watch = _Watch(timeout_seconds)  # rows of lines are made before SQLite asks it: that takes of the time, too
+    chosen = selected(place, view) if view else None
+    readable = open_readable(place, chosen, needs_rows=is_of_samples, look=watch.check)
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
             raise without_rows(place.catalog)
@@ -94,6 +95,11 @@ class _Watch:
 
     def __call__(self) -> bool:
         return self.is_over
+
+    def check(self) -> None:
+        """Raise UsageError WDS334 where the time is over."""
+        if self.is_over:
+            raise _too_long(self.seconds)
 
     @property
     def is_over(self) -> bool:
@@ -151,8 +157,9 @@ def _check_one(query: Query, words: list[Token]) -> None:
 
 
 def _asked(words: list[Token]) -> set[str]:
-    """The names in a query, of views and of whatever else."""
-    return {word.meaning.lower() for word in words if word.kind in ("name", "quoted")}
+    """The names in a query, of views and of whatever else. Texts too: SQLite takes one behind FROM for a name."""
+    names = {word.meaning.lower() for word in words if word.kind in ("name", "quoted")}
+    return names | {word.text[1:-1].replace("''", "'").lower() for word in words if word.kind == "text"}
 
 
 def _names(readable: Readable) -> tuple[str, ...]:

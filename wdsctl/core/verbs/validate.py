@@ -53,6 +53,7 @@ def validate(
     *,
     catalog: str | None = None,
     workers: int = 1,
+    wait: float = 0.0,
     progress: Progress = SILENT,
     found_refs: Sequence[tuple[str, str]] = (),
 ) -> ValidateReport:
@@ -60,16 +61,17 @@ def validate(
 
     `root` may be `ROOT@VIEW`: then of the shards that the view has samples in, and of samples those of the view.
     `found_refs`: references that a blend file tells of, where neither the request nor dataset.yaml does; they are not
-    remembered. What is found is in the report and in the ledger. Raises only where there is nothing to check (no
-    catalog, no shard that matches, no such view), or, of a quarantine, nothing can be written.
+    remembered. `wait`: for a quarantine, seconds to wait for another writer. What is found is in the report and in the
+    ledger. Raises only where there is nothing to check (no catalog, no shard that matches, no such view), or, of a
+    quarantine, nothing can be written.
     """
     place, view = located(root, catalog, writing=request.quarantine)
     check_catalog(place)
-    chosen = selected(place, view) if view else None
-    forget_stores()
     with ExitStack() as held:
         if request.quarantine:
-            held.enter_context(locked(place.lock))
+            held.enter_context(locked(place.lock, wait=wait, note=progress.note))
+        chosen = selected(place, view) if view else None  # whoever was waited for may have changed it
+        forget_stores()
         arguments = [shown(root), ",".join(request.levels)]
         entry = held.enter_context(journal(place, "validate", arguments, progress))
         report = _Run(place, request, entry, workers, progress, tuple(found_refs), view, chosen).report()

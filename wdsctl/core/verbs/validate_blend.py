@@ -9,19 +9,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from wdsctl.core.blend_file import Leaf, read_blend
-from wdsctl.core.blend_file.nodes import from_yaml
+from wdsctl.core.blend_file import Leaf
 from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.checks.refs import fields_with_names, wants_refs
 from wdsctl.core.checks.stores import open_ref_store
-from wdsctl.core.errors import InputError, UsageError, WdsctlError
+from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.findings import SEVERITIES, Finding
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.stores import storage_for
-from wdsctl.core.verbs.blend_split_files import split_file_findings
+from wdsctl.core.verbs.blend_split_files import leaves_of, split_file_findings
 from wdsctl.core.verbs.validate import validate
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
 
@@ -29,24 +27,29 @@ _SAMPLES = 200  # of each dataset that are looked into, to find the fields that 
 
 
 def validate_blend(
-    path: str, request: ValidateRequest, *, workers: int = 1, progress: Progress = SILENT
+    path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT
 ) -> ValidateReport:
     """Validate every dataset of a blend file, once each, and tell of all in one report; shards by way of their dataset.
 
     References are followed into the stores that `aux` names: a field whose names are mostly entries of a store refers
-    to that one. Raises as `validate`, and what reading a blend file raises.
+    to that one. `wait`: for a quarantine, seconds to wait for another writer of each dataset. Raises as `validate`, and
+    what reading a blend file raises.
     """
     started = time.monotonic()
     if request.refs:
         raise UsageError("--refs is of one dataset", hint="in a blend file `aux` names the stores; leave --refs out")
+    findings = [*split_file_findings(path)]
+    for finding in findings:  # now: all the rest may take hours
+        progress.note(f"{finding.code}: {finding.message}")
     reports = []
     for root, stores in _datasets(path).items():
         progress.note(f"validating {root}")
         refs = fields_of(root, stores) if stores and "refs" in request.levels else ()
-        report = validate(root, replace(request, refs=()), workers=workers, progress=progress, found_refs=refs)
+        report = validate(
+            root, replace(request, refs=()), workers=workers, wait=wait, progress=progress, found_refs=refs
+        )
         reports.append((root, report))
-    findings = [finding for root, report in reports for finding in _named(root, path, report.findings)]
-    findings += split_file_findings(path)
+    findings += [finding for root, report in reports for finding in _named(root, path, report.findings)]
     findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
     parts = [report for _, report in reports]
     return ValidateReport(
@@ -111,10 +114,8 @@ def _first_values(place: Place) -> Iterator[object]:
 def _datasets(path: str) -> dict[str, list[str]]:
     """Every dataset that any split of the file names, each with the stores it is used with."""
     found: dict[str, list[str]] = {}
-    for split in _splits(path):
-        for leaf in read_blend(path, split_part=split).leaves:
-            for each in (leaf, *(leaf.join.members if leaf.join else ())):
-                _add(found, each)
+    for _, leaf in leaves_of(path):
+        _add(found, leaf)
     return found
 
 
@@ -124,15 +125,6 @@ def _add(found: dict[str, list[str]], leaf: Leaf) -> None:
     for store in leaf.aux.values():
         if "://" not in store and os.path.exists(store) and os.path.exists(locate(store).catalog):
             found.setdefault(store, [])
-
-
-def _splits(path: str) -> list[str]:
-    with translated(path, "read"), open(path, encoding="utf-8") as file:
-        root = from_yaml(file.read(), path)
-    splits = root.value.get("splits") if isinstance(root.value, dict) else None
-    if splits is None or not isinstance(splits.value, dict) or not splits.value:
-        raise InputError("the blend file names no splits", where=path, hint="docs/blend-files.md shows its form")
-    return list(splits.value)
 
 
 def _named(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:

@@ -72,12 +72,19 @@ def release_from_quarantine(
     codes: Sequence[str] = (),
     catalog: str | None = None,
     workers: int = 1,
+    wait: float = 0.0,
     progress: Progress = SILENT,
 ) -> ReleaseReport:
-    """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date."""
+    """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
+
+    `wait`: seconds to wait for another writer.
+    """
     place = locate(root, catalog, writing=True)
     check_catalog(place)
-    with locked(place.lock), journal(place, "validate", [shown(root), "--release"], progress) as entry:
+    with (
+        locked(place.lock, wait=wait, note=progress.note),
+        journal(place, "validate", [shown(root), "--release"], progress) as entry,
+    ):
         ledger: Ledger | None = entry.ledger
         count = release(ledger, shards=shards or None, codes=codes or None) if ledger is not None else 0
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))

@@ -39,7 +39,7 @@ class KnownFacts:
 
     def of(self, store: str, entry: Entry) -> Facts:
         """The facts of an entry. Raises SampleFailed WDS553 where there are none, or it cannot be read."""
-        here = self._named(entry)
+        here = self._named(entry) if self.names.has_facts else None  # rows of samples are needed for facts alone
         facts = None if here is None else self.names.facts(here)
         if facts is None:
             raise no_facts(store, entry.name)

@@ -33,7 +33,8 @@ def luggage(open_work: OpenWork, **more: Any) -> bytes:
     except Exception as error:  # the __reduce__ of anybody's objects runs here
         raise LoaderError(
             f"the work cannot be pickled: {culprit(open_work)}: {error}",
-            hint='start_method="fork" needs no pickles; else move it to the top level of a module, or drop it in __getstate__',
+            hint='start_method="fork" needs no pickles; else move it to the top level of a module, '
+            "or drop it in __getstate__",
             code="WDS531",
         ) from error
     prepared = multiprocessing.spawn.get_preparation_data("wdsctl worker")

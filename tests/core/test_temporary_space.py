@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from wdsctl.core.errors import StorageError
+from wdsctl.core.temporary_space import in_temporary_space
+
+
+def test_a_full_disk_is_told_with_the_folder_it_is_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQLITE_TMPDIR", "/scratch")
+    with closing(sqlite3.connect("")) as connection:
+        connection.execute("PRAGMA max_page_count = 2")
+        connection.execute("CREATE TABLE t (x)")
+        words = "keys cannot be sorted: database or disk is full"
+        with pytest.raises(StorageError, match=words) as caught, in_temporary_space("keys cannot be sorted"):
+            connection.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    assert (caught.value.code, caught.value.where) == ("WDS401", "/scratch")
+
+
+def test_other_errors_stay_as_they_are() -> None:
+    with (
+        closing(sqlite3.connect("")) as connection,
+        pytest.raises(sqlite3.OperationalError, match="no such table"),
+        in_temporary_space("keys cannot be sorted"),
+    ):
+        connection.execute("SELECT 1 FROM t")
