@@ -65,19 +65,20 @@ def _row(subject: str, row: Row) -> Iterator[str]:
     columns = [column for column in COLUMNS[subject] if any(column.figure in entry.median for entry in row.entries)]
     yield f"### {row.title[0].upper()}{row.title[1:]}\n"
     first = row.entries[0]
+    leading = next(column for column in columns if all(column.figure in entry.median for entry in row.entries))
     heads = ["", *(column.head for column in columns), f"{first.name} is"]
-    yield from _table(heads, [_cells(entry, first, columns) for entry in row.entries])
+    yield from _table(heads, [[*_cells(entry, columns), _ratio(entry, first, leading)] for entry in row.entries])
     yield f"Medians of {len(first.rounds)} rounds.\n\n```"
     yield from (entry.command for entry in row.entries)
     yield "```\n"
 
 
-def _cells(entry: Entry, first: Entry, columns: Sequence[Column]) -> list[str]:
-    return [entry.name, *(column.cell(entry.median) for column in columns), _ratio(entry, first, columns[0])]
+def _cells(entry: Entry, columns: Sequence[Column]) -> list[str]:
+    return [entry.name, *(column.cell(entry.median) for column in columns)]
 
 
 def _ratio(entry: Entry, first: Entry, leading: Column) -> str:
-    """How many times better the first entry is, by the leading column."""
+    """How many times better the first entry is, by the leading column: the first one that all entries have."""
     if entry is first:
         return ""
     mine, theirs = first.median[leading.figure], entry.median[leading.figure]
