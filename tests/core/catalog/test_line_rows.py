@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_dataset, a_folder, samples
+from tests.full_disk import files_of_at_most
 from wdsctl.core.catalog.line_rows import give_rows, with_rows
 from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.place import locate
@@ -131,17 +130,6 @@ def test_whoever_ends_the_copy_leaves_the_catalog_open(roots: tuple[str, str]) -
         assert connection.execute("SELECT count(*) FROM shard").fetchone() == (2,)
 
 
-@contextmanager
-def files_up_to(size: int) -> Iterator[None]:
-    """No file of this process can be longer: a disk that is full."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = a_folder(tmp_path / "d", {"a.jsonl": b"{}\n" * 120_000})
     index(root)
@@ -149,7 +137,7 @@ def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
     for ask in (lambda each: with_rows(each, path), lambda each: give_rows(each, path)):
         with closing(sqlite3.connect(path)) as connection:
-            with files_up_to(1 << 16), pytest.raises(StorageError, match="rows of lines cannot be made") as caught:
+            with files_of_at_most(1 << 16), pytest.raises(StorageError, match="rows of lines cannot be made") as caught:
                 ask(connection)
             assert (caught.value.code, caught.value.where) == ("WDS401", os.fspath(tmp_path))
             assert give_rows(connection, path)

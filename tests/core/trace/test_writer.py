@@ -1,17 +1,15 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.core.traces import a_source, a_writer, origins_of, read, told
+from tests.full_disk import files_of_at_most
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 from wdsctl.core.trace import TraceWriter
 from wdsctl.core.trace.writer import BATCHES, NAME, SECONDS
@@ -113,17 +111,6 @@ def test_the_header_keeps_the_facts_of_the_run(tmp_path: Path) -> None:
     TraceWriter(str(tmp_path), 2, 4, [a_source()], run={"fingerprint": "ab"}).close()
     facts = read(tmp_path).files[0].facts
     assert (facts.rank, facts.world, facts.sources, dict(facts.run)) == (2, 4, (a_source(),), {"fingerprint": "ab"})
-
-
-@contextmanager
-def files_of_at_most(size: int) -> Iterator[None]:
-    """The system lets no file of this process grow beyond `size` bytes: the write that reaches it is a short one."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("room", [0, 1, 30, 70])

@@ -11,6 +11,7 @@ import pytest
 from tests.build import Told, a_dataset, rewritten, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.medley import a_medley, an_image, clip
+from tests.core.verbs.killed_saving import program
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.media_settings import MediaSettings
 from wdsctl.core.columns import open_column
@@ -213,15 +214,7 @@ def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) 
     assert (of(again).state, of(again).read, widths(root)) == ("made", 1, numbered(9))
 
 
-SCRIPT = """
-import os, signal, wdsctl.core.media.shard_unit as unit
-whole, saved = unit.save_found, []
-def save_found(*given):
-    whole(*given)
-    saved.append(given)
-    if len(saved) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-unit.save_found = save_found
+RUN = """
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media import MediaRequest
 index({root!r}, media=MediaRequest(selection="auto"))
@@ -231,7 +224,8 @@ index({root!r}, media=MediaRequest(selection="auto"))
 def test_killed_and_run_again_only_the_rest_is_looked_at(tmp_path: Path) -> None:
     root = pictures(tmp_path, 8)
     units = Path(media_units(locate(root)))
-    killed = subprocess.run([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO, check=False)
+    script = program("wdsctl.core.media.shard_unit", RUN.format(root=root))
+    killed = subprocess.run([sys.executable, "-c", script], cwd=REPO, check=False)
     done = len(finished(units))
     told = Told()
     report = index(root, media=ALL, progress=told)

@@ -11,6 +11,7 @@ import pytest
 from tests.build import Told, a_dataset, a_folder, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.medley import a_medley, an_image, members
+from tests.core.verbs.killed_saving import program
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.errors import InputError, UsageError
@@ -125,15 +126,7 @@ def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -
     assert (again.media.state, again.media.read, again.media.counts) == ("made", 1, {"image": 3})
 
 
-SCRIPT = """
-import os, signal, wdsctl.core.media.file_unit as unit
-whole, saved = unit.save_found, []
-def save_found(*given):
-    whole(*given)
-    saved.append(given)
-    if len(saved) == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-unit.save_found = save_found
+RUN = """
 from wdsctl.core.verbs.media_folder import index_media_folder
 index_media_folder({root!r})
 """
@@ -142,7 +135,8 @@ index_media_folder({root!r})
 def test_killed_and_run_again_only_the_rest_is_looked_at(tmp_path: Path) -> None:
     root = pictures(tmp_path, 2500)
     units = Path(media_units(locate(root)))
-    killed = subprocess.run([sys.executable, "-c", SCRIPT.format(root=root)], cwd=REPO, check=False)
+    script = program("wdsctl.core.media.file_unit", RUN.format(root=root))
+    killed = subprocess.run([sys.executable, "-c", script], cwd=REPO, check=False)
     done = len(finished(units))
     told = Told()
     index_media_folder(root, progress=told)

@@ -94,7 +94,7 @@ def whole(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("SAVEPOINT line_rows")
     try:
         yield
-    except BaseException:
+    except BaseException:  # Ctrl-C too: the connection is the caller's, who may go on with it
         if connection.in_transaction:  # where the disk is full, SQLite may have gone back by itself
             connection.execute("ROLLBACK TO line_rows")
             connection.execute("RELEASE line_rows")

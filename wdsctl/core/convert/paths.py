@@ -42,6 +42,14 @@ def check_destination(sources: Sequence[str], dest: str) -> None:
             )
     if os.path.lexists(dest) and not os.path.isdir(dest):
         raise UsageError("the destination is a file, not a folder", where=dest, hint="give another destination")
+    check_writable(dest)
+
+
+def check_writable(dest: str) -> None:
+    """Refuse a destination that shards cannot be written to, before anything is made there or elsewhere.
+
+    Raises PermissionDenied.
+    """
     there = os.path.abspath(dest)
     while not os.path.lexists(there):
         there = os.path.dirname(there)

@@ -9,6 +9,7 @@ from functools import partial
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.command_line import command
+from wdsctl.core.convert.paths import check_writable
 from wdsctl.core.detect import Detection
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
@@ -30,7 +31,6 @@ from wdsctl.core.verbs.prepare_source import (
     check_dest,
     check_raw,
     check_there,
-    check_writable,
     look,
     or_lines,
     refuse_other_forms,

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from wdsctl.core.command_line import command
-from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.line_files import parted
 from wdsctl.core.place import locate
-from wdsctl.core.printable import named
 from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
 from wdsctl.core.urls import is_url, shown
 
@@ -85,19 +84,6 @@ def or_lines(source: str) -> str:
     """Where labels lie among media: they are a dataset by themselves, if they are named."""
     name = a_file_of_lines(source)
     return f"; or name the lines alone: {command('prepare', os.path.join(source, name))}" if name else ""
-
-
-def check_writable(dest: str) -> None:
-    """Refuse a destination that shards cannot be written to, before anything is made there or elsewhere."""
-    there = os.path.abspath(dest)
-    while not os.path.lexists(there):
-        there = os.path.dirname(there)
-    if os.path.isdir(there) and not os.access(there, os.W_OK | os.X_OK):
-        raise PermissionDenied(
-            "the destination cannot be written",
-            where=dest,
-            hint=f"give another one, or check the owner and the mode of {named(there)}",
-        )
 
 
 def check_raw(source: str, parts: Sequence[str]) -> None:
