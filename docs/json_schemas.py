@@ -50,7 +50,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
         "core.verbs.split_export:ExportReport",
         "core.verbs.split_leaks_report:LeaksReport",
     ),
-    "trace": ("core.verbs.trace:TraceReport",),
+    "trace": ("core.verbs.trace_report:TraceReport",),
     "validate": ("core.verbs.validate:ValidateReport", "core.verbs.validate_quarantine:ReleaseReport"),
     "view create": ("core.verbs.view:ViewReport",),
     "view delete": ("core.verbs.view:DeleteReport",),

@@ -5,16 +5,15 @@ from dataclasses import replace
 from tests.cli.render.conftest import Show
 from tests.cli.reports import TRUNCATED
 from wdsctl.cli.render.trace import render
-from wdsctl.core.verbs.trace import (
-    BatchLine,
+from wdsctl.core.verbs.trace_report import (
     CountLine,
     FrequentLine,
     RunLine,
-    SampleLine,
     SeenLine,
     SourceLine,
     TraceReport,
 )
+from wdsctl.core.verbs.trace_samples import BatchLine, SampleLine
 
 STARTED = 1_767_225_600_000_000  # 2026-01-01
 RUN = RunLine(rank=3, world=8, started=STARTED, wdsctl="0.1.0", batches=1200, first=3, last=9595)

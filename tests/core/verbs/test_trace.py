@@ -13,7 +13,8 @@ from tests.core.traces import a_source, a_writer
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.trace import SourceFacts
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.trace import TraceOptions, TraceReport, trace
+from wdsctl.core.verbs.trace import TraceOptions, trace
+from wdsctl.core.verbs.trace_report import TraceReport
 
 STEPS, WORLD, BATCH = 6, 2, 3
 

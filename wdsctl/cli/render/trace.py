@@ -12,7 +12,8 @@ from wdsctl.cli.render.pieces import finding_lines, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wdsctl.core.verbs.trace import BatchLine, CountLine, SampleLine, SeenLine, TraceReport
+    from wdsctl.core.verbs.trace_report import CountLine, SeenLine, TraceReport
+    from wdsctl.core.verbs.trace_samples import BatchLine, SampleLine
 
 #: Of what may be long; --json has it all.
 SHOWN = 20
