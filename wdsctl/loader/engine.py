@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wdsctl.loader.workers import OpenWork, Pool, PoolOptions, Work
+
+#: Turns that a worker is ahead where nothing is said: at least, and at most. A ring has 32 blocks.
+_LEAST, _MOST = 2, 16
+#: Bytes of results that lie ready, a worker, before there are more than the least.
+_BYTES = 8 << 20
+#: A worker that is this many turns ahead or more is given a new task for every so many that it did, in one go.
+_AT_ONCE = 4
 
 
 class Engine(Protocol):
@@ -41,11 +48,33 @@ class InProcess:
         self._work.close()
 
 
-class Ahead:
-    """Workers that are `depth` turns each ahead of what was asked for. Turn t is done by worker `worker_of(t)`.
+class _Taken(NamedTuple):
+    """The result of a turn, and the number that it has among those of its worker."""
 
-    `noted(turn, result)` is told of every result as it comes, so that `resume(worker)` can say where a worker that
-    begins again begins. `arrived(result)` makes of a result that travelled what it was.
+    turn: int
+    result: Any
+    worker: int
+    number: int
+
+
+class _Count(NamedTuple):
+    """`begun`: tasks that the pool had been given before turn 0. `last`: turns there are; None: without end."""
+
+    begun: int
+    last: int | None
+    taken: _Taken | None
+
+
+class Ahead:
+    """Workers that are `depth` turns each ahead of what was asked for; None: see `_depth`. Turn t is done by worker
+    `worker_of(t)`.
+
+    `noted(turn, result)` is told of every result before the next one is asked for, once or more often, so that
+    `resume(worker)` can say where a worker that begins again begins. `arrived(result)` makes of a result that
+    travelled what it was.
+
+    An interrupt may come between any two steps: what was submitted the pool knows, and a result is this one's by a
+    single assignment. All else is done again where it may not have been done.
     """
 
     def __init__(
@@ -57,7 +86,7 @@ class Ahead:
         noted: Callable[[int, Any], None],
         *,
         workers: int,
-        depth: int,
+        depth: int | None,
         last: int | None,
         arrived: Callable[[Any], Any],
         options: PoolOptions,
@@ -67,42 +96,75 @@ class Ahead:
         self._worker_of = worker_of
         self._noted = noted
         self._arrived = arrived
-        self._ahead = workers * depth
-        self._last = last
-        self._submitted = 0
-        self._collected: tuple[int, Any] = (-1, None)
+        self._workers = workers
+        self._given_depth = depth
+        self._count = _Count(0, last, None)
         self._stopped: set[int] = set()  # workers that wait after an error
 
     def draw(self, turn: int) -> Any:
-        if self._collected[0] == turn:
-            return self._collected[1]
-        until = turn + max(1, self._ahead)
-        if self._last is not None:
-            until = min(until, self._last)
-        while self._submitted < until:
-            self._pool.submit(self._worker_of(self._submitted), self._task_of(self._submitted))
-            self._submitted += 1
+        taken = self._settled()
+        if taken is not None and taken.turn == turn:
+            return taken.result
+        self._run_ahead_of(turn)
         worker = self._worker_of(turn)
         if worker in self._stopped:
             self._pool.restart(worker)
             self._stopped.discard(worker)
+        number = self._pool.collected(worker)
         try:
-            result = self._arrived(self._pool.collect(worker))
+            result = self._arrived(self._pool.look(worker))
         except Exception:  # whatever the worker's code raised: it does nothing more until it is opened again
             self._stopped.add(worker)
             raise
-        self._noted(turn, result)
-        self._collected = turn, result
+        self._count = self._count._replace(taken=_Taken(turn, result, worker, number))
+        self._settled()
         return result
 
     def start(self) -> None:
         """The pool has started them when it was made."""
 
     def again(self, last: int | None) -> bool:
-        if self._submitted != self._collected[0] + 1 or self._stopped:
+        taken = self._settled()
+        if self._submitted != (0 if taken is None else taken.turn + 1) or self._stopped:
             return False
-        self._submitted, self._collected, self._last = 0, (-1, None), last
+        self._count = _Count(self._pool.submitted, last, None)
         return True
 
     def close(self) -> None:
         self._pool.close()
+
+    def _settled(self) -> _Taken | None:
+        """What was taken last, of which everybody knows now."""
+        taken = self._count.taken
+        if taken is not None:
+            self._noted(taken.turn, taken.result)
+            self._pool.accept(taken.worker, taken.number)
+        return taken
+
+    @property
+    def _submitted(self) -> int:
+        return self._pool.submitted - self._count.begun
+
+    def _run_ahead_of(self, turn: int) -> None:
+        """Submit what workers are to do until this turn's result was taken."""
+        submitted, depth = self._submitted, self._depth()
+        until = turn + self._workers * depth
+        if submitted > until - max(1, depth // _AT_ONCE * self._workers):
+            return
+        if self._count.last is not None:
+            until = min(until, self._count.last)
+        for each in range(submitted, until):
+            self._pool.queue(self._worker_of(each), self._task_of(each))
+        self._pool.send()
+
+    def _depth(self) -> int:
+        """Turns a worker is ahead: what was asked for, or as many small results as `_BYTES` hold.
+
+        A worker that is late by a moment, because the machine has other things to do, or because it reads the next
+        block of its order, is late for all: results that are used up in half a millisecond have to lie in stock.
+        """
+        if self._given_depth is not None:
+            return self._given_depth
+        if not self._pool.largest:
+            return _LEAST
+        return max(_LEAST, min(_BYTES // self._pool.largest, _MOST))

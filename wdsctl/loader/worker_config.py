@@ -33,8 +33,8 @@ class WorkerConfig:
     seed_offset: int = 0
     #: The ranks that share the data, for what they agree on; None: all of torch.distributed, where it is initialised.
     data_parallel_group: Any = field(default=None, compare=False)
-    #: Batches that each worker prepares ahead.
-    prefetch_factor: int = 2
+    #: Batches that each worker prepares ahead; None: 2, and of small ones as many as 8 MB hold, up to 16.
+    prefetch_factor: int | None = None
     #: Whether workers live on when a loop ends. If not, each loop starts its own.
     persistent_workers: bool = True
     #: Called with the error, the sample and its sources, when a sample fails.
@@ -49,7 +49,8 @@ class WorkerConfig:
     worker_log_level: int = 0
 
     def __post_init__(self) -> None:
-        for name in (*_COUNTS, "seed_offset"):
+        counts = [name for name in _COUNTS if name != "prefetch_factor" or self.prefetch_factor is not None]
+        for name in (*counts, "seed_offset"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
         object.__setattr__(self, "persistent_workers", bool(self.persistent_workers))
         if self.world_size < 1 or not 0 <= self.rank < self.world_size:
@@ -57,9 +58,9 @@ class WorkerConfig:
                 f"there is no rank {self.rank} among {self.world_size}",
                 hint="ranks count from 0 to world_size - 1",
             )
-        for name, least in _COUNTS.items():
-            if getattr(self, name) < least:
-                raise UsageError(f"{name} is {getattr(self, name)}", hint=f"give {least} or more")
+        for name in counts:
+            if getattr(self, name) < _COUNTS[name]:
+                raise UsageError(f"{name} is {getattr(self, name)}", hint=f"give {_COUNTS[name]} or more")
         for name in ("global_error_handler", "restore_error_handler"):
             if not callable(getattr(self, name)):
                 raise UsageError(f"{name} cannot be called", hint="give a function of (error, sample, sources)")

@@ -2,25 +2,20 @@ from __future__ import annotations
 
 import gc
 import os
-import random
 import signal
 import threading
 import time
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 
+from tests.loader.workers.interrupts import interrupted_within
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import workers
 from wdsctl.loader.workers import Pool, status
-from wdsctl.loader.workers.landing import _returned
 
 FAST = 1.0  # seconds of silence: where nothing hangs, none is so long on a machine that is busy
 PATIENT: dict[str, Any] = {"log": lambda _: None, "timeout_seconds": FAST, "first_timeout_seconds": 60}
@@ -271,7 +266,7 @@ def test_an_interrupt_in_collect_loses_nothing(tmp_path: Path) -> None:
     with a_pool() as consumer:
         consumer.submit(("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")), "next")
         _until_there(tmp_path / "begun")
-        with _interrupted_in_collect(), pytest.raises(KeyboardInterrupt):
+        with interrupted_within(Pool.collect, workers), pytest.raises(KeyboardInterrupt):
             consumer.collect()
         (tmp_path / "mark").touch()
 
@@ -284,7 +279,7 @@ def test_interrupts_at_any_moment_of_collect_lose_nothing() -> None:
     """The signal comes at odd times, also between two bytecodes of a read."""
     got: list[int] = []
     interrupts = 0
-    with a_pool(log=lambda _: None) as consumer, _interrupted_in_collect():
+    with a_pool(log=lambda _: None) as consumer, interrupted_within(Pool.collect, workers):
         while len(got) < 2000 or interrupts <= 10:
             if not consumer.pool.pending(0):
                 consumer.submit(*([("blob", 200_000)] * 20))
@@ -423,32 +418,6 @@ def test_a_pool_inherited_by_a_forked_child_is_not_closed_by_it() -> None:
         consumer.submit("next")
 
         assert consumer.collect() == (0, 0)
-
-
-@contextmanager
-def _interrupted_in_collect() -> Iterator[None]:
-    """A timer interrupts `collect` and what it calls, but neither its caller nor the end of an object.
-
-    Nor itself: where it is late and interrupts its own handler, an error would come out of whatever that interrupted,
-    the hooks of `os.fork` for one, and what holds the lock of `logging` there never lets go of it.
-    """
-    ours = str(Path(workers.__file__).parent)
-    pauses = random.Random(7)  # often too short to start a worker in, and sometimes long enough on any machine
-
-    def interrupt(_number: int, frame: FrameType | None) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(15))
-        is_ours = frame is not None and frame.f_code.co_filename.startswith(ours)
-        codes = {each.f_code for each, _ in traceback.walk_stack(frame)}
-        if is_ours and Pool.collect.__code__ in codes and _returned.__code__ not in codes:
-            raise KeyboardInterrupt
-
-    handler = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.01)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)
 
 
 def _until_there(path: Path) -> None:

@@ -69,6 +69,8 @@ class Channel:
     def send(self) -> None:
         """As much as goes without waiting."""
         self.is_torn = True
+        if len(self._unsent) > 1:
+            self._unsent = deque([memoryview(b"".join(self._unsent))])
         try:
             while self._unsent:
                 sent = self._socket.send(self._unsent[0])

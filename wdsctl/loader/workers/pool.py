@@ -55,6 +55,8 @@ class Pool:
         if workers < 1:
             raise UsageError(f"a pool of {workers} workers", hint="give 1 or more")
         refuse_while_preparing()
+        #: Bytes of the largest result that came.
+        self.largest = 0
         self._options = options or PoolOptions()
         self._resume = resume
         self._seats = [Seat(index, self._options.ring_bytes) for index in range(workers)]
@@ -77,20 +79,50 @@ class Pool:
         """How many tasks of a worker were submitted and not collected."""
         return self._seats[worker].pending
 
+    @property
+    def submitted(self) -> int:
+        """How many tasks were ever submitted, to all workers together."""
+        return sum(seat.next_number for seat in self._seats)
+
+    def collected(self, worker: int) -> int:
+        """How many results of a worker were collected: the number of the task that is the next to be."""
+        return self._seats[worker].collected
+
     def submit(self, worker: int, task: Any) -> None:
         """One more task for a worker, after those it has. Never waits. The task must pickle."""
+        self.queue(worker, task)
+        self.send()
+
+    def queue(self, worker: int, task: Any) -> None:
+        """The same, but the worker is told by the next `send`: to be woken once for several tasks costs less."""
         self._check_open()
-        seat = self._seats[worker]
-        seat.add(pickle.dumps(task, protocol=5))
-        seat.dispatch()
+        self._seats[worker].add(pickle.dumps(task, protocol=5))
+
+    def send(self) -> None:
+        """Tell all workers of what was queued. Never waits."""
+        for seat in self._seats:
+            seat.dispatch()
 
     def collect(self, worker: int) -> Any:
         """The result of the worker's oldest task that was not collected. It is the caller's own: nothing changes it.
 
         What the task raised is raised here, with the worker's traceback as its cause; the task then counts as not
         collected, and the worker waits until `restart`. Raises LoaderError (WDS530) when a task ended two workers.
-        An interrupt loses nothing: `collect` again gives what it would have given.
+        An interrupt within it loses nothing; for one right after it there are `look` and `accept`.
         """
+        arrived = self._head(worker)
+        return _delivered(self._seats[worker], arrived, _value(arrived))
+
+    def look(self, worker: int) -> Any:
+        """What `collect` would give, again and again until it is accepted."""
+        return _value(self._head(worker))
+
+    def accept(self, worker: int, number: int) -> None:
+        """The worker's results up to this one count as collected, if they did not yet."""
+        seat = self._seats[worker]
+        seat.collected = max(seat.collected, number + 1)
+
+    def _head(self, worker: int) -> Arrived:
         self._check_open()
         seat = self._seats[worker]
         if not seat.pending:
@@ -99,7 +131,8 @@ class Pool:
             if seat.failure is not None:
                 raise seat.failure
             self._advance(seat)
-        return _delivered(seat, arrived)
+        self.largest = max(self.largest, arrived.memory.size)
+        return arrived
 
     def restart(self, worker: int, *, drop: int = 0) -> None:
         """The worker begins again from `resume(worker)`, and does its uncollected tasks again.
@@ -195,10 +228,14 @@ class Pool:
             seat.leave()
 
 
-def _delivered(seat: Seat, arrived: Arrived) -> Any:
+def _value(arrived: Arrived) -> Any:
     value = arrived.value()
     if arrived.kind == wire.ERROR:
         raise raised(*value)
+    return value
+
+
+def _delivered(seat: Seat, arrived: Arrived, value: Any) -> Any:
     before = seat.collected
     try:
         # From here on the result counts as the caller's; an interrupt before it has it takes that back.

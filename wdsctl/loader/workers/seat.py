@@ -63,9 +63,14 @@ class Seat:
         task = self.channel.page.task if self.channel else None
         return self.collected + len(self._arrived) if task is None else task
 
-    def add(self, raw: bytes) -> None:
+    @property
+    def next_number(self) -> int:
+        """The number that the next task will have: how many there were."""
         self._trim()
-        self._tasks.append(Task(self._tasks[-1].number + 1 if self._tasks else self.collected, raw))
+        return self._tasks[-1].number + 1 if self._tasks else self.collected
+
+    def add(self, raw: bytes) -> None:
+        self._tasks.append(Task(self.next_number, raw))
 
     def take(self, arrived: Arrived) -> None:
         """Keeps an answer; one to a question that nobody asks any more is let go."""
