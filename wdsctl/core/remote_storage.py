@@ -1,7 +1,7 @@
 """Files in stores that are not mounted, through fsspec: ranges read side by side, exact or not at all.
 
-The only file that imports fsspec, and only when a URL is opened. A filesystem is made by each process for itself: its
-event loop runs in a thread, and threads do not survive a fork (fsspec's documentation, "Async").
+fsspec is imported here and in `remote_walk` alone, and only when a URL is opened. A filesystem is made by each process
+for itself: its event loop runs in a thread, and threads do not survive a fork (fsspec's documentation, "Async").
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from wdsctl.core.errors import StorageError, WdsctlError
 from wdsctl.core.range_plan import Piece, planned
 from wdsctl.core.reads_ahead import ReadsAhead
 from wdsctl.core.remote_errors import is_transient, translate_remote
+from wdsctl.core.remote_walk import below
 from wdsctl.core.storage import Range
 from wdsctl.core.urls import plain, shown
 
@@ -61,8 +62,7 @@ class FsspecStorage:
         def find() -> dict[str, dict[str, Any]]:
             filesystem = self._filesystem()
             filesystem.invalidate_cache()
-            found: dict[str, dict[str, Any]]
-            found = _walked(filesystem, base) if _walks(filesystem) else filesystem.find(base, detail=True)
+            found = below(filesystem, base)
             filesystem.invalidate_cache()  # the sizes that are asked for later are to be those of then
             return found
 
@@ -73,8 +73,7 @@ class FsspecStorage:
             if isinstance(facts, BaseException):
                 raise translate_remote(facts, path, "read") from facts
             if facts["size"] is None:
-                hint = "copy the dataset to a store that does, or to a disk"
-                raise StorageError("the store does not say how large its files are", where=shown(path), hint=hint)
+                raise _without_sizes(path)
             found[name] = {**found[name], **facts}
         files = [RemoteFile(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
         # Some stores keep an empty object in the place of a folder.
@@ -89,8 +88,7 @@ class FsspecStorage:
         inner = self._inner(path)
         facts: Mapping[str, Any] = self._asked(lambda: self._filesystem().info(inner), path, "list")
         if facts["size"] is None:
-            hint = "copy the dataset to a store that does, or to a disk"
-            raise StorageError("the store does not say how large its files are", where=shown(path), hint=hint)
+            raise _without_sizes(path)
         return facts
 
     def exists(self, path: str) -> bool:
@@ -264,30 +262,12 @@ class FsspecStorage:
         )
 
 
-def _walks(filesystem: Any) -> bool:
-    """Whether its `find` is fsspec's own, folder by folder, which passes over folders that it cannot list."""
-    from fsspec.asyn import AsyncFileSystem
-    from fsspec.spec import AbstractFileSystem
-
-    kind = type(filesystem)
-    if filesystem.async_impl:
-        return kind._find is AsyncFileSystem._find  # noqa: SLF001 - so fsspec names its coroutines
-    return bool(kind.find is AbstractFileSystem.find)
-
-
-def _walked(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
-    """Every file below a folder. A folder that cannot be listed raises: its shards would seem to have vanished."""
-    found: dict[str, dict[str, Any]] = {}
-    folders, seen = [base], set()
-    while folders:
-        folder = folders.pop()
-        seen.add(folder)
-        for facts in filesystem.ls(folder, detail=True):
-            if facts["type"] != "directory":
-                found[facts["name"]] = facts
-            elif facts["name"] not in seen:
-                folders.append(facts["name"])
-    return found
+def _without_sizes(path: str) -> StorageError:
+    return StorageError(
+        "the store does not say how large its files are",
+        where=shown(path),
+        hint="copy the dataset to a store that does, or to a disk",
+    )
 
 
 def _answer(ask: Callable[[], T]) -> T | Exception:
