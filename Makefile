@@ -43,6 +43,7 @@ format: $(READY)  ## format the code
 docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/json_schemas.py
+	$(BIN)/python docs/schema_text.py
 
 bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.places import DATA
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.offsets import ShardEntry, ShardRows
 from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.place import Place, locate

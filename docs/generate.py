@@ -108,7 +108,8 @@ older version that has no such table, they are empty.
 """
 MORE_MEANINGS = {
     "v_excluded": "a shard of which samples are in no split, since a rule or a quarantine excludes them",
-    "v_run": "a command that wrote or checked something; `argv` and `details` are JSON",
+    "v_run": "a command that wrote or checked something; `argv` (what followed the command, as it was typed) and "
+    "`details` are JSON",
     "v_finding": "a finding, of the run `run_id`",
     "v_view": "a [view](views.md); `definition`, JSON, says how it was made",
     "v_quarantine": "what `validate --quarantine` keeps out; a whole shard where `position` is null",

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -127,3 +128,27 @@ def test_what_we_start_has_the_streams_that_were_closed(closed: str) -> None:
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {closed}"
     ended = subprocess.run(command, shell=True, capture_output=True, text=True, check=False, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="counts threads as Linux tells them")
+@pytest.mark.parametrize(("asked", "used"), [(None, "1"), ("3", "3")])
+def test_numpy_starts_no_threads_for_work_that_no_command_has(tmp_path: Path, asked: str | None, used: str) -> None:
+    root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n'})
+    program = """
+import os, sys
+from wdsctl.cli.start import run
+try:
+    run()
+except SystemExit:
+    print(os.environ["OPENBLAS_NUM_THREADS"], "numpy" in sys.modules, len(os.listdir("/proc/self/task")))
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    if asked is not None:
+        environment["OPENBLAS_NUM_THREADS"] = asked
+    done = subprocess.run(
+        [sys.executable, "-c", program, "index", root], env=environment, capture_output=True, text=True, check=True
+    )
+
+    said, imported, threads = done.stdout.splitlines()[-1].split()
+    assert (said, imported) == (used, "True")
+    assert int(threads) <= int(used)

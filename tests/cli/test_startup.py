@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,6 +74,19 @@ def test_inspect_loads_pyav_and_pillow_for_media_alone(tmp_path: Path) -> None:
 
     assert modules_after("inspect", texts).isdisjoint({"av", "PIL", "torch"})
     assert modules_after("inspect", sounds) & {"av", "PIL", "torch"} == {"av"}
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.tar"])
+def test_a_first_index_loads_no_database_layer_and_nothing_of_what_nobody_asked_for(tmp_path: Path, name: str) -> None:
+    shards: dict[str, Any] = {"a.tar": {"1.txt": b"words"}}
+    if name == "a.jsonl":
+        shards = dict.fromkeys((name, f"more/{name}"), b'{"a": 1}\n' * 5)
+    root = a_dataset(tmp_path / "d", shards)
+
+    loaded = modules_after("index", root, "--workers", "2")
+
+    assert loaded.isdisjoint({"sqlalchemy", "yaml", "torch", "PIL", "av", "fsspec", "multiprocessing"})
+    assert loaded.isdisjoint({f"wdsctl.core.verbs.{verb}" for verb in ("column", "media", "split_settle")})
 
 
 def test_get_and_ls_need_no_database_layer_and_no_arrays(tmp_path: Path) -> None:

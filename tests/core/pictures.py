@@ -11,7 +11,7 @@ from typing import Any
 from tests.build import a_dataset
 from tests.core.dumps import split_of
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
 
 ODD = ("it's", 'a "b" c', "x; DROP TABLE sample", "a b", "größe", "%_", "--", "$(reboot)")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tests.build import a_dataset
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import SplitRequest, split_by
+from wdsctl.core.verbs.split_report import SplitReport
 
 EACH = 10  # samples of a shard
 FILM = 4  # samples of a film: films straddle shards
 LABELS = ("cat", "dog", "eel")
+BALANCED = SplitRule({"train": 3, "val": 1}, group_by="json:film.id", stratify="json:label")
 
 
 def film_shards(first: int, count: int) -> dict[str, dict[str, bytes]]:
@@ -31,6 +36,20 @@ def films(root: Path, count: int = 20, *, first: int = 0) -> str:
 
 def film_of(key: str) -> str:
     return key.split("/", maxsplit=1)[0]
+
+
+def make(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
+    """Divide by this rule."""
+    dry_run = options.pop("dry_run", False)
+    return split_by(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
+
+
+def by_film(splits: dict[str, str]) -> dict[str, set[str]]:
+    """The splits that each film is in."""
+    films_of: dict[str, set[str]] = {}
+    for sample, name in splits.items():
+        films_of.setdefault(film_of(sample.split("/", 1)[1]), set()).add(name)
+    return films_of
 
 
 def splits_of(root: str, of_set: str = "") -> dict[str, str]:

@@ -62,6 +62,13 @@ def test_the_data_of_large_members_is_skipped() -> None:
     assert sum(size for _, size in storage.reads) < 4 * MIB
 
 
+def test_a_small_shard_is_fetched_once() -> None:
+    storage = InMemory(a_shard(samples(0, 3)))
+    scan_shard("x", BlockReader(storage, "x", len(storage.data)).read, len(storage.data))
+
+    assert storage.reads == [(0, len(storage.data))]
+
+
 def test_a_scan_through_blocks_is_the_scan_without() -> None:
     storage = InMemory(a_shard(samples(0, 400, size=5000)) + b"after the end".ljust(512))
     reader = BlockReader(storage, "x", len(storage.data), block=70_001)

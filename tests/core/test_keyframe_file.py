@@ -13,7 +13,7 @@ from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 
 KEYFRAMES = MediaRequest(selection="auto", keyframes=True)
 FILM = a_film("matroska", video="mpeg4")

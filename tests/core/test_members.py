@@ -295,6 +295,8 @@ HEADERS = a_shard({"a.jpg": b"x" * 700, "a.txt": b"", "b.jpg": b"y"})
         (HEADERS[:3072] + bytes(512), "mark", 3072),
         (HEADERS + HEADERS, "trailing data", 3072),
         (HEADERS + b"garbage", "trailing data", 3072),
+        (HEADERS[:3072] + bytes(2_000_000), "mark", 3072),
+        (HEADERS[:3072] + bytes(2_000_000) + b"x", "trailing data", 3072),
         (HEADERS[:3072] + b"garbage" + bytes(600), "bad header", 3072),
         (HEADERS[:1536] + b"?" + HEADERS[1537:], "bad header", 1536),
     ],

@@ -176,6 +176,22 @@ def test_the_first_of_two_joined_tars_is_what_counts() -> None:
     assert scan.key_list() == ["000000", "000001"]
 
 
+@pytest.mark.parametrize(
+    ("behind", "severity", "said"),
+    [
+        (a_shard(samples(2, 1)), "error", ": 1 sample"),
+        (bytes(100_000 // 512 * 512) + a_shard(samples(2, 3)) * 2, "error", ": 6 samples"),
+        (b"?" * 512 + a_shard(samples(2, 2))[:3000], "error", ": 2 samples"),
+        (a_shard({"README": b"no sample"}), "warning", "sees"),
+        (b"rubbish", "warning", "sees"),
+    ],
+)
+def test_samples_behind_the_end_are_an_error_and_counted(behind: bytes, severity: str, said: str) -> None:
+    found = finding(scanned(a_shard(samples(0, 2)) + behind), "WDS117")
+
+    assert (found.severity, found.message.endswith(said)) == (severity, True), found.message
+
+
 def test_folders_and_links_are_counted_and_their_names_shown() -> None:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
@@ -241,6 +257,15 @@ def bare_member(file: tuple[str, bytes]) -> bytes:
     from wdsctl.core.tar_header import header
 
     return header(file[0].encode(), 0)
+
+
+@pytest.mark.parametrize("others", [0, 97, 98, 99, 100, 300])
+def test_a_key_that_comes_again_is_found_among_few_samples_and_among_many(others: int) -> None:
+    names = ["a.txt", *(f"{i}.txt" for i in range(others)), "b.txt", "a.txt"]
+    scan = scanned(an_archive([tarfile.TarInfo(name) for name in names]))
+
+    assert finding(scan, "WDS105").key == "a"
+    assert codes(scanned(an_archive([tarfile.TarInfo(name) for name in names[:-1]]))) == ["WDS110"]
 
 
 def test_a_part_that_comes_twice_in_a_sample_is_found() -> None:

@@ -35,6 +35,7 @@ def test_compressed_shards_are_told_apart(tmp_path: Path) -> None:
 
     assert paths(list_shards(root)) == ["d.tar"]
     assert found(list_shards(root)) == [("WDS113", "a.tar.gz"), ("WDS113", "b.tgz"), ("WDS113", "c.tar.zst")]
+    assert {each.severity for each in list_shards(root).findings} == {"error"}
 
 
 def test_patterns_leave_out_what_they_match_anywhere_in_the_path(tmp_path: Path) -> None:
@@ -43,6 +44,7 @@ def test_patterns_leave_out_what_they_match_anywhere_in_the_path(tmp_path: Path)
     assert paths(list_shards(root, ["a/*"])) == ["b/1.tar"]
     assert paths(list_shards(root, ["*/1.tar"])) == ["a/2.tar"]
     assert paths(list_shards(root, ["1.tar", "a"])) == ["a/1.tar", "a/2.tar", "b/1.tar"]
+    assert list_shards(root, ["a/*", "*/1.tar", "1.tar"]).unused == ("1.tar",)
 
 
 def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.stats_histogram import Histogram, edges
+from wdsctl.core.stats_histogram import FEW, Histogram, edges
 
 NUMBERS = st.lists(st.integers(0, 1 << 50), min_size=1, max_size=60)
 
@@ -27,10 +29,35 @@ def test_pieces_add_up_to_the_whole(one: list[int], other: list[int]) -> None:
 
 @given(NUMBERS, st.sampled_from([0.01, 0.5, 0.99, 1.0]))
 def test_a_percentile_is_within_half_a_bin(numbers: list[int], share: float) -> None:
-    exact = sorted(numbers)[max(0, -(-int(share * 100) * len(numbers) // 100) - 1)]
-    told = of(*numbers).percentile(share)
+    many = of(*numbers, *numbers * (FEW // len(numbers)))
+    told = many.percentile(share)
     assert told is not None
-    assert told == pytest.approx(exact, rel=0.0915, abs=0.001)
+    assert not many.is_exact
+    assert told == pytest.approx(_at(numbers, share), rel=0.0915, abs=0.001)
+
+
+@given(NUMBERS, st.sampled_from([0.01, 0.5, 0.99, 1.0]))
+def test_a_percentile_of_few_is_one_of_them(numbers: list[int], share: float) -> None:
+    assert of(*numbers).is_exact
+    assert of(*numbers).percentile(share) == _at(numbers, share)
+
+
+@given(NUMBERS, st.integers(1, FEW))
+def test_percentiles_rise_from_the_least_to_the_greatest_whether_few_or_many(numbers: list[int], times: int) -> None:
+    made = of(*numbers * times)
+    told = [made.min, *map(made.percentile, (0.01, 0.5, 0.99, 1.0)), made.max]
+    assert all(one is not None and two is not None and one <= two for one, two in pairwise(told))
+
+
+def test_pieces_that_are_few_are_many_together() -> None:
+    one, other = of(*range(FEW)), of(1)
+    assert one.is_exact
+    one.merge(other)
+    assert (one.is_exact, one.count, len(one.few)) == (False, FEW + 1, 0)
+
+
+def _at(numbers: list[int], share: float) -> int:
+    return sorted(numbers)[max(0, -(-int(share * 100) * len(numbers) // 100) - 1)]
 
 
 @given(NUMBERS)

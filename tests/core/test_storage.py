@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from tests.opened import open_files
 from wdsctl.core.errors import StorageError
+from wdsctl.core.shard_probe import Probe
 from wdsctl.core.storage import LocalStorage, Range, is_any_remote
+from wdsctl.core.tar_header import header
 
 
 def a_file(path: Path, data: bytes = b"0123456789") -> str:
@@ -63,6 +67,37 @@ def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_p
 
 
 @pytest.mark.slow
+def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_path: Path) -> None:
+    mine, other = header(b"a.txt", 5) + bytes(512), header(b"b.txt", 5) + bytes(512)
+    path = a_file(tmp_path / "a", mine)
+    probe = Probe(0, b"a.txt")
+
+    with closing(LocalStorage(probes={path: lambda _: [probe]})) as storage:
+        assert storage.read(path, 0, 512) == mine[:512]
+    a_file(tmp_path / "a", other)
+    with (
+        closing(LocalStorage(probes={path: lambda _: [probe]})) as storage,
+        pytest.raises(StorageError, match=r"another one than was indexed: there is no a\.txt at byte 0") as caught,
+    ):
+        storage.read(path, 0, 512)
+    assert (caught.value.code, caught.value.where) == ("WDS403", path)
+
+
+def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path) -> None:
+    """`cp` over a shard keeps its inode: the open descriptor gives the new bytes."""
+    path = a_file(tmp_path / "a", header(b"a.txt", 5))
+    with closing(LocalStorage(probes={path: lambda _: [Probe(0, b"a.txt")]})) as storage:
+        storage.read(path, 0, 512)
+        os.utime(path)  # touched only
+        storage.will_need([Range(path, 0, 512)])
+        storage.read(path, 0, 512)
+        a_file(tmp_path / "a", header(b"b.txt", 5))
+        storage.will_need([Range(path, 0, 512)])
+        with pytest.raises(StorageError, match="another one"):
+            storage.read(path, 0, 512)
+    assert not open_files(str(tmp_path))
+
+
 def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
     path, storage = tmp_path / "a", LocalStorage()
     with path.open("wb") as file:

@@ -1,20 +1,24 @@
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_shard, samples
-from wdsctl.core.saved_scan import load_scan
+from wdsctl.core.line_keys import LineKeys
+from wdsctl.core.saved_scan import load_scans, saved_scans
 from wdsctl.core.units import (
     BATCH,
     BATCH_BYTES,
     ScanUnit,
     ShardFile,
+    are_quick,
     batched,
     helpers,
-    run_scan,
+    run_scans,
     scan_file,
+    scan_here,
     scan_unit,
 )
 
@@ -32,17 +36,19 @@ def test_units_are_named_after_path_size_and_time(tmp_path: Path) -> None:
     assert scan_unit("/elsewhere", shards[0], str(tmp_path)).result in results
 
 
-def test_a_unit_is_done_when_its_result_is_there(tmp_path: Path) -> None:
-    data = a_shard(samples(0, 3))
-    (tmp_path / "a.tar").write_bytes(data)
-    unit = scan_unit(str(tmp_path), ShardFile("a.tar", len(data), 0), str(tmp_path / "work"))
+@pytest.mark.parametrize("scan", [run_scans, scan_here])
+def test_shards_that_are_scanned_together_leave_one_file_under_the_names_of_all(
+    tmp_path: Path, scan: Callable[[Sequence[ScanUnit]], object]
+) -> None:
+    work, data = str(tmp_path / "work"), a_shard(samples(0, 3))
+    for name in ("a.tar", "b.tar"):
+        (tmp_path / name).write_bytes(data)
+    units = [scan_unit(str(tmp_path), ShardFile(name, len(data), 0), work) for name in ("a.tar", "b.tar", "none.tar")]
+    scan(units)
 
-    assert not unit.is_done
-    assert run_scan(unit) == unit.result
-    assert scan_unit(unit.root, unit.shard, str(tmp_path / "work")).is_done
-    loaded = load_scan(unit.result)
-    assert loaded is not None
-    assert loaded.samples == 3
+    assert saved_scans(work) == {unit.name: units[0].result for unit in units}
+    loaded = load_scans(units[0].result)
+    assert [loaded[unit.name].samples for unit in units] == [3, 3, 0]
 
 
 def test_a_shard_that_cannot_be_read_is_a_result_too(tmp_path: Path) -> None:
@@ -63,7 +69,7 @@ def test_many_small_shards_are_scanned_by_the_dozen_and_large_ones_alone() -> No
     assert runs[-1][1] == len(units)
     assert max(end - first for first, end in runs) == BATCH
     assert all((i, i + 1) in runs or (i, i + 2) in runs for i in (1000, 1001))
-    assert len(batched(units, 1)) == len(units)
+    assert batched(units, 1) == runs
     assert len(batched(units[:7], 2)) == 7
     assert batched([], 2) == []
 
@@ -73,3 +79,19 @@ def test_many_small_shards_are_scanned_by_the_dozen_and_large_ones_alone() -> No
 )
 def test_workers_without_a_run_of_their_own_help_up_to_eight_a_file(workers: int, runs: int, threads: int) -> None:
     assert helpers(workers, runs) == threads
+
+
+@pytest.mark.parametrize(
+    ("unit", "is_quick"),
+    [
+        (ScanUnit("/data", ShardFile("a.jsonl", 1 << 28, 0), "r"), True),
+        (ScanUnit("/data", ShardFile("a.jsonl", 1 << 29, 0), "r"), False),
+        (ScanUnit("/data", ShardFile("a.tar", 100, 0), "r"), False),
+        (ScanUnit("/data", ShardFile("a.jsonl", 100, 0), "r", LineKeys("id")), False),
+        (ScanUnit("/data", ShardFile("a.jsonl", 100, 0), "r", hashed=True), False),
+        (ScanUnit("s3://data", ShardFile("a.jsonl", 100, 0), "r"), False),
+    ],
+)
+def test_lines_that_are_found_at_once_need_no_other_workers(unit: ScanUnit, is_quick: bool) -> None:
+    assert are_quick([unit]) == is_quick
+    assert not are_quick([unit] * 3 + [ScanUnit("/data", ShardFile("b.jsonl", 1 << 29, 0), "r")])

@@ -274,7 +274,7 @@ def test_the_page_of_forms_works_and_parquet_gives_back_what_it_was_given() -> N
 def test_the_guide_to_history_works() -> None:
     printed = [output for _, outputs in run_page(HISTORY) for output in outputs]
     assert "nothing differs (by keys, and the bytes of parts" in printed[2]
-    assert printed[3].splitlines()[-1].endswith("prepare raw shards")
+    assert printed[3].splitlines()[-1].endswith("prepare raw shards --shard-samples 10 --split 8,1,1 --no-input")
     assert [line.split()[1] for line in printed[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
 
 

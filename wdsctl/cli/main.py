@@ -13,9 +13,10 @@ from wdsctl.cli import errors
 from wdsctl.cli.apps import app_for
 from wdsctl.cli.bare_options import filled
 from wdsctl.cli.configured import defaults_for
-from wdsctl.cli.options import common_first
+from wdsctl.cli.options import command_of, common_first
 from wdsctl.cli.output import PipeClosed, write
 from wdsctl.cli.start import INTERRUPTED
+from wdsctl.core.called import typed
 from wdsctl.core.errors import WdsctlError
 
 if TYPE_CHECKING:
@@ -27,13 +28,15 @@ COMPLETION = "_WDSCTL_COMPLETE"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line; returns its exit code. Every error ends here."""
-    words = filled(common_first(list(sys.argv[1:] if argv is None else argv)))
+    given = common_first(list(sys.argv[1:] if argv is None else argv))
+    words = filled(given)
     manner = errors.Manner.of(words)
     try:
         settings: dict[str, Setting] = {}
         try:
             defaults, settings = defaults_for(words)
-            return _run(words, defaults)
+            with typed(*command_of(given)):
+                return _run(words, defaults)
         except typer.TyperException as error:
             return errors.report(errors.from_typer(error, settings), manner)
         except WdsctlError as error:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from wdsctl.cli.completion import offer
+from wdsctl.cli.empty_paths import refuse_empty
 from wdsctl.cli.output import Output
 
 Root = Annotated[
@@ -138,6 +139,7 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(function)
     def command(**values: Any) -> int:
         common = Common(**{name: values.pop(name) for name in COMMON})
+        refuse_empty(own, values)
         try:
             return function(**values, common=common)
         except BrokenPipeError as error:
@@ -162,6 +164,12 @@ def common_first(words: list[str]) -> list[str]:
         between, inner, rest = _parted(after)
         return [command, *([inner] if inner else []), *before, *between, *rest]
     return [command, *before, *after] if command else words
+
+
+def command_of(words: list[str]) -> tuple[str, list[str]]:
+    """The command that a line begins with, of one word or, in a group, of two, and the rest of the line."""
+    size = 2 if words[:1] and words[0] in GROUPS else 1
+    return " ".join(words[:size]), words[size:]
 
 
 def _parted(words: list[str]) -> tuple[list[str], str, list[str]]:

@@ -106,12 +106,10 @@ def _check(asked: Asked) -> None:
     if not has_shares and (asked.group_by or asked.stratify or asked.by != "auto"):
         name = "--group-by" if asked.group_by else "--stratify" if asked.stratify else "--by"
         raise UsageError(f"{name} needs shares to divide by", hint="such as `wdsctl split DATASET 8,1,1`")
-    if asked.group_by and asked.stratify:
-        raise UsageError("--group-by and --stratify exclude each other", hint="a group may be of several strata")
     if (asked.group_by or asked.stratify) and asked.by != "auto":
         raise UsageError(f"--by {asked.by} does not go with --group-by and --stratify", hint="leave --by out")
-    if asked.folds and (asked.stratify or asked.by not in ("auto", "key")):
-        raise UsageError("--folds goes by key, or by group", hint="leave --stratify and --by out, or say --group-by")
+    if asked.folds and ((asked.stratify and not asked.group_by) or asked.by not in ("auto", "key")):
+        raise UsageError("--folds goes by key, or by group", hint="leave --by out; --stratify goes with --group-by")
     if asked.folds == 1:
         raise UsageError("--folds 1 leaves nothing to train on", hint="at least 2")
     if asked.rest and not (asked.group_by or asked.patterns or asked.keys or asked.source):

@@ -29,6 +29,8 @@ def run() -> None:
     """The console script."""
     # What is imported stays: walking through it again and again took a tenth of a short command.
     gc.set_threshold(100_000, 50, 50)
+    # numpy's BLAS starts a thread a CPU as it is imported, which waits for work that no command has.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_what_is_closed()
     try:
         code = quick_get(sys.argv[1:])
@@ -98,7 +100,7 @@ def plain_get(words: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
             return None
         else:
             places.append(word)
-    if len(places) != 2 or not all(options.values()) or options.get("output", "-").endswith(os.sep):
+    if len(places) != 2 or not places[0] or not all(options.values()) or options.get("output", "-").endswith(os.sep):
         return None
     return places[0], places[1], options
 

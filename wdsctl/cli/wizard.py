@@ -17,6 +17,7 @@ from wdsctl.cli import values
 from wdsctl.cli.options import Common
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import listening
+from wdsctl.core.called import typed
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.urls import is_url, shown
 
@@ -118,15 +119,22 @@ def converse(
 ) -> Outcome:
     """Complete the request, run it, and let the user judge the sample type that was detected."""
     request = complete(request, interview, output)
-    report = run(request, output)
+    with _noted(request, interview):
+        report = run(request, output)
     judged = judge(request, report, interview, output)
     if judged != request:
         # The second run writes dataset.yaml anew and no more: what was done is in the report of the first.
-        report = replace(report, detection=run(judged, output).detection)
+        with _noted(judged, interview):
+            report = replace(report, detection=run(judged, output).detection)
     elif report.detection is not None and not output.quiet:
         # The evidence has been read, or nobody wanted it: the answer need not repeat it.
         report = replace(report, detection=replace(report.detection, reasons=(), rejected=()))
     return Outcome(request=judged, report=report, has_asked=interview.has_asked)
+
+
+def _noted(request: Request, interview: Interview) -> contextlib.AbstractContextManager[None]:
+    """What was answered is noted as if it had been typed."""
+    return typed("prepare", _words(request)[2:]) if interview.has_asked else contextlib.nullcontext()
 
 
 def complete(request: Request, interview: Interview, output: Output) -> Request:

@@ -141,9 +141,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS113": Code(
         "a compressed shard",
-        "A .tar.gz (.tgz, .tar.zst, ...) or a .jsonl.gz cannot be read at random places, and is not used for training. "
-        "An error where the name says .tar or .jsonl.",
-        "Decompress it: `gunzip SHARD.tar.gz`. Media are compressed already; a tar of them is hardly larger.",
+        "A .tar.gz (.tgz, .tar.zst, ...) or a .jsonl.gz cannot be read at random places, and is not used for training.",
+        "Decompress it: `gunzip SHARD.tar.gz`, or `wdsctl convert SRC DEST`; `--exclude '*gz'` leaves it out without a "
+        "word. Media are compressed already; a tar of them is hardly larger.",
     ),
     "WDS114": Code(
         "no end-of-archive mark",
@@ -163,8 +163,10 @@ CODES: dict[str, Code] = {
     ),
     "WDS117": Code(
         "data after the end of the archive",
-        "Something stands behind the end-of-archive mark, where no tar reader looks. Two tars joined by `cat` look so.",
-        "Unpack both and write them into one: `tar --concatenate` joins archives, `cat` does not.",
+        "Something stands behind the end-of-archive mark, where no tar reader looks. An error where samples do: two "
+        "tars were joined by `cat`, or a disk has left zeros where a header was, which look like the mark.",
+        "`wdsctl repair` writes a copy with all of them, and tells what is lost. To join tars, `tar --concatenate` is "
+        "right, and `cat` is not.",
     ),
     "WDS118": Code(
         "a part that is no regular file",
@@ -319,7 +321,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS156": Code(
         "references cannot be followed",
-        "The field is in no sample, or holds what is no name; or its store cannot be opened.",
+        "The field is in no sample, or holds what is no name; or its store cannot be opened, or has nothing of what it "
+        "names. `--refs` of such a rule is not kept in dataset.yaml.",
         "`--refs FIELD=STORE` names both: `--refs image=../media`, with dots for fields in fields.",
     ),
     "WDS157": Code(
@@ -375,7 +378,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS214": Code(
         "something that is named is not there",
-        "A pattern matches no shard, or a listed key, or one to exclude, is not in the dataset.",
+        "A pattern matches no shard, a listed key, or one to exclude, is not in the dataset, or nothing is known by a "
+        "code to exclude.",
         "Patterns are of whole paths below the root. `--allow-empty` passes over what is not there.",
     ),
     "WDS215": Code(
@@ -499,10 +503,12 @@ CODES: dict[str, Code] = {
     ),
     "WDS307": Code(
         "the catalog has no rows of samples",
-        "It is of tars and was made with --no-sample-rows: it has counts, splits and the offsets file, from which "
-        "training, `get`, `ls`, `inspect --key` and joins read. SQL over samples, `--where` and lists of keys "
-        "(`--keys`) need a row a sample.",
-        "`wdsctl index DATASET --sample-rows` adds them; every shard is read once for it.",
+        "It has counts, splits and the offsets file, from which training, `get`, `ls`, `inspect --key` and joins read. "
+        "SQL over samples, `--where` and lists of keys (`--keys`) need a row a sample. Tars have none where the "
+        "catalog was made with --no-sample-rows, or where they came beside lines that are gone and kept (`--missing "
+        "keep`): a catalog of lines has no rows until tars take the place of all of them.",
+        "`wdsctl index DATASET --sample-rows` adds them; every shard is read once for it. Shards that are gone and "
+        "kept cannot be: bring them back first, or forget them, with `--missing drop`.",
     ),
     "WDS310": Code(
         "there is no such column",
@@ -601,7 +607,7 @@ CODES: dict[str, Code] = {
     "WDS342": Code(
         "a sample would have two parts of one name",
         "After renaming or transcoding, two parts of a sample are called the same, such as a png that becomes a "
-        "jpg beside a jpg. The sample is left out.",
+        "jpg beside a jpg. The sample is left out. Where every sample with a part would be, nothing is written.",
         "Give one of them another name (`--rename-part png=second.png`), or leave one out (`--drop-parts png`).",
     ),
     "WDS343": Code(
@@ -624,6 +630,14 @@ CODES: dict[str, Code] = {
         "Give another DEST. Of a conversion that was not finished, `--yes` removes what it has written, and "
         "begins anew. One that is finished does not grow: remove it and convert all of it again; or convert what is "
         "new alone, into a folder of its own, and train on both by a blend file.",
+    ),
+    "WDS346": Code(
+        "something that was worked out does not go along",
+        "A column of the source, or what its catalog knows of media, is not carried over to the destination: it may "
+        "not hold there (parts are written anew, left out or renamed), or only some of the sources have it, or they "
+        "made it by different functions. The message says which. The source still has it.",
+        "The message has the command that makes it anew. A function that says which parts it looks at (`tokens.parts = "
+        '("txt",)`) goes along when other parts are changed.',
     ),
     "WDS401": Code(
         "the disk is full",

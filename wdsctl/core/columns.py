@@ -10,10 +10,10 @@ of 64 bytes:
     marks   u1  shards x 16  names what the values of each shard were made of
 
 The header has `name`, `function` (as it was asked for), `source` (a digest of the file that defines it, empty for
-what needs none), `generation`, `dtype` (`<i8`), `zero` (whether samples without a value were let pass), `samples`,
-`failed` (how many those were), `shards` (names the shards, see `digest_of`), `digest` (names the values: BLAKE2b, 16
-bytes), `summary` (min, p50, p99, max, total; null where there are no samples), and `arrays`: name -> [offset, dtype,
-count].
+what needs none), `parts` (those that the function says it looks at; null where it says none), `generation`, `dtype`
+(`<i8`), `zero` (whether samples without a value were let pass), `samples`, `failed` (how many those were), `shards`
+(names the shards, see `digest_of`), `digest` (names the values: BLAKE2b, 16 bytes), `summary` (min, p50, p99, max,
+total; null where there are no samples), and `arrays`: name -> [offset, dtype, count].
 
 Opening costs the header, whatever the number of samples. A file is written once and never changed; one that takes its
 place has another inode, so that whoever has mapped the old one goes on with it.
@@ -65,6 +65,7 @@ class ColumnFacts:
     failed: int = 0
     digest: str = "0" * 32
     summary: Summary | None = None
+    parts: tuple[str, ...] | None = None  # that a function of Python declares; None also where nothing is declared
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +248,12 @@ def _column(data: Any) -> Column:
     if header.pop("dtype") != "<i8":
         raise ValueError
     summary = header.pop("summary")
-    facts = ColumnFacts(summary=None if summary is None else Summary(**summary), **header)
+    parts = header.pop("parts", None)
+    facts = ColumnFacts(
+        summary=None if summary is None else Summary(**summary),
+        parts=None if parts is None else tuple(map(str, parts)),
+        **header,
+    )
     table, marks = arrays["table"].reshape(-1, 3), arrays["marks"].reshape(-1, MARK)
     if len(table) != len(marks) or not facts.samples == len(arrays["values"]) == int(table[:, 1].sum()):
         raise ValueError

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.plain_members import Ints
 
-_AT_ONCE = 1 << 14  # numbers written at a time
+_DIGITS = 4  # of numbers that are written together: the others are the same
+_AT_ONCE = 10**_DIGITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +42,30 @@ def numbered(prefix: bytes, count: int) -> tuple[bytes, Ints]:
     low = 0
     while low < count:
         width = len(str(low))
-        high = min(count, 10**width, low + _AT_ONCE)
-        pieces.append(_written(prefix, np.arange(low, high), width))
+        high = min(count, 10**width, low - low % _AT_ONCE + _AT_ONCE)
+        pieces.append(_written(prefix, low, high, width))
         sizes[low:high] = len(prefix) + width
         low = high
     return b"".join(pieces), sizes
 
 
-def _written(prefix: bytes, numbers: Ints, width: int) -> bytes:
-    """Numbers of `width` digits as text, each behind the prefix."""
-    text = np.empty((len(numbers), len(prefix) + width), np.uint8)
-    text[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
-    left = numbers.astype(np.uint32)
-    for place in range(1, width + 1):
-        above = left // 10
-        text[:, -place] = left - above * 10 + ord("0")
-        left = above
+def _written(prefix: bytes, low: int, high: int, width: int) -> bytes:
+    """Numbers of `width` digits that differ in the last ones alone, each behind the prefix."""
+    differing = min(width, _DIGITS)
+    head = prefix + str(low)[: width - differing].encode()
+    text = np.empty((high - low, len(head) + differing), np.uint8)
+    text[:, : len(head)] = np.frombuffer(head, np.uint8)
+    first = low % _AT_ONCE
+    text[:, len(head) :] = _endings()[first : first + high - low, _DIGITS - differing :]
     return text.tobytes()
+
+
+@cache
+def _endings() -> NDArray[np.uint8]:
+    """(10^_DIGITS, _DIGITS): 0000, 0001, ... as text."""
+    numbers = np.arange(_AT_ONCE)
+    places = [numbers // 10**place % 10 for place in reversed(range(_DIGITS))]
+    return (np.stack(places, axis=1) + ord("0")).astype(np.uint8)
 
 
 def key_of(line: bytes, field: str) -> str | None:

@@ -122,8 +122,11 @@ class _Search:
         opened = self._close_open(data[:first], base + first)
         letters = np.frombuffer(data, np.uint8)
         starts, stops = ends[:-1] + 1, ends[1:]
-        stops = stops - ((letters[stops - 1] == _CR) & (stops > starts))
-        starts, stops, odd = _sorted_out(data, letters, starts, stops)
+        last = letters[stops - 1]
+        if (last == _CR).any():
+            stops = stops - ((last == _CR) & (stops > starts))
+            last = letters[stops - 1]
+        starts, stops, odd = _sorted_out(data, letters, starts, stops, last)
         self._begin = base + int(ends[-1]) + 1
         self._first = self._last = -1
         self._grow(data[int(ends[-1]) + 1 :])
@@ -187,13 +190,16 @@ def last_letter(data: bytes) -> int:
 
 
 def _sorted_out(
-    data: bytes, letters: NDArray[np.uint8], starts: Ints, stops: Ints
+    data: bytes, letters: NDArray[np.uint8], starts: Ints, stops: Ints, last: NDArray[np.uint8]
 ) -> tuple[Ints, Ints, NDArray[np.bool_]]:
-    """Lines of a block without the blank ones, and which of them are not `{...}`. Only odd ones are looked at."""
+    """Lines of a block without the blank ones, and which of them are not `{...}`. Only odd ones are looked at.
+
+    `last`: the byte before each of `stops`.
+    """
     filled = stops > starts
     if not filled.all():
-        starts, stops = starts[filled], stops[filled]
-    odd = (letters[starts] != _OPEN) | (letters[stops - 1] != _CLOSE)
+        starts, stops, last = starts[filled], stops[filled], last[filled]
+    odd = (letters[starts] != _OPEN) | (last != _CLOSE)
     if not odd.any():
         return starts, stops, odd
     kept = np.ones(len(starts), np.bool_)

@@ -202,5 +202,10 @@ def _as_members(parsed: _Parsed) -> Iterator[Members | Odd]:
 
 def _after_the_mark(read: Read, ending: Ending, size: int) -> Ending:
     """Zeros after the end mark are padding; anything else is data that no reader sees (two tars joined by `cat`)."""
-    rest = read(ending.offset, min(64 << 10, size - ending.offset))
-    return Ending("trailing data", ending.offset) if any(rest) else ending
+    at, reach = ending.offset, LARGE
+    while at < size:
+        rest = read(at, min(reach, size - at))
+        if rest.count(0) < len(rest):
+            return Ending("trailing data", ending.offset)
+        at, reach = at + len(rest), WINDOW
+    return ending

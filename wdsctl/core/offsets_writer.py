@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.files import replacing
-from wdsctl.core.offsets import ALIGN, DTYPES, MAGIC, Ints, Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import ALIGN, DTYPES, MAGIC, Offsets, ShardEntry, ShardRows
 
 
 class OffsetsWriter:
@@ -24,25 +24,36 @@ class OffsetsWriter:
             for name in ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
         }
         self._layouts: dict[tuple[int, ...], int] = {}
+        # (samples, layout, first part, parts of each): of shards before the second layout turns up. Most have only one,
+        # and then nothing is written of it.
+        self._alike: list[tuple[int, int, int, int]] = []
         self._shards: list[ShardEntry] = []
         self._samples = self._parts = self._key_bytes = 0
 
     def add(self, shard: ShardEntry, rows: ShardRows) -> None:
         """Append one shard. `rows` has `shard.samples` samples."""
-        starts = np.cumsum(rows.counts, dtype=np.int64) - rows.counts
+        self.add_rows(rows)
+        self.name(shard)
+
+    def name(self, shard: ShardEntry) -> None:
+        """Say whose rows those are that were added last and have no name yet."""
+        self._shards.append(shard)
+
+    def add_rows(self, rows: ShardRows) -> None:
+        """The columns of one shard, before all is known that `name` says of it."""
         self._put("key_start", self._key_bytes + np.cumsum(rows.key_sizes, dtype=np.int64) - rows.key_sizes)
         self._files["keys"].write(rows.keys)
-        self._put("layout", self._numbered(rows.counts, starts, rows.part_names))
-        self._put("part_start", self._parts + starts)
+        self._add_layouts(rows.counts, rows.part_names)
         self._put("part_offset", rows.part_offsets)
         self._put("part_size", rows.part_sizes)
-        self._shards.append(shard)
-        self._samples += shard.samples
+        self._samples += len(rows.counts)
         self._parts += len(rows.part_sizes)
         self._key_bytes += len(rows.keys)
 
     def finish(self, path: str, generation: int, extensions: Sequence[str]) -> None:
         """Write the whole file to `path`, atomically."""
+        if len(self._layouts) > 1:
+            self._write_alike()
         self._put("key_start", np.array([self._key_bytes], np.int64))
         self._put("part_start", np.array([self._parts], np.int64))
         rows = np.cumsum([0, *(shard.samples for shard in self._shards)], dtype=np.int64)
@@ -77,16 +88,26 @@ class OffsetsWriter:
     def _put(self, column: str, values: NDArray[Any]) -> None:
         self._files[column].write(np.ascontiguousarray(values).view(np.uint8).data)
 
-    def _numbered(
-        self, counts: NDArray[np.uint32], starts: Ints, names: NDArray[np.integer[Any]]
-    ) -> NDArray[np.uint32]:
-        """The layout of each sample. Those of a shard mostly have one and the same: the case to be quick at."""
+    def _add_layouts(self, counts: NDArray[np.uint32], names: NDArray[np.integer[Any]]) -> None:
+        """The layout of each sample, and its first part. Those of a shard mostly have one and the same layout."""
         if len(counts) and (counts == counts[0]).all():
             table = names.reshape(len(counts), -1)
             if (table == table[0]).all():
-                return np.full(len(counts), self._layout(table[0]), np.uint32)
+                self._alike.append((len(counts), self._layout(table[0]), self._parts, int(counts[0])))
+                if len(self._layouts) > 1:
+                    self._write_alike()
+                return
+        starts = np.cumsum(counts, dtype=np.int64) - counts
         spans = zip(starts.tolist(), (starts + counts).tolist(), strict=True)
-        return np.fromiter((self._layout(names[a:b]) for a, b in spans), np.uint32, len(counts))
+        self._write_alike()
+        self._put("layout", np.fromiter((self._layout(names[a:b]) for a, b in spans), np.uint32, len(counts)))
+        self._put("part_start", self._parts + starts)
+
+    def _write_alike(self) -> None:
+        for samples, layout, first, each in self._alike:
+            self._put("layout", np.full(samples, layout, np.uint32))
+            self._put("part_start", first + each * np.arange(samples, dtype=np.int64))
+        self._alike.clear()
 
     def _layout(self, names: NDArray[np.integer[Any]]) -> int:
         return self._layouts.setdefault(tuple(names.tolist()), len(self._layouts))

@@ -7,7 +7,7 @@ import os
 
 def printable(path: str) -> str:
     r"""The path as text that any stream and any database takes: bytes that are no UTF-8 appear as `\xNN`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return path if path.isascii() else os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def one_line(text: str) -> str:

@@ -1,18 +1,24 @@
-"""The file that holds the scan of one shard until it is folded into the catalog.
+"""The files that hold scans of shards until these are folded into the catalog: one a run of neighbours.
+
+A file a shard would cost more than to scan a small one. Bytes 0-3: CRC-32 of the table; 4-11 u64, its length; the
+table, JSON: [name, bytes] of each scan; then the scans, one after the other.
 
 What follows from something else is not written: keys that are numbers, columns that are another one once more, columns
 of one value. Of a file of lines that leaves two columns of seven, 16 bytes a line.
 
-Bytes 0-3: CRC-32 of the rest; 4-11 u64, the length of the header; the header, JSON; then the columns that it lists as
-[name, dtype, count], one after the other. [name, dtype, count, value] is a column of one value, [name, other] one that
-is the other.
+Of a scan, bytes 0-3: CRC-32 of the rest; 4-11 u64, the length of the header; the header, JSON; then the columns that
+it lists as [name, dtype, count], one after the other. [name, dtype, count, value] is a column of one value,
+[name, other] one that is the other.
 """
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from itertools import chain
+from typing import Any, BinaryIO
 from zlib import crc32
 
 import numpy as np
@@ -24,12 +30,51 @@ from wdsctl.core.line_keys import numbered
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_scan import ShardScan, as_bytes
 
+SUFFIX = ".scan"
+
 _CHECK = 4  # bytes at the start: the CRC-32 of the rest
 _LENGTH = 8  # bytes of the header's length
 _COLUMNS = ("offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
 
 
-def save_scan(scan: ShardScan, path: str) -> None:
+def save_scans(scans: Mapping[str, ShardScan], path: str) -> None:
+    """Write scans by their names into one file, atomically."""
+    pieces = {name: _pieces(scan) for name, scan in scans.items()}
+    table = json.dumps([[name, sum(map(len, each))] for name, each in pieces.items()]).encode()
+    start = [crc32(table).to_bytes(_CHECK, "little"), len(table).to_bytes(_LENGTH, "little"), table]
+    write_whole(path, lambda file: file.writelines(chain(start, *pieces.values())), durable=False)
+
+
+def load_scans(path: str) -> dict[str, ShardScan]:
+    """The scans in a file, by their names, without those that are damaged (its machine went down before it was written
+    out).
+    """
+    with translated(path, "read"), open(path, "rb") as file:
+        read = [(name, file.read(_CHECK), file.read(size - _CHECK)) for name, size in _table(file)]
+    scans = ((name, _scan(check, data)) for name, check, data in read)
+    return {name: scan for name, scan in scans if scan is not None}
+
+
+def saved_scans(folder: str) -> dict[str, str]:
+    """The names of all scans that files in a folder hold, and which file that is. Reads their tables alone."""
+    found: dict[str, str] = {}
+    with translated(folder, "read"):
+        for entry in os.listdir(folder) if os.path.isdir(folder) else ():
+            if entry.endswith(SUFFIX):
+                path = os.path.join(folder, entry)
+                with open(path, "rb") as file:
+                    found.update((name, path) for name, _ in _table(file))
+    return found
+
+
+def _table(file: BinaryIO) -> list[tuple[str, int]]:
+    """What the file says that it holds: (name, bytes); nothing where that is damaged."""
+    check, length = file.read(_CHECK), int.from_bytes(file.read(_LENGTH), "little")
+    table = file.read(min(length, os.fstat(file.fileno()).st_size))
+    return json.loads(table) if table and crc32(table).to_bytes(_CHECK, "little") == check else []
+
+
+def _pieces(scan: ShardScan) -> list[bytes | memoryview]:
     columns = _columns(scan)
     kept: dict[str, NDArray[Any]] = {}
     told: list[list[Any]] = []
@@ -48,6 +93,7 @@ def save_scan(scan: ShardScan, path: str) -> None:
         "sha256": scan.sha256,
         "findings": [asdict(finding) for finding in scan.findings],
         "numbered": scan.numbered,
+        "layout": scan.layout,
         "columns": told,
     }
     head = json.dumps(facts).encode()
@@ -55,13 +101,11 @@ def save_scan(scan: ShardScan, path: str) -> None:
     check = 0
     for piece in pieces:
         check = crc32(piece, check)
-    write_whole(path, lambda file: file.writelines([check.to_bytes(_CHECK, "little"), *pieces]), durable=False)
+    return [check.to_bytes(_CHECK, "little"), *pieces]
 
 
-def load_scan(path: str) -> ShardScan | None:
-    """A saved scan; None where the file was damaged (its machine went down before it was written out)."""
-    with translated(path, "read"), open(path, "rb") as file:
-        check, data = file.read(_CHECK), file.read()
+def _scan(check: bytes, data: bytes) -> ShardScan | None:
+    """A scan from its bytes; None where they are damaged."""
     if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < _LENGTH:
         return None
     at = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
@@ -84,6 +128,7 @@ def load_scan(path: str) -> ShardScan | None:
         findings=tuple(Finding(**finding) for finding in facts["findings"]),
         sha256=facts["sha256"],
         numbered=facts["numbered"],
+        layout=facts["layout"],
         **columns,
     )
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.header_search import headers
 from wdsctl.core.member_names import Extensions, first_dots, is_meta, lengths, shifted, strings
 from wdsctl.core.members import Ending, Odd, Read, walk
 from wdsctl.core.noticed import Noticed
@@ -48,9 +50,20 @@ class _Columns:
 
 def scan_shard(shard: str, read: Read, size: int) -> ShardScan:
     """Scan a shard of `size` bytes; `shard` is the name its findings carry. Raises what `read` raises, nothing else."""
+    table, noticed = Extensions(), Noticed(shard)
+    columns, ending = _gathered(read, size, table, noticed)
+    compressed = compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
+    unread = _behind(read, size, ending.offset) if ending.how == "trailing data" else 0
+    return _finish(columns, table, noticed, ending, compressed, unread)
+
+
+def compression(head: bytes) -> str:
+    """What a file that is no tar was compressed with; empty if it was not."""
+    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), "")
+
+
+def _gathered(read: Read, size: int, table: Extensions, noticed: Noticed) -> tuple[_Columns, Ending]:
     columns = _Columns([], [], [], [], [], [], [], 0, b"")
-    table = Extensions()
-    noticed = Noticed(shard)
     ending = Ending("not a tar", 0)
     for item in walk(read, size):
         if isinstance(item, Members):
@@ -59,13 +72,22 @@ def scan_shard(shard: str, read: Read, size: int) -> ShardScan:
             noticed.odd(item)
         else:
             ending = item
-    compressed = compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
-    return _finish(columns, table, noticed, ending, compressed)
+    return columns, ending
 
 
-def compression(head: bytes) -> str:
-    """What a file that is no tar was compressed with; empty if it was not."""
-    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), "")
+def _behind(read: Read, size: int, at: int) -> int:
+    """How many samples stand behind the end mark, where no reader sees them. Reads all headers there."""
+    samples = 0
+    while (found := next(headers(read, size, at), None)) is not None:
+        rest = partial(_from, read, found)
+        columns, ending = _gathered(rest, size - found, Extensions(), Noticed(""))
+        samples += sum(map(len, columns.offsets))
+        at = found + max(ending.offset, BLOCK)
+    return samples
+
+
+def _from(read: Read, start: int, at: int, size: int) -> bytes:
+    return read(start + at, size)
 
 
 def _add(columns: _Columns, members: Members, table: Extensions, noticed: Noticed) -> None:
@@ -102,7 +124,9 @@ def _add_keys(columns: _Columns, names: Bytes, sizes: Ints, noticed: Noticed) ->
     columns.key_sizes.append(sizes)
 
 
-def _finish(columns: _Columns, table: Extensions, noticed: Noticed, ending: Ending, compressed: str) -> ShardScan:
+def _finish(
+    columns: _Columns, table: Extensions, noticed: Noticed, ending: Ending, compressed: str, unread: int
+) -> ShardScan:
     starts = _joined(columns.starts)
     offsets, part_offsets = _joined(columns.offsets), _joined(columns.part_offsets)
     part_sizes, part_names = _joined(columns.part_sizes), _joined(columns.names).astype(np.uint32)
@@ -129,7 +153,7 @@ def _finish(columns: _Columns, table: Extensions, noticed: Noticed, ending: Endi
         findings=(),
     )
     findings = [
-        *ending_findings(noticed.shard, ending, kept, compressed),
+        *ending_findings(noticed.shard, ending, kept, compressed, unread),
         *noticed.findings(),
         *sample_findings(noticed.shard, scan),
     ]

@@ -8,15 +8,19 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.counted import counted
 from wdsctl.core.findings import Finding
 from wdsctl.core.members import Ending
 from wdsctl.core.shard_scan import ShardScan
 
+_FEW = 100  # samples up to which their keys are compared as they are
 _ROWS = 1 << 16  # keys hashed at a time
 
 
-def ending_findings(shard: str, ending: Ending, samples: int, compressed: str = "") -> Iterator[Finding]:
-    """`compressed`: what a file that is no tar was compressed with."""
+def ending_findings(
+    shard: str, ending: Ending, samples: int, compressed: str = "", unread: int = 0
+) -> Iterator[Finding]:
+    """`compressed`: what a file that is no tar was compressed with. `unread`: samples behind the end mark."""
     name = ending.name.decode("utf-8", "backslashreplace")
     member = f"member {name!r} " if name else "the last member "
     said = {
@@ -24,14 +28,14 @@ def ending_findings(shard: str, ending: Ending, samples: int, compressed: str = 
         "bad header": ("WDS103", "error", "a header is damaged; what follows it is left out"),
         "not a tar": ("WDS101", "error", "not a tar file"),
         "no mark": ("WDS114", "warning", "no end-of-archive mark"),
-        "trailing data": ("WDS117", "warning", "data after the end-of-archive mark, which no reader sees"),
+        "trailing data": _trailing(unread),
     }
     if compressed:
         message = f"compressed with {compressed}, though the name does not say so: decompress it"
         yield Finding(code="WDS113", severity="error", message=message, shard=shard, offset=0)
     elif ending.how in said:
         code, severity, message = said[ending.how]
-        if samples and severity == "error":
+        if samples and severity == "error" and not unread:
             good = "sample before it is" if samples == 1 else f"{samples:,} samples before it are"
             message += f"; the {good} good"
         yield Finding(code=code, severity=severity, message=message, shard=shard, offset=ending.offset)  # type: ignore[arg-type]
@@ -39,18 +43,28 @@ def ending_findings(shard: str, ending: Ending, samples: int, compressed: str = 
         yield Finding(code="WDS115", severity="warning", message="no samples in this shard", shard=shard)
 
 
+def _trailing(unread: int) -> tuple[str, str, str]:
+    message = "data after the end-of-archive mark, which no reader sees"
+    return ("WDS117", "error", f"{message}: {counted(unread, 'sample')}") if unread else ("WDS117", "warning", message)
+
+
 def sample_findings(shard: str, scan: ShardScan) -> Iterator[Finding]:
     """Parts that come twice in a sample, keys that come again in the shard."""
     yield from _repeated_parts(shard, scan)
-    hashes = np.sort(_key_hashes(scan))
-    if (hashes[1:] == hashes[:-1]).any():
+    if _may_repeat_keys(scan):
         yield from _repeated_keys(shard, scan, scan.key_list())
+
+
+def _may_repeat_keys(scan: ShardScan) -> bool:
+    """Whether a key comes again, or, seldom, two have one hash."""
+    if scan.samples <= _FEW:
+        return len(set(scan.key_list())) < scan.samples
+    hashes = np.sort(_key_hashes(scan))
+    return bool((hashes[1:] == hashes[:-1]).any())
 
 
 def _key_hashes(scan: ShardScan) -> NDArray[np.uint64]:
     """A hash a key: equal keys have equal hashes, others seldom do. Much cheaper than a set of a million strings."""
-    if scan.samples == 0:
-        return np.empty(0, np.uint64)
     weights = np.random.default_rng(0).integers(1, 1 << 63, int(scan.key_sizes.max()), np.uint64) | np.uint64(1)
     letters = np.frombuffer(scan.keys, np.uint8)
     ends = np.cumsum(scan.key_sizes, dtype=np.int64)

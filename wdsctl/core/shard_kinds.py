@@ -22,9 +22,9 @@ def one_kind(root: str, shards: Sequence[ShardFile], known: Iterable[str]) -> tu
     Raises InputError WDS127 where there are both and the catalog knows none.
     """
     lines = [shard for shard in shards if is_lines(shard.path)]
-    tars = [shard for shard in shards if not is_lines(shard.path)]
-    if not (lines and tars):
+    if len(lines) in (0, len(shards)):
         return list(shards), []
+    tars = [shard for shard in shards if not is_lines(shard.path)]
     first = next(iter(known), None)
     if first is None:
         raise InputError(

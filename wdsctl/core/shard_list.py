@@ -29,6 +29,7 @@ class ShardListing:
     shards: tuple[ShardFile, ...]
     findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
     unmatched: tuple[str, ...] = ()  # what a selection names and is no shard here, and globs without a match
+    unused: tuple[str, ...] = ()  # patterns of `exclude` that match nothing
 
 
 def list_shards(
@@ -49,33 +50,36 @@ def list_shards(
     shards: list[ShardFile] = []
     findings: list[Finding] = []
     there: list[str] = []
+    used: set[str] = set()
     for path, entry in _entries(root, only, findings):
         lower = path.lower()
         if not selection.is_all:
             if not (selection.has(path) and lower.endswith((".tar", *COMPRESSED, *SUFFIXES, *PACKED_LINES))):
                 continue
             there.append(path)
-        if is_excluded(path, exclude):
+        if exclude and (excluding := [pattern for pattern in exclude if fnmatch.fnmatchcase(path, pattern)]):
+            used.update(excluding)
             continue
-        if lower.endswith(COMPRESSED):
-            message = (
-                "a compressed shard: it cannot be read at random places and is left out; `wdsctl convert` unpacks it"
-            )
-            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
-        elif unpacker(lower):
-            message = f"compressed lines cannot be read at random places, and are left out: `{unpacker(lower)}` them"
-            findings.append(Finding(code="WDS113", severity="warning", message=message, shard=printable(path)))
-        elif lower.endswith(".tar") or is_lines(lower):
+        if lower.endswith((".tar", *SUFFIXES)):
             found = entry if isinstance(entry, ShardFile) else _shard(path, entry)
             if isinstance(found, ShardFile):
                 shards.append(found)
             else:
                 findings.append(found)
+        elif lower.endswith(COMPRESSED):
+            message = (
+                "a compressed shard: it cannot be read at random places and is left out; `wdsctl convert` unpacks it"
+            )
+            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable(path)))
+        elif tool := unpacker(lower):
+            message = f"compressed lines cannot be read at random places, and are left out: `{tool}` them"
+            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable(path)))
     shards, left_out = one_kind(root, shards, known)
     findings += left_out
     shards.sort(key=lambda shard: shard.path)
     findings.sort(key=lambda finding: finding.shard)
-    return ShardListing(tuple(shards), tuple(findings), tuple(selection.unmatched(there)))
+    unused = tuple(pattern for pattern in exclude if pattern not in used)
+    return ShardListing(tuple(shards), tuple(findings), tuple(selection.unmatched(there)), unused)
 
 
 def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:

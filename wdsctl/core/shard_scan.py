@@ -38,6 +38,7 @@ class ShardScan:
     findings: tuple[Finding, ...]
     sha256: str | None = None  # of the whole file, where it was asked for
     numbered: str | None = None  # what stands before the number in every key; None where keys are not 0, 1, 2, ...
+    layout: str | None = None  # the layout hash, where it has been worked out
 
     @property
     def samples(self) -> int:
@@ -49,7 +50,12 @@ class ShardScan:
         return next((finding.code for finding in self.findings if finding.severity == "error"), None)
 
     def layout_hash(self) -> str:
-        """A name for where everything is: 32 hex digits. Two shards with one hash are read alike."""
+        """A name for where everything is: 32 hex digits. Two shards with one hash are read alike.
+
+        Cost: 70 ns a sample, without Python's lock, where `layout` does not have it.
+        """
+        if self.layout is not None:
+            return self.layout
         digest = blake2b(digest_size=16)
         arrays: tuple[NDArray[Any], ...] = (self.key_sizes, self.offsets, self.counts)
         arrays += (self.part_names, self.part_offsets, self.part_sizes)
@@ -72,6 +78,7 @@ class ShardScan:
             part_names=self.part_names[:parts],
             part_offsets=self.part_offsets[:parts],
             part_sizes=self.part_sizes[:parts],
+            layout=None,
         )
 
     def key_list(self, rows: slice = slice(None)) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 from wdsctl.core.errors import UsageError
 from wdsctl.core.ratios import By
 
-Kind = Literal["shard", "sample", "key", "group", "stratum", "pattern", "keys"]
+Kind = Literal["shard", "sample", "key", "group", "stratum", "balanced", "pattern", "keys"]
 
 #: The rest that is no split: what nothing names is left out.
 NONE = "none"
@@ -51,7 +51,7 @@ class SplitRule:
         if self.keys:
             return "keys"
         if self.group_by:
-            return "group"
+            return "balanced" if self.stratify else "group"
         return "stratum" if self.stratify else self.by
 
     @property
@@ -65,6 +65,11 @@ class SplitRule:
         rest = (self.rest,) if self.rest and self.rest != NONE else ()
         return tuple(dict.fromkeys((*self.shares, *self.patterns, *self.keys, *rest)))
 
+    @property
+    def dealt(self) -> dict[str, float]:
+        """What samples are dealt out to: the splits; of folds the parts, `0` to `k-1`, of which the i-th is `val`."""
+        return self.shares if self.fold is None else {str(i): 1.0 for i in range(self.fold[1])}
+
     def share(self, name: str) -> float:
         """A split's share; 0 where the rule has none."""
         return self.shares.get(name, 0.0)
@@ -77,6 +82,7 @@ class SplitRule:
         if self.kind == "keys":
             return "by lists of keys"
         words = {"group": f"in groups of {self.group_by}", "stratum": f"in strata of {self.stratify}"}
+        words["balanced"] = f"{words['group']}, {words['stratum']}"
         fold = f", fold {self.fold[0]} of {self.fold[1]}" if self.fold else ""
         return f"{words.get(self.kind, f'by {self.by}')}{fold}, seed {self.seed}"
 

@@ -1,12 +1,14 @@
 """Histograms whose bins are the same everywhere, so that those of pieces add up to that of the whole.
 
-Bins are quarters of an octave: [2^(i/4), 2^((i+1)/4)). A percentile is therefore told within 9.1 percent of itself
-(half a bin), whatever the distribution; count, least, greatest and sum are exact.
+Bins are quarters of an octave: [2^(i/4), 2^((i+1)/4)). A percentile of many numbers is therefore told within 9.1
+percent of itself (half a bin), whatever the distribution; that of few is exact, as count, least, greatest and sum are.
 """
 
 from __future__ import annotations
 
 import math
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +17,7 @@ from numpy.typing import NDArray
 
 PER_OCTAVE = 4
 LOWEST, HIGHEST = -10, 54  # octaves: from a thousandth (of a second) to more bytes than a disk has
+FEW = 4_096  # numbers that are kept as they are
 _BINS = 1 + (HIGHEST - LOWEST) * PER_OCTAVE  # the first one is of zero, and of what is less than a thousandth
 
 
@@ -31,13 +34,14 @@ def _zeros() -> NDArray[np.int64]:
 
 @dataclass(slots=True)
 class Histogram:
-    """Of numbers from zero up. Memory: 2 KB, whatever their number."""
+    """Of numbers from zero up. Memory: 2 KB, and 32 KB for the numbers as long as they are few."""
 
     counts: NDArray[np.int64] = field(default_factory=_zeros)
     count: int = 0
     total: float = 0.0
     min: float | None = None
     max: float | None = None
+    few: array[float] = field(default_factory=lambda: array("d"))  # all of them, or nothing where they are many
 
     def add(self, values: NDArray[Any]) -> None:
         """Cost: some 30 ns a value."""
@@ -48,6 +52,7 @@ class Histogram:
         self.count += len(numbers)
         self.total += float(numbers.sum())
         self._widen(float(numbers.min()), float(numbers.max()))
+        self._keep(numbers)
 
     def add_one(self, value: float) -> None:
         self.add(np.array([value]))
@@ -59,22 +64,37 @@ class Histogram:
         self.total += other.total
         if other.min is not None and other.max is not None:
             self._widen(other.min, other.max)
+        self._keep(other.few)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether percentiles are."""
+        return len(self.few) == self.count
 
     @property
     def mean(self) -> float | None:
         return self.total / self.count if self.count else None
 
     def percentile(self, share: float) -> float | None:
-        """A number with about this share of the numbers at or below it: the middle of its bin."""
+        """The least number with this share of the numbers at or below it; of many, the middle of its bin."""
         if self.min is None or self.max is None:
             return None
         rank = max(1, math.ceil(share * self.count))
+        if self.is_exact:
+            return sorted(self.few)[rank - 1]
         low, high = edges(int(np.searchsorted(np.cumsum(self.counts), rank)))
         return min(max(math.sqrt(low * high), self.min), self.max)
 
     def bins(self) -> tuple[Bin, ...]:
         """Those that are not empty, ascending."""
         return tuple(Bin(*edges(i), int(self.counts[i])) for i in np.flatnonzero(self.counts).tolist())
+
+    def _keep(self, numbers: Iterable[Any]) -> None:
+        """`count` has them already."""
+        if self.count > FEW:
+            self.few = array("d")
+        else:
+            self.few.extend(numbers)
 
     def _widen(self, low: float, high: float) -> None:
         self.min = low if self.min is None else min(self.min, low)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from wdsctl.core.errors import StorageError
 from wdsctl.core.os_errors import translate, translated
+from wdsctl.core.tar import BLOCK
 from wdsctl.core.urls import is_url
+
+if TYPE_CHECKING:
+    from wdsctl.core.shard_probe import Probe
+
+#: What must stand in a file, by its path.
+Probes = Callable[[str], Sequence["Probe"]]
 
 
 class Range(NamedTuple):
@@ -45,17 +52,29 @@ class LocalStorage:
     """Files on mounted file systems, through a bounded number of open descriptors (the one opened first is closed).
 
     `expected`: sizes in bytes that files must have when they are opened; a file of another size was replaced or cut
-    short after it was indexed, and raises StorageError WDS403 at once instead of giving wrong bytes.
+    short after it was indexed, and raises StorageError WDS403 at once instead of giving wrong bytes. `probes`: asked by
+    path for what else must stand in a file, for the same reason.
+
+    A file that is written while it is open is opened anew by the next `will_need` of it, and checked again.
     """
 
-    def __init__(self, expected: dict[str, int] | None = None, *, most_open: int | None = None) -> None:
+    def __init__(
+        self,
+        expected: dict[str, int] | None = None,
+        *,
+        probes: Mapping[str, Probes] | None = None,
+        most_open: int | None = None,
+    ) -> None:
         self._expected = expected or {}
+        self._probes = dict(probes or {})
         self._most_open = most_open or _quarter_of_the_limit()
         self._open: dict[str, int] = {}
+        self._seen: dict[str, tuple[int, int]] = {}  # size and time of files when they were opened
 
-    def expect(self, sizes: Mapping[str, int]) -> None:
-        """More files, with the sizes that they must have."""
+    def expect(self, sizes: Mapping[str, int], probes: Mapping[str, Probes]) -> None:
+        """More files, with the sizes that they must have, and what must stand in them."""
         self._expected.update(sizes)
+        self._probes.update(probes)
 
     def size(self, path: str) -> int:
         with translated(path, "read"):
@@ -92,9 +111,15 @@ class LocalStorage:
         if not hasattr(os, "posix_fadvise"):
             return
         # What is wrong with a file is told to whoever reads it.
-        with suppress(OSError):
+        with suppress(OSError, StorageError):
+            checked = ""
             for path, offset, size in ranges:
-                os.posix_fadvise(self.descriptor(path), offset, size, os.POSIX_FADV_WILLNEED)
+                handle = self.descriptor(path)
+                if path != checked and _facts(handle) != self._seen[path]:
+                    self._changed(path)
+                    handle = self.descriptor(path)
+                checked = path
+                os.posix_fadvise(handle, offset, size, os.POSIX_FADV_WILLNEED)
 
     def descriptor(self, path: str) -> int:
         """An open descriptor, for the loop that reads samples. It stays open until so many others are opened."""
@@ -111,19 +136,40 @@ class LocalStorage:
     def _opened(self, path: str) -> int:
         with translated(path, "read"):
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            size = os.fstat(handle).st_size
-        if path in self._expected and self._expected[path] != size:
+        try:
+            facts = _facts(handle)
+            self._check(path, handle, facts[0])
+        except BaseException:
             os.close(handle)
-            raise StorageError(
-                f"the shard has {size:,} bytes and had {self._expected[path]:,} when it was indexed",
-                where=path,
-                hint="run `wdsctl index DATASET`, or restore the shard",
-                code="WDS403",
-            )
-        self._open[path] = handle
+            raise
+        self._open[path], self._seen[path] = handle, facts
         if len(self._open) > self._most_open:
-            os.close(self._open.pop(next(iter(self._open))))
+            self._forget(next(iter(self._open)))
         return handle
+
+    def _changed(self, path: str) -> None:
+        """Somebody writes to a file that is open."""
+        self._forget(path)
+
+    def _forget(self, path: str) -> None:
+        del self._seen[path]
+        os.close(self._open.pop(path))
+
+    def _check(self, path: str, handle: int, size: int) -> None:
+        what = ""
+        if self._expected.get(path, size) != size:
+            what = f"the shard has {size:,} bytes and had {self._expected[path]:,} when it was indexed"
+        elif path in self._probes:
+            for probe in self._probes[path](path):
+                with translated(path, "read"):
+                    block = os.pread(handle, BLOCK, probe.at)
+                if not probe.fits(block):
+                    name = probe.name.decode(errors="replace")
+                    what = f"the shard is another one than was indexed: there is no {name} at byte {probe.at:,}"
+                    break
+        if what:
+            hint = "run `wdsctl index DATASET`, or restore the shard"
+            raise StorageError(what, where=path, hint=hint, code="WDS403")
 
     def _rest(self, path: str, handle: int, data: bytes, offset: int, size: int) -> bytes:
         """One call stops at 2 GB, and file systems may stop sooner: read on until all is there."""
@@ -142,6 +188,11 @@ class LocalStorage:
             pieces.append(piece)
             have += len(piece)
         return b"".join(pieces)
+
+
+def _facts(handle: int) -> tuple[int, int]:
+    found = os.fstat(handle)
+    return found.st_size, found.st_mtime_ns
 
 
 def _quarter_of_the_limit() -> int:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wdsctl.core.storage import LocalStorage, Storage
+from wdsctl.core.storage import LocalStorage, Probes, Storage
 from wdsctl.core.urls import is_url, protocol
 
 
-def storage_for(root: str, expected: Mapping[str, int] | None = None) -> Storage:
-    """The storage of what lies below `root`. Nothing is opened yet; fsspec is imported where it is needed."""
+def storage_for(
+    root: str, expected: Mapping[str, int] | None = None, probes: Mapping[str, Probes] | None = None
+) -> Storage:
+    """The storage of what lies below `root`. Nothing is opened yet; fsspec is imported where it is needed.
+
+    `expected` and `probes` are those of `LocalStorage`; of what is far away sizes alone are checked.
+    """
     if not is_url(root):
-        return LocalStorage(dict(expected or {}))
+        return LocalStorage(dict(expected or {}), probes=probes)
     from wdsctl.core.remote_storage import FsspecStorage
 
     return FsspecStorage(root, expected)

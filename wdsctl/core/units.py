@@ -1,4 +1,4 @@
-"""The unit of work of `index`: one shard scanned, its result a file, which a run that goes on after a kill finds again.
+"""The unit of work of `index`: one shard scanned, its result in a file, which a run that goes on after a kill finds.
 
 Units are named after path, size and time of the shard, so neither the number of workers nor the order matters.
 """
@@ -11,23 +11,24 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 
-from wdsctl.core.block_reader import BlockReader
+from wdsctl.core.block_reader import FIRST, BlockReader
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.hashing_reader import HashingReader
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.line_keys import NUMBERS, LineKeys
 from wdsctl.core.lines import scan_lines
-from wdsctl.core.saved_scan import save_scan
+from wdsctl.core.saved_scan import SUFFIX, save_scans
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url
 
 BATCH, BATCH_BYTES = 32, 4 << 20  # shards, and bytes, that are scanned together at most
+_QUICK_BYTES = 1 << 29  # of lines: found in a fifth of a second
 _MOST_THREADS = 8  # of one file of lines: more wait for one another
 
-FORMAT = 4  # raise it when the result of a scan changes: old units are then scanned again
+FORMAT = 5  # raise it when the result of a scan changes: old units are then scanned again
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,14 @@ class ShardFile:
 class ScanUnit:
     root: str
     shard: ShardFile
-    result: str  # where the result goes
+    result: str  # the file for its result, and those of others that are scanned with it
     keys: LineKeys = NUMBERS  # of a file of lines
     hashed: bool = False  # read all of the shard, and hash it
     threads: int = 1  # that may search one file of lines
 
     @property
-    def is_done(self) -> bool:
-        return os.path.exists(self.result)
+    def name(self) -> str:
+        return os.path.basename(self.result)
 
 
 def scan_unit(root: str, shard: ShardFile, work: str, keys: LineKeys = NUMBERS, *, hashed: bool = False) -> ScanUnit:
@@ -61,28 +62,41 @@ def scan_unit(root: str, shard: ShardFile, work: str, keys: LineKeys = NUMBERS, 
         told += f"\0{keys.is_alone}\0{keys.field}"
     if hashed:
         told += "\0hashed"
-    result = os.path.join(work, blake2b(told.encode(), digest_size=16).hexdigest() + ".scan")
+    result = os.path.join(work, blake2b(told.encode(), digest_size=16).hexdigest() + SUFFIX)
     return ScanUnit(root, shard, result, keys, hashed)
 
 
-def run_scan(unit: ScanUnit) -> str:
-    """Scan one shard and save the result; returns where. A shard that cannot be read is a result, too."""
-    scan = scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed, threads=unit.threads)
-    save_scan(scan, unit.result)
-    return unit.result
+def run_scans(units: Sequence[ScanUnit]) -> str:
+    """Scan shards, one after the other, and save the results where the first one's go; returns where.
+
+    A shard that cannot be read is a result, too. Small ones come together: telling each to a process, and writing a
+    file of each, costs more than to scan it. The layout hash is worked out here: whoever folds the results of many
+    workers has enough to do.
+    """
+    scans = ((unit.name, _scan(unit)) for unit in units)
+    save_scans({name: replace(scan, layout=scan.layout_hash()) for name, scan in scans}, units[0].result)
+    return units[0].result
 
 
-def run_scans(units: Sequence[ScanUnit]) -> list[str]:
-    """`run_scan` of several shards, one after the other: of small ones, telling each to a process costs more."""
-    return [run_scan(unit) for unit in units]
+def scan_here(units: Sequence[ScanUnit]) -> list[ShardScan]:
+    """What `run_scans` saves, for a caller in the same process, who need not load it. It is saved all the same: a run
+    that goes on after a kill finds it.
+    """
+    scans = {unit.name: _scan(unit) for unit in units}
+    save_scans(scans, units[0].result)
+    return list(scans.values())
+
+
+def _scan(unit: ScanUnit) -> ShardScan:
+    return scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed, threads=unit.threads)
 
 
 def batched(units: Sequence[ScanUnit], workers: int) -> list[tuple[int, int]]:
     """(first, end) of runs of neighbours that are scanned together: large shards alone, many small ones by the dozen.
 
-    One worker gains nothing by it, and few shards are better spread.
+    Few shards are better spread.
     """
-    most = min(BATCH, len(units) // (4 * workers)) if workers > 1 else 1
+    most = min(BATCH, len(units) // (4 * workers))
     runs: list[tuple[int, int]] = []
     first = size = 0
     for i, unit in enumerate(units):
@@ -91,6 +105,14 @@ def batched(units: Sequence[ScanUnit], workers: int) -> list[tuple[int, int]]:
             first, size = i, 0
         size += unit.shard.size
     return [*runs, (first, len(units))] if units else []
+
+
+def are_quick(units: Sequence[ScanUnit]) -> bool:
+    """Whether it takes one thread no longer to find the lines in all of these than others need to get under way."""
+    size = sum(unit.shard.size for unit in units)
+    return size < _QUICK_BYTES and all(
+        is_lines(unit.shard.path) and not (unit.hashed or unit.keys.field or is_url(unit.root)) for unit in units
+    )
 
 
 def helpers(workers: int, runs: int) -> int:
@@ -108,7 +130,9 @@ def scan_file(
     path = os.path.join(root, shard.path)
     storage = storage_for(root)
     blocks = BlockReader(storage, path, shard.size)
-    read = blocks.read if is_url(root) else partial(storage.read, path)
+    # A small tar is read at once: to ask for its end again takes longer than to look at it.
+    in_blocks = is_url(root) or (shard.size <= FIRST and not is_lines(shard.path))
+    read = blocks.read if in_blocks else partial(storage.read, path)
     hashing = HashingReader(read, shard.size) if hashed else None
     read = hashing.read if hashing else read
     try:

@@ -64,8 +64,24 @@ def test_shards_that_vanished_follow_the_policy(wdsctl: Wdsctl, shards: Path) ->
     refused = wdsctl("index", shards, "--json")
     dropped = wdsctl("index", shards, "--missing", "drop", "--json")
 
-    assert (refused.code, refused.document["error"]["code"]) == (6, "WDS306")
+    assert (refused.code, refused.document["error"]["code"]) == (3, "WDS306")
     assert (dropped.code, dropped.document["shards"]) == (0, 9)
+
+
+def test_a_shard_that_is_kept_as_missing_is_told_in_one_line_and_fails_nothing(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    (shards / "train-000003.tar").unlink()
+    kept, again, shown = (
+        wdsctl(*words) for words in (("index", shards, "--missing", "keep"), ("index", shards), ("inspect", shards))
+    )
+    listed = wdsctl("ls", shards, "-l", "train-000003")
+    got = wdsctl("get", shards, "3/0000", "-p", "txt")
+
+    assert (kept.code, again.code, shown.code, got.code) == (0, 0, 0, 3)
+    assert (kept.stdout + again.stdout + shown.stdout).count("1 shard has vanished, and its rows are kept") == 3
+    assert listed.stdout.split()[2] == "missing"
+    assert "has vanished: train-000003.tar" in got.stderr
+    assert "index" in got.stderr
 
 
 def test_excluded_shards_are_passed_over(wdsctl: Wdsctl, shards: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,8 +18,36 @@ def test_runs_are_listed_the_latest_first(wdsctl: Wdsctl, shards: Path, monkeypa
     head, split, index = result.stdout.splitlines()
     assert head.split() == ["run", "when", "took", "how", "generation", "samples", "command"]
     assert split.split()[0] == "2"
-    assert split.endswith("ok            1       30  split shards train=8,val=1,test=1 auto 0")
+    assert split.endswith("ok            1       30  split shards 8,1,1")
     assert index.endswith("ok         -> 1       30  index shards")
+
+
+@pytest.mark.parametrize(
+    ("typed", "noted"),
+    [
+        (("split", "shards", "--exclude-key", "0/0000"), "split shards --exclude-key 0/0000"),
+        (("split", "shards", "8,1,1", "--by", "key", "--seed", "3"), "split shards 8,1,1 --by key --seed 3"),
+        (("--quiet", "index", "shards", "--missing", "keep"), "index --quiet shards --missing keep"),
+        (("prepare", "shards", "--split", "8,1,1"), "prepare shards --split 8,1,1"),
+        (("view", "create", "shards", "v", "--where", "id > 0"), "view create shards v --where 'id > 0'"),
+        (("index", "shards", "--wait"), "index shards --wait"),
+    ],
+)
+def test_the_command_that_is_listed_is_the_one_that_was_typed(
+    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], noted: str
+) -> None:
+    monkeypatch.chdir(shards.parent)
+    wdsctl("prepare", "shards")
+    assert wdsctl(*typed).code == 0
+    assert wdsctl("log", "shards").stdout.splitlines()[1].endswith(f"  {noted}")
+
+
+def test_runs_of_versions_that_noted_whole_seconds_are_listed_without_a_fraction(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    with closing(sqlite3.connect(shards / ".wdsctl" / "ledger.sqlite")) as ledger, ledger:
+        times = ("2026-01-01T10:00:00+00:00", "2026-01-01T10:00:01+00:00")
+        ledger.execute("UPDATE run SET started_at = ?, finished_at = ?", times)
+    assert " 1 s  ok " in wdsctl("log", shards).stdout
 
 
 def test_one_run_is_shown_with_what_it_found(wdsctl: Wdsctl, truncated: Path) -> None:

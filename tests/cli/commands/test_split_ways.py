@@ -65,6 +65,17 @@ def test_strata_are_shown_with_their_drift(wdsctl: Wdsctl, films: Path) -> None:
     ]
 
 
+def test_groups_in_strata_are_shown_with_their_drift_and_folds_by_what_each_validates(
+    wdsctl: Wdsctl, films: Path
+) -> None:
+    words = ("--group-by", "json:film", "--stratify", "json:label")
+    lines = wdsctl("split", films, "train=3,val=1", *words).stdout.splitlines()
+    assert lines[0].endswith(": split in groups of json:film, in strata of json:label, seed 0")
+    assert "stratum  samples  train  val  drift" in lines
+    lines = wdsctl("split", films, "--folds", "2", *words, "--dry-run").stdout.splitlines()
+    assert "stratum  samples  fold-0  fold-1  drift" in lines
+
+
 def test_keys_come_from_files_and_what_moves_is_shown(wdsctl: Wdsctl, films: Path, tmp_path: Path) -> None:
     wdsctl("split", films, "train=1")
     (tmp_path / "val.txt").write_text("0001\n0002\n")
@@ -104,7 +115,7 @@ def test_split_yaml_goes_out_and_in(wdsctl: Wdsctl, films: Path, tmp_path: Path)
         (["8,1", "--pattern", "a=b.tar"], "RATIOS and --pattern exclude each other"),
         (["--group-by", "json:film"], "--group-by needs shares"),
         (["1,1", "--group-by", "film"], "does not say where a value is found"),
-        (["1,1", "--group-by", "json:a", "--stratify", "json:b"], "exclude each other"),
+        (["1,1", "--group-by", "json:a", "--stratify", "b"], "does not say where a value is found"),
         (["1,1", "--by", "key", "--group-by", "json:a"], "does not go with"),
         (["--seed", "3"], "--seed needs shares"),
         (["1,1", "--rest", "val"], "--rest names the split"),

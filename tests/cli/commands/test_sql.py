@@ -81,7 +81,7 @@ def test_errors_have_the_exit_codes_of_all_commands(wdsctl: Wdsctl, indexed: Pat
     assert wdsctl("sql", indexed, f"{FOR_EVER} count(*) FROM r", "--timeout", 0.1).code == 2
     assert wdsctl("sql", tmp_path / "none", "SELECT 1").code == 3
     (tmp_path / "bare").mkdir()
-    assert wdsctl("sql", tmp_path / "bare", "SELECT 1").code == 6
+    assert wdsctl("sql", tmp_path / "bare", "SELECT 1").code == 3
 
 
 def test_ctrl_c_stops_a_query_that_gives_no_rows(indexed: Path) -> None:

@@ -108,7 +108,7 @@ def test_the_quarantine_is_told_and_released(wdsctl: Wdsctl, with_broken_json: P
     wdsctl("split", with_broken_json, "train=1")
     result = wdsctl("validate", with_broken_json, "--level", "content", "--quarantine", "--fail-on", "never")
     assert result.code == 0
-    assert "kept out of all splits: 1 sample and 0 whole shards" in result.stdout
+    assert "newly kept out of all splits: 1 sample and 0 whole shards; in quarantine in all: 1 sample" in result.stdout
     released = wdsctl("validate", with_broken_json, "--release", "--json").document
     assert released["released"] == 1
     assert released["splits"]["train"] > 0
@@ -139,8 +139,14 @@ def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_j
     assert result.code == 1
     assert "odd.tar" in result.stdout
     assert wdsctl("validate", tmp_path / "none.yaml").code == 3
+    assert wdsctl("validate", tmp_path / "b.yaml", "--level", "content", "--quarantine").code == 1
     released = wdsctl("validate", tmp_path / "b.yaml", "--release")
-    assert (released.code, "--release is of one dataset" in released.stderr) == (2, True)
+    assert (released.code, released.stdout.splitlines()[0]) == (
+        0,
+        f"{tmp_path / 'b.yaml'}: 1 let in again from the quarantine",
+    )
+    refused = wdsctl("validate", tmp_path / "b.yaml", "--release", "--catalog", tmp_path)
+    assert (refused.code, "--catalog is of one dataset" in refused.stderr) == (2, True)
 
 
 def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.cli.render.conftest import Show
 from wdsctl.cli.render.media import media_table, render_index, render_inspect, summary
-from wdsctl.core.catalog.media_reader import MediaLine
+from wdsctl.core.catalog.media_line import MediaLine
 from wdsctl.core.findings import Finding
 from wdsctl.core.verbs.inspect_media_folder import FileLine, MediaFolderInspectReport
 from wdsctl.core.verbs.media_folder import MediaFolderReport

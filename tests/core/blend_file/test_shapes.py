@@ -82,3 +82,19 @@ def test_a_split_that_is_not_there_is_refused_with_those_that_are() -> None:
         part_of_file(from_yaml("splits:\n  train: {path: a}\n  val: {path: a}\n", "x.yaml"), "trian")
 
     assert (caught.value.code, caught.value.hint) == ("WDS606", "the splits here are train, val")
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "hint"),
+    [
+        ("a: 1\nb: 2\n", "this is no blend file: it is about 'a', 'b'", "one begins with `splits:`"),
+        ("splitz: {train: {path: a}}\n", "it is about 'splitz'; did you mean 'splits'", "one begins with `splits:`"),
+        ("sample_type: CrudeSample\nsubflavors: {}\n", "it is about 'sample_type', 'subflavors'", "dataset.yaml"),
+    ],
+)
+def test_a_file_about_something_else_is_said_to_be_no_blend_file(text: str, why: str, hint: str) -> None:
+    with pytest.raises(DatasetError, match=why) as caught:
+        part_of_file(from_yaml(text, "odd.yaml"), "train")
+
+    assert (caught.value.code, caught.value.where) == ("WDS600", "odd.yaml:1")
+    assert hint in caught.value.hint

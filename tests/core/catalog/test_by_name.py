@@ -13,8 +13,8 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.media.facts import Unreadable
 from wdsctl.core.media.keyframes import KeyframeIndex
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 
 ALL = MediaRequest(selection="auto", keyframes=True)
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.build import a_dataset, samples, some_shards
 from tests.core.dumps import catalog_of, query
-from wdsctl.core.catalog.catalog import Catalog, Held, RepeatedKey, SplitCount
+from wdsctl.core.catalog.catalog import Catalog, RepeatedKey, SplitCount
+from wdsctl.core.catalog.shard_row import Held
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index

@@ -10,7 +10,7 @@ import pytest
 from tests.build import a_dataset, a_scan, a_shard, samples
 from tests.core.dumps import query
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.split_rules import SplitRule

@@ -11,8 +11,8 @@ from tests.build import a_dataset, a_folder
 from tests.core.dumps import catalog_of
 from tests.core.medley import a_medley, an_image, members, turned_clip
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
-from wdsctl.core.catalog.media_reader import MediaLine, totals
+from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.catalog.media_line import MediaLine, totals
 from wdsctl.core.catalog.media_settings import MediaSettings, settings_from
 from wdsctl.core.catalog.quick import media_marks, media_numbers
 from wdsctl.core.errors import CatalogError
@@ -23,8 +23,8 @@ from wdsctl.core.media.probe import probe
 from wdsctl.core.media.stored import Form, Numbers
 from wdsctl.core.sniff import sniff
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 
 ALL = MediaRequest(selection="auto")
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.build import a_scan, a_shard, samples
 from tests.core.dumps import query
-from wdsctl.core.catalog.draft import Draft, drafting
+from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.media.found import FoundMedium
 from wdsctl.core.media.stored import Form, Numbers
 from wdsctl.core.units import ShardFile

@@ -11,12 +11,12 @@ from tests.build import some_shards
 from tests.core.catalog.test_schema import rebuilt, schema_of
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import VERSION
 from wdsctl.core.catalog.migrations import MIGRATIONS, migrate
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 
 TABLES = ("shard", "ext", "sample", "shard_part", "split", "split_shard")
 

@@ -23,8 +23,8 @@ from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.query_guard import Guard
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 
 Fits = Callable[[Row], bool]
 Sample = tuple[str, int]

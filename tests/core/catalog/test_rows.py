@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.dumps import query
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.rows import sample_rows, shard_rows
 from wdsctl.core.shard_scan import ShardScan, texts
 from wdsctl.core.units import ShardFile

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from wdsctl.core.checks.placed import Gathered, Placed, Sight, as_text, from_text
+from wdsctl.core.checks.placed import Gathered, Placed, Sight, as_text, from_text, merged
 from wdsctl.core.findings import Finding
 
 
@@ -23,3 +23,18 @@ def test_what_the_ledger_keeps_comes_back_as_it_was() -> None:
     odd = Finding(code="WDS144", severity="error", message='"\ud800\n', shard="ü.tar", key="k\x00", offset=7)
     found = (Placed(odd, (1, 2)), Placed(odd, is_whole=True))
     assert from_text(as_text(found)) == found
+
+
+def at(*places: int, code: str = "WDS143", count: int = 0) -> Placed:
+    said = Finding(
+        code=code, severity="error", message="m", key=f"k{places[0]}", part="jpg", count=count or len(places)
+    )
+    return Placed(said, places)
+
+
+def test_looks_at_the_same_samples_are_one_finding_a_code_with_all_samples_and_the_first_of_them() -> None:
+    both = merged([at(3, 5)], [at(1, 5), at(2, code="WDS144")])
+    assert both == (at(1, 3, 5), at(2, code="WDS144"))
+    assert merged(both, both, [at(5)]) == both
+    assert merged([at(4)], [at(2, 4, count=7)]) == (at(2, 4, count=7),)
+    assert merged() == ()

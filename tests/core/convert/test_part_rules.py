@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames
+from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames, renamed
 from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.errors import UsageError
 
@@ -32,3 +32,11 @@ def test_what_renames_nothing_is_refused(text: str) -> None:
 def test_parts_that_cannot_be_are_refused() -> None:
     with pytest.raises(UsageError):
         check_rules(PartRules(keep=("a/b",)))
+
+
+def test_a_renamed_part_meets_another_that_goes_along_under_its_new_name() -> None:
+    rules = PartRules(drop=("npy",), rename=(("txt", "jpg"), ("cls", "npy"), ("a", "b"), ("b", "a")))
+
+    assert renamed(rules, ("jpg", "txt")) == (("txt", True),)
+    assert renamed(rules, ("cls", "npy", "txt")) == (("cls", False), ("txt", False))
+    assert renamed(rules, ("a", "b", "jpg")) == (("a", False), ("b", False))

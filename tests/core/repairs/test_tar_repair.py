@@ -80,10 +80,23 @@ def test_behind_a_header_beyond_repair_the_next_good_one_is_found() -> None:
     assert "1,536 bytes are left out" in fixes.left[0]
 
 
-def test_two_archives_joined_by_cat_become_one() -> None:
-    made, fixes = repaired(GOOD + a_shard(samples(50, 2)))
+@pytest.mark.parametrize("end", [2, 3, 20])
+def test_archives_joined_by_cat_lose_nothing_however_they_end(end: int) -> None:
+    first = GOOD[: 1536 * 12] + bytes(512 * end if end < 20 else -1536 * 12 % 10_240)
+    made, fixes = repaired(first + a_shard(samples(50, 2)))
     assert keys(made) == [*(f"{i:06d}" for i in range(6)), "000050", "000051"]
-    assert fixes.counts["archives joined"] == 1
+    assert dict(fixes.counts) == ({"archives joined": 1} if end != 3 else {"damage left out": 1})
+
+
+@pytest.mark.parametrize(("first", "size"), [(5, 512), (5, 1536), (4, 3072), (3, 1536 * 2 + 600)])
+def test_zeros_in_the_place_of_headers_are_damage_and_no_end(first: int, size: int) -> None:
+    data = bytearray(GOOD)
+    data[1536 * first : 1536 * first + size] = bytes(size)
+    made, fixes = repaired(bytes(data))
+    lost = {i // 2 for i in range(first, first + -(-size // 1536))}
+    assert keys(made) == [f"{i:06d}" for i in range(6) if i not in lost]
+    assert fixes.counts["damage left out"] == 1
+    assert f"zeros at byte {1536 * first:,}" in fixes.told()[0]
 
 
 def test_rubbish_behind_the_end_is_left_out() -> None:
@@ -108,10 +121,20 @@ def test_keys_that_come_again_are_regrouped_or_renamed(files: Sequence[str], exp
     keys(made)
 
 
-def test_of_a_part_that_stands_twice_the_last_stays() -> None:
-    made, fixes = repaired(a_shard([("x.a", b"1"), ("x.b", b"2"), ("x.a", b"3")]))
-    assert members(made) == [("x.b", b"2"), ("x.a", b"3")]
-    assert fixes.counts == {"duplicate parts left out": 1}
+@pytest.mark.parametrize(
+    ("again", "fix", "told"),
+    [
+        (b"1", "duplicate parts left out", 0),
+        (b"3", "duplicate parts left out that differ", 1),
+        (b"11", "duplicate parts left out that differ", 1),
+    ],
+)
+def test_of_a_part_that_stands_twice_the_last_stays_and_another_that_is_lost_is_told(
+    again: bytes, fix: str, told: int
+) -> None:
+    made, fixes = repaired(a_shard([("x.a", b"1"), ("x.b", b"2"), ("x.a", again)]))
+    assert members(made) == [("x.b", b"2"), ("x.a", again)]
+    assert (dict(fixes.counts), len(fixes.told())) == ({fix: 1}, told)
 
 
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])

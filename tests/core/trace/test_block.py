@@ -48,6 +48,13 @@ def test_what_is_no_restore_key_is_kept_as_nobodys(odd: object) -> None:
     assert content(through([(5, [(1, 2, 3), odd])])) == [(5, [(1, 2, 3), NOBODY])]
 
 
+def test_a_piece_is_kept_as_the_sample_that_it_is_of() -> None:
+    pieces = [(1, 2, 3, 0, 100, 140, 140), [1, 2, 3, 4, 0, 100, 140]]
+
+    for others in ([], [(5, 6, 7)], [(5, 6, 7, 8)]):
+        assert content(through([(5, [*pieces, *others])])) == [(5, [(1, 2, 3), (1, 2, 3, 4), *others])]
+
+
 def test_a_block_without_samples_is_one() -> None:
     assert content(through([(3, []), (4, [])])) == [(3, []), (4, [])]
 

@@ -30,7 +30,7 @@ from wdsctl.core.errors import WdsctlError
 from wdsctl.core.place import locate
 from wdsctl.core.tar import padded
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
 from wdsctl.core.verbs.validate import ValidateRequest, validate
 from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset
@@ -162,7 +162,7 @@ def found_by(root: str) -> frozenset[str]:
     report = validate(root, ValidateRequest(levels=LEVELS, again=True))
     levels: set[str] = set()
     with Ledger.peek(locate(root).ledger) as ledger:
-        for (shard, level), check in checks(ledger).items():
+        for (shard, level, _), check in checks(ledger).items():
             if os.path.exists(f"{root}/{shard}") and any(
                 each.finding.severity != "note" for each in from_text(check.findings)
             ):

@@ -12,8 +12,8 @@ from wdsctl.core.verbs.catalog_check import catalog_check
 from wdsctl.core.verbs.catalog_info import catalog_info
 from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 
 
 def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from tests.build import a_dataset, rewritten, samples, some_shards, tree
 from tests.core.dumps import catalog_of, dump, query, split_of
-from wdsctl.core.catalog.catalog import Catalog, ShardRow
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.place import locate
 from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.changes import compare

@@ -11,6 +11,7 @@ from wdsctl.core.errors import InputError
 from wdsctl.core.sums import line
 from wdsctl.core.verbs.checksum import check_sums, checksum
 from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.validate import ValidateRequest, validate
 
 
 def lines_of(root: str, *, again: bool = False) -> list[bytes]:
@@ -54,6 +55,9 @@ def test_a_change_that_keeps_size_and_time_is_seen_again_and_by_check(root: str)
     assert lines_of(root) == noted
     assert lines_of(root, again=True) != noted
     assert [each.path for each in check_sums(root, noted) if each and each.result == "FAILED"] == ["shard-002.tar"]
+    validate(root, ValidateRequest(levels=("structure", "hashes")))
+    assert [each.source for each in checksum(root)] == ["catalog", "catalog", "read", "catalog"]
+    assert lines_of(root) == lines_of(root, again=True)
 
 
 def test_a_folder_without_a_catalog_is_read(root: str) -> None:

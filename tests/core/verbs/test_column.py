@@ -10,13 +10,12 @@ import pytest
 from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards, tree
 from tests.killing import Moment, died
 from tests.remote import FaultyFileSystem, uploaded
-from wdsctl.core.columns import column_path, kept_columns, open_column
+from wdsctl.core.columns import column_path, find_column, kept_columns, open_column
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
-from wdsctl.core.verbs.column import parse_columns
-from wdsctl.core.verbs.column_job import OnError
 from wdsctl.core.verbs.column_report import ColumnReport
+from wdsctl.core.verbs.column_request import OnError, parse_columns
 from wdsctl.core.verbs.index import IndexReport, index
 from wdsctl.core.verbs.inspect import inspect
 
@@ -52,6 +51,15 @@ def test_a_column_has_a_number_for_every_sample(tmp_path: Path) -> None:
     assert (n.min, n.mean, n.p50, n.p99, n.max, n.total) == (0, 7.0, 7, 14, 14, 105)
     assert os.listdir(Path(root, ".wdsctl", "columns")) != []
     assert not Path(root, ".wdsctl", "columns", "units").exists()
+
+
+def test_a_column_knows_the_parts_that_its_function_declares(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root, columns={"n": NUMBER, "words": "tests.core.counting:words", "bytes": "size:txt"})
+    index(root, columns={"words": "tests.core.counting:words"})
+
+    found = {name: find_column(locate(root), name, 1).facts.parts for name in ("n", "words", "bytes")}
+    assert found == {"n": None, "words": ("txt",), "bytes": None}
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -196,7 +204,7 @@ def test_a_shard_that_cannot_be_read_stops_no_other(tmp_path: Path, on_error: On
     report = index(root, columns={"n": NUMBER}, missing="keep", on_error=on_error)
 
     assert (of(report, "n").state, of(report, "n").failed) == ("incomplete", 5)
-    assert report.findings[0].severity == "error"
+    assert [each.severity for each in report.findings] == ["warning", "error"], "vanished, and then not read"
     a_dataset(tmp_path, {"shard-001.tar": samples(5, 5)})
     assert of(index(root, columns={"n": NUMBER}), "n").shards_read == 1
 

@@ -25,6 +25,7 @@ from wdsctl.core.place import locate
 from wdsctl.core.transcode.options import parse_image
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
+from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 Members = list[tuple[str, bytes]]
@@ -262,13 +263,25 @@ def test_parts_are_taken_dropped_and_renamed(tmp_path: Path) -> None:
     assert content(tmp_path / "c") == {"a.image.jpg": b"j", "a.seg.png": b"s"}
 
 
-def test_two_parts_of_one_name_fail_the_sample(tmp_path: Path) -> None:
-    source = a_dataset(tmp_path / "a", {"0.tar": {"a.jpg": b"j", "a.png": b"p", "b.jpg": b"b"}})
+def test_two_parts_of_one_name_fail_the_sample_where_others_have_one(tmp_path: Path) -> None:
+    source = a_dataset(tmp_path / "a", {"0.tar": {"a.jpg": b"j", "a.png": b"p", "b.jpg": b"b", "c.png": b"c"}})
 
     report = to(tmp_path / "b", source, parts=PartRules(rename=(("png", "jpg"),)))
 
-    assert content(tmp_path / "b") == {"b.jpg": b"b"}
+    assert content(tmp_path / "b") == {"b.jpg": b"b", "c.jpg": b"c"}
     assert [found.code for found in report.findings] == ["WDS342"]
+
+
+def test_a_new_name_that_all_samples_have_already_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+
+    with pytest.raises(UsageError, match=r"txt cannot be called jpg.* in all 40 samples") as refused:
+        to(tmp_path / "b", source, parts=PartRules(rename=(("txt", "jpg"),)))
+    to(tmp_path / "c", source, parts=PartRules(drop=("jpg",), rename=(("txt", "jpg"),)))
+
+    assert refused.value.code == "WDS342"
+    assert not (tmp_path / "b").exists()
+    assert {name.partition(".")[2] for name, _ in members(tmp_path / "c")} == {"jpg"}
 
 
 def test_keys_that_collide_are_refused_prefixed_or_left_out(tmp_path: Path) -> None:
@@ -619,3 +632,15 @@ def test_shards_in_a_store_are_a_source(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_destination_in_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not to a URL"):
         convert([some_shards(tmp_path / "a", 1)], "s3://bucket/made", ConvertOptions())
+
+
+def test_a_source_that_has_lost_a_shard_is_refused_and_the_shard_is_named(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "d", 2)
+    index(root)
+    os.unlink(f"{root}/shard-001.tar")
+    for is_known in (False, True):
+        if is_known:
+            index(root, missing="keep")
+        with pytest.raises(DatasetError, match="1 shard of the source vanished: shard-001") as caught:
+            convert([root], str(tmp_path / "out"))
+        assert (caught.value.code, "--missing drop" in caught.value.hint) == ("WDS344", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -10,14 +12,18 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard
+from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
 from wdsctl.core.progress import Silent
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions
 from wdsctl.core.verbs.convert_sources import open_sources
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.validate import validate
+from wdsctl.core.verbs.validate_request import ValidateRequest
 
 LATER = 2_000_000_000  # seconds since 1970
 
@@ -142,3 +148,76 @@ def test_a_source_by_a_relative_path_is_what_it_was(tmp_path: Path, monkeypatch:
 
     assert to(tmp_path / "b", "a/rows.csv").samples == 1
     assert to(tmp_path / "b", str(tmp_path / "a" / "rows.csv")).up_to_date
+
+
+def questions(root: Path) -> str:
+    """Lines that name entries of the store `media` beside them in a list, in two splits."""
+    prepare(a_dataset(root / "media", {"0.tar": {f"{i}.jpg": b"%d" % i for i in range(10)}}))
+    lines = [{"id": f"q{i}", "images": [f"{i}.jpg"], "text": "?"} for i in range(10)]
+    (root / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = PrepareOptions(key="id", split={"train": 8, "val": 2}, split_by="sample")
+    prepare(str(root / "lines.jsonl"), None, options)
+    return str(root / "lines.jsonl")
+
+
+def parts(root: Path) -> dict[str, int]:
+    with Catalog(locate(str(root)).catalog) as catalog:
+        return {part.name: part.samples for part in catalog.parts()}
+
+
+def test_a_primary_that_becomes_monolithic_gets_the_media_that_its_rules_name(tmp_path: Path) -> None:
+    source = questions(tmp_path)
+    validate(source, ValidateRequest(levels=("refs",), refs=(("images", str(tmp_path / "media")),)))
+
+    whole = to(tmp_path / "whole", source, layout="monolithic")
+    val = to(tmp_path / "val", source, layout="monolithic", split="val")
+
+    assert (whole.samples, whole.failed, whole.sources[0].form) == (10, 0, "polylithic")
+    assert parts(tmp_path / "whole") == {"json": 10, "0.jpg": 10}
+    assert whole.datasets[0].splits == {"train": 8, "val": 2}
+    assert val.datasets[0].splits == {"val": 2}
+    with pytest.raises(UsageError, match="nothing says where the media of image are"):
+        to(tmp_path / "other", source, layout="monolithic", form_options={"media": "image"})
+
+
+def test_a_primary_whose_media_nobody_knows_does_not_become_monolithic(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no media in it .* nothing says where they are") as refused:
+        to(tmp_path / "whole", questions(tmp_path), layout="monolithic")
+
+    assert "-O media=FIELD" in refused.value.hint
+    assert not (tmp_path / "whole").exists()
+    assert to(tmp_path / "media2", str(tmp_path / "media"), layout="monolithic").samples == 10
+
+
+def test_compressed_tars_beside_the_shards_of_a_catalog_are_taken_with_them(tmp_path: Path) -> None:
+    source = beside(tmp_path / "a")
+
+    report = to(tmp_path / "b", source)
+    again = to(tmp_path / "b", source)
+
+    assert [(told.form, told.rejected) for told in report.sources] == [("shards", ()), ("packed", ())]
+    assert (report.samples, report.findings, again.up_to_date) == (8, (), True)
+    assert report.datasets[0].splits == {"train": 4}
+    assert any("4 of 8 samples are in no split" in note for note in report.notes)
+
+
+def test_compressed_tars_that_are_not_taken_are_told(tmp_path: Path) -> None:
+    source = beside(tmp_path / "a")
+    (tmp_path / "a" / "c.tar.zst").write_bytes(b"")
+
+    told = to(tmp_path / "b", source, from_form="shards")
+    unread = to(tmp_path / "c", source)
+    chosen = to(tmp_path / "d", source, split="train")
+
+    assert [(found.code, found.severity) for found in told.findings] == [("WDS113", "error")] * 2
+    assert [(found.code, found.shard) for found in unread.findings] == [("WDS113", "c.tar.zst")]
+    assert (told.samples, unread.samples, chosen.samples, chosen.findings) == (4, 8, 4, ())
+
+
+def beside(root: Path) -> str:
+    """A prepared shard, and a compressed one beside it that came later."""
+    written(root / "a.tar", b"A")
+    prepare(str(root))
+    packed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
+    (root / "b.tar.gz").write_bytes(packed)
+    return str(root)

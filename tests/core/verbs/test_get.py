@@ -12,8 +12,8 @@ from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageErro
 from wdsctl.core.verbs import get as verb
 from wdsctl.core.verbs.get import find, read, write
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.view import create_view
 from wdsctl.core.view_definition import Definition
 
@@ -170,3 +170,12 @@ def test_a_key_of_lines_with_a_dot_is_no_part_of_another(tmp_path: Path, *, samp
     assert bytes_of(str(lines), "12.json").strip() == b'{"id": "12"}'
     with pytest.raises(InputError, match=r"no sample '12\.0'; its neighbours would be 12 and 12\.1"):
         find(str(lines), "12.0", part="json")
+
+
+def test_of_a_shard_that_is_gone_its_name_is_told_and_what_to_do(root: str, tmp_path: Path) -> None:
+    os.unlink(f"{root}/deep/a.tar")
+    for ask in (lambda: bytes_of(root, "2"), lambda: write(find(root, "2"), str(tmp_path / "out"))):
+        with pytest.raises(InputError, match="'2' has vanished: deep/a") as caught:
+            ask()
+        assert (caught.value.code, "index" in caught.value.hint) == ("WDS306", True)
+    assert not (tmp_path / "out").exists()

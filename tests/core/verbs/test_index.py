@@ -149,11 +149,68 @@ def test_vanished_shards_are_an_error_that_changes_nothing_unless_asked_otherwis
     before = dump(root)
     (tmp_path / "shard-001.tar").unlink()
 
-    with pytest.raises(CatalogError, match="1 of 3 shards has vanished: shard-001") as caught:
+    with pytest.raises(InputError, match="1 of 3 shards has vanished: shard-001") as caught:
         index(root)
     assert caught.value.code == "WDS306"
     assert "--missing drop" in caught.value.hint
     assert dump(root) == before
+
+
+def status_of(root: str) -> dict[str, str]:
+    return dict(query(catalog_of(root), "SELECT path, status FROM v_shard"))
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_a_shard_that_was_kept_as_missing_is_known_to_be_missing_and_stops_no_later_run(
+    tmp_path: Path, *, rebuild: bool
+) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    index(root, missing="keep")
+    assert status_of(root) == {"shard-000.tar": "ok", "shard-001.tar": "missing", "shard-002.tar": "ok"}
+    report = index(root, rebuild=rebuild)
+    assert [(each.code, each.severity, each.shard) for each in report.findings] == [
+        ("WDS306", "warning", "shard-001.tar")
+    ]
+    assert (report.samples, report.up_to_date) == (15, not rebuild)
+    assert status_of(root)["shard-001.tar"] == "missing"
+
+
+def test_a_shard_that_vanishes_after_another_was_kept_is_an_error_again(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    index(root, missing="keep")
+    (tmp_path / "shard-002.tar").unlink()
+    with pytest.raises(InputError, match="1 of 3 shards has vanished: shard-002"):
+        index(root)
+    assert index(root, missing="drop").samples == 5
+
+
+@pytest.mark.parametrize("name", ["shard-001.tar", "other.tar"])
+def test_a_missing_shard_that_is_there_again_is_what_it_was(tmp_path: Path, name: str) -> None:
+    root = some_shards(tmp_path / "d", 3)
+    index(root)
+    split(root, {"train": 1, "val": 1}, by="sample")
+    before = split_of(root)
+    os.rename(f"{root}/shard-001.tar", tmp_path / "away")
+    index(root, missing="keep")
+    os.rename(tmp_path / "away", f"{root}/{name}")
+    report = index(root)
+    assert (report.findings, report.generation, report.samples) == ((), 1, 15)
+    assert status_of(root) == {"shard-000.tar": "ok", name: "ok", "shard-002.tar": "ok"}
+    assert {(path.replace("other", "shard-001"), i): part for (path, i), part in split_of(root).items()} == before
+    assert index(root).up_to_date
+
+
+def test_a_missing_shard_whose_place_another_has_taken_is_read_anew(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    index(root, missing="keep")
+    a_dataset(tmp_path, {"shard-001.tar": samples(90, 2)})
+    assert (index(root).samples, status_of(root)["shard-001.tar"]) == (7, "ok")
 
 
 def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> None:
@@ -162,7 +219,7 @@ def test_a_rebuild_does_not_forget_vanished_shards_unasked(tmp_path: Path) -> No
     before = dump(root)
     (tmp_path / "shard-001.tar").unlink()
 
-    with pytest.raises(CatalogError, match="1 of 3 shards has vanished: shard-001") as caught:
+    with pytest.raises(InputError, match="1 of 3 shards has vanished: shard-001") as caught:
         index(root, rebuild=True)
     assert caught.value.code == "WDS306"
     assert dump(root) == before
@@ -179,7 +236,8 @@ def test_a_rebuild_keeps_the_rows_of_vanished_shards_where_asked(tmp_path: Path,
     report = index(root, rebuild=True, missing="keep")
 
     assert (report.samples, report.removed, report.generation) == (20, 0, 2)
-    assert [row[:9] for row in dump(root)["shard"]] == [row[:9] for row in before["shard"]]
+    assert [row[:6] for row in dump(root)["shard"]] == [row[:6] for row in before["shard"]]
+    assert [row[6] for row in dump(root)["shard"]] == ["ok", "missing", "ok", "ok"]
     assert {table: dump(root)[table] for table in ("ext", "sample", "shard_part")} == {
         table: before[table] for table in ("ext", "sample", "shard_part")
     }
@@ -348,9 +406,11 @@ def test_a_dry_run_says_what_it_would_do_and_writes_nothing(tmp_path: Path) -> N
 def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a/1.tar": samples(0, 2), "b/1.tar": samples(2, 2), "b/2.tar": samples(4, 2)})
 
-    assert index(root, exclude=["b/*"]).samples == 2
+    progress = Told()
+    assert index(root, exclude=["b/*", "none*"], progress=progress).samples == 2
+    assert progress.notes == ["nothing matches --exclude none*"]
     with Catalog(locate(root).catalog) as catalog:
-        assert catalog.exclude() == ("b/*",)
+        assert catalog.exclude() == ("b/*", "none*")
 
 
 @pytest.mark.parametrize("unsaid", [None, []])
@@ -635,6 +695,21 @@ def kill_after(root: str, shards: int) -> None:
     """Index in another process, which is killed when so many shards have been scanned."""
     command = [sys.executable, "-c", KILLED, root, str(shards)]
     assert subprocess.run(command, cwd=Path(__file__).parents[3], check=False).returncode == -9
+
+
+def test_small_shards_of_a_killed_run_lie_together_and_are_found_again(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "data", 40, 1)
+    kill_after(root, 20)
+    kept = {path: path.stat().st_mtime_ns for path in Path(root, ".wdsctl", "work").glob("*.scan")}
+    kill_after(root, 35)
+    units = {path: path.stat().st_mtime_ns for path in Path(root, ".wdsctl", "work").glob("*.scan")}
+
+    assert len(kept) == 2
+    assert len(units) == 5
+    assert kept.items() <= units.items()
+    assert index(root).samples == 40
+    assert contents(root) == expected(0, 40)
+    assert leftovers(root) == []
 
 
 @pytest.mark.parametrize("after", [1, 2, 4])

@@ -87,7 +87,7 @@ def test_a_split_or_a_catalog_that_is_missing_is_a_problem(blend: Path) -> None:
     codes = [each.code for each in inspect_blend(str(blend)).problems]
     assert codes[0] == "WDS211"
     assert len(codes) == 2
-    with pytest.raises(InputError, match="there is no"):
+    with pytest.raises(InputError, match="the blend file does not exist"):
         inspect_blend(str(blend.with_name("none.yaml")))
 
 

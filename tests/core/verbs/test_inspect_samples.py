@@ -15,8 +15,8 @@ from wdsctl.core.media.thumbnail import Picture
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import inspect
 from wdsctl.core.verbs.inspect_samples import Pick, inspect_samples
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
 
 

@@ -11,8 +11,8 @@ from tests.build import Told, a_dataset, a_folder, an_image
 from tests.core.films import a_film, a_wav
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect_stats import Measure, StatsReport, inspect_stats
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
 
 

@@ -130,3 +130,18 @@ def test_of_many_runs_only_those_that_are_listed_are_read(root: str) -> None:
     asked = [statement for statement in said if "FROM run" in statement]
     assert asked
     assert all("LIMIT" in statement or "count(" in statement for statement in asked)
+
+
+def test_a_call_from_python_is_noted_with_what_it_asked_for(root: str) -> None:
+    index(root, missing="keep")
+    split(root, {"train": 8, "val": 1}, seed=3)
+    assert [(run.command, run.argv) for run in log(root, limit=2).runs] == [
+        ("split", (root, "shares=train=8,val=1", "seed=3")),
+        ("index", (root, "missing=keep")),
+    ]
+
+
+def test_how_long_a_run_took_is_told_in_milliseconds(root: str) -> None:
+    (run,) = log(root).runs
+    assert run.finished_at is not None
+    assert [len(moment.partition(".")[2].partition("+")[0]) for moment in (run.started_at, run.finished_at)] == [3, 3]

@@ -19,8 +19,9 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import IndexReport, index
 from wdsctl.core.verbs.inspect import inspect
-from wdsctl.core.verbs.media import MediaRequest, media_units, settings_of
+from wdsctl.core.verbs.media import media_units, settings_of
 from wdsctl.core.verbs.media_report import MediaReport
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 ALL = MediaRequest(selection="auto")
@@ -204,7 +205,7 @@ def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) 
     report = index(root, media=ALL, missing="keep")
 
     assert (of(report).state, of(report).counts, of(report).read) == ("incomplete", {"image": 6}, 2)
-    assert [(f.severity, f.shard) for f in report.findings] == [("error", "001.tar")]
+    assert [(f.severity, f.shard) for f in report.findings] == [("warning", "001.tar"), ("error", "001.tar")]
     shown = inspect(root, samples=0).media
     assert shown is not None
     assert shown.state == "incomplete"
@@ -216,7 +217,7 @@ def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) 
 
 RUN = """
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 index({root!r}, media=MediaRequest(selection="auto"))
 """
 

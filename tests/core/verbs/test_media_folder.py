@@ -17,8 +17,10 @@ from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest, media_units
-from wdsctl.core.verbs.media_folder import index_media_folder, is_media_folder
+from wdsctl.core.verbs.media import media_units
+from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
+from wdsctl.core.verbs.presence import is_media_folder
 
 REPO = Path(__file__).parents[3]
 

@@ -19,7 +19,7 @@ from tests.build import a_shard, rewritten, samples, some_shards
 from tests.core.dumps import query
 from tests.remote import FaultyFileSystem, OnceEach, s3_server, uploaded
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import InputError, PermissionDenied, StorageError, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.verbs.index import index
@@ -113,7 +113,7 @@ def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None
     filesystem, base = fsspec.url_to_fs(url)
     filesystem.rm(f"{base}/shard-002.tar")
 
-    with pytest.raises(CatalogError, match="1 of 4 shards has vanished"):
+    with pytest.raises(InputError, match="1 of 4 shards has vanished"):
         index(url)
     found = inspect(url, samples=11)
     assert [finding.message for finding in found.stale] == ["is gone, and still in the catalog"]

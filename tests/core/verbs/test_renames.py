@@ -14,11 +14,11 @@ import pytest
 from tests.build import a_dataset, an_image, samples, some_shards
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import InputError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import IndexReport, index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.renames import carry_over
 from wdsctl.core.verbs.split import split
 
@@ -90,7 +90,7 @@ def test_another_shard_laid_out_alike_is_no_rename_unless_time_or_hash_say_so(tm
     a_dataset(tmp_path, {"d.tar": samples(0, 3)})
     os.utime(tmp_path / "d.tar", (9, 9))
 
-    with pytest.raises(CatalogError, match=r"1 of 3 shards has vanished: a\.tar"):
+    with pytest.raises(InputError, match=r"1 of 3 shards has vanished: a\.tar"):
         index(root)
     assert pairs(index(root, missing="drop")) == []
 
@@ -102,7 +102,7 @@ def test_with_hashes_content_decides(tmp_path: Path) -> None:
     (tmp_path / "shard-000.tar").unlink()
     other = tmp_path / "other.tar"
     other.write_bytes(data.replace(b"0 jpg", b"9 jpg"))
-    with pytest.raises(CatalogError, match="has vanished"):
+    with pytest.raises(InputError, match="has vanished"):
         index(root)
 
     other.write_bytes(data)
@@ -126,7 +126,7 @@ def test_what_the_ledger_says_of_a_shard_goes_with_it(tmp_path: Path) -> None:
     with closing(sqlite3.connect(locate(root).ledger)) as ledger, ledger:
         for i in (0, 1):
             ledger.execute("INSERT INTO view_shard VALUES ('v', ?, 'x', 5, NULL)", (f"shard-00{i}.tar",))
-        ledger.execute("INSERT INTO checked VALUES ('shard-001.tar', 'headers', x'00', '[]')")
+        ledger.execute("INSERT INTO known VALUES ('shard-001.tar', 'headers', 'all', '', x'00', '[]')")
     moved(tmp_path, "shard-000.tar", "spare.tar")
     moved(tmp_path, "shard-001.tar", "shard-000.tar")
     moved(tmp_path, "spare.tar", "shard-009.tar")
@@ -135,7 +135,7 @@ def test_what_the_ledger_says_of_a_shard_goes_with_it(tmp_path: Path) -> None:
     assert len(report.renamed) == 2
     with closing(sqlite3.connect(locate(root).ledger)) as ledger:
         assert sorted(ledger.execute("SELECT shard FROM view_shard")) == [("shard-000.tar",), ("shard-009.tar",)]
-        assert ledger.execute("SELECT shard FROM checked").fetchall() == [("shard-000.tar",)]
+        assert ledger.execute("SELECT shard FROM known").fetchall() == [("shard-000.tar",)]
 
 
 def test_a_rebuild_knows_renamed_shards_too(tmp_path: Path) -> None:

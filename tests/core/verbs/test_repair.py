@@ -27,6 +27,7 @@ SHARDS = {
     "mixed.tar": a_shard([(name, b"1") for name in ("x.a", "y.a", "x.b", "y.b")]),
     "none.tar": b"no tar at all",
 }
+LINES = b'\xef\xbb\xbf{"a": 1}\r\n{"a": "\xe9"}\n{"a": }\n{"a": 2}\n'
 
 
 def broken(root: Path) -> str:
@@ -136,8 +137,7 @@ def test_in_place_without_backup_leaves_nothing_beside(tmp_path: Path) -> None:
 
 
 def test_lines_are_repaired_into_a_copy_with_counts(tmp_path: Path) -> None:
-    data = b'\xef\xbb\xbf{"a": 1}\r\n{"a": "\xe9"}\n{"a": }\n{"a": 2}\n'
-    root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': data})}/qa.jsonl"
+    root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': LINES})}/qa.jsonl"
     report = repair(root, to(tmp_path, encoding="latin-1"))
     assert copies(report) == {"qa.jsonl": '{"a": 1}\n{"a": "é"}\n{"a": 2}\n'.encode()}
     assert report.repaired[0].fixes == {
@@ -146,6 +146,23 @@ def test_lines_are_repaired_into_a_copy_with_counts(tmp_path: Path) -> None:
         "lines encoded again": 1,
         "lines left out that are no JSON objects": 1,
     }
+
+
+def test_lines_that_are_left_out_are_told(tmp_path: Path) -> None:
+    root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': LINES})}/qa.jsonl"
+    report = repair(root, to(tmp_path))
+    assert [(each.code, each.message) for each in report.findings] == [
+        ("WDS157", "lines left out that are not UTF-8: 1"),
+        ("WDS157", "lines left out that are no JSON objects: 1"),
+    ]
+    assert repair(root, to(tmp_path)).findings == report.findings
+
+
+def test_the_copy_of_one_file_may_lie_below_its_folder_and_not_in_its_place(tmp_path: Path) -> None:
+    root = f"{a_folder(tmp_path / 'in', {'qa.jsonl': LINES})}/qa.jsonl"
+    with pytest.raises(UsageError):
+        repair(root, to(tmp_path, "in"))
+    assert copies(repair(root, to(tmp_path, "in/fixed"))) == {"qa.jsonl": b'{"a": 1}\n{"a": 2}\n'}
 
 
 def test_what_people_wrote_of_the_dataset_goes_with_the_copies(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.build import Told, a_dataset, a_shard, rewritten, tree
-from tests.core.split_sets import EACH, FILM, film_of, film_shards, films, splits_of
+from tests.core.split_sets import BALANCED, EACH, FILM, by_film, film_shards, films, make, splits_of
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError
 from wdsctl.core.place import locate
@@ -21,21 +21,8 @@ from wdsctl.core.split_rules import Excludes, SplitRule
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.split import SplitRequest, split, split_by
-from wdsctl.core.verbs.split_report import SplitReport
 
 EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
-
-
-def make(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
-    dry_run = options.pop("dry_run", False)
-    return split_by(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
-
-
-def by_film(splits: dict[str, str]) -> dict[str, set[str]]:
-    films_of: dict[str, set[str]] = {}
-    for sample, name in splits.items():
-        films_of.setdefault(film_of(sample.split("/", 1)[1]), set()).add(name)
-    return films_of
 
 
 def test_a_key_keeps_its_split_when_samples_are_added_and_shards_are_written_anew(tmp_path: Path) -> None:
@@ -75,6 +62,7 @@ def test_the_number_of_workers_changes_no_group_and_no_stratum(tmp_path: Path) -
     for rule in (
         SplitRule({"a": 1, "b": 1}, group_by="json:film.id"),
         SplitRule({"a": 1, "b": 1}, stratify="part:cls"),
+        BALANCED,
     ):
         found = []
         for workers in (1, 3):
@@ -313,6 +301,7 @@ def test_a_dry_run_tells_what_would_move_and_writes_nothing(tmp_path: Path) -> N
         SplitRule(EIGHT_ONE_ONE, by="key"),
         SplitRule(EIGHT_ONE_ONE, group_by="json:film.id"),
         SplitRule(EIGHT_ONE_ONE, stratify="json:label"),
+        SplitRule(EIGHT_ONE_ONE, group_by="json:film.id", stratify="json:label"),
         SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"),
     ):
         files = tree(root)
@@ -393,11 +382,12 @@ def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_
     make(root, SplitRule(EIGHT_ONE_ONE, by="key", seed=3), of_set="k")
     make(root, SplitRule({"a": 1, "b": 1}, group_by="json:film.id"), of_set="g")
     make(root, SplitRule({"a": 1, "b": 1}, stratify="json:label"), of_set="s")
+    make(root, BALANCED, of_set="b")
     make(root, SplitRule({}, patterns={"a": ("shard-00{0..3}.tar",)}, rest="b"), of_set="p")
     make(root, SplitRule({}, keys={"val": str(tmp_path / "val.txt")}, rest="train"), of_set="l")
     make(root, SplitRule({}, by="key"), folds=2)
     make(root, None, excludes=Excludes(keys=("film000/00002",)))
-    sets = ("", "k", "g", "s", "p", "l", "fold-0", "fold-1")
+    sets = ("", "k", "g", "s", "b", "p", "l", "fold-0", "fold-1")
     before = [splits_of(root, name) for name in sets]
     assert index(root).up_to_date
 

@@ -2,15 +2,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from tests.build import Told, a_dataset, rewritten, samples, some_shards
+from tests.build import a_dataset, rewritten, samples, some_shards
 from tests.core.split_sets import splits_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, release
-from wdsctl.core.errors import InputError
-from wdsctl.core.findings import Finding
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.progress import SILENT
@@ -27,18 +23,6 @@ def a_divided(root: Path) -> str:
     index(path)
     split(path, {"train": 2, "val": 1})
     return path
-
-
-def validated(root: str, *findings: Finding) -> None:
-    """The ledger after a validation that found these."""
-    with Ledger.open(locate(root).ledger) as ledger:
-        run = ledger.begin_run("validate", [root], version="1")
-        ledger.add_findings(run, findings)
-        ledger.finish_run(run, "partial")
-
-
-def found(shard: str, key: str = "", *, code: str = "WDS121", count: int = 1) -> Finding:
-    return Finding(code=code, severity="error", message="broken", shard=shard, key=key, count=count)
 
 
 def in_quarantine(root: str, *rows: tuple[str, int | None, str]) -> Settled:
@@ -60,37 +44,6 @@ def settled(root: str) -> Settled:
     place = locate(root)
     with locked(place.lock):
         return settle_splits(place, 1, SILENT)
-
-
-def test_what_the_last_validation_found_is_excluded_by_its_code(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
-    before = splits_of(root)
-    validated(root, found("shard-005.tar", "000026"))
-    validated(root, found("shard-000.tar", "000001"), found("shard-001.tar", "000005", code="WDS110"))
-    split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))))
-    assert before.keys() - splits_of(root).keys() == {"shard-000.tar/000001"}
-
-    validated(root, found("shard-002.tar", "000010"))
-    index(root)
-    assert before.keys() - splits_of(root).keys() == {"shard-002.tar/000010"}
-    assert {sample: before[sample] for sample in splits_of(root)} == splits_of(root)
-
-
-def test_findings_that_name_no_single_sample_exclude_the_shard_and_say_so(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
-    validated(root, found("shard-000.tar", "000001", count=3), found("shard-001.tar"))
-    told = Told()
-    split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))), progress=told)
-
-    assert {sample[:9] for sample in splits_of(root)} == {f"shard-00{i}" for i in range(2, 6)}
-    assert told.notes == ["2 shards excluded whole: the findings do not name each sample that they are about"]
-
-
-def test_codes_of_a_dataset_that_nobody_validated_are_refused(tmp_path: Path) -> None:
-    root = a_divided(tmp_path)
-    with pytest.raises(InputError, match="has not been validated") as caught:
-        split_by(root, SplitRequest(excludes=Excludes(codes=("WDS121",))))
-    assert "wdsctl validate" in caught.value.hint
 
 
 def test_what_is_in_quarantine_is_in_no_split_until_it_is_released(tmp_path: Path) -> None:

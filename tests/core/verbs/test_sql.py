@@ -9,7 +9,8 @@ import pytest
 
 from tests.build import a_folder, some_shards, tree
 from tests.core.pictures import a_gallery, rows_of
-from wdsctl.core.errors import CatalogError, UsageError
+from tests.full_disk import files_of_at_most
+from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.sql import sql
@@ -132,6 +133,20 @@ def test_a_damaged_catalog_is_told(tmp_path: Path) -> None:
     with pytest.raises(CatalogError) as raised:
         asked(root, "SELECT sum(length(key)) FROM v_sample")
     assert raised.value.code == "WDS302"
+
+
+def test_a_disk_without_room_to_sort_is_no_mistake_of_the_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = some_shards(tmp_path / "d", 1, 300)
+    index(root)
+    monkeypatch.setenv("SQLITE_TMPDIR", str(tmp_path))
+    many = "SELECT one.key FROM v_sample one, v_sample other, v_shard ORDER BY one.key || other.key || v_shard.path"
+    with files_of_at_most(1 << 16), pytest.raises(StorageError, match="the query cannot be answered") as raised:
+        asked(root, many)
+    assert (raised.value.code, raised.value.where) == ("WDS401", str(tmp_path))
+    assert "SQLITE_TMPDIR=DIR" in raised.value.hint
+    assert len(asked(root, many)) == 300**2
 
 
 def test_samples_without_rows_are_asked_for_by_a_command(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.build import a_dataset, rewritten, tree
@@ -46,10 +47,21 @@ def test_broken_samples_are_kept_out_of_all_splits_and_no_shard_is_touched(tmp_p
 def test_what_is_kept_out_already_is_not_kept_out_twice(tmp_path: Path) -> None:
     root = a_broken(tmp_path)
     validate(root, CONTENT)
-    validate(root, CONTENT)
+    kept = validate(root, CONTENT).quarantine
+    assert kept is not None
+    assert (kept.samples, kept.shards, kept.all_samples, kept.all_shards) == (0, 0, 3, 0)
     with Ledger.peek(locate(root).ledger) as ledger:
         assert len(quarantined(ledger)) == 3
     assert sizes(root) == {"train": 27}
+
+
+def test_the_report_says_what_is_new_and_how_much_there_is_in_all(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    validate(root, replace(CONTENT, shards=("0.tar",)))
+    (tmp_path / "1.tar.sha256").write_text("0" * 64)
+    kept = validate(root, replace(CONTENT, levels=(*CONTENT.levels, "hashes"))).quarantine
+    assert kept is not None
+    assert (kept.samples, kept.shards, kept.all_samples, kept.all_shards) == (2, 1, 3, 1)
 
 
 def test_released_samples_come_back_into_the_splits(tmp_path: Path) -> None:

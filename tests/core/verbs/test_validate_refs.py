@@ -54,6 +54,46 @@ def test_what_refers_to_what_is_remembered_from_the_root_on(tmp_path: Path, monk
     assert found(validate(root, refs(again=True))) == [("WDS155", "a/2", 2)]
 
 
+def test_rules_are_added_to_those_that_are_remembered_and_looked_up_with_them(tmp_path: Path) -> None:
+    a_folder(tmp_path, {"qa.jsonl": b'{"image": "a/1.jpg", "note": "a/3.txt"}\n'})
+    root, store = f"{tmp_path}/qa.jsonl", media(tmp_path)
+    index(root)
+    validate(root, refs(("image", store)))
+    assert found(validate(root, refs(("note", store)))) == [("WDS155", "a/2", 1)]
+    assert load(locate(root).dataset_yaml).refs == {"image": "media", "note": "media"}
+
+
+@pytest.mark.parametrize("wrong", [("nope", "media"), ("image", "other"), ("image", "nowhere")])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_rule_that_matches_nothing_is_not_remembered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: tuple[str, str], share: float
+) -> None:
+    root = a_primary(tmp_path, ["a/1.jpg"] * 4)
+    media(tmp_path)
+    index(a_dataset(tmp_path / "other", {"s.tar": {"x.jpg": b"x"}}))
+    monkeypatch.chdir(tmp_path)
+    validate(root, refs(("image", "media")))
+    for _ in range(2):  # what the ledger remembers is told once more
+        report = validate(root, refs(wrong, share=share))
+        assert load(locate(root).dataset_yaml).refs == {"image": "media"}
+        assert any(each.severity == "error" for each in report.findings) or share < 1
+
+
+def test_a_rule_that_the_ledger_knows_is_remembered_again(tmp_path: Path) -> None:
+    root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
+    validate(root, refs(pair))
+    os.unlink(locate(root).dataset_yaml)
+    assert validate(root, refs(pair)).unread == 1
+    assert load(locate(root).dataset_yaml).refs == {"image": "media"}
+
+
+def test_a_dataset_yaml_that_does_not_parse_is_told_and_left(tmp_path: Path) -> None:
+    root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
+    Path(locate(root).dataset_yaml).write_text("refs: [")
+    assert [each.severity for each in validate(root, refs(pair)).findings if each.code != "WDS155"] == ["error"]
+    assert Path(locate(root).dataset_yaml).read_text() == "refs: ["
+
+
 def test_references_are_not_looked_up_again_until_data_or_store_changes(tmp_path: Path) -> None:
     root, store = a_primary(tmp_path, ["a/1.jpg", "a/4.jpg"]), media(tmp_path)
     first = validate(root, refs(("image", store)))
@@ -67,8 +107,8 @@ def test_references_are_not_looked_up_again_until_data_or_store_changes(tmp_path
 
 
 def test_files_of_a_plain_folder_are_looked_up_every_time(tmp_path: Path) -> None:
-    root = a_primary(tmp_path, ["1.jpg"])
-    store = a_folder(tmp_path / "raw", {"1.jpg": b"1", "2.jpg": b"2", "note.txt": b""})
+    root = a_primary(tmp_path, ["1.jpg", "3.jpg"])
+    store = a_folder(tmp_path / "raw", {"1.jpg": b"1", "2.jpg": b"2", "3.jpg": b"3", "note.txt": b""})
     assert found(validate(root, refs(("image", f"filesystem://{store}")))) == [("WDS155", "2.jpg", 1)]
     os.unlink(f"{store}/1.jpg")
     assert [code for code, _, _ in found(validate(root, refs()))] == ["WDS550", "WDS155"]

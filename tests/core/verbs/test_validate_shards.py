@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, a_shard, an_image, rewritten, samples
+from tests.build import Told, a_dataset, a_folder, a_shard, an_image, rewritten
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_checks import checks
+from wdsctl.core.catalog.ledger_checks import Check, checks, note_checks
 from wdsctl.core.checks.levels import LEVELS
 from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
@@ -67,12 +69,64 @@ def test_again_reads_all_of_it(tmp_path: Path) -> None:
     assert validate(root, ValidateRequest(again=True)).unread == 0
 
 
-def test_another_share_or_seed_looks_at_other_samples_and_whole_levels_stay(tmp_path: Path) -> None:
+def some(share: float, seed: int = 0, *, again: bool = False) -> ValidateRequest:
+    return ValidateRequest(levels=CONTENT.levels, share=share, seed=seed, again=again)
+
+
+def test_another_share_or_seed_looks_at_other_samples_until_all_are_known(tmp_path: Path) -> None:
     root = shards(tmp_path)
-    levels = CONTENT.levels
-    for share, seed, unread in ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4)):
-        report = validate(root, ValidateRequest(levels=levels, share=share, seed=seed))
+    asked = ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4), (0.5, 2, 4), (1.0, 0, 4))
+    for share, seed, unread in asked:
+        report = validate(root, some(share, seed))
         assert (report.unread, report.share) == (unread, share)
+    assert found(report) == BROKEN
+
+
+def test_a_look_at_some_samples_tells_what_is_known_of_all_and_forgets_nothing(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    assert found(validate(root, some(0.1))) == BROKEN
+    told = Told()
+    assert found(validate(root, some(0.1, again=True), progress=told)) == BROKEN
+    assert told.items == 4
+    assert (found(validate(root, CONTENT)), validate(root, CONTENT).unread) == (BROKEN, 4)
+
+
+def test_looks_at_other_samples_add_up(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {f"{i:02d}.json": b"{" for i in range(40)}})
+    index(root)
+    counts = [validate(root, some(0.25, seed)).findings[0].count for seed in range(4)]
+    assert counts[0] == 10
+    assert counts == sorted(set(counts))
+    assert validate(root, CONTENT).findings[0].count == 40
+
+
+def test_what_was_found_in_some_samples_goes_when_all_are_sound_or_the_shard_is_another(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.json": b"{"} for i in range(2)})
+    index(root)
+    validate(root, some(0.5))
+    for i in range(2):
+        rewritten(tmp_path / f"{i}.tar", {f"{i}.json": b"{}"})
+    index(root)
+    assert found(validate(root, some(0.5, 1))) == []
+    assert found(validate(root, CONTENT)) == []
+
+
+def test_a_shard_that_was_renamed_is_not_read_again_and_its_findings_have_its_name(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    (tmp_path / "3.tar").rename(tmp_path / "9.tar")
+    index(root)
+    report = validate(root, CONTENT)
+    assert (report.unread, found(report)) == (4, [*BROKEN[:3], ("WDS144", "9.tar", 1)])
+
+
+def test_a_shard_that_could_not_be_read_is_read_next_time(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    with Ledger.open(locate(root).ledger) as ledger:
+        note_checks(ledger, [Check("1.tar", "content", "none", "", b"", "[]")])
+    assert [validate(root, CONTENT).unread for _ in range(2)] == [3, 4]
 
 
 def test_the_answer_is_the_same_for_any_workers(tmp_path: Path) -> None:
@@ -94,7 +148,7 @@ def test_what_was_found_before_a_run_was_stopped_stays_found(tmp_path: Path) -> 
     with pytest.raises(KeyboardInterrupt):
         validate(root, CONTENT, progress=Told(at_advance=stop))
     with Ledger.peek(locate(root).ledger) as ledger:
-        assert len({shard for shard, _ in checks(ledger)}) == 2
+        assert len({shard for shard, _, _ in checks(ledger)}) == 2
         assert ledger.runs()[-1]["status"] == "interrupted"
     assert validate(root, CONTENT).unread == 2
 
@@ -126,23 +180,67 @@ def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str)
         validate(shards(tmp_path), ValidateRequest(shards=(pattern,)))
 
 
-def test_a_hash_that_was_noted_tells_a_flipped_bit_that_nothing_else_sees(tmp_path: Path) -> None:
-    pixels = an_image("BMP")
-    root = a_dataset(tmp_path, {"a.tar": {"0.bmp": pixels}, "b.tar": samples(0, 2, "txt")})
-    index(root, hashed=True)
-    assert {each.severity for each in validate(root, ValidateRequest(levels=LEVELS)).findings} <= {"note"}
-    path = tmp_path / "a.tar"
+HASHES = ValidateRequest(levels=("structure", "hashes"))
+
+
+def hashed(root: Path, count: int = 4) -> str:
+    made = shards(root, count)
+    index(made, hashed=True)
+    return made
+
+
+def rot(path: Path) -> None:
+    """Flip a bit of the data, and let the file look as it did."""
     stat = path.stat()
     data = bytearray(path.read_bytes())
-    data[512 + 2000] ^= 1
+    data[512] ^= 1
     path.write_bytes(data)
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    report = validate(root, ValidateRequest(levels=LEVELS, again=True))
-    assert [each.code for each in report.findings if each.severity == "error"] == ["WDS151"]
+
+
+def test_hashes_are_read_every_time_so_that_a_flipped_bit_is_found_that_nothing_else_sees(tmp_path: Path) -> None:
+    root = hashed(tmp_path)
+    assert found(validate(root, HASHES)) == []
+    rot(tmp_path / "2.tar")
+    told = Told()
+    assert validate(root).unread == 4  # whose structure is known, and as it was
+    report = validate(root, HASHES, progress=told)
+
+    assert found(report) == [("WDS151", "2.tar", 1)]
+    assert (report.unread, told.items) == (0, 4)
+    assert found(validate(root, HASHES)) == found(report)
+
+
+def stopped_after(root: str, count: int) -> None:
+    def stop() -> None:
+        nonlocal count
+        count -= 1
+        if count < 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(root, HASHES, progress=Told(at_advance=stop))
+
+
+def test_hashing_that_was_stopped_goes_on_and_the_run_after_reads_all(tmp_path: Path) -> None:
+    root = hashed(tmp_path)
+    validate(root)
+    stopped_after(root, 3)
+    assert [validate(root, HASHES).unread for _ in range(2)] == [3, 0]
+    stopped_after(root, 3)
+    assert validate(root, replace(HASHES, again=True)).unread == 0
+
+
+def test_hashing_that_was_stopped_days_ago_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = hashed(tmp_path)
+    now = time.time()
+    stopped_after(root, 3)
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86_400)
+    assert validate(root, HASHES).unread == 0
 
 
 def test_facts_of_media_in_the_catalog_are_held_against_the_headers(tmp_path: Path) -> None:
-    from wdsctl.core.verbs.media import MediaRequest
+    from wdsctl.core.verbs.media_request import MediaRequest
 
     root = a_dataset(tmp_path, {"a.tar": {"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}})
     index(root, media=MediaRequest(selection="auto"))

@@ -122,9 +122,17 @@ def test_another_view_of_the_name_is_refused_unless_it_is_to_be_replaced(gallery
     assert report.removed
 
 
-def test_a_view_without_samples_is_refused(gallery: str) -> None:
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"where": "width > 99999"},
+        {"sql": "SELECT id FROM v_sample WHERE key = 'zz'"},
+        {"keys": os.devnull},
+    ],
+)
+def test_a_view_without_samples_is_refused(gallery: str, wanted: dict[str, str]) -> None:
     with pytest.raises(InputError, match="no sample fits"):
-        create_view(gallery, "none", Definition(where="width > 1000000"))
+        create_view(gallery, "none", Definition(**wanted))  # type: ignore[arg-type]
     assert stored_views(locate(gallery).ledger) == []
 
 
@@ -178,6 +186,10 @@ def test_a_query_that_gives_no_ids_is_refused(gallery: str, sql: str) -> None:
 @pytest.mark.parametrize(("sample", "count"), [("1%", 10), ("0.25%", 2), ("37", 37), ("5000", 1000), ("100%", 1000)])
 def test_a_sample_has_exactly_its_share(tmp_path: Path, sample: str, count: int) -> None:
     assert of(a_thousand(tmp_path), Definition(sample=sample, seed=3)) == count
+
+
+def test_a_sample_of_a_few_has_at_least_one(tmp_path: Path) -> None:
+    assert of(a_thousand(tmp_path), Definition(where="position < 1", sample="0.1%", seed=3)) == 1
 
 
 def test_a_small_sample_lies_within_a_larger_one_and_seeds_differ(tmp_path: Path) -> None:

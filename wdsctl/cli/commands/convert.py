@@ -26,8 +26,9 @@ Examples:
 \b
 What goes into which file is decided before a byte is written. Killed at any
 moment and run again, it does the rest; the bytes are the same for any number
-of workers. Splits, sample type and field map go along. A sample that cannot
-be read or written anew is left out and counted, and the exit code is 5.
+of workers. Splits, sample type and field map go along into prepared datasets;
+other forms and compressed shards have none. A sample that cannot be read or
+written anew is left out and counted, and the exit code is 5.
 """
 
 Paths = Annotated[

@@ -75,9 +75,9 @@ def command(
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.index import render
     from wdsctl.core.root_spec import root_spec
-    from wdsctl.core.verbs.column import parse_columns
+    from wdsctl.core.verbs.column_request import parse_columns
     from wdsctl.core.verbs.index import index
-    from wdsctl.core.verbs.media import MediaRequest
+    from wdsctl.core.verbs.media_request import MediaRequest
 
     asked = MediaRequest(selection=media, keyframes=media_index, drop=drop_media)
     spec = root_spec(root)

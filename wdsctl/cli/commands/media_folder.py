@@ -9,7 +9,7 @@ from wdsctl.cli import exit_codes, options
 from wdsctl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.media import MediaRequest
+    from wdsctl.core.verbs.media_request import MediaRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Request:
 
 def is_one(root: str, catalog: str | None, media: str | None = None) -> bool:
     """Whether it has the catalog of such a folder, or would get it: no shards, and facts of media are asked for."""
-    from wdsctl.core.verbs.media_folder import is_media_folder
+    from wdsctl.core.verbs.presence import is_media_folder
 
     return is_media_folder(root, catalog, asked=media is not None)
 

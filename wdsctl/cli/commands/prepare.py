@@ -120,7 +120,7 @@ def command(
     from wdsctl.cli.render.prepare import renderer
     from wdsctl.core.ratios import parse_ratios
     from wdsctl.core.root_spec import root_spec
-    from wdsctl.core.verbs.media import MediaRequest
+    from wdsctl.core.verbs.media_request import MediaRequest
     from wdsctl.core.verbs.prepare import PrepareOptions
 
     spec = root_spec(source)

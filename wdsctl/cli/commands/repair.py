@@ -20,8 +20,8 @@ Examples:
 
 \b
 A tail that is cut, headers with wrong checksums, interleaved and duplicate
-keys, duplicate parts; of JSONL: BOM, CRLF, lines that are no JSON. What
-would have to be guessed is left out and told, and the exit code is 5.
+keys, duplicate parts; of JSONL: BOM, CRLF, lines that are no JSON. What is
+lost, or would have to be guessed, is told, and the exit code is 5.
 """
 
 

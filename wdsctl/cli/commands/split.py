@@ -19,6 +19,7 @@ Examples:
   wdsctl split shards/ 98,1,1 --by sample --dry-run
   wdsctl split shards/ 8,1,1 --group-by json:video_id
   wdsctl split shards/ 8,2 --stratify part:cls
+  wdsctl split shards/ 8,2 --group-by json:video_id --stratify part:cls
   wdsctl split shards/ --pattern train='a-{000..799}.tar' --rest val
   wdsctl split shards/ --keys val=val.txt --rest train --set papers
   wdsctl split shards/ --exclude-code WDS106

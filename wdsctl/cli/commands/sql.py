@@ -22,7 +22,8 @@ Examples:
 \b
 Views: v_shard, v_sample, v_part, v_split, v_media, v_file of the catalog,
 v_excluded, v_run, v_finding, v_view, v_quarantine. docs/catalog.md lists
-their columns. Only reading is possible.
+their columns. Only reading is possible. An answer without rows is an answer:
+the exit code is 0.
 """
 
 

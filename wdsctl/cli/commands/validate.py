@@ -27,7 +27,8 @@ Examples:
 \b
 Levels: structure (tars, keys, parts; always), headers (of media and arrays),
   content (everything decodes; headers too), schema (fields fit the sample
-  type), refs (names are in their stores), hashes (SHA-256), all.
+  type), refs (names are in their stores), hashes (SHA-256; reads every byte,
+  each time), all.
 """
 
 FailOn = Annotated[
@@ -72,7 +73,9 @@ def command(
             "--refs", metavar="FIELD=STORE", help="What a field of JSON refers to; kept in dataset.yaml (repeatable)."
         ),
     ] = None,
-    again: Annotated[bool, typer.Option("--again", help="Read what was validated and has not changed, too.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read what was validated and has not changed, too; hashes always do.")
+    ] = False,
     quarantine: Annotated[
         bool, typer.Option("--quarantine", help="Keep samples with errors out of all splits. No file is touched.")
     ] = False,
@@ -102,7 +105,7 @@ def command(
     from wdsctl.core.verbs.validate_request import ValidateRequest
 
     if release:
-        _check_release(root, is_quarantine=quarantine)
+        _check_release(root, catalog, is_quarantine=quarantine)
         return _release(root, shards, catalog, options.worker_count(workers), wait, common)
     _check_form(format, output, is_json=common.json)
     request = ValidateRequest(
@@ -124,31 +127,31 @@ def _validated(
     root: str, request: ValidateRequest, catalog: str | None, workers: int, wait: float, progress: Progress
 ) -> ValidateReport:
     from wdsctl.core.blend_file.paths import is_blend_file
-    from wdsctl.core.errors import UsageError
 
+    _check_catalog(root, catalog)
     if is_blend_file(root):
         from wdsctl.core.verbs.validate_blend import validate_blend
 
-        if catalog is not None:
-            raise UsageError("--catalog is of one dataset, and this is a blend file", hint="leave it out")
         return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
     from wdsctl.core.verbs.validate import validate
 
     return validate(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
 
 
-def _check_release(root: str, *, is_quarantine: bool) -> None:
-    from wdsctl.core.blend_file.paths import is_blend_file
+def _check_release(root: str, catalog: str | None, *, is_quarantine: bool) -> None:
     from wdsctl.core.errors import UsageError
 
     if is_quarantine:
         raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
-    if is_blend_file(root):
-        raise UsageError(
-            "--release is of one dataset, and this is a blend file",
-            where=root,
-            hint="`wdsctl validate DATASET --release` for each dataset in it",
-        )
+    _check_catalog(root, catalog)
+
+
+def _check_catalog(root: str, catalog: str | None) -> None:
+    from wdsctl.core.blend_file.paths import is_blend_file
+    from wdsctl.core.errors import UsageError
+
+    if catalog is not None and is_blend_file(root):
+        raise UsageError("--catalog is of one dataset, and this is a blend file", hint="leave it out")
 
 
 def _check_form(form: str, output: str | None, *, is_json: bool) -> None:
@@ -183,11 +186,17 @@ def _release(
 ) -> int:
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.validate import render_release
+    from wdsctl.core.blend_file.paths import is_blend_file
     from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
+    from wdsctl.core.verbs.validate_release import release_blend
 
+    named = tuple(shards or ())
     with listening(common.output) as progress:
-        report = release_from_quarantine(
-            root, shards=tuple(shards or ()), catalog=catalog, workers=workers, wait=wait, progress=progress
-        )
+        if is_blend_file(root):
+            report = release_blend(root, shards=named, workers=workers, wait=wait, progress=progress)
+        else:
+            report = release_from_quarantine(
+                root, shards=named, catalog=catalog, workers=workers, wait=wait, progress=progress
+            )
     common.output.answer("validate", report, render_release)
     return 0

@@ -18,7 +18,8 @@ DATASETS_SHOWN = 20
 
 
 def render(report: ConvertReport) -> Iterator[RenderableType]:
-    route = f"{', '.join(path(source.path) for source in report.sources)} -> {path(report.dest)}"
+    sources = dict.fromkeys(path(source.path) for source in report.sources)
+    route = f"{', '.join(sources)} -> {path(report.dest)}"
     if report.up_to_date:
         yield f"{route}: up to date ({count(report.samples, 'sample')} in {count(report.files, 'file')})"
         return
@@ -36,7 +37,8 @@ def render(report: ConvertReport) -> Iterator[RenderableType]:
         ("write", f"{would}{count(done, 'sample')} in {count(report.files, 'file')} of {report.form}, {amount}{files}")
     )
     rows += [("", text) for text in _left_out(report)]
-    shown = report.datasets if len(report.datasets) > 1 or not report.dry_run else ()
+    tells = len(report.datasets) > 1 or not report.dry_run or any(dataset.columns for dataset in report.datasets)
+    shown = report.datasets if tells else ()
     for dataset in shown[:DATASETS_SHOWN]:
         rows.append(("dataset", _dataset(dataset)))
     if len(shown) > DATASETS_SHOWN:
@@ -61,5 +63,8 @@ def _left_out(report: ConvertReport) -> Iterator[str]:
 
 def _dataset(dataset: ConvertedDataset) -> str:
     splits = ", ".join(f"{safe(name)} {count(samples)}" for name, samples in dataset.splits.items())
-    facts = [f"{count(dataset.samples, 'sample')} in {count(dataset.files, 'file')}", dataset.sample_type, splits]
+    columns = "" if not dataset.columns else f"columns {', '.join(map(safe, dataset.columns))}"
+    media = "" if not dataset.media else f"facts of {dataset.media:,} media"
+    amount = f"{count(dataset.samples, 'sample')} in {count(dataset.files, 'file')}"
+    facts = [amount, dataset.sample_type, splits, columns, media]
     return f"{path(dataset.path)}: {', '.join(filter(None, facts))}"

@@ -56,8 +56,9 @@ def _measure(measure: Measure) -> Iterator[str]:
         return
     mean = f"{measure.mean:,.1f}" if measure.what not in _SAID else said(measure.mean)
     total = f", in all {said(measure.total)}" if measure.what in ("bytes", "seconds") else ""
-    span = f"{said(measure.min)} to {said(measure.max)}, median {said(measure.p50)}"
-    yield f"  {span}, mean {mean}, p99 {said(measure.p99)}{total}"
+    about = "" if measure.exact else "~"
+    span = f"{said(measure.min)} to {said(measure.max)}, median {about}{said(measure.p50)}"
+    yield f"  {span}, mean {mean}, p99 {about}{said(measure.p99)}{total}"
     yield from lines(measure.bins, said, is_whole=measure.what != "seconds")
 
 
@@ -117,7 +118,8 @@ def _lengths(key: KeyLine) -> str:
         return ""
     if key.length_min == key.length_max:
         return count(round(key.length_min))
-    return f"{count(round(key.length_min))}-{count(round(key.length_max))} (~{count(round(key.length_p50))})"
+    about = "" if key.length_exact else "~"
+    return f"{count(round(key.length_min))}-{count(round(key.length_max))} ({about}{count(round(key.length_p50))})"
 
 
 def _range(key: KeyLine) -> str:

@@ -33,7 +33,7 @@ def render_run(report: RunReport) -> Iterator[RenderableType]:
         [
             ("command", _command(run)),
             ("began", _when(run.started_at)),
-            *([("ended", f"{_when(run.finished_at)}, after {duration(run.seconds or 0)}")] if run.finished_at else []),
+            *([("ended", f"{_when(run.finished_at)}, after {_took(run)}")] if run.finished_at else []),
             ("by", by),
             ("before", _state(run.before)),
             *([("after", _state(run.after))] if run.finished_at else []),
@@ -44,11 +44,20 @@ def render_run(report: RunReport) -> Iterator[RenderableType]:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    took = "" if run.seconds is None else duration(run.seconds)
     after = run.after if run.finished_at else None
     generation = _change(*(None if state is None else state.generation for state in (run.before, after)))
     samples = "" if after is None else count(after.samples)
-    return (str(run.id), _when(run.started_at), took, run.status, generation, samples, _command(run))
+    return (str(run.id), _when(run.started_at), _took(run), run.status, generation, samples, _command(run))
+
+
+def _took(run: Run) -> str:
+    """Older versions noted whole seconds."""
+    if run.seconds is None:
+        return ""
+    is_exact = "." in run.started_at
+    if is_exact and run.seconds < 0.0995:
+        return f"{run.seconds * 1000:.0f} ms"
+    return duration(run.seconds) if is_exact else duration(run.seconds).replace(".0 ", " ")
 
 
 def _change(before: int | None, after: int | None) -> str:

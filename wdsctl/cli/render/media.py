@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from wdsctl.core.catalog.media_reader import MediaLine
+    from wdsctl.core.catalog.media_line import MediaLine
     from wdsctl.core.findings import Finding
     from wdsctl.core.verbs.inspect_media_folder import MediaFolderInspectReport
     from wdsctl.core.verbs.media_folder import MediaFolderReport

@@ -63,7 +63,7 @@ def splits_table(splits: Sequence[SplitCount]) -> Table:
 def strata_lines(report: SplitReport) -> Iterator[RenderableType]:
     """The strata that miss their shares by most."""
     lines = report.strata[:SHOWN]
-    names = [split.name.rpartition("/")[2] for split in report.splits]
+    names = list(lines[0].splits)
     noun = "stratum" if len(report.strata) == 1 else "strata"
     yield f"{count(len(report.strata))} {noun}, largest drift {share(report.drift)}"
     yield table(

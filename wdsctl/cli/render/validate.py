@@ -45,7 +45,9 @@ def render(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType
         yield f"  {_unread(report)}"
     if report.quarantine is not None:
         kept = report.quarantine
-        yield f"  kept out of all splits: {count(kept.samples, 'sample')} and {count(kept.shards, 'whole shard')}"
+        new = f"{count(kept.samples, 'sample')} and {count(kept.shards, 'whole shard')}"
+        known = f"{count(kept.all_samples, 'sample')} and {count(kept.all_shards, 'whole shard')}"
+        yield f"  newly kept out of all splits: {new}; in quarantine in all: {known}"
         yield from _splits(kept.splits)
 
 

@@ -8,6 +8,8 @@ from typing import NamedTuple
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.urls import shown
 
+DOC = "docs/blend-files.md"
+
 
 class Place(NamedTuple):
     """A line of a file; or, without a line, a key of a mapping that was made in code."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wdsctl.core.blend_file.around import COMMON
 from wdsctl.core.blend_file.nodes import Node
-from wdsctl.core.blend_file.problems import called, suggestion, unknown_key, wrong
+from wdsctl.core.blend_file.problems import DOC, called, suggestion, unknown_key, wrong
 
 #: The key that makes a node what it is, and the others that it may have. `datasets` is V1's word for blend.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -27,6 +27,7 @@ ENTRY: dict[str, tuple[str, ...]] = {
 
 _CLASS = ("__module__", "__class__")
 _CLASSES = ("MetadatasetV2", "Metadataset")
+_OF_DATASET = frozenset({"sample_type", "field_map"})
 _HINT = "write one of path, blend, blend_epochized, concat, join"
 
 
@@ -58,6 +59,7 @@ def part_of_file(node: Node, split_part: str) -> tuple[Node, str]:
     if not isinstance(node.value, dict):
         raise wrong(f"expected `splits:`, found {called(node.value)}", node.place, hint="write splits: {train: ...}")
     _check_class(node)
+    _check_blend(node)
     if "splits" not in node.value:
         keys = {key: value for key, value in node.value.items() if key not in _CLASS}
         return Node(keys, node.place, node.keys), split_part
@@ -73,6 +75,20 @@ def part_of_file(node: Node, split_part: str) -> tuple[Node, str]:
         hint = f"the splits here are {', '.join(splits.value)}"
         raise wrong(message, node.at("splits"), hint=hint, code="WDS606")
     return splits.value[split_part], split_part
+
+
+def _check_blend(node: Node) -> None:
+    """Raise DatasetError WDS600 for a file that is about something else: it has no key of a blend file at all."""
+    known, keys = ("splits", *KINDS), [*node.value]
+    is_config = not _OF_DATASET.isdisjoint(keys)
+    if not keys or any(key in known or (key in (*COMMON, *_CLASS) and not is_config) for key in keys):
+        return
+    close = "" if is_config else next((said for key in keys if (said := suggestion(key, known))), "")
+    about = f"{', '.join(map(repr, keys[:3]))}{', ...' * (len(keys) > 3)}"
+    hint = f"one begins with `splits:`, or path, blend, concat, join: {DOC}"
+    if is_config:
+        hint = "it looks like a dataset.yaml: give the folder of the dataset"
+    raise wrong(f"this is no blend file: it is about {about}{close}", node.place, hint=hint)
 
 
 def _check_class(node: Node) -> None:

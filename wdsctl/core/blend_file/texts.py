@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 from wdsctl.core.blend_file.nodes import Node, from_yaml
-from wdsctl.core.blend_file.paths import folder_of
-from wdsctl.core.blend_file.problems import Place, wrong
+from wdsctl.core.blend_file.paths import folder_of, meant
+from wdsctl.core.blend_file.problems import DOC, Place, wrong
 from wdsctl.core.errors import InputError, StorageError
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
@@ -42,6 +44,9 @@ def _read(path: str, place: Place) -> str:
     except StorageError as error:
         if storage.exists(path):
             raise
+        if not place.line and meant(place.source, os.getcwd()) == path:
+            hint = f"name a blend file that there is ({DOC}), a folder that holds shards, or a .jsonl file"
+            raise InputError("the blend file does not exist", hint=hint, where=shown(place.source)) from error
         hint = "a path is meant from the folder of the file that it stands in"
         raise InputError(f"path: there is no {shown(path)}", hint=hint, where=str(place)) from error
     finally:

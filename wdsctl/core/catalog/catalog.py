@@ -15,36 +15,18 @@ from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
+from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, SELECTION
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.line_rows import are_implied
 from wdsctl.core.catalog.media_reader import MediaReader
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.repeated_lines import repeated_lines
+from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.catalog.split_rows import SplitReader
 from wdsctl.core.selected_shards import Selection, selection_from
 from wdsctl.core.split_rules import SplitRule
 
-#: The fact that names the field of JSON from which keys of lines come.
-KEY_FIELD = "key_field"
-
-#: The facts that say which shards are chosen, and that new ones are hashed ("1").
-SELECTION, HASHED = "selection", "hashed"
-
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
-
-
-@dataclass(frozen=True, slots=True)
-class ShardRow:
-    id: int
-    path: str
-    size: int  # bytes
-    mtime_ns: int
-    samples: int
-    parts: int
-    status: str
-    code: str | None
-    layout_hash: str
-    sha256: str | None = None  # of the whole file; None where nobody asked for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +52,6 @@ class SplitCount:
 class RepeatedKey:
     key: str
     shards: tuple[str, ...]  # some of the shards that have it
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Where the samples of one shard are: split -> (samples, one bit a sample, or None for all of them)."""
-
-    layout_hash: str
-    parts: dict[str, tuple[int, bytes | None]]
-    samples: int  # of the shard, in whatever split or none
 
 
 class Catalog:
@@ -137,7 +110,7 @@ class Catalog:
             told = {row.name for row in connection.execute(text("PRAGMA table_info(shard)"))}
             columns.append(t.sha256 if "sha256" in told else null())
             query = select(*columns).where(t.removed.is_(None)).order_by(t.id)
-            return [ShardRow(*row) for row in connection.execute(query)]
+            return [ShardRow(*row) for row in connection.execute(query).all()]
 
     def parts(self) -> list[PartCount]:
         """The parts of the current generation, the most frequent first."""

@@ -1,28 +1,16 @@
-"""Opens catalog files: read-only and immutable for everybody, or as a draft that nobody else sees yet."""
+"""SQLAlchemy over catalog and ledger files: a published catalog, read-only, or a connection that somebody has open."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable
 from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.pool import StaticPool
 
-from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION, check
-from wdsctl.core.catalog.migrations import migrate
-
-#: For a draft. Sorting the key index in memory would break the bound on memory; two threads halve its time.
-_BUILD = (
-    "journal_mode = OFF",
-    "synchronous = OFF",
-    "locking_mode = EXCLUSIVE",
-    "cache_size = -16384",
-    "temp_store = FILE",
-    "threads = 2",
-)
+from wdsctl.core.catalog.identity import check
 
 
 def open_published(path: str) -> Engine:
@@ -31,40 +19,37 @@ def open_published(path: str) -> Engine:
     Raises CatalogError: WDS301 missing, WDS302 damaged, WDS303 too new.
     """
     check(path)
-    return _engine(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1")
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
 
-
-def open_draft(path: str) -> Engine:
-    """A catalog under construction. No journal, no syncs: if the run dies, the draft is thrown away.
-
-    One that began as a copy of an older catalog is brought to the present schema.
-    """
-    is_new = not os.path.exists(path)
-    if not is_new:
-        migrate(path)
-    engine = _engine(f"file:{quote(os.fsencode(path))}", _BUILD)
-    if is_new:
-        _create(engine)
-    return engine
-
-
-def _create(engine: Engine) -> None:
-    schema.metadata.create_all(engine)
-    with engine.begin() as connection:
-        for name, query in schema.VIEWS.items():
-            connection.execute(text(f"CREATE VIEW {name} AS {query}"))
-        connection.execute(text(f"PRAGMA application_id = {APPLICATION_ID}"))
-        connection.execute(text(f"PRAGMA user_version = {VERSION}"))
-
-
-def _engine(uri: str, pragmas: Sequence[str] = ()) -> Engine:
     def connect() -> sqlite3.Connection:
         # The driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.
-        connection = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
-        for pragma in pragmas:
-            connection.execute(f"PRAGMA {pragma}").close()
-        return connection
+        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
 
+    return _engine(connect)
+
+
+def layer_over(driver: sqlite3.Connection) -> Connection:
+    """The same connection through SQLAlchemy. What fails in it is raised as the driver raises it.
+
+    A transaction that is open is committed: SQLAlchemy would undo it when it looks at the database. Closing the result
+    leaves `driver` open.
+    """
+    driver.commit()
+
+    def connect() -> sqlite3.Connection:
+        return driver
+
+    engine = _engine(connect)
+    event.listen(engine, "handle_error", _as_it_was)
+    return engine.connect()
+
+
+def _engine(connect: Callable[[], sqlite3.Connection]) -> Engine:
     engine = create_engine("sqlite://", creator=connect, poolclass=StaticPool)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
     return engine
+
+
+def _as_it_was(context: ExceptionContext) -> None:
+    if isinstance(context.original_exception, sqlite3.Error):
+        raise context.original_exception

@@ -63,9 +63,10 @@ def missing(path: str) -> CatalogError:
 
 def without_rows(path: str) -> CatalogError:
     return CatalogError(
-        "the catalog has no rows of samples: it was made with --no-sample-rows",
+        "the catalog has no rows of samples",
         where=path,
-        hint=f"{command_beside(path, 'index', '--sample-rows')} adds them; every shard is read once for it",
+        hint=f"{command_beside(path, 'index', '--sample-rows')} adds them; every shard is read once for it, "
+        "so all must be there",
         code="WDS307",
     )
 

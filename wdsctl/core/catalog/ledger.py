@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import astuple, fields
 from datetime import datetime, timezone
+from functools import cached_property
 from types import TracebackType
-from typing import Any, Literal
-
-from sqlalchemy import Connection, inspect, select
+from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.catalog.ledger_file import (
     connect,
@@ -24,19 +24,31 @@ from wdsctl.core.catalog.ledger_file import (
     is_sound,
     translating,
 )
-from wdsctl.core.catalog.ledger_schema import finding, plan_source, planned_shard, run
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_record import ShardRecord, State
 
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+#: The columns of a finding, by its fields.
+_FINDING = {each.name: "byte_offset" if each.name == "offset" else f'"{each.name}"' for each in fields(Finding)}
+_INSERT_FINDING = f"INSERT INTO finding (run_id, {', '.join(_FINDING.values())}) VALUES (?{', ?' * len(_FINDING)})"
+_INSERT_SHARD = (
+    f"INSERT INTO planned_shard ({', '.join(ShardRecord._fields)}) VALUES (?{', ?' * (len(ShardRecord._fields) - 1)})"
+)
+
 Status = Literal["ok", "partial", "failed", "interrupted"]
 
 
 class Ledger:
-    """One open ledger. `notes` says what the user should know about how it was opened."""
+    """One open ledger. `notes` says what the user should know about how it was opened.
 
-    def __init__(self, path: str, connection: Connection, notes: tuple[str, ...] = ()) -> None:
+    What every run writes goes to the driver as it is, without a wait for SQLAlchemy to be imported.
+    """
+
+    def __init__(self, path: str, connection: sqlite3.Connection, notes: tuple[str, ...] = ()) -> None:
         self.path = path
         self.notes = notes
         self._connection = connection
@@ -64,6 +76,8 @@ class Ledger:
             return cls(path, connect_for_reading(path) if is_there else connect_to_nothing())
 
     def close(self) -> None:
+        if "_layer" in self.__dict__:
+            self._layer.close()
         self._connection.close()
 
     def __enter__(self) -> Ledger:
@@ -76,84 +90,87 @@ class Ledger:
         self, command: str, argv: Sequence[str], *, version: str, details: Mapping[str, Any] | None = None
     ) -> int:
         """Note that a command begins. Returns the run's id. `details` must be JSON; `finish_run` puts others there."""
-        with self.transaction() as connection:
-            result = connection.execute(
-                run.insert().values(
-                    uuid=str(uuid.uuid4()),
-                    command=command,
-                    argv=json.dumps(list(argv), ensure_ascii=True),
-                    version=version,
-                    started_at=_now(),
-                    details=None if details is None else json.dumps(dict(details)),
-                )
-            )
-            return result.lastrowid
+        query = "INSERT INTO run (uuid, command, argv, version, started_at, details) VALUES (?, ?, ?, ?, ?, ?)"
+        told = None if details is None else json.dumps(dict(details))
+        values = (str(uuid.uuid4()), command, json.dumps(list(argv), ensure_ascii=True), version, _now(), told)
+        with self._transaction() as connection:
+            return int(connection.execute(query, values).lastrowid or 0)
 
     def finish_run(self, run_id: int, status: Status, details: Mapping[str, Any] | None = None) -> None:
         """Note how a run ended. `details` must be JSON."""
-        with self.transaction() as connection:
-            connection.execute(
-                run.update()
-                .where(run.c.id == run_id)
-                .values(finished_at=_now(), status=status, details=json.dumps(dict(details or {})))
-            )
+        query = "UPDATE run SET finished_at = ?, status = ?, details = ? WHERE id = ?"
+        with self._transaction() as connection:
+            connection.execute(query, (_now(), status, json.dumps(dict(details or {})), run_id))
 
     def runs(self) -> list[dict[str, Any]]:
         """Every run, the oldest first, with `argv` and `details` as values."""
-        with self.transaction() as connection:
-            rows = connection.execute(select(run).order_by(run.c.id)).mappings().all()
+        with self._transaction() as connection:
+            found = connection.execute("SELECT * FROM run ORDER BY id")
+            names = [column[0] for column in found.description]
+            rows = [dict(zip(names, row, strict=True)) for row in found]
         return [{**row, "argv": json.loads(row["argv"]), "details": json.loads(row["details"] or "{}")} for row in rows]
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
-        rows = [{"run_id": run_id, **asdict(found)} for found in findings]
+        rows = [(run_id, *astuple(found)) for found in findings]
         if rows:
-            with self.transaction() as connection:
-                connection.execute(finding.insert(), rows)
+            with self._transaction() as connection:
+                connection.executemany(_INSERT_FINDING, rows)
 
     def findings(self, run_id: int) -> list[Finding]:
         """What a run found, in the order it was noted."""
-        names = [field.name for field in fields(Finding)]
-        columns = [finding.c[name] for name in names]
-        with self.transaction() as connection:
-            rows = connection.execute(select(*columns).where(finding.c.run_id == run_id).order_by(finding.c.id)).all()
-        return [Finding(**dict(zip(names, row, strict=True))) for row in rows]
+        with self._transaction() as connection:
+            query = f"SELECT {', '.join(_FINDING.values())} FROM finding WHERE run_id = ? ORDER BY id"
+            rows = connection.execute(query, (run_id,)).fetchall()
+        return [Finding(**dict(zip(_FINDING, row, strict=True))) for row in rows]
 
     def planned_shards(self) -> list[ShardRecord]:
         """The plan of the last `prepare` from a raw folder, in order; empty if there was none."""
-        columns = [planned_shard.c[name] for name in ShardRecord._fields]
-        with self.transaction() as connection:
-            rows = connection.execute(select(*columns).order_by(planned_shard.c.ordinal)).all()
-        return [ShardRecord(*row) for row in rows]
+        with self._transaction() as connection:
+            query = f"SELECT {', '.join(ShardRecord._fields)} FROM planned_shard ORDER BY ordinal"
+            return [ShardRecord(*row) for row in connection.execute(query)]
 
     def plan_source(self) -> str | None:
         """The folder that the plan was made from; None where that is not known."""
-        with self.transaction() as connection:
-            if not inspect(connection).has_table(plan_source.name):  # a ledger of schema version 1, opened by `peek`
+        with self._transaction() as connection:
+            query = "SELECT 1 FROM sqlite_master WHERE name = 'plan_source'"
+            if connection.execute(query).fetchone() is None:  # a ledger of schema version 1, opened by `peek`
                 return None
-            path = connection.execute(select(plan_source.c.path)).scalar()
-        return None if path is None else os.fsdecode(path)
+            row = connection.execute("SELECT path FROM plan_source").fetchone()
+        return None if row is None else os.fsdecode(row[0])
 
     def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
         """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
-        with self.transaction() as connection:
-            connection.execute(plan_source.delete())
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM plan_source")
             if source is not None:
-                connection.execute(plan_source.insert(), {"path": os.fsencode(source)})
-            connection.execute(planned_shard.delete())
-            if records:
-                connection.execute(planned_shard.insert(), [record._asdict() for record in records])
+                connection.execute("INSERT INTO plan_source (path) VALUES (?)", (os.fsencode(source),))
+            connection.execute("DELETE FROM planned_shard")
+            connection.executemany(_INSERT_SHARD, records)
 
     def mark_done(self, name: str, state: State = "done") -> None:
         """Note that a shard is in its place."""
-        with self.transaction() as connection:
-            connection.execute(planned_shard.update().where(planned_shard.c.name == name).values(state=state))
+        with self._transaction() as connection:
+            connection.execute("UPDATE planned_shard SET state = ? WHERE name = ?", (state, name))
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """The connection, for modules of this folder that keep tables of their own in the ledger."""
-        with translating(self.path), self._connection.begin():
+        """The connection through SQLAlchemy, for modules of this folder that keep tables of their own in the ledger."""
+        with translating(self.path), self._layer.begin():
+            yield self._layer
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection in a transaction, which is undone where the block does not end well."""
+        with translating(self.path), self._connection:
+            self._connection.execute("BEGIN")
             yield self._connection
+
+    @cached_property
+    def _layer(self) -> Connection:
+        from wdsctl.core.catalog.engine import layer_over
+
+        return layer_over(self._connection)
 
 
 def _now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

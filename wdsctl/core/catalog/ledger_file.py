@@ -8,28 +8,25 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from urllib.parse import quote
 
-from sqlalchemy import Connection, NullPool, create_engine, event
-from sqlalchemy.exc import DBAPIError
-
 from wdsctl.core.catalog.ledger_mark import APPLICATION_ID, VERSION
-from wdsctl.core.catalog.ledger_schema import metadata
+from wdsctl.core.catalog.schema_text import ledger_statements
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.os_errors import translated
 
 _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
 
 
-def connect(path: str) -> Connection:
+def connect(path: str) -> sqlite3.Connection:
     """Open or create a ledger that is sound."""
     return _connect(f"file:{quote(os.fsencode(path))}")
 
 
-def connect_for_reading(path: str) -> Connection:
+def connect_for_reading(path: str) -> sqlite3.Connection:
     """Open a ledger that is there. Not read-only: what a killed run left half-written is rolled back."""
     return _connect(f"file:{quote(os.fsencode(path))}?mode=rw", is_new=False)
 
 
-def connect_to_nothing() -> Connection:
+def connect_to_nothing() -> sqlite3.Connection:
     """An empty ledger in memory."""
     return _connect("file::memory:")
 
@@ -64,25 +61,19 @@ def is_sound(path: str) -> bool:
 
 @contextmanager
 def translating(path: str) -> Iterator[None]:
-    """Raise our own errors in the place of SQLAlchemy's."""
+    """Raise our own errors in the place of SQLite's."""
     try:
         yield
-    except DBAPIError as error:
-        raise _said(error.orig or error, path) from error
+    except sqlite3.Error as error:
+        raise _said(error, path) from error
 
 
-def _connect(uri: str, *, is_new: bool = True) -> Connection:
-    def open_file() -> sqlite3.Connection:
-        # The driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.
-        connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+def _connect(uri: str, *, is_new: bool = True) -> sqlite3.Connection:
+    # The driver would open transactions where it sees fit: whoever writes says BEGIN.
+    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
+    try:
         for pragma in ("journal_mode = DELETE", "synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}").close()
-        return connection
-
-    engine = create_engine("sqlite://", creator=open_file, poolclass=NullPool)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    connection = engine.connect()
-    try:
         if is_new:
             _create(connection)
     except BaseException:  # Ctrl-C too: nobody else has the connection yet, so nobody else would close it
@@ -91,17 +82,17 @@ def _connect(uri: str, *, is_new: bool = True) -> Connection:
     return connection
 
 
-def _create(connection: Connection) -> None:
+def _create(connection: sqlite3.Connection) -> None:
     """The tables that are not there yet, in one transaction with the mark that says whose they are."""
-    with connection.begin():
-        version = connection.exec_driver_sql("PRAGMA user_version").scalar_one()
-    if version == VERSION:
+    if _pragma(connection, "user_version") == VERSION:
         return
-    with connection.begin():
+    with connection:
+        connection.execute("BEGIN")
         # Begins with a write: where two create it at once, the second waits here, and then finds the tables.
-        connection.exec_driver_sql(f"PRAGMA application_id = {APPLICATION_ID}")
-        metadata.create_all(connection)
-        connection.exec_driver_sql(f"PRAGMA user_version = {VERSION}")
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in ledger_statements():
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> object:

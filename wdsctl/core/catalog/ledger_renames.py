@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlalchemy import bindparam, delete, inspect, select
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_schema import checked, quarantine, renamed, view_shard
+from wdsctl.core.catalog.ledger_schema import known, quarantine, renamed, view_shard
 
 _BETWEEN = "\0"  # begins no path: two shards may have changed names with one another
 
@@ -28,9 +28,12 @@ def rename_shards(ledger: Ledger, names: Mapping[str, str], mark: bytes) -> None
             return
         connection.execute(delete(renamed))
         connection.execute(renamed.insert(), {"mark": mark})
-        for table in (view_shard, checked, quarantine):
+        for table in (view_shard, known, quarantine):
             if not inspect(connection).has_table(table.name):
                 continue
             moved = table.update().prefix_with("OR REPLACE").where(table.c.shard == bindparam("old"))
-            for values in steps:
-                connection.execute(moved.values(shard=bindparam("new")), values)
+            first, second = steps
+            connection.execute(moved.values(shard=bindparam("new")), first)
+            if table is known:  # what is known of a shard that had the name and is gone is not of this one
+                connection.execute(delete(known).where(known.c.shard == bindparam("new")), second)
+            connection.execute(moved.values(shard=bindparam("new")), second)

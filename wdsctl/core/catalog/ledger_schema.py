@@ -1,4 +1,7 @@
-"""The tables of `ledger.sqlite`, schema version 3: version 1 has the first three alone, version 2 `plan_source` too."""
+"""The tables of `ledger.sqlite`, schema version 4.
+
+Version 1 has the first three alone, version 2 `plan_source` too, version 3 no `known`.
+"""
 
 from __future__ import annotations
 
@@ -80,12 +83,14 @@ view_shard = Table(
     sqlite_with_rowid=False,
 )
 
-#: What was validated, how, and with what result: not read again while `mark` is the same.
-checked = Table(
-    "checked",
+#: What was validated, how, and with what result: see `ledger_checks.py`.
+known = Table(
+    "known",
     metadata,
     Column("shard", Text, primary_key=True),
     Column("level", Text, primary_key=True),
+    Column("reach", Text, primary_key=True),  # how many of its samples were looked at: all, some or none
+    Column("layout_hash", Text, nullable=False),  # of the shard when it was looked at
     Column("mark", LargeBinary, nullable=False),
     Column("findings", Text, nullable=False),  # JSON list
     sqlite_with_rowid=False,

@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.placed import INDEX_BITS
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
 from wdsctl.core.shard_scan import ShardScan, texts
@@ -29,7 +29,7 @@ def _blocks(shard_id: int, scan: ShardScan, numbers: Ints) -> Iterator[Iterable[
     key_ends = np.append(0, np.cumsum(scan.key_sizes, dtype=np.int64))
     part_ends = np.append(0, np.cumsum(scan.counts, dtype=np.int64))
     named = numbers[scan.part_names]
-    first_id = shard_id << schema.INDEX_BITS
+    first_id = shard_id << INDEX_BITS
     for start in range(0, scan.samples, ROWS):
         rows = slice(start, min(start + ROWS, scan.samples))
         parts = slice(int(part_ends[start]), int(part_ends[rows.stop]))
@@ -85,6 +85,10 @@ def part_counts(shard_id: int, scan: ShardScan, numbers: Ints) -> Iterator[tuple
         # A part that a sample has twice counts once: what is asked is how many samples have it.
         samples = np.repeat(np.arange(scan.samples), scan.counts)
         names = (np.unique((samples << 32) + names) & 0xFFFFFFFF).astype(np.uint32)
+    if len(scan.extensions) == 1:
+        filled = int(np.count_nonzero(scan.part_sizes))
+        yield shard_id, int(numbers[0]), len(names), int(scan.part_sizes.sum()), len(scan.part_sizes) - filled
+        return
     having = np.bincount(names, minlength=len(scan.extensions))
     sizes = np.bincount(scan.part_names, scan.part_sizes, len(scan.extensions))
     empty = np.bincount(scan.part_names, scan.part_sizes == 0, len(scan.extensions))

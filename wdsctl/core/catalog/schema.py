@@ -30,7 +30,12 @@ shard = Table(
     Column("mtime_ns", BigInteger, nullable=False, comment="nanoseconds since 1970; at a URL, made of the etag"),
     Column("samples", Integer, nullable=False),
     Column("parts", Integer, nullable=False),
-    Column("status", Text, nullable=False, comment="ok, partial (its end is missing), bad or unreadable"),
+    Column(
+        "status",
+        Text,
+        nullable=False,
+        comment="ok, partial (its end is cut), bad, unreadable, or missing (gone, and kept)",
+    ),
     Column("code", Text, comment="the WDSnnn of what is wrong with it, if anything is"),
     Column("layout_hash", Text, nullable=False, comment="names where everything in the shard is"),
     Column("added", Integer, nullable=False, comment="the first generation with this shard"),

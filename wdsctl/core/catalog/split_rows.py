@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import Connection, delete, func, insert, inspect, select
 
 from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.fact_names import EXCLUDES, GROUPS, MARK, OF_SPLITS, RULES, STRATA
 from wdsctl.core.split_rules import (
     Excludes,
     Rules,
@@ -21,15 +25,12 @@ from wdsctl.core.split_rules import (
     rules_text,
     set_and_name,
 )
-from wdsctl.core.splitting import SplitShard
-
-RULES, EXCLUDES, STRATA, MARK = "split_rules", "split_excludes", "split_strata", "split_mark"
-FACTS = (RULES, EXCLUDES, STRATA, MARK)
+from wdsctl.core.splitting import Given, SplitShard
 
 _FIRST_NAMED = 1 << 16  # numbers of splits of named sets: the others come first, whenever they are made
 
-#: How many samples of a stratum each split of a set has: set -> stratum -> split -> samples.
-Strata = dict[str, dict[str, dict[str, int]]]
+#: What was dealt out in each set.
+GivenBySet = dict[str, Given]
 
 #: The samples that each split of a set has, by shard.
 Parts = dict[str, dict[int, SplitShard]]
@@ -78,11 +79,13 @@ class SplitReader:
         with self._reading() as connection:
             return _fact(connection, MARK) or ""
 
-    def strata(self) -> Strata:
-        """Of sets that are stratified, what each stratum has given."""
+    def given(self) -> GivenBySet:
+        """Of sets that are stratified, what each stratum has given, and where groups are."""
         with self._reading() as connection:
-            found: Strata = json.loads(_fact(connection, STRATA) or "{}")
-            return found
+            strata: dict[str, dict[str, dict[str, int]]] = json.loads(_fact(connection, STRATA) or "{}")
+            groups: dict[str, dict[str, str]] = json.loads(_fact(connection, GROUPS) or "{}")
+        read = {of_set: {name: _words(text) for name, text in mine.items()} for of_set, mine in groups.items()}
+        return {of_set: Given(strata.get(of_set, {}), read.get(of_set, {})) for of_set in strata | groups}
 
     def parts(self, of_set: str) -> Parts:
         """The splits of a set in the order they were named, by their short names."""
@@ -108,11 +111,11 @@ class SplitReader:
 
 
 class SplitTables:
-    """The splits of a draft. `facts` are kept when the draft is finished."""
+    """The splits of a draft. `facts` are the draft's, which keeps them when it is finished."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, facts: dict[str, str]) -> None:
         self._connection = connection
-        self.facts = _facts(connection)
+        self.facts = facts
 
     def rules(self) -> Rules:
         """The rule of every set, by its name."""
@@ -128,9 +131,13 @@ class SplitTables:
         self.facts[RULES] = rules_text(rules)
         self.facts[EXCLUDES] = json.dumps(plain_excludes(excludes))
 
-    def keep_strata(self, strata: Strata) -> None:
-        """What each stratum has given."""
-        self.facts[STRATA] = json.dumps(strata)
+    def keep_given(self, given: GivenBySet) -> None:
+        """What each stratum has given, and where groups are: 11 bytes a group."""
+        self.facts[STRATA] = json.dumps({of_set: each.strata for of_set, each in given.items()})
+        groups = {of_set: each.groups for of_set, each in given.items() if each.groups}
+        texts = {of_set: {name: _text(mine) for name, mine in each.items()} for of_set, each in groups.items()}
+        if texts or GROUPS in self.facts:
+            self.facts[GROUPS] = json.dumps(texts)
 
     def keep_mark(self, mark: str) -> None:
         """What splits and excludes are now up to date with."""
@@ -213,8 +220,16 @@ class SplitTables:
         return {short: number for name, number in rows for mine, short in (set_and_name(name),) if mine == of_set}
 
 
+def _words(text: str) -> NDArray[np.uint64]:
+    return np.frombuffer(b64decode(text, validate=True), "<u8").astype(np.uint64)
+
+
+def _text(words: NDArray[np.uint64]) -> str:
+    return b64encode(words.astype("<u8").tobytes()).decode()
+
+
 def _facts(connection: Connection) -> dict[str, str]:
-    return {name: said for name in FACTS if (said := _fact(connection, name)) is not None}
+    return {name: said for name in OF_SPLITS if (said := _fact(connection, name)) is not None}
 
 
 def _fact(connection: Connection, key: str) -> str | None:

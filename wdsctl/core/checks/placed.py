@@ -62,6 +62,29 @@ class Gathered:
         )
 
 
+def merged(*sets: Iterable[Placed]) -> tuple[Placed, ...]:
+    """What several looks at the same samples have found: what is of one code and part is one finding, as in one look.
+
+    Where two looks have seen some of the same samples, a sample that counts twice may be counted once.
+    """
+    kinds: dict[tuple[str, str], Placed] = {}
+    for each in (placed for found in sets for placed in found):
+        kind = (each.finding.code, each.finding.part)
+        kinds[kind] = _both(kinds[kind], each) if kind in kinds else each
+    return tuple(kinds.values())
+
+
+def _both(one: Placed, other: Placed) -> Placed:
+    mine, others = set(one.places), set(other.places)
+    if others <= mine:
+        return one
+    if mine <= others:
+        return other
+    first = min(one, other, key=lambda placed: placed.places[0]).finding
+    count = one.finding.count + other.finding.count - len(mine & others)
+    return Placed(replace(first, count=count), tuple(sorted(mine | others)), one.is_whole or other.is_whole)
+
+
 def as_text(found: Iterable[Placed]) -> str:
     """For the ledger: `from_text` gives the same again."""
     rows = [[asdict(each.finding), list(each.places), each.is_whole] for each in found]

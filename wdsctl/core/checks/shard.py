@@ -35,7 +35,8 @@ from wdsctl.core.urls import is_url
 #: What workers import before they are forked.
 PRELOAD = ("wdsctl.core.checks.shard",)
 
-_OF_SAMPLES: tuple[Level, ...] = ("headers", "content", "schema", "refs")
+#: The levels that look into samples, and may look into some of them.
+OF_SAMPLES: tuple[Level, ...] = ("headers", "content", "schema", "refs")
 _AT_ONCE = 4096  # samples whose parts are told together
 
 
@@ -67,7 +68,7 @@ class Checked:
     """What a worker says of one shard. `is_read`: whether it could be; otherwise nobody knows whether it is sound.
 
     `looked_at`: samples that were, on the levels of samples. `referred`: entries of stores, and `names`: how many names
-    each field of references had.
+    each field of references had. `layout_hash`: of the shard, where it was scanned.
     """
 
     found: dict[Level, tuple[Placed, ...]]
@@ -75,6 +76,7 @@ class Checked:
     looked_at: int = 0
     referred: dict[str, Marks] = field(default_factory=dict)
     names: dict[str, int] = field(default_factory=dict)
+    layout_hash: str = ""
 
 
 def check_shard(unit: CheckUnit) -> Checked:
@@ -106,9 +108,10 @@ def _scanned(unit: CheckUnit, found: dict[Level, tuple[Placed, ...]]) -> Checked
         return Checked(found={unit.levels[0]: broken}, is_read=False)
     if "structure" in unit.levels:
         found["structure"] = check_structure(unit.root, unit.shard, scan, unit.indexed_as)
-    levels = [level for level in _OF_SAMPLES if level in unit.levels]
+    layout_hash = scan.layout_hash()
+    levels = [level for level in OF_SAMPLES if level in unit.levels]
     if not levels:
-        return Checked(found=found)
+        return Checked(found=found, layout_hash=layout_hash)
     rows = unit.sampling.rows(unit.shard.path, scan.samples)
     gathered = {level: Gathered(unit.shard.path) for level in levels}
     referred = Referred()
@@ -122,6 +125,7 @@ def _scanned(unit: CheckUnit, found: dict[Level, tuple[Placed, ...]]) -> Checked
         looked_at=len(rows),
         referred=referred.arrays(),
         names=referred.names,
+        layout_hash=layout_hash,
     )
 
 

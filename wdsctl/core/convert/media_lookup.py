@@ -45,6 +45,14 @@ class PreparedStore:
     def place(self) -> Place:
         return self._place
 
+    @property
+    def offsets(self) -> Offsets:
+        return self._offsets
+
+    def rows(self, key: str) -> Iterator[int]:
+        """The sample of this key, by its row of `offsets`, if there is one. Raises DatasetError WDS343 for several."""
+        return self._rows(key, key)
+
     def find(self, name: str) -> LargePart:
         key, part = split_name(name) or (name, "")
         for row in self._rows(key, name):

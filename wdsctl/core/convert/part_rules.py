@@ -29,6 +29,17 @@ def is_media(name: str, media: tuple[str, ...]) -> bool:
     return matches(name, media) or any("*" not in each and name.endswith(f".{each}") for each in media)
 
 
+@lru_cache(maxsize=10_000)
+def renamed(rules: PartRules, names: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
+    """Of the parts of a sample, those that are renamed: (name, whether another of them has the new name)."""
+    new = [(name, new_name(rules, name)) for name in names]
+    return tuple(
+        (name, any(other != name and taken == called for other, taken in new))
+        for name, called in new
+        if called not in (None, name)
+    )
+
+
 def parse_renames(texts: Iterable[str]) -> Pairs:
     """`png=jpg` and the like. Raises UsageError."""
     pairs: dict[str, str] = {}

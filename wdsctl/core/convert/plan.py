@@ -6,6 +6,7 @@ Nothing is written to the destination before the plan is whole. Memory does not 
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,10 +14,11 @@ from typing import Literal, NamedTuple
 
 from wdsctl.core.convert.collisions import OnCollision, settle_collisions
 from wdsctl.core.convert.groups import Group
-from wdsctl.core.convert.part_rules import is_media, new_name
+from wdsctl.core.convert.part_rules import is_media, new_name, renamed
 from wdsctl.core.convert.plan_file import new_plan
 from wdsctl.core.convert.recipe import PartRules, Stream
 from wdsctl.core.convert.source import Detailed, Known, Source
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.keys import derive, mix_one
 from wdsctl.core.progress import Progress
@@ -68,7 +70,8 @@ def make_plan(
     """Write the plan to `path`. `names` stand before keys where they are to be prefixed.
 
     `splits`: of each source, for each of its splits the number that it has among all; -1 where it does not go along.
-    Raises InputError WDS003 where nothing is left, UsageError WDS340 where keys collide, StorageError.
+    Raises InputError WDS003 where nothing is left, StorageError; UsageError WDS340 where keys collide, WDS342 where
+    every sample that has a part to be renamed has one of the new name already.
     Cost: some 6 us a sample, and twice that where they are put in another order.
     """
     with new_plan(path) as connection:
@@ -76,6 +79,7 @@ def make_plan(
         counts = _Counts()
         rows = _rows(sources, request, group, splits, counts, progress)
         connection.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        _check_renames(request, counts)
         names_of_groups = group.names if group is not None else [""]
         connection.executemany("INSERT INTO grp VALUES (?, ?)", enumerate(names_of_groups))
         progress.phase("plan")
@@ -93,8 +97,12 @@ def make_plan(
 
 @dataclass(slots=True)
 class _Counts:
+    """`renamed`: samples with a part that is renamed, by its name; `met`: those of them that have the new name, too."""
+
     bare: int = 0
     apart: int = 0
+    renamed: Counter[str] = field(default_factory=Counter)
+    met: Counter[str] = field(default_factory=Counter)
 
 
 def _rows(
@@ -124,6 +132,19 @@ def _rows(
     progress.advance(items=g - told)
 
 
+def _check_renames(request: PlanRequest, counts: _Counts) -> None:
+    """Where some samples alone have both parts, these fail, and the others go along."""
+    for old, new in request.parts.rename:
+        if counts.met[old] and counts.met[old] == counts.renamed[old]:
+            met = counted(counts.met[old], "sample")
+            raise UsageError(
+                f"{old} cannot be called {new}: a part {new} is there already, in all {met} with {old}",
+                where="--rename-part",
+                hint=f"leave that one out: `--drop-parts {new}`, or give another name",
+                code="WDS342",
+            )
+
+
 def _translation(numbers: Sequence[int]) -> Callable[[int], int]:
     """From the splits of one source, a bit each, to those of all."""
 
@@ -146,7 +167,11 @@ def _sized(source: Source, request: PlanRequest, counts: _Counts) -> Iterator[tu
             yield Known(place, key, ()), size + _AROUND, 0
         return
     measure = _measure(request)
+    rules = request.parts
     for known in source.known():
+        for name, is_met in renamed(rules, tuple(name for name, _ in known.parts)) if rules.rename else ():
+            counts.renamed[name] += 1
+            counts.met[name] += is_met
         size, media = measure(known.key, known.parts)
         if size or not known.parts:  # without any part: the source could not read it, and says why when it is read
             yield known, size or _AROUND, media

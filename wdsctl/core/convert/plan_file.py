@@ -9,8 +9,11 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.convert.recipe import Stream
 from wdsctl.core.errors import StorageError
@@ -27,6 +30,11 @@ CREATE TABLE unit(
   id INTEGER PRIMARY KEY, stream TEXT NOT NULL, grp INTEGER NOT NULL, name TEXT NOT NULL, first INTEGER NOT NULL,
   last INTEGER NOT NULL, samples INTEGER NOT NULL, size INTEGER NOT NULL);
 """
+
+
+#: Of many samples at once: position in the order, source, place in it, splits, bytes of media that are kept apart.
+ORIGIN = np.dtype([(name, "<i8") for name in ("pos", "source", "place", "splits", "media")])
+Origins = NDArray[np.void]
 
 
 class Item(NamedTuple):
@@ -84,14 +92,25 @@ class PlanFile:
 
     def items(self, first: int, last: int) -> Iterator[Item]:
         """The samples at these positions, in order."""
+        return map(Item._make, self._rows("source, place, key, splits", first, last))
+
+    def origins(self, first: int, last: int) -> Origins:
+        """(samples,) of `ORIGIN`: where the samples at these positions come from, in order. Some 1 us a sample."""
+        return np.fromiter(self._rows("source, place, splits, media", first, last), ORIGIN)
+
+    def split_counts(self) -> dict[int, int]:
+        """How many samples are in the splits of these bits, by the bits."""
+        return dict(self._connection.execute("SELECT splits, count(*) FROM entry GROUP BY splits"))
+
+    def _rows(self, columns: str, first: int, last: int) -> Iterator[tuple[Any, ...]]:
         if self._is_ordered:
             query = (
-                "SELECT pos, source, place, key, splits FROM ordered JOIN entry ON entry.g = ordered.g "
+                f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
                 "WHERE pos BETWEEN ? AND ? ORDER BY pos"
             )
         else:
-            query = "SELECT g, source, place, key, splits FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
-        return map(Item._make, self._connection.execute(query, (first, last)))
+            query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
+        return self._connection.execute(query, (first, last))
 
     @property
     def _is_ordered(self) -> bool:

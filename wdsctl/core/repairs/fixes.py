@@ -18,6 +18,7 @@ Fix = Literal[
     "keys regrouped",
     "duplicate keys renamed",
     "duplicate parts left out",
+    "duplicate parts left out that differ",
     "byte order mark left out",
     "line ends changed",
     "blank lines left out",
@@ -26,10 +27,17 @@ Fix = Literal[
     "lines left out that are no JSON objects",
 ]
 
+#: What somebody may miss.
+_LOSSES: tuple[Fix, ...] = (
+    "duplicate parts left out that differ",
+    "lines left out that are not UTF-8",
+    "lines left out that are no JSON objects",
+)
+
 
 @dataclass(slots=True)
 class Fixes:
-    """`left`: in words, what is wrong still, or was lost; each is told as WDS157."""
+    """`left`: in words, what is wrong still, or was lost."""
 
     counts: Counter[Fix] = field(default_factory=Counter)
     left: list[str] = field(default_factory=list)
@@ -37,3 +45,7 @@ class Fixes:
     def add(self, fix: Fix, count: int = 1) -> None:
         if count:
             self.counts[fix] += count
+
+    def told(self) -> tuple[str, ...]:
+        """What is told as WDS157, each: what is left, and what was left out that somebody may miss."""
+        return *self.left, *(f"{fix}: {self.counts[fix]:,}" for fix in _LOSSES if self.counts[fix])

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from wdsctl.core.members import Read
 from wdsctl.core.naming import split_name
 from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.repairs.salvage import Piece, Salvaged
 
 USUAL = 0.5  # of the samples, from which on their parts are what a sample is to have
+_CHUNK = 1 << 20  # bytes compared at a time
 
 
 @dataclass(slots=True)
@@ -66,12 +68,21 @@ def _runs(found: Salvaged, fixes: Fixes) -> tuple[list[Group], set[int]]:
         if -2 in doubtful:  # the first sample behind the damage
             doubtful = (doubtful - {-2}) | {last}
         group = runs[last]
-        fixes.add("duplicate parts left out", int(part in group.parts))
-        group.parts.pop(part, None)
+        before = group.parts.pop(part, None)
+        if before is not None:
+            is_same = _bytes_are_same(found.read, before, piece)
+            fixes.add("duplicate parts left out" if is_same else "duplicate parts left out that differ")
         group.parts[part] = piece
     if len(found.pieces) in gaps and last >= 0:
         doubtful.add(last)
     return runs, doubtful - {-2}
+
+
+def _bytes_are_same(read: Read, one: Piece, other: Piece) -> bool:
+    if one.size != other.size:
+        return False
+    steps = ((at, min(_CHUNK, one.size - at)) for at in range(0, one.size, _CHUNK))
+    return all(read(one.data + at, size) == read(other.data + at, size) for at, size in steps)
 
 
 def _without_halves(runs: Sequence[Group], doubtful: set[int], found: Salvaged, fixes: Fixes) -> list[Group]:

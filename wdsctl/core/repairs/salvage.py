@@ -6,21 +6,20 @@ out. What stands behind the end mark, as when two tars were joined by `cat`, is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from wdsctl.core import tar
+from wdsctl.core.header_search import TYPES, headers, is_header, leads_on
 from wdsctl.core.member_names import strings
 from wdsctl.core.members import Ending, Odd, Read, walk
 from wdsctl.core.plain_members import Members
 from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.tar import BLOCK, BadHeader, padded, parse_header
+from wdsctl.core.tar_header import END
 
-_WINDOW = 1 << 20  # bytes searched at a time
-_TYPES = frozenset(b"0\x00712345xgLK")
+RECORD = 20 * BLOCK  # what tar and Python's tarfile write at a time: their archives are multiples of it
+
 _SAYS_MORE = frozenset(b"xgLK")
 
 
@@ -56,6 +55,7 @@ class Salvaged:
     is_cut: bool = False
     cut_name: bytes = b""
     is_open: bool = False
+    begin: int = 0  # of the archive under way, where several are joined
 
 
 def salvage(read: Read, size: int, fixes: Fixes) -> Salvaged:
@@ -130,13 +130,28 @@ def _truncated(found: Salvaged, ending: Ending, end: int, fixes: Fixes) -> None:
 
 
 def _after_the_mark(found: Salvaged, end: int, fixes: Fixes) -> int | None:
-    """Where another archive begins behind this one's end; None where there is none."""
-    then = next(_headers(found, end), None)
+    """Where members are behind the zeros at `end`; None where there are none.
+
+    Zeros that are no more and no less than what ends an archive end one. Others stand where members were.
+    """
+    then = next(headers(found.read, found.size, end), None)
     if then is None:
         fixes.add("trailing bytes left out", found.size - end)
         return None
-    fixes.add("archives joined")
+    if _ends_an_archive(found, end, then):
+        found.begin = then
+        fixes.add("archives joined")
+        return then
+    found.gaps.append(Gap(len(found.pieces)))
+    fixes.left.append(f"zeros at byte {end:,} where a header was: {then - end:,} bytes are left out")
+    fixes.add("damage left out")
     return then
+
+
+def _ends_an_archive(found: Salvaged, end: int, then: int) -> bool:
+    """Two blocks of zeros, or as many as fill up the last record."""
+    is_mark = then - end == len(END) or (then - end > len(END) and (then - found.begin) % RECORD == 0)
+    return is_mark and all(not any(found.read(at, min(RECORD, then - at))) for at in range(end, then, RECORD))
 
 
 def _after_damage(found: Salvaged, start: int, patches: dict[int, bytes], fixes: Fixes) -> int | None:
@@ -147,7 +162,7 @@ def _after_damage(found: Salvaged, start: int, patches: dict[int, bytes], fixes:
         patches[bad] = mended
         fixes.add("checksums recomputed")
         return start
-    then = next(_headers(found, start + BLOCK), None)
+    then = next(headers(found.read, found.size, start + BLOCK), None)
     found.gaps.append(Gap(len(found.pieces), _name_in(found, bad)))
     if then is None:
         if found.pieces:  # otherwise nothing is left at all, which whoever asked will say
@@ -187,9 +202,9 @@ def _mended(found: Salvaged, at: int) -> bytes | None:
         header = parse_header(mended)
     except BadHeader:
         return None
-    is_sane = header.type in _TYPES and _is_name(header.name) and not _is_header(block)
+    is_sane = header.type in TYPES and _is_name(header.name) and not is_header(block)
     length = 0 if header.type in b"123456" else header.size
-    return mended if is_sane and _leads_on(found, at + BLOCK + padded(length)) else None
+    return mended if is_sane and leads_on(found.read, found.size, at + BLOCK + padded(length)) else None
 
 
 def _is_name(name: bytes) -> bool:
@@ -197,42 +212,6 @@ def _is_name(name: bytes) -> bool:
         return bool(name) and name.decode().isprintable()
     except UnicodeDecodeError:
         return False
-
-
-def _leads_on(found: Salvaged, at: int) -> bool:
-    """Whether another header stands there, or the end of the archive."""
-    if at >= found.size:
-        return at == found.size
-    block = found.read(at, min(BLOCK, found.size - at))
-    if not any(block):
-        return True
-    return len(block) == BLOCK and _is_header(block)
-
-
-def _is_header(block: bytes) -> bool:
-    try:
-        header = parse_header(block)
-    except BadHeader:
-        return False
-    return bool(header.name) and header.type in _TYPES
-
-
-def _headers(found: Salvaged, at: int) -> Iterator[int]:
-    """Where headers stand from `at` on, at borders of blocks, that lead to another one or to the end."""
-    at += -at % BLOCK
-    while at + BLOCK <= found.size:
-        data = found.read(at, min(_WINDOW, (found.size - at) // BLOCK * BLOCK))
-        blocks = np.frombuffer(data, np.uint8).reshape(-1, BLOCK)
-        first, last = tar.MAGIC[0], tar.MAGIC[0] + 5
-        named = (blocks[:, first:last] == np.frombuffer(b"ustar", np.uint8)).all(axis=1)
-        for row in np.flatnonzero(named).tolist():
-            block = data[row * BLOCK : (row + 1) * BLOCK]
-            if _is_header(block):
-                header = parse_header(block)
-                length = 0 if header.type in b"123456" else header.size
-                if _leads_on(found, at + (row + 1) * BLOCK + padded(length)):
-                    yield at + row * BLOCK
-        at += len(data)
 
 
 def _name_in(found: Salvaged, at: int) -> bytes:

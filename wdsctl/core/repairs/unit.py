@@ -28,7 +28,7 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.urls import is_url
 
-FORMAT = 1  # raise it when a fixed copy becomes another one: copies made before are then made again
+FORMAT = 2  # raise it when a fixed copy becomes another one: copies made before are then made again
 
 #: What a scan finds that a fixed copy does not have.
 MENDED = frozenset(("WDS101", "WDS102", "WDS103", "WDS104", "WDS105", "WDS107", "WDS114", "WDS117"))
@@ -102,7 +102,7 @@ def _repaired(unit: RepairUnit) -> RepairedShard:
             shard=unit.shard.path,
             became="sound" if not is_broken else "fixed",
             fixes=dict(sorted(fixes.counts.items())),
-            left=tuple(fixes.left),
+            left=fixes.told(),
             size_bytes=unit.shard.size,
         )
         if pieces is None:

@@ -17,7 +17,8 @@ A trace file, version 1, little-endian: `WDSTRC1\\n`; u32 length and u32 CRC-32 
 
 The body, compressed by zlib: i8 what each batch's number is above the one before (0 of the first), u4 samples of each
 batch, then the origins as i8, all first bytes together, then all second bytes, and so on. An origin without a step has
--1 there. An origin of source -1 is of a sample that has no restore key.
+-1 there. Of a piece, which packing cut off a sample, the origin is the sample's. An origin of source -1 is of a sample
+that has no restore key.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ LEAD_BYTES = len(MAGIC) + _LEAD.size
 
 NOBODY = (-1, -1, -1)
 _LIMIT = 1 << 63
+_PIECE = 7  # parts of a restore key of a piece: source, pass, id, step, and start, stop and length of the sample
 
 
 class Head(NamedTuple):
@@ -145,15 +147,22 @@ def _table(origins: Sequence[Any]) -> tuple[Ints, int]:
             return flat.reshape(-1, width), width
     except (TypeError, ValueError, OverflowError):
         pass  # one of them is no restore key of a sample: it is found below
-    rows = [origin if _is_key(origin) else NOBODY for origin in origins]
+    rows = [_of_sample(origin) if _is_key(origin) else NOBODY for origin in origins]
     width = max(map(len, rows), default=3)
     return np.array([_wide(row, width) for row in rows], "<i8").reshape(len(rows), width), width
 
 
 def _is_key(origin: Any) -> bool:
-    if not isinstance(origin, tuple | list) or len(origin) not in {3, 4}:
+    if not isinstance(origin, tuple | list) or len(origin) not in {3, 4, _PIECE}:
         return False
     return all(isinstance(part, int | np.integer) and -_LIMIT <= part < _LIMIT for part in origin)
+
+
+def _of_sample(origin: Sequence[int]) -> Sequence[int]:
+    """The origin of a sample, or of the one that a piece is of: its step is 0 where the sample has none."""
+    if len(origin) < _PIECE:
+        return origin
+    return origin[:4] if origin[3] else origin[:3]
 
 
 def _wide(row: Iterable[int], width: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.catalog import Catalog, ShardRow
+from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.health import (
     Problem,
     count_problems,
@@ -17,6 +17,7 @@ from wdsctl.core.catalog.health import (
     view_problems,
 )
 from wdsctl.core.catalog.identity import VERSION
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.columns import find_column, kept_columns
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, WdsctlError

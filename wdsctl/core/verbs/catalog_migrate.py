@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.health import schema_version
 from wdsctl.core.catalog.identity import VERSION
 from wdsctl.core.lock import check_held, locked

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import check
 from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.lock import check_held, locked

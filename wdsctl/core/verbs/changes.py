@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.selected_shards import EVERYTHING, Selection
@@ -26,7 +26,7 @@ class Changes:
     vanished: tuple[ShardRow, ...]
     same: tuple[ShardRow, ...]
     excluded: tuple[ShardRow, ...] = ()  # in the catalog, and no longer wanted, or with another shard in their place
-    touched: tuple[ShardRow, ...] = ()  # those of `same` that the catalog has with another time, path or hash
+    touched: tuple[ShardRow, ...] = ()  # rows that stay, and are another time, path, hash or status from now on
     renamed: tuple[tuple[ShardRow, ShardRow], ...] = ()  # as they were, and as they are, which is among `same`
 
 
@@ -36,15 +36,19 @@ def compare(
     exclude: Sequence[str] = (),
     selection: Selection = EVERYTHING,
 ) -> Changes:
-    """Which shards are new, changed, gone or the same, by path, size and time. Once unreadable, looked at again."""
+    """Which shards are new, changed, gone or the same, by path, size and time. Once unreadable or missing, looked at
+    again.
+    """
     known = {row.path: row for row in rows}
     added, changed, same = [], [], []
     for shard in shards:
         row = known.pop(shard.path, None)
         if row is None:
             added.append(shard)
-        elif (row.size, row.mtime_ns) != (shard.size, shard.mtime_ns) or (
-            row.status == "unreadable" and shard.readable
+        elif (
+            (row.size, row.mtime_ns) != (shard.size, shard.mtime_ns)
+            or (row.status == "unreadable" and shard.readable)
+            or row.status == MISSING
         ):
             changed.append((row, shard))
         else:
@@ -86,7 +90,7 @@ def settled(
                 continue
             # The hash of a shard that was written to is not known, unless it was made just now.
             known = row.sha256 if row.mtime_ns == shard.mtime_ns else None
-            now = replace(row, mtime_ns=shard.mtime_ns, sha256=scan.sha256 or known)
+            now = replace(row, mtime_ns=shard.mtime_ns, sha256=scan.sha256 or known, status=scan.status)
             changed.pop(row.path, None)
             same[row.path] = now
             if now != row:
@@ -111,5 +115,6 @@ def content_of(scan: ShardScan) -> Content:
 
 def is_as_it_was(row: ShardRow, now: Content) -> bool:
     """Whether nothing in a shard has moved; and nothing at all has changed, where the hashes are known."""
-    is_alike = (row.status, row.code, row.layout_hash) == now[:3]
+    status = now.status if row.status == MISSING else row.status
+    is_alike = (status, row.code, row.layout_hash) == now[:3]
     return is_alike and (row.sha256 is None or now.sha256 is None or row.sha256 == now.sha256)

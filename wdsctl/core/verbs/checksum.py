@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_checks import checks
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.parallel import map_units
@@ -71,8 +73,9 @@ def checksum(
     """Every shard of a dataset, by path, as soon as it and those before it are done.
 
     SHA-256 comes from the catalog where `wdsctl index --hash` noted it and size and time are still the same, unless
-    `again`. Without a catalog, all shards below the root are read. A shard that cannot be read is told of, in its
-    place. Raises what `locate` and the catalog raise, and InputError WDS003 where there are no shards.
+    `again`, or a validation has found other bytes. Without a catalog, all shards below the root are read. A shard that
+    cannot be read is told of, in its place. Raises what `locate` and the catalog raise, and InputError WDS003 where
+    there are no shards.
     """
     place = locate(root, catalog)
     shards, known, findings = _shards(place)
@@ -81,7 +84,8 @@ def checksum(
     for found in findings:
         yield Summed(path=found.shard, size_bytes=0, digest="", source="read", error=found)
     noted = {} if again or algorithm != "sha256" else known
-    told = {shard.path: noted[shard.path, shard.size, shard.mtime_ns] for shard in shards if _key(shard) in noted}
+    changed = _changed(place) if noted else set()
+    told = {s.path: noted[_key(s)] for s in shards if _key(s) in noted and s.path not in changed}
     units = [_Unit(place.root, s.path, s.size, algorithm) for s in shards if s.path not in told]
     progress.phase("read", items=len(units), size_bytes=sum(unit.size or 0 for unit in units))
     with closing(_in_order(units, workers_for(place.root, workers), progress)) as results:
@@ -162,6 +166,14 @@ def _shards(place: Place) -> tuple[list[ShardFile], dict[tuple[str, int, int], s
         if path not in there
     ]
     return list(listing.shards), known, [*_errors(listing.findings), *gone]
+
+
+def _changed(place: Place) -> set[str]:
+    """The shards that had other bytes when `validate --level hashes` read them last."""
+    if not os.path.exists(place.ledger):
+        return set()
+    with Ledger.peek(place.ledger) as ledger:
+        return {each.shard for each in checks(ledger).values() if each.level == "hashes" and "WDS151" in each.findings}
 
 
 def _errors(findings: Iterable[Finding]) -> list[Finding]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Sequence
 from contextlib import suppress
 
 from wdsctl.core.catalog.catalog import Catalog
@@ -24,27 +23,13 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.stores import workers_for
-from wdsctl.core.verbs.column_job import ColumnRequest, jobs_of, units_folder
+from wdsctl.core.verbs.column_job import jobs_of, units_folder
 from wdsctl.core.verbs.column_report import ColumnReport, readable, report_of
+from wdsctl.core.verbs.column_request import ColumnRequest
 from wdsctl.core.verbs.column_work import finish, work_out
 from wdsctl.core.verbs.fold import KEPT_GENERATIONS
 
 _DRAFT = re.compile(r"\..+\.\d+\.partial")
-
-
-def parse_columns(texts: Sequence[str]) -> dict[str, str]:
-    """`tokens=lengths:tokens`, each. Raises UsageError."""
-    wanted: dict[str, str] = {}
-    for text in texts:
-        name, equals, function = text.partition("=")
-        if not equals or not function:
-            raise UsageError(
-                f"{text!r} names no column and its function", hint="write --column NAME=MODULE:FUNCTION", code="WDS312"
-            )
-        if name in wanted:
-            raise UsageError(f"the column {name!r} is asked for twice", hint="give each --column a name of its own")
-        wanted[check_name(name)] = function
-    return wanted
 
 
 def check_columns(place: Place, request: ColumnRequest) -> None:

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
 
-from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.quick import media_marks
-from wdsctl.core.column_function import source_of
+from wdsctl.core.catalog.shard_row import ShardRow
+from wdsctl.core.column_function import find_function, source_of
 from wdsctl.core.column_spec import Spec, parse_spec
 from wdsctl.core.columns import MARK, Column, ColumnFacts, column_path, columns_folder, digest_of, kept_columns
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.verbs.column_report import ColumnReport, outdated, readable, report_of
-
-OnError = Literal["error", "zero"]
+from wdsctl.core.verbs.column_request import ColumnRequest
 
 FORMAT = 1  # raise it when values come out otherwise than before: all are then worked out again
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnRequest:
-    """`wanted`: name -> function. `on_error`: what a sample is for which a function fails: an error, or 0."""
-
-    wanted: Mapping[str, str] = field(default_factory=dict)
-    drop: tuple[str, ...] = ()
-    on_error: OnError = "error"
 
 
 @dataclass(slots=True)
@@ -40,6 +29,7 @@ class Job:
     name: str
     spec: Spec
     source: str
+    parts: tuple[str, ...] | None  # that the function declares
     generation: int
     zero: bool
     is_asked: bool  # by the user, now
@@ -84,11 +74,12 @@ def jobs_of(
             shutil.rmtree(units_folder(place, name), ignore_errors=True)
         is_new = anew and (text is not None or spec.is_built_in)
         of_media = media_marks(place.catalog) if spec.kind == "media" else {}
-        marks = [_mark(spec, source, row, (of_media or {}).get(row.id, b"")) for row in shards]
+        marks = [mark_of(spec, source, row, (of_media or {}).get(row.id, b"")) for row in shards]
         job = Job(
             name=name,
             spec=spec,
             source=source,
+            parts=_declared(spec) if text is not None else columns[0].facts.parts,
             generation=generation,
             zero=request.on_error == "zero" if text is not None else columns[0].facts.zero,
             is_asked=text is not None,
@@ -108,6 +99,11 @@ def jobs_of(
     return jobs, reports, findings
 
 
+def _declared(spec: Spec) -> tuple[str, ...] | None:
+    parts = None if spec.is_built_in else find_function(spec).parts
+    return None if parts is None else tuple(sorted(parts))
+
+
 def _held(columns: Sequence[Column]) -> dict[bytes, tuple[Column, int, int]]:
     """The values that there are, by mark; those of the newest file win."""
     held: dict[bytes, tuple[Column, int, int]] = {}
@@ -119,7 +115,7 @@ def _held(columns: Sequence[Column]) -> dict[bytes, tuple[Column, int, int]]:
     return held
 
 
-def _mark(spec: Spec, source: str, row: ShardRow, of_media: bytes) -> bytes:
+def mark_of(spec: Spec, source: str, row: ShardRow, of_media: bytes = b"") -> bytes:
     """Names all that the values of a shard are made of. Where nothing is read, that is where everything is in it.
 
     `of_media`: what names the shard's facts of media, where the values are made of these.

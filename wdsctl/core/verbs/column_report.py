@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from wdsctl.core.columns import Column, ColumnFacts, read_column
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
+
+if TYPE_CHECKING:
+    from wdsctl.core.columns import Column, ColumnFacts
 
 State = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
 
@@ -60,6 +62,8 @@ def report_of(facts: ColumnFacts, state: State) -> ColumnReport:
 
 
 def readable(path: str) -> Column | Finding:
+    from wdsctl.core.columns import read_column
+
     try:
         return read_column(path)
     except (CatalogError, StorageError, PermissionDenied) as error:

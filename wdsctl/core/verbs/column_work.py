@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.quick import media_numbers
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.column_sizes import sizes_of
 from wdsctl.core.column_spec import MEDIA_NUMBERS, Spec
 from wdsctl.core.column_units import (
@@ -78,6 +78,7 @@ def finish(
         name=job.name,
         function=job.spec.text,
         source=job.source,
+        parts=job.parts,
         generation=job.generation,
         shards=digest_of(offsets.shards),
         zero=job.zero,

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
 
+from wdsctl.core.called import said
 from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.groups import Group
@@ -77,7 +78,7 @@ def convert(
     work = os.path.join(place.meta, "convert")
     check_is_room(place, dest, work)
     had_meta = os.path.isdir(place.meta)
-    words = [*map(shown, sources), shown(dest)]
+    words = [*map(shown, sources), shown(dest), *said(options)]
     try:
         with ExitStack() as held:
             held.enter_context(locked(place.lock, wait=options.wait, note=progress.note))
@@ -136,7 +137,7 @@ def _run(
         if not os.path.exists(plan):
             _plan(plan, opened, options, fingerprint, progress)
         if place is None:
-            return foreseen(plan, opened, dest, options, started)
+            return foreseen(plan, opened, recipe, dest, options, started)
         with PlanFile(plan) as planned:
             done, written = write_units(planned, recipe, dest, work, fingerprint, options, place, progress)
             if written:
@@ -150,7 +151,7 @@ def _run(
             written_files=written,
             kept_files=len(units) - written,
             findings=(*problems(opened), *report.findings, *made.findings),
-            notes=(*made.notes, *_left_behind(opened)),
+            notes=(*made.notes, *report.notes),
         )
         keep(work, fingerprint, report, _files(units, done, recipe))
         for name in os.listdir(work):
@@ -194,12 +195,6 @@ def _all_splits(opened: Opened) -> list[str]:
     return list(dict.fromkeys(name for mine in opened.split_names for name in mine))[:MOST_SPLITS]
 
 
-def _left_behind(opened: Opened) -> list[str]:
-    """That splits do not go along, where there are more than a sample has bits for."""
-    count = len({name for mine in opened.split_names for name in mine})
-    return [f"only {MOST_SPLITS} of {count} splits went along"] if count > MOST_SPLITS else []
-
-
 def _check_sources(opened: Opened, work: str) -> None:
     """Raises DatasetError where a source has changed. What was written of it is then written again by the next run."""
     try:
@@ -217,7 +212,7 @@ def _files(units: Sequence[PlannedUnit], done: Mapping[int, Done], recipe: Recip
 
 
 def _recipe(options: ConvertOptions, opened: Opened) -> Recipe:
-    target = target_options(options, are_shards=all(spec.importer == "shards" for spec in opened.specs))
+    target = target_options(options, are_shards=all(spec.importer in ("shards", "packed") for spec in opened.specs))
     if options.compress == "gz":
         target["compress"] = "gz"
     if options.to_form in ("", "shards"):

@@ -10,31 +10,42 @@ from dataclasses import asdict, replace
 from itertools import groupby
 
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
+from wdsctl.core.convert.recipe import Recipe
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.urls import shown
+from wdsctl.core.verbs.convert_carry import Lost, carrying_of, lost_findings, lost_of
 from wdsctl.core.verbs.convert_report import ConvertedDataset, ConvertOptions, ConvertReport
 from wdsctl.core.verbs.convert_sources import Opened
 
 _KEPT = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart")
 
 
-def foreseen(plan: str, opened: Opened, dest: str, options: ConvertOptions, started: float) -> ConvertReport:
+def foreseen(
+    plan: str, opened: Opened, recipe: Recipe, dest: str, options: ConvertOptions, started: float
+) -> ConvertReport:
+    lost: list[Lost] = []
     with PlanFile(plan) as planned:
         units = planned.units()
+        carrying = carrying_of(opened, recipe, [unit.stream for unit in units] if options.is_prepared else ())
         done = {unit.id: Done(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]") for unit in units}
-        datasets = tuple(
-            ConvertedDataset(
-                path=os.path.join(dest, folder).rstrip("/"),
-                files=len(some),
-                samples=sum(unit.samples for unit in some),
-                size_bytes=sum(unit.size_bytes for unit in some),
+        datasets = []
+        for folder, grouped in groupby(units, key=_dataset_of):
+            some, path = list(grouped), os.path.join(dest, folder).rstrip("/")
+            datasets.append(
+                ConvertedDataset(
+                    path=path,
+                    files=len(some),
+                    samples=sum(unit.samples for unit in some),
+                    size_bytes=sum(unit.size_bytes for unit in some),
+                    columns=carrying.names(some[0].stream),
+                )
             )
-            for folder, some in ((key, list(each)) for key, each in groupby(units, key=_dataset_of))
-        )
-        report = reported(planned, units, done, opened, dest, options, datasets, started)
-    return replace(report, dry_run=True, findings=problems(opened))
+            lost += lost_of(shown(path), carrying, some[0].stream)
+        report = reported(planned, units, done, opened, dest, options, tuple(datasets), started)
+    return replace(report, dry_run=True, findings=(*problems(opened), *lost_findings(lost)))
 
 
 def _dataset_of(unit: PlannedUnit) -> str:
@@ -74,11 +85,30 @@ def reported(
         apart=int(facts["apart"]),
         datasets=datasets,
         findings=tuple(_failures(plan.units(), done)),
-        notes=(),
+        notes=tuple(_of_splits(plan, opened, options)),
         up_to_date=False,
         dry_run=False,
         seconds=time.monotonic() - started,
     )
+
+
+def _of_splits(plan: PlanFile, opened: Opened, options: ConvertOptions) -> Iterator[str]:
+    """What becomes of splits that do not go along, and of samples that are in none where others are."""
+    names: list[str] = json.loads(plan.facts()["splits"])
+    counts = plan.split_counts()
+    total = sum(counts.values())
+    known = len({name for mine in opened.split_names for name in mine})
+    if known > len(names):
+        yield f"only {len(names)} of {known} splits go along"
+    held = {name: sum(n for bits, n in counts.items() if bits >> b & 1) for b, name in enumerate(names)}
+    told = ", ".join(f"{name} {n:,}" for name, n in held.items() if n)
+    if not told or options.apart == "split" or counts.get(0, 0) == total:
+        return
+    if not options.is_prepared:
+        if set(held.values()) - {0} != {total}:
+            yield f"splits do not go along ({told}): `--apart split` makes a folder of each"
+    elif counts.get(0):
+        yield f"{counts[0]:,} of {counted(total, 'sample')} are in no split, as in their source; the others: {told}"
 
 
 def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterator[Finding]:
@@ -118,7 +148,8 @@ def reported_again(
     finished: Mapping[str, object], opened: Opened, dest: str, options: ConvertOptions, started: float
 ) -> ConvertReport:
     said = dict(finished["report"])  # type: ignore[call-overload]
-    datasets = tuple(ConvertedDataset(**each) for each in said.pop("datasets"))
+    kept = said.pop("datasets")
+    datasets = tuple(ConvertedDataset(**each | {"columns": tuple(each.get("columns", ()))}) for each in kept)
     files: dict[str, int] = finished.get("files") or {}  # type: ignore[assignment]
     gone = [each.path for each in datasets if not os.path.isdir(each.path)]
     gone += [path for name, size in files.items() if not _is_of_size(path := os.path.join(dest, name), size)]

@@ -101,7 +101,7 @@ def _forget_catalog(place: Place, *, is_whole: bool) -> None:
         return
     with translated(place.meta, "list"), suppress(FileNotFoundError):
         for name in os.listdir(place.meta):
-            if name.startswith(("catalog.sqlite", "offsets-")):
+            if name in ("columns", "media") or name.startswith(("catalog.sqlite", "offsets-", "names-", "keyframes-")):
                 remove(os.path.join(place.meta, name))
     if os.path.exists(place.dataset_yaml):
         set_aside(place.dataset_yaml, "before")  # somebody may have written it by hand

@@ -15,12 +15,12 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.convert.blend import blend_text, cook_text
 from wdsctl.core.convert.importers.polylithic import MARK
+from wdsctl.core.convert.origins import origins_of
 from wdsctl.core.convert.part_rules import new_name
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
@@ -39,6 +39,7 @@ from wdsctl.core.selections import part_of
 from wdsctl.core.split_rules import SplitRule, set_and_name
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.transcode.parts import written_name
+from wdsctl.core.verbs.convert_carry import Carrying, Lost, carry, carrying_of, lost_findings, lost_of
 from wdsctl.core.verbs.convert_report import ConvertedDataset, ConvertOptions
 from wdsctl.core.verbs.convert_sources import Opened
 from wdsctl.core.verbs.describe import Asked, describe
@@ -74,7 +75,8 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
     plan, units, done, recipe, dest = written
     names: list[str] = json.loads(plan.facts()["splits"])
     config = common_config(opened.configs)
-    datasets, findings, notes = [], [], list[str]()
+    carrying = carrying_of(opened, recipe, [unit.stream for unit in units] if options.is_prepared else ())
+    datasets, findings, notes, lost = [], [], list[str](), list[Lost]()
     for below, some in groupby(units, key=lambda unit: os.path.join(unit.folder, unit.stream).rstrip("/")):
         mine = list(some)
         root = os.path.join(dest, below).rstrip("/")
@@ -82,10 +84,11 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
         made = ConvertedDataset(
             path=root, files=len(mine), samples=sum(done[unit.id].samples for unit in mine), size_bytes=size
         )
-        if recipe.target == "shards" and options.compress == "none":
-            work = _Work(plan, mine, done, recipe, names, config, options)
-            made, found = _prepared(root, made, work, outer, progress)
+        if options.is_prepared:
+            work = _Work(plan, mine, done, recipe, names, config, options, carrying)
+            made, found, gone = _prepared(root, made, work, outer, progress)
             findings += found
+            lost += gone
         datasets.append(made)
     if options.compress == "gz":
         notes.append("compressed shards cannot be trained from: `wdsctl convert` unpacks them")
@@ -93,7 +96,7 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
         for folder in sorted({unit.folder for unit in units}):
             _write_beside(os.path.join(dest, folder), config, recipe, names)
         notes.append("blend.yaml trains from both, with the cooker in cook.py beside it")
-    return Finished(tuple(datasets), tuple(findings), tuple(notes))
+    return Finished(tuple(datasets), (*findings, *lost_findings(lost)), tuple(notes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +110,18 @@ class _Work:
     names: Sequence[str]  # of the splits
     config: DatasetConfig | None
     options: ConvertOptions
+    carrying: Carrying
 
 
 def _prepared(
     root: str, made: ConvertedDataset, work: _Work, outer: Place, progress: Progress
-) -> tuple[ConvertedDataset, list[Finding]]:
+) -> tuple[ConvertedDataset, list[Finding], list[Lost]]:
     place = locate(root, writing=True)
     lock: AbstractContextManager[None] = nullcontext()
     if place.lock != outer.lock:
         lock = locked(place.lock, wait=work.options.wait, note=progress.note)
     is_lines = work.units[0].stream == "primary" and work.recipe.primary == "jsonl"
+    lost: list[Lost] = []
     with lock:
         report = index_at(place, IndexRequest(workers=work.options.workers, key="key" if is_lines else None), progress)
         progress.phase("finish")
@@ -130,10 +135,12 @@ def _prepared(
             describe(place, report.generation, Asked(), progress)
             _carry_splits(place, work)
             settle_split(place, None, "auto", 0, progress)
+            columns, media, lost = _carry(place, report.generation, work, progress)
+            made = replace(made, columns=columns, media=media)
         with Catalog(place.catalog) as catalog:
             splits = {split.name: split.samples for split in catalog.splits()}
     kind = load(place.dataset_yaml).sample_type if os.path.exists(place.dataset_yaml) else ""
-    return replace(made, sample_type=kind, splits=splits), list(report.findings)
+    return replace(made, sample_type=kind, splits=splits), list(report.findings), lost
 
 
 def common_config(configs: Iterable[DatasetConfig | None]) -> DatasetConfig | None:
@@ -199,7 +206,7 @@ def _carry_splits(place: Place, work: _Work) -> None:
     found: dict[int, list[SplitShard]] = {b: [] for b in range(len(work.names))}
     for unit in work.units:
         shard = shards.get(unit.name)
-        bits = _bits(work.plan, unit, work.done)
+        bits = origins_of(work.plan, unit, work.done)["splits"]
         if shard is None or shard.samples != len(bits):
             continue  # a damaged shard, which the index has told
         for b, parts in found.items():
@@ -209,11 +216,22 @@ def _carry_splits(place: Place, work: _Work) -> None:
     _write_splits(place, {name: found[b] for b, name in enumerate(work.names) if found[b]})
 
 
-def _bits(plan: PlanFile, unit: PlannedUnit, done: Mapping[int, Done]) -> NDArray[np.int64]:
-    """(samples,) of a unit: the splits of each, a bit a split."""
-    media = {pos for each in done.values() for pos in each.left_out} if unit.stream == "primary" else set()
-    gone = media | set(done[unit.id].left_out)
-    return np.fromiter((item.splits for item in plan.items(unit.first, unit.last) if item.pos not in gone), np.int64)
+def _carry(place: Place, generation: int, work: _Work, progress: Progress) -> tuple[tuple[str, ...], int, list[Lost]]:
+    """Columns and facts of media; none where the index found other samples in a shard than were written."""
+    units = {unit.name: unit for unit in work.units}
+    with Catalog(place.catalog) as catalog:
+        shards = catalog.shards()
+    stream = work.units[0].stream
+    if any(each.path not in units or each.samples != work.done[units[each.path].id].samples for each in shards):
+        return (), 0, lost_of(place.shown, work.carrying, stream, work.carrying.unfit(stream))
+    return carry(
+        place,
+        generation,
+        work.carrying,
+        stream,
+        lambda path: origins_of(work.plan, units[path], work.done),
+        progress,
+    )
 
 
 def _write_splits(place: Place, splits: Mapping[str, Sequence[SplitShard]]) -> None:

@@ -42,6 +42,11 @@ class ConvertOptions:
     restart: bool = False  # begin anew where another conversion was not finished
     dry_run: bool = False
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether what comes of it is datasets with catalogs."""
+        return self.to_form in ("", "shards") and self.compress == "none"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejected:
@@ -61,7 +66,10 @@ class ConvertSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertedDataset:
-    """One dataset of the destination. `splits`: name -> samples; `sample_type` empty where it was not prepared."""
+    """One dataset of the destination. `splits`: name -> samples; `sample_type` empty where it was not prepared.
+
+    `columns`: those that the sources had, and it has now; `media`: of how many media the facts went along.
+    """
 
     path: str
     files: int
@@ -69,6 +77,8 @@ class ConvertedDataset:
     size_bytes: int
     sample_type: str = ""
     splits: Mapping[str, int] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    media: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import current_generation
+from wdsctl.core.checks.kinds import MEDIA, kind_of
 from wdsctl.core.command_line import command_at
 from wdsctl.core.convert import importers
+from wdsctl.core.convert.importers.packed import READ
 from wdsctl.core.convert.importers.polylithic import PolylithicSource
 from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.convert.paths import check_there, source_names
 from wdsctl.core.convert.recipe import SourceSpec
 from wdsctl.core.convert.source import Importer, Recognised, Source
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.findings import Finding
@@ -67,42 +72,143 @@ def recognised(path: str, form: str) -> tuple[Importer, ConvertSource]:
 def open_sources(
     texts: Sequence[str], options: ConvertOptions, work: str, progress: Progress, *, workers: int
 ) -> Opened:
-    """Open every source. Shards without a catalog are indexed into `work`. Raises what is wrong with any of them."""
+    """Open every source. Shards without a catalog are indexed into `work`. Raises what is wrong with any of them.
+
+    Compressed tars beside the shards of a catalog are a source of their own, as no catalog has them.
+    """
     opened = Opened()
     roots = [parse_root(plain(text)) for text in texts]
     names = source_names(root.root for root in roots)
     for number, (root, view) in enumerate(roots):
         check_there(root)
         importer, told = recognised(root, options.from_form)
-        is_asked = importer.name != "shards" or options.from_form
-        mine = {name: value for name, value in options.form_options.items() if is_asked and not name.startswith("to.")}
-        config = None
+        asked = _Asked(root, view, names[number], replace(told, path=f"{root}@{view}" if view else root))
         if importer.name == "shards":
-            private = os.path.join(work, f"source-{number}")
-            place = _indexed(root, mine.get("catalog"), private, workers, options.wait, opened.findings, progress)
-            mine |= {"catalog": place.meta, "generation": str(current_generation(place.catalog))}
-            mine |= ({"view": view} if view else {}) | ({"split": options.split} if options.split else {})
-            config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else None
-        elif view or options.split or options.where:
+            _open_shards(opened, asked, os.path.join(work, f"source-{number}"), options, workers, progress)
+            continue
+        if asked.is_selected(options):
             raise UsageError(
                 f"a source of the form {importer.name} has no views, splits or catalog",
                 where=root,
                 hint="prepare it first; or convert it whole, and select from the result",
             )
-        elif importer.name == "polylithic":
-            config = _config_of_media(root)
-        path = root if is_url(root) else os.path.abspath(root)  # as workers open it: marks have paths in them
-        source = importer.open(path, mine)
-        for place in source.places if isinstance(source, PolylithicSource) else ():
-            _check_is_as_indexed(place, opened.findings, progress)
-        if options.where and isinstance(source, ShardsSource):
-            source.restrict(_where(locate(root, mine["catalog"]), options.where, progress))
-        opened.specs.append(SourceSpec(importer.name, path, tuple(sorted(mine.items())), names[number]))
-        opened.sources.append(source)
-        opened.marks.append(_files_mark(source))
-        opened.told.append(replace(told, path=f"{told.path}@{view}" if view else told.path))
-        opened.configs.append(config)
+        spec = _spec(importer.name, root, _said(options), names[number])
+        _add(opened, spec, asked.told, _described(importer.name, root), options, progress)
     return opened
+
+
+class _Asked(NamedTuple):
+    """A source as it was asked for. `name`: what stands before its keys where they are prefixed."""
+
+    root: str
+    view: str
+    name: str
+    told: ConvertSource
+
+    def is_selected(self, options: ConvertOptions) -> bool:
+        return bool(self.view or options.split or options.where)
+
+
+def _open_shards(
+    opened: Opened, asked: _Asked, private: str, options: ConvertOptions, workers: int, progress: Progress
+) -> None:
+    root, view, name, told = asked
+    mine = _said(options) if options.from_form else {}
+    found: list[Finding] = []
+    place = _indexed(root, mine.get("catalog"), private, workers, options.wait, found, progress)
+    is_selected = asked.is_selected(options)
+    packed = [] if options.from_form or is_selected else _packed(found)
+    # A selection is of what is in the catalog, so that nothing is left out.
+    opened.findings += [each for each in found if not is_selected or each.code != "WDS113"]
+    mine |= {"catalog": place.meta, "generation": str(current_generation(place.catalog))}
+    mine |= ({"view": view} if view else {}) | ({"split": options.split} if options.split else {})
+    config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else None
+    if options.layout == "monolithic" and (refs := _refs(place, config)):
+        mine |= {**_said(options), "refs": json.dumps(refs)}
+        told = replace(told, form="polylithic", reason=f"its dataset.yaml says where {', '.join(refs)} lead")
+    if packed:
+        told = replace(told, rejected=tuple(each for each in told.rejected if each.form != "packed"))
+    _add(opened, _spec(told.form, root, mine, name), told, config, options, progress)
+    if packed:
+        told = ConvertSource(path=root, form="packed", reason=f"compressed tars, such as {packed[0]}")
+        _add(
+            opened,
+            _spec("packed", root, {"files": json.dumps(packed)}, f"{name}-packed"),
+            told,
+            None,
+            options,
+            progress,
+        )
+
+
+def _said(options: ConvertOptions) -> dict[str, str]:
+    """The options of the form of the sources."""
+    return {name: value for name, value in options.form_options.items() if not name.startswith("to.")}
+
+
+def _add(
+    opened: Opened,
+    spec: SourceSpec,
+    told: ConvertSource,
+    config: DatasetConfig | None,
+    options: ConvertOptions,
+    progress: Progress,
+) -> None:
+    mine = dict(spec.options)
+    source = importers.get(spec.importer).open(spec.path, mine)
+    for place in source.places if isinstance(source, PolylithicSource) else ():
+        _check_is_as_indexed(place, opened.findings, progress)
+    dataset = source.primary if isinstance(source, PolylithicSource) else source
+    if options.where and isinstance(dataset, ShardsSource):
+        dataset.restrict(_where(locate(spec.path, mine["catalog"]), options.where, progress))
+    opened.specs.append(spec)
+    opened.sources.append(source)
+    opened.marks.append(_files_mark(source))
+    opened.told.append(told)
+    opened.configs.append(config)
+
+
+def _spec(form: str, root: str, options: dict[str, str], name: str) -> SourceSpec:
+    path = root if is_url(root) else os.path.abspath(root)  # as workers open it: marks have paths in them
+    return SourceSpec(form, path, tuple(sorted(options.items())), name)
+
+
+def _packed(findings: list[Finding]) -> list[str]:
+    """Takes the compressed tars that an index has left out, and that can be read, from its findings."""
+    packed = [each for each in findings if each.code == "WDS113" and each.shard.lower().endswith(READ)]
+    findings[:] = [each for each in findings if each not in packed]
+    return [each.shard for each in packed]
+
+
+def _refs(place: Place, config: DatasetConfig | None) -> dict[str, str]:
+    """Which fields name media of which stores, where nothing is kept apart any more; empty of a dataset with media.
+
+    Raises UsageError where it has none, and nobody says where they are.
+    """
+    if config is not None and config.refs:
+        return config.refs
+    with Catalog(place.catalog) as catalog:
+        parts = [part.name for part in catalog.parts()]
+    if any(kind_of(part) in MEDIA for part in parts):
+        return {}
+    raise UsageError(
+        f"--layout monolithic: there are no media in it ({', '.join(parts)}), and nothing says where they are",
+        where=place.shown,
+        hint="name the blend file that does: `wdsctl convert BLEND.yaml DEST -O media=FIELD`; or "
+        f"{command_at(place, 'validate', '--level', 'refs', '--refs', 'FIELD=STORE')} writes it into dataset.yaml",
+    )
+
+
+def _described(form: str, root: str) -> DatasetConfig | None:
+    """What the samples are where the form itself says it; None where it has to be found out."""
+    if form == "polylithic":  # what they were before they were taken apart
+        path = os.path.join(root, "monolithic.yaml")
+        return load(path) if os.path.exists(path) else None
+    if form == "imagefolder":
+        from wdsctl.core.convert.importers.image_folder import described
+
+        return described(root)
+    return None
 
 
 def check_unchanged(opened: Opened) -> None:
@@ -147,12 +253,6 @@ def _where(place: Place, where: str, progress: Progress) -> Selected:
     return choose(place, Definition(where=where), progress).selected
 
 
-def _config_of_media(root: str) -> DatasetConfig | None:
-    """What the samples were before they were taken apart."""
-    path = os.path.join(root, "monolithic.yaml")
-    return load(path) if os.path.exists(path) else None
-
-
 def _indexed(
     root: str,
     catalog: str | None,
@@ -168,7 +268,7 @@ def _indexed(
         mine = Place(place.root, private, place.only)
         with locked(mine.lock, wait=wait, note=progress.note):
             report = index_at(mine, IndexRequest(workers=workers, missing="drop"), progress)
-        findings += [found for found in report.findings if found.code != "WDS113"]
+        findings += report.findings
         if not report.samples:
             raise InputError("there are no samples in it", where=place.shown, hint="check the path", code="WDS003")
         return mine
@@ -180,8 +280,15 @@ def _check_is_as_indexed(place: Place, findings: list[Finding], progress: Progre
     """Raises DatasetError WDS344 where shards are not what the catalog says: they are read by it."""
     seen = index_at(place, IndexRequest(dry_run=True, missing="keep"), progress)
     findings += [found for found in seen.findings if found.severity == "error"]
-    moved = seen.added + seen.changed + seen.removed
-    if moved or any(finding.code == "WDS306" for finding in seen.findings):
+    for gone in (each for each in seen.findings if each.code == "WDS306"):
+        more = " and more" if gone.count > 1 else ""
+        raise DatasetError(
+            f"{counted(gone.count, 'shard')} of the source vanished: {gone.shard}{more}",
+            where=place.shown,
+            hint=f"bring back what is gone, or forget it: {command_at(place, 'index', '--missing', 'drop')}",
+            code="WDS344",
+        )
+    if seen.added + seen.changed + seen.removed:
         raise DatasetError(
             f"the source is not what its catalog says: {seen.added:,} shards are new, {seen.changed:,} have changed, "
             f"{seen.removed:,} are gone",

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.command_line import command_at
 from wdsctl.core.dealing import Shard, by_sample, by_shard, resolved, with_more
 from wdsctl.core.findings import Finding

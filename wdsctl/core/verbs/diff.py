@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -19,6 +19,7 @@ from wdsctl.core.compare.side import Side, opened_side
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.root_name import located
 from wdsctl.core.splitting_bits import Flags, flags_of
 from wdsctl.core.verbs.diff_report import (
     ChangedShard,
@@ -30,6 +31,7 @@ from wdsctl.core.verbs.diff_report import (
     ShardsDiff,
     SplitDrift,
 )
+from wdsctl.core.verbs.presence import check_made
 
 _STEP = 20_000  # samples between two signs of progress
 
@@ -62,13 +64,16 @@ def diff(
     if content and is_history:
         raise UsageError("an older generation has no bytes to compare", hint="leave out --content")
     with ExitStack() as open_:
-        one = open_.enter_context(opened_side(first, catalogs[0], since))
-        other = open_.enter_context(
-            opened_side(first if second is None else second, catalogs[second is not None], until)
-        )
+        one = open_.enter_context(_opened(first, catalogs[0], since))
+        other = open_.enter_context(_opened(first if second is None else second, catalogs[second is not None], until))
         rows = open_.enter_context(waiting_rows())
         contents = open_.enter_context(closing(Contents(one, other))) if content else None
         return _Comparison(one, other, rows, contents, limit, progress).report(started)
+
+
+def _opened(root: str, catalog: str | None, generation: int | None) -> AbstractContextManager[Side]:
+    check_made(located(root, catalog)[0])
+    return opened_side(root, catalog, generation)
 
 
 @dataclass(slots=True)

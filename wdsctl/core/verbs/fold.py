@@ -6,12 +6,13 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
-from wdsctl.core.catalog.catalog import Held, ShardRow
 from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
@@ -20,18 +21,28 @@ from wdsctl.core.lock import check_held
 from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
 from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.os_errors import translated
-from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.saved_scan import load_scan
+from wdsctl.core.saved_scan import load_scans, saved_scans
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.units import ScanUnit, ShardFile, batched, helpers, run_scans, scan_file, scan_unit
-from wdsctl.core.verbs.deal import deal_new
+from wdsctl.core.units import (
+    ScanUnit,
+    ShardFile,
+    are_quick,
+    batched,
+    helpers,
+    run_scans,
+    scan_file,
+    scan_here,
+    scan_unit,
+)
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
 
 LOCKING = 600.0  # seconds after which a draft of a lock is no longer about to be put in its place
+
+_MANY = 100_000  # samples from which on it is worth a thread to hash a layout
 
 _PARTIAL = re.compile(r"\.(catalog\.sqlite|offsets-\d+\.bin|(?:names|keyframes)-\d+\.bin|dataset\.yaml)\.\d+\.partial")
 _LOCK = re.compile(r"lock\.([0-9a-f]{32}|unreadable)(\.dead)?")
@@ -75,22 +86,37 @@ def fold(
             _copy_kept(place, work, before, draft, writer)
             fresh = _numbered(draft, work)
             shards = [shard for _, shard in fresh]
-            with closing(scans(place, shards, workers, progress, key=work.key, hashed=work.hashed)) as found:
+            with (
+                closing(scans(place, shards, workers, progress, key=work.key, hashed=work.hashed)) as found,
+                ThreadPoolExecutor(1, thread_name_prefix="wdsctl-hash") as pool,
+            ):
                 for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
-                    rows.append(draft.add_shard(shard_id, shard, scan))
-                    writer.add(_entry(rows[-1]), _rows(scan, draft))
+                    rows.append(_add(draft, writer, pool, shard_id, shard, scan))
                     findings += scan.findings
                     held = work.held.get(shard.path)
                     if held is not None and _has_grown(scan, held):
                         grown[shard.path] = held.samples
             progress.phase("finish")
             if work.rule is not None:
+                from wdsctl.core.verbs.deal import deal_new
+
                 findings += deal_new(place, draft, rows, work.rule, work.held, grown)
             check_held(place.lock)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
             writer.close()
     return rows, findings
+
+
+def _add(
+    draft: Draft, writer: OffsetsWriter, pool: Executor, shard_id: int, shard: ShardFile, scan: ShardScan
+) -> ShardRow:
+    """One shard into draft and offsets. The layout of a large one is hashed by `pool` while its columns are written."""
+    layout = pool.submit(scan.layout_hash) if scan.layout is None and scan.samples >= _MANY else None
+    writer.add_rows(_rows(scan, draft))
+    row = draft.add_shard(shard_id, shard, scan if layout is None else replace(scan, layout=layout.result()))
+    writer.name(_entry(row))
+    return row
 
 
 def _has_grown(scan: ShardScan, before: Held) -> bool:
@@ -174,32 +200,51 @@ def scans(
     """
     keys = LineKeys(key, is_alone=bool(place.only))
     units = [scan_unit(place.root, shard, place.work, keys, hashed=hashed) for shard in shards]
-    waiting = [i for i, unit in enumerate(units) if not unit.is_done]
+    files = saved_scans(place.work)  # by the name of the unit
+    waiting = [i for i, unit in enumerate(units) if unit.name not in files]
     left = set(waiting)
     done = set(range(len(units))) - left
     progress.phase("scan", items=len(units), size_bytes=sum(shard.size for shard in shards))
     if done:
         progress.advance(items=len(done), size_bytes=sum(shards[i].size for i in done))
     runs = batched([units[i] for i in waiting], workers)
-    threads = helpers(workers, len(runs))
+    is_quick = are_quick([units[i] for i in waiting])
+    is_here = is_quick or workers <= 1 or len(runs) < 2
+    threads = 1 if is_quick else helpers(workers, len(runs))
     todo = ([replace(units[i], threads=threads) for i in waiting[first:end]] for first, end in runs)
-    with closing(map_units(run_scans, todo, workers, preload=("wdsctl.core.units",))) as results:
+    held: dict[str, ShardScan] = {}  # those that were scanned in this process, or loaded with another
+    with closing(_run(todo, 1 if is_here else workers)) as results:
         at = 0
         while at < len(units):
             while at in done:
-                yield shards[at], _result(units[at], is_old=at not in left)
+                if units[at].name not in held:
+                    held |= load_scans(files[units[at].name])
+                yield shards[at], _result(units[at], held.pop(units[at].name, None), is_old=at not in left)
                 done.discard(at)
                 at += 1
             if at < len(units):
-                i, _ = next(results)
+                i, found = next(results)
                 ready = waiting[slice(*runs[i])]
                 done.update(ready)
+                names = [units[place].name for place in ready]
+                held.update(zip(names, found, strict=False))
+                files.update(dict.fromkeys(names, units[ready[0]].result))
                 progress.advance(items=len(ready), size_bytes=sum(shards[place].size for place in ready))
 
 
-def _result(unit: ScanUnit, *, is_old: bool) -> ShardScan:
+def _run(todo: Iterator[list[ScanUnit]], workers: int) -> Generator[tuple[int, list[ShardScan]], None, None]:
+    """(place in `todo`, its scans) as they are ready; no scans where another process has made them."""
+    if workers <= 1:
+        yield from ((i, scan_here(units)) for i, units in enumerate(todo))
+        return
+    from wdsctl.core.parallel import map_units
+
+    with closing(map_units(run_scans, todo, workers, preload=("wdsctl.core.units",))) as results:
+        yield from ((i, []) for i, _ in results)
+
+
+def _result(unit: ScanUnit, scan: ShardScan | None, *, is_old: bool) -> ShardScan:
     """What a unit left. Scanned again if it is damaged, or could not be read when an earlier run tried."""
-    scan = load_scan(unit.result)
     if scan is None or (is_old and scan.status == "unreadable"):
         return scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed)
     return scan

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 
 from wdsctl.core.catalog.browse import Browser
 from wdsctl.core.catalog.placed import PartPlace, Placed
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.command_line import command_at
+from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError
 from wdsctl.core.files import write_whole
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
@@ -170,6 +171,25 @@ def _pieces(storage: Storage, wanted: Wanted, part: PartPlace) -> Iterator[bytes
         yield storage.read_many([Range(wanted.file, part.offset + at, min(PIECE, part.size - at))])[0]
 
 
-def _opened(wanted: Wanted) -> AbstractContextManager[Storage]:
-    """A shard of another size than the catalog says was replaced: it raises instead of giving other bytes."""
-    return closing(storage_for(wanted.place.root, {wanted.file: wanted.sample.shard_size}))
+@contextmanager
+def _opened(wanted: Wanted) -> Iterator[Storage]:
+    """A shard of another size than the catalog says was replaced: it raises instead of giving other bytes.
+
+    Raises InputError WDS306 where the shard is gone.
+    """
+    with closing(storage_for(wanted.place.root, {wanted.file: wanted.sample.shard_size})) as storage:
+        try:
+            yield storage
+        except (StorageError, InputError) as error:
+            if isinstance(error, StorageDown) or storage.exists(wanted.file):
+                raise
+            raise _vanished(wanted) from error
+
+
+def _vanished(wanted: Wanted) -> InputError:
+    return InputError(
+        f"the shard that has the sample {one_line(wanted.sample.key)!r} has vanished: {one_line(wanted.sample.shard)}",
+        where=wanted.place.shown,
+        hint=f"bring it back, or forget it: {command_at(wanted.place, 'index', '--missing', 'drop')}",
+        code="WDS306",
+    )

@@ -7,18 +7,18 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from wdsctl.core.called import said
 from wdsctl.core.lock import locked, writer
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.urls import shown
-from wdsctl.core.verbs.column import check_columns, settle_columns
-from wdsctl.core.verbs.column_job import ColumnRequest, OnError
+from wdsctl.core.verbs.column_request import ColumnRequest, OnError
+from wdsctl.core.verbs.index_after import check_after, columns_after, media_after, splits_after
 from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Missing
 from wdsctl.core.verbs.index_shards import check_shards, index_shards
 from wdsctl.core.verbs.journal import journal
-from wdsctl.core.verbs.media import MediaRequest, check_media, settle_media
-from wdsctl.core.verbs.split_settle import settle_splits
+from wdsctl.core.verbs.media_request import MediaRequest
 
 __all__ = ["IndexReport", "IndexRequest", "Missing", "check_new", "index", "index_at", "say_where"]
 
@@ -45,7 +45,8 @@ def index(
     """Bring the catalog up to date with the shards below `root`; only new and changed shards are read.
 
     `root` may name some of the shards of a folder (`root_spec`); later runs keep to them.
-    `missing` says what to do about shards that have vanished: raise CatalogError WDS306, keep their rows, or drop them.
+    `missing` says what to do about shards that have vanished: raise InputError WDS306, keep their rows, or drop them.
+    One that was kept is known to be missing: later runs say so and go on, and take it back when it is there again.
     `exclude` are patterns of shards to leave out. They are kept in the catalog, and stay where none are given; an empty
     pattern takes them back.
     `rebuild` reads all shards again. A catalog that can be read hands on its splits and the shards' numbers; of one
@@ -80,15 +81,14 @@ def index(
         sample_rows=sample_rows,
         hashed=hashed,
     )
-    check_columns(place, asked)
-    check_media(place, request.media)
+    check_after(place, request)
     if dry_run:
         return index_at(place, request, progress)
     check_new(place, exclude or (), spec)
     say_where(place, catalog, progress)
     with (
         locked(place.lock, wait=wait, note=progress.note),
-        journal(place, "index", [shown(spec.root)], progress) as entry,
+        journal(place, "index", [shown(spec.root), *said(request)], progress) as entry,
     ):
         report = index_at(place, request, progress)
         entry.findings += report.findings
@@ -99,26 +99,16 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
     """What `index` does, for a caller that holds the lock."""
     started = time.monotonic()
     report = index_shards(place, request, progress)
-    media, wrong = settle_media(
-        place, request.media, workers=request.workers, dry_run=request.dry_run, progress=progress
-    )
-    columns, found = settle_columns(
-        place,
-        report.generation,
-        request.columns,
-        workers=request.workers,
-        anew=request.rebuild,
-        dry_run=request.dry_run,
-        progress=progress,
-    )
-    splits = None if request.dry_run else settle_splits(place, request.workers, progress)
+    media, wrong = media_after(place, request, progress)
+    columns, found = columns_after(place, report.generation, request, progress)
+    is_changed, told = splits_after(place, request, progress)
     return replace(
         report,
         columns=tuple(columns),
         media=media,
-        findings=(*report.findings, *wrong, *found, *(splits.findings if splits is not None else ())),
+        findings=(*report.findings, *wrong, *found, *told),
         up_to_date=report.up_to_date
-        and (splits is None or not splits.is_changed)
+        and not is_changed
         and all(each.state in ("current", "outdated") for each in columns)
         and (media is None or media.state == "current"),
         seconds=time.monotonic() - started,

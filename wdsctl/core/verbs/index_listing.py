@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import InputError
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import Place
 from wdsctl.core.printable import named
 from wdsctl.core.shard_list import ShardListing
 from wdsctl.core.verbs.index_request import IndexRequest
-from wdsctl.core.verbs.presence import no_shards
+from wdsctl.core.verbs.presence import no_shards, only_compressed
 
 
 def check_any(place: Place, listing: ShardListing, known: Collection[object]) -> None:
@@ -24,12 +24,7 @@ def check_any(place: Place, listing: ShardListing, known: Collection[object]) ->
         return
     compressed = sum(finding.code == "WDS113" for finding in listing.findings)
     if compressed:
-        raise InputError(
-            f"no tar files here, and no JSONL, only {counted(compressed, 'compressed one')}",
-            where=place.shown,
-            hint=f"decompress them first, such as by `gunzip`, or {command_at(place, 'convert', 'DEST')}",
-            code="WDS113",
-        )
+        raise only_compressed(place, compressed)
     if listing.unmatched:
         raise _unmatched(place, listing.unmatched, 0)
     raise no_shards(place)
@@ -59,22 +54,33 @@ def _unmatched(place: Place, absent: Sequence[str], there: int) -> InputError:
     return InputError(
         f"{' and '.join(said)}{such}",
         where=place.shown,
-        hint="check the range and the folder; `--missing drop` goes on with the others",
+        hint="check the range and the folder" + ("; `--missing drop` goes on with the others" if there else ""),
         code="WDS008",
     )
 
 
-def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> CatalogError:
+def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> InputError:
     """The error of shards that were there: `shards` in all."""
     names = ", ".join(named(row.path) for row in vanished[:3])
     more = f" and {len(vanished) - 3:,} more" if len(vanished) > 3 else ""
     have = "has" if len(vanished) == 1 else "have"
-    return CatalogError(
+    return InputError(
         f"{len(vanished):,} of {counted(shards, 'shard')} {have} vanished: {names}{more}",
         where=place.shown,
         hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
         code="WDS306",
     )
+
+
+def missing_finding(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
+    """One finding of the shards that are gone and kept; none where all are there."""
+    gone = [row.path for row in rows if row.status == MISSING]
+    if not gone:
+        return []
+    has = "has" if len(gone) == 1 else "have"
+    words = f"{counted(len(gone), 'shard')} {has} vanished, and {'its' if len(gone) == 1 else 'their'} rows are kept"
+    words += f" ({command_at(place, 'index', '--missing', 'drop')} forgets them)"
+    return [Finding(code="WDS306", severity="warning", message=words, shard=gone[0], count=len(gone))]
 
 
 def keeps_rows(listing: ShardListing, request: IndexRequest, before: bool | None, known: Sequence[str]) -> bool:
@@ -86,7 +92,7 @@ def keeps_rows(listing: ShardListing, request: IndexRequest, before: bool | None
     if request.sample_rows is not None:
         return request.sample_rows
     are_lines = all(is_lines(shard.path) for shard in listing.shards)
-    keeps_gone = request.missing == "keep" and not {shard.path for shard in listing.shards}.issuperset(known)
+    keeps_gone = request.missing != "drop" and not {shard.path for shard in listing.shards}.issuperset(known)
     are_alike = bool(known) and are_lines == any(map(is_lines, known))
     if before is not None and (are_alike or keeps_gone or not listing.shards):
         return before

@@ -7,10 +7,10 @@ from typing import Literal
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.selected_shards import Selection
-from wdsctl.core.verbs.column_job import ColumnRequest
 from wdsctl.core.verbs.column_report import ColumnReport
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.column_request import ColumnRequest
 from wdsctl.core.verbs.media_report import MediaReport
+from wdsctl.core.verbs.media_request import MediaRequest
 
 Missing = Literal["error", "keep", "drop"]
 

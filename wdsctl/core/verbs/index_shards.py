@@ -4,15 +4,15 @@ published.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from contextlib import closing
+from dataclasses import replace
 from functools import partial
 
-from wdsctl.core.catalog.catalog import Catalog, ShardRow
-from wdsctl.core.catalog.draft import Draft, drafting
+from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.errors import CatalogError, UsageError
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
@@ -26,32 +26,11 @@ from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.changes import Changes, compare, settled
 from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, scans, sweep, tidy
+from wdsctl.core.verbs.index_counts import Counts, Wanted
 from wdsctl.core.verbs.index_listing import all_there, check_any, keeps_rows, vanished_error
-from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Renamed
-from wdsctl.core.verbs.media import mark_of
-from wdsctl.core.verbs.presence import no_samples
-from wdsctl.core.verbs.published import Published, published, still_damaged
+from wdsctl.core.verbs.index_request import IndexReport, IndexRequest
+from wdsctl.core.verbs.published import Published, published
 from wdsctl.core.verbs.renames import carry_over, told_apart
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What the next catalog is to be like: as asked, or else as the one in force is."""
-
-    exclude: tuple[str, ...]
-    selection: Selection
-    hashed: bool
-    sample_rows: bool = True
-    key: str = ""
-
-    def is_as(self, before: Published) -> bool:
-        """Whether the catalog in force is like that; its `key` makes other samples, and so another generation."""
-        return (self.exclude, self.selection, self.sample_rows, self.hashed) == (
-            before.exclude,
-            before.selection,
-            before.has_sample_rows,
-            before.is_hashed,
-        )
 
 
 def index_shards(place: Place, request: IndexRequest, progress: Progress) -> IndexReport:
@@ -66,6 +45,8 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     known = [row.path for row in before.rows]
     listing = list_shards(place.root, wanted.exclude, only=place.only, known=known, selection=wanted.selection)
     check_any(place, listing, before.rows)
+    if request.exclude and (unused := [each for each in listing.unused if each]):
+        progress.note(f"nothing matches --exclude {', '.join(unused)}")
     listing = all_there(place, listing, request, known)
     key = _key_field(place, request.key, listing, before)
     has_rows = keeps_rows(listing, request, before.has_sample_rows, known)
@@ -74,10 +55,10 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
     renamed = changes.renamed
     if request.rebuild:
-        changes = replace(changes, added=listing.shards, changed=(), same=(), touched=())
+        changes = replace(changes, added=listing.shards, changed=(), same=(), touched=changes.vanished)
     work = _folding(place, before, changes, ids, request, wanted)
     current = not work.is_new and wanted.is_as(before) and is_whole(place, before.generation)
-    report = _Counts(place, changes, len(work.removed), started, listing.findings, wanted)
+    report = Counts(place, changes, len(work.removed), started, listing.findings, wanted)
     if request.dry_run:
         return report.of(before.generation, work.kept, (), up_to_date=current and not changes.touched, dry_run=True)
     if current and not changes.touched:
@@ -98,8 +79,8 @@ def check_shards(place: Place, exclude: Sequence[str], selection: Selection | No
     check_any(place, listing, ())
 
 
-def _wanted(request: IndexRequest, before: Published) -> _Wanted:
-    return _Wanted(
+def _wanted(request: IndexRequest, before: Published) -> Wanted:
+    return Wanted(
         tuple(filter(None, request.exclude)) if request.exclude else before.exclude,
         before.selection if request.selection is None else request.selection,
         hashed=before.is_hashed if request.hashed is None else request.hashed,
@@ -110,7 +91,7 @@ def _changes(
     place: Place,
     listing: ShardListing,
     before: Published,
-    wanted: _Wanted,
+    wanted: Wanted,
     request: IndexRequest,
     progress: Progress,
 ) -> Changes:
@@ -121,12 +102,22 @@ def _changes(
         again = _to_be_read(changes, before, wanted)
         changes = settled(place, changes, request.workers, progress, key=key, hashed=hashed, again=again)
     changes = told_apart(place, changes, request.workers, progress, key=key, hashed=hashed, dry_run=request.dry_run)
-    if changes.vanished and request.missing == "error":
-        raise vanished_error(place, changes.vanished, len(before.rows))
+    gone = [row for row in changes.vanished if row.status != MISSING]
+    if gone and request.missing == "error":
+        raise vanished_error(place, gone, len(before.rows))
+    if request.missing != "drop":
+        changes = _kept_as_missing(changes)
     return _all_changed(changes, listing) if key != before.key else changes
 
 
-def _to_be_read(changes: Changes, before: Published, wanted: _Wanted) -> set[str]:
+def _kept_as_missing(changes: Changes) -> Changes:
+    """What has vanished stays, and is known to be missing from now on."""
+    noted = tuple(replace(row, status=MISSING) for row in changes.vanished)
+    new = (now for now, row in zip(noted, changes.vanished, strict=True) if now != row)
+    return replace(changes, vanished=noted, touched=(*changes.touched, *new))
+
+
+def _to_be_read(changes: Changes, before: Published, wanted: Wanted) -> set[str]:
     """Shards that look as they were, and whose hashes or rows of samples are asked for and are not there."""
     if wanted.sample_rows and not before.has_sample_rows:
         return {row.path for row in changes.same}
@@ -146,7 +137,7 @@ def _publish(
     work: Folding,
     changes: Changes,
     request: IndexRequest,
-    wanted: _Wanted,
+    wanted: Wanted,
     progress: Progress,
 ) -> tuple[list[ShardRow], list[Finding], int]:
     """Write the next catalog: the rows that are new, what was found, and the generation.
@@ -166,7 +157,7 @@ def _publish(
         draft.exclude, draft.selection, draft.is_hashed = wanted.exclude, wanted.selection, wanted.hashed
         draft.media_settings = before.media
         draft.key_field = work.key
-        draft.splits.facts |= before.split_facts
+        draft.split_facts |= before.split_facts
         if draft.has_sample_rows and not wanted.sample_rows:
             draft.forget_sample_rows()
         was_without, draft.has_sample_rows = not draft.has_sample_rows, wanted.sample_rows
@@ -185,6 +176,8 @@ def _refresh(draft: Draft, before: Published, changes: Changes) -> None:
     """Times, names and hashes; facts of media stay those of a shard that has another name."""
     draft.refresh(changes.touched)
     if before.media is not None:
+        from wdsctl.core.verbs.media import mark_of
+
         for was, now in changes.renamed:
             draft.media.mark_again(was.id, mark_of(was, before.media), mark_of(now, before.media))
 
@@ -211,13 +204,15 @@ def _folding(
     changes: Changes,
     ids: Mapping[str, int],
     request: IndexRequest,
-    wanted: _Wanted,
+    wanted: Wanted,
 ) -> Folding:
-    keep = request.missing == "keep"
+    keep = request.missing != "drop"
     kept = (*changes.same, *(changes.vanished if keep else ()))
     removed = (*changes.excluded, *(() if keep else changes.vanished))
     held = before.held
     if changes.changed:
+        from wdsctl.core.catalog.catalog import Catalog
+
         with Catalog(place.catalog) as catalog:
             held = catalog.held([row.id for row, _ in changes.changed])
     if changes.renamed and request.rebuild:
@@ -247,56 +242,3 @@ def _all_changed(changes: Changes, listing: ShardListing) -> Changes:
     files = {shard.path: shard for shard in listing.shards}
     again = tuple((row, files[row.path]) for row in changes.same)
     return replace(changes, changed=(*changes.changed, *again), same=(), touched=())
-
-
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    place: Place
-    changes: Changes
-    removed: int
-    started: float
-    listed: tuple[Finding, ...]
-    wanted: _Wanted
-
-    def of(
-        self,
-        generation: int,
-        rows: Sequence[ShardRow],
-        findings: Sequence[Finding],
-        *,
-        up_to_date: bool,
-        dry_run: bool = False,
-    ) -> IndexReport:
-        """`rows`: what the catalog has then. A dry run knows of shards that are to be read only how large they are."""
-        unread = (*self.changes.added, *(shard for _, shard in self.changes.changed)) if dry_run else ()
-        fresh = {shard.path for shard in self.changes.added} | {shard.path for _, shard in self.changes.changed}
-        known = [row for row in rows if row.path not in fresh]
-        said = (*self.listed, *still_damaged(self.place, known), *findings)
-        return IndexReport(
-            root=self.place.shown,
-            catalog=self.place.catalog,
-            generation=generation,
-            shards=len(rows) + len(unread),
-            samples=sum(row.samples for row in rows),
-            parts=sum(row.parts for row in rows),
-            size_bytes=sum(row.size for row in rows) + sum(shard.size for shard in unread),
-            added=len(self.changes.added),
-            changed=len(self.changes.changed),
-            removed=self.removed,
-            unchanged=len(self.changes.same),
-            findings=said if unread else (*said, *no_samples(self.place, rows, said)),
-            up_to_date=up_to_date,
-            dry_run=dry_run,
-            seconds=time.monotonic() - self.started,
-            renamed=tuple(Renamed(was=was.path, now=now.path) for was, now in self.changes.renamed),
-            selection="" if self.wanted.selection.is_all else self.wanted.selection.said(),
-            hashed=sum(row.sha256 is not None for row in rows),
-            sample_rows=self.wanted.sample_rows,
-            catalog_bytes=_size(self.place.catalog) + _size(self.place.offsets(generation)),
-        )
-
-
-def _size(path: str) -> int:
-    with suppress(OSError):
-        return os.path.getsize(path)
-    return 0

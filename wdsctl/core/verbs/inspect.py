@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.browse import Browser
-from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow, SplitCount
+from wdsctl.core.catalog.catalog import Catalog, PartCount, SplitCount
 from wdsctl.core.catalog.schema import INDEX_BITS
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.catalog.view_reader import stored_views
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
@@ -26,6 +27,7 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.verbs.changes import compare
 from wdsctl.core.verbs.column import column_reports
 from wdsctl.core.verbs.column_report import ColumnReport
+from wdsctl.core.verbs.index_listing import missing_finding
 from wdsctl.core.verbs.media_report import MediaReport, media_report
 from wdsctl.core.verbs.presence import check_catalog, no_samples
 
@@ -81,6 +83,9 @@ class InspectReport:
     views: tuple[ViewCount, ...] = ()
 
 
+#: What is said of a shard that is not as the catalog has it: one that was there, one that was missing.
+_CHANGED = ("has changed since it was indexed", "is there again: it was missing when it was indexed")
+
 #: Facts of media, by sample id and part.
 Known = Mapping[tuple[int, str], Facts | Unreadable]
 
@@ -105,7 +110,7 @@ def inspect(root: str, *, catalog: str | None = None, samples: int = 3) -> Inspe
     offsets = open_offsets(place, generation)
     columns, damaged = column_reports(place, generation, offsets if isinstance(offsets, Offsets) else None)
     known = _known(place, offsets, samples) if media is not None and isinstance(offsets, Offsets) else {}
-    stale = [*stale_findings(_listed(place, exclude, selection, rows), rows), *damaged, *unread]
+    stale = [*_stale(place, _listed(place, exclude, selection, rows), rows), *damaged, *unread]
     return InspectReport(
         root=place.shown,
         catalog=place.catalog,
@@ -134,12 +139,20 @@ def _listed(place: Place, exclude: Sequence[str], selection: Selection, rows: Se
     return list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows], selection=selection)
 
 
+def _stale(place: Place, listing: ShardListing, rows: Sequence[ShardRow]) -> list[Finding]:
+    """`stale_findings`, but that shards which were kept as missing, and are, are what the catalog says."""
+    there = {shard.path for shard in listing.shards}
+    missing = [row for row in rows if row.status == MISSING and row.path not in there]
+    gone = {row.id for row in missing}
+    return [*stale_findings(listing, [row for row in rows if row.id not in gone]), *missing_finding(place, missing)]
+
+
 def stale_findings(listing: ShardListing, rows: list[ShardRow]) -> list[Finding]:
     """Shards that are new, have changed or are gone since the catalog was made."""
     changes = compare(listing.shards, rows)
     said = [
         *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
-        *((shard.path, "has changed since it was indexed") for _, shard in changes.changed),
+        *((row.path, _CHANGED[row.status == MISSING]) for row, _ in changes.changed),
         *((row.path, "is gone, and still in the catalog") for row in changes.vanished),
     ]
     return [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]

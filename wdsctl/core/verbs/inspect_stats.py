@@ -39,8 +39,8 @@ class Measure:
     """One distribution. `part`: empty for whole samples.
 
     `what`: bytes, parts, width, height, seconds, characters or words. `of`: the catalog knows all of them, or some
-    samples were read. Percentiles are within 9.1 percent; the other figures are exact for what was counted. Bins that
-    are empty are left out.
+    samples were read. Percentiles are within 9.1 percent, or `exact`; the other figures are exact for what was counted.
+    Bins that are empty are left out.
     """
 
     part: str
@@ -54,6 +54,7 @@ class Measure:
     mean: float
     total: float
     bins: tuple[Bin, ...]
+    exact: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,7 @@ class KeyLine:
     length_min: float | None
     length_p50: float | None
     length_max: float | None
+    length_exact: bool
     min: float | None  # of numbers
     max: float | None
 
@@ -253,6 +255,7 @@ def _measure(part: str, what: str, of: Origin, histogram: Histogram) -> Iterator
         mean=mean,
         total=histogram.total,
         bins=histogram.bins(),
+        exact=histogram.is_exact,
     )
 
 
@@ -281,4 +284,5 @@ def _key(part: str, path: str, facts: KeyFacts, values: int) -> KeyLine:
         length_max=lengths.max,
         min=facts.low,
         max=facts.high,
+        length_exact=lengths.is_exact,
     )

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from wdsctl.core.called import called
 from wdsctl.core.catalog.ledger import Ledger, Status
 from wdsctl.core.catalog.present import present_state
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
@@ -38,6 +39,7 @@ class Entry:
 def journal(place: Place, command: str, arguments: Sequence[str], progress: Progress) -> Iterator[Entry]:
     """Note the run in the ledger. Where that cannot be, the user is told, and the run goes on.
 
+    `command` and `arguments` are noted where the verb was called from Python; else what was typed is (`called`).
     Where nothing can be written (a reader of somebody's dataset), nothing is noted and nothing said.
     """
     if not os.access(place.meta, os.W_OK):
@@ -52,7 +54,7 @@ def journal(place: Place, command: str, arguments: Sequence[str], progress: Prog
     with closing(ledger):
         for note in ledger.notes:
             progress.note(note)
-        yield from _noted(ledger, place.catalog, command, arguments, progress)
+        yield from _noted(ledger, place.catalog, *called(command, arguments), progress)
 
 
 def _noted(ledger: Ledger, catalog: str, command: str, arguments: Sequence[str], progress: Progress) -> Iterator[Entry]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
-from wdsctl.core.catalog.catalog import Catalog, ShardRow
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import MediaSettings
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
@@ -27,22 +28,11 @@ from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.stores import workers_for
 from wdsctl.core.verbs.media_report import MediaReport, State, media_report
+from wdsctl.core.verbs.media_request import MediaRequest
 
 FORMAT = 1  # raise it when facts come out otherwise than before: all media are then looked at again
 
 _MARK = 16  # bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MediaRequest:
-    """`selection`: which parts are media (`wdsctl/core/media/selection.py`); None: what was asked before, if anything.
-
-    `keyframes`: index videos for seeking, too. `drop`: forget all facts of media.
-    """
-
-    selection: str | None = None
-    keyframes: bool = False
-    drop: bool = False
 
 
 def settings_of(request: MediaRequest, before: MediaSettings | None) -> MediaSettings | None:

@@ -12,10 +12,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
+from wdsctl.core.called import said
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.media_settings import FOLDER, MediaSettings
-from wdsctl.core.errors import CatalogError, InputError, UsageError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.findings import Finding, at_least
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.media.file_unit import FileUnit, file_units, found_among, run_file_unit
@@ -25,7 +26,7 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.shard_list import holds_shards, list_files
+from wdsctl.core.shard_list import list_files
 from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import shown
@@ -33,7 +34,6 @@ from wdsctl.core.verbs.index import say_where
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.media import (
     FORMAT,
-    MediaRequest,
     forget_media_units,
     media_units,
     nothing_matched,
@@ -41,6 +41,7 @@ from wdsctl.core.verbs.media import (
     settings_of,
 )
 from wdsctl.core.verbs.media_report import MediaReport, State
+from wdsctl.core.verbs.media_request import MediaRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,6 @@ class MediaFolderReport:
     dry_run: bool
     seconds: float
     media: MediaReport
-
-
-def is_media_folder(root: str, catalog: str | None = None, *, asked: bool = False) -> bool:
-    """Whether `root` has the catalog of a folder of media; or, where it has none, and facts of media are `asked` for,
-    whether it holds no shards. Raises what `locate` raises.
-    """
-    place = locate(root, catalog)
-    if not os.path.exists(place.catalog):
-        return asked and not holds_shards(place.root, place.only)
-    try:
-        with Catalog(place.catalog) as published:
-            return published.is_media_folder
-    except CatalogError:
-        return False
 
 
 def index_media_folder(
@@ -105,7 +92,7 @@ def index_media_folder(
     say_where(place, catalog, progress)
     with (
         locked(place.lock, wait=wait, note=progress.note),
-        journal(place, "index", [shown(root)], progress) as entry,
+        journal(place, "index", [shown(root), *said(request)], progress) as entry,
     ):
         report = _index(place, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
         entry.findings += report.findings

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.media_reader import MediaLine, totals
+from wdsctl.core.catalog.media_line import MediaLine, totals
+
+if TYPE_CHECKING:
+    from wdsctl.core.catalog.catalog import Catalog
 
 State = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
 

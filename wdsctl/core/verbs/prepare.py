@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from wdsctl.core.called import said
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.command_line import command
 from wdsctl.core.convert.paths import check_writable
@@ -26,7 +27,7 @@ from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
 from wdsctl.core.verbs.journal import Entry, journal
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare_source import (
     check_dest,
     check_raw,
@@ -118,9 +119,10 @@ def prepare(
     if not from_folder:
         check_new(place, options.exclude, RootSpec(root, options.selection))
     say_where(place, options.catalog, progress)
+    words = [shown(source), *([] if dest is None else [shown(dest)]), *said(options)]
     with (
         locked(place.lock, wait=options.wait, note=progress.note),
-        journal(place, "prepare", [shown(source), shown(root)], progress) as entry,
+        journal(place, "prepare", words, progress) as entry,
     ):
         return _do(place, source, root, listing, options, entry, progress)
 

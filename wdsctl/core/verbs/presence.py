@@ -4,39 +4,111 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.identity import missing
+from wdsctl.core.catalog.media_settings import FOLDER, KIND
 from wdsctl.core.catalog.quick import refuse_media_folder
+from wdsctl.core.catalog.quick_facts import facts
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.command_line import command, command_at
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.findings import Finding
-from wdsctl.core.lock import writer
-from wdsctl.core.place import Place
-from wdsctl.core.shard_list import holds_shards
+from wdsctl.core.lock import locked, writer
+from wdsctl.core.os_errors import translated
+from wdsctl.core.place import META, Place, locate
+from wdsctl.core.printable import named
+from wdsctl.core.shard_list import holds_shards, list_shards
+from wdsctl.core.urls import is_url
+
+NAMED = 3  # datasets that are named in an error
 
 #: Of members that make no part of a sample, and of shards that have no samples for another reason.
 _WHY = ("WDS112", "WDS111", "WDS118")
 
 
 def check_catalog(place: Place) -> None:
+    """`check_made`, and that the catalog is not of a folder of media. Raises InputError WDS322, too."""
+    check_made(place)
+    refuse_media_folder(place.catalog)
+
+
+def check_made(place: Place) -> None:
     """Raise what helps most where there is no catalog: that it is being made, that there are no shards, or how to make
-    one; or that the one there is is of a folder of media. CatalogError WDS301 or WDS304, InputError WDS003 or WDS322.
+    one. CatalogError WDS301 or WDS304, InputError WDS003.
     """
     if os.path.exists(place.catalog):
-        refuse_media_folder(place.catalog)
         return
     held = writer(place.lock)
     if held:
         raise CatalogError(
             f"the dataset is being prepared, and has no catalog yet: {held}",
             where=place.lock,
-            hint="wait for it; if it is surely dead, remove the lock file",
+            hint="wait for it, with `--wait` where a command has that; if it is surely dead, remove the lock file",
             code="WDS304",
         )
-    raise missing(place.catalog) if holds_shards(place.root, place.only) else no_shards(place)
+    raise _unmade(place)
+
+
+def _unmade(place: Place) -> WdsctlError:
+    """Why there is no catalog: datasets lie in the folder, all is compressed, there is nothing, or nobody made one."""
+    inside = _datasets_in(place)
+    if inside:
+        more = f" and {len(inside) - NAMED:,} more" if len(inside) > NAMED else ""
+        return CatalogError(
+            f"there is no catalog, but {counted(len(inside), 'prepared dataset')} inside: "
+            f"{', '.join(map(named, inside[:NAMED]))}{more}",
+            where=place.shown,
+            hint=f"name one of them, such as by {command('inspect', os.path.join(place.shown, inside[0]))}",
+            code="WDS301",
+        )
+    if not holds_shards(place.root, place.only):
+        return no_shards(place)
+    listing = list_shards(place.root, only=place.only)
+    packed = sum(finding.code == "WDS113" for finding in listing.findings)
+    return missing(place.catalog) if listing.shards or not packed else only_compressed(place, packed)
+
+
+def _datasets_in(place: Place) -> list[str]:
+    """The folders of this folder that have catalogs: a polylithic dataset has its primary and its media so."""
+    if is_url(place.root) or place.only:
+        return []
+    with translated(place.root, "read"), os.scandir(place.root) as entries:
+        names = sorted(entry.name for entry in entries)
+    return [name for name in names if os.path.exists(os.path.join(place.root, name, META, "catalog.sqlite"))]
+
+
+def is_media_folder(root: str, catalog: str | None = None, *, asked: bool = False) -> bool:
+    """Whether `root` has the catalog of a folder of media; or, where it has none, and facts of media are `asked` for,
+    whether it holds no shards. Raises what `locate` raises.
+    """
+    place = locate(root, catalog)
+    if not os.path.exists(place.catalog):
+        return asked and not holds_shards(place.root, place.only)
+    try:
+        return facts(place.catalog).get(KIND) == FOLDER
+    except CatalogError:
+        return False
+
+
+def wait_for_catalog(place: Place, wait: float, note: Callable[[str], None]) -> None:
+    """Where somebody makes the first catalog, wait for their end, for at most so many seconds.
+
+    Raises CatalogError WDS304 where they take longer. Nothing is made where nobody is at work.
+    """
+    if wait and not os.path.exists(place.catalog) and writer(place.lock):
+        with locked(place.lock, wait=wait, note=note):
+            pass
+
+
+def only_compressed(place: Place, count: int) -> InputError:
+    return InputError(
+        f"no tar files here, and no JSONL, only {counted(count, 'compressed one')}",
+        where=place.shown,
+        hint=f"decompress them first, such as by `gunzip`, or {command_at(place, 'convert', 'DEST')}",
+        code="WDS113",
+    )
 
 
 def no_shards(place: Place) -> InputError:

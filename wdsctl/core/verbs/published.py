@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wdsctl.core.catalog.catalog import Catalog, Held, ShardRow
+from wdsctl.core.catalog.identity import check
 from wdsctl.core.catalog.media_settings import MediaSettings
+from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.command_line import command_at
-from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
@@ -40,27 +40,34 @@ class Published:
 def published(place: Place, *, rebuild: bool) -> Published:
     """Nothing, where there is no catalog yet, or a damaged one that is to be made again. Raises CatalogError."""
     try:
-        with Catalog(place.catalog) as catalog:
-            rows = catalog.shards()
-            return Published(
-                rows=rows,
-                rule=catalog.split_rule(),
-                split_facts=catalog.split_rows.facts(),
-                generation=catalog.generation,
-                last_shard_id=catalog.last_shard_id,
-                exclude=catalog.exclude(),
-                media=catalog.media_settings(),
-                held=catalog.held([row.id for row in rows]) if rebuild else {},
-                key=catalog.key_field,
-                selection=catalog.selection(),
-                has_sample_rows=catalog.has_sample_rows,
-                is_hashed=catalog.is_hashed,
-            )
+        check(place.catalog)
+        return _read(place, rebuild=rebuild)
     except CatalogError as error:
         is_damaged = error.code == "WDS302"
         if error.code == "WDS301" or (rebuild and is_damaged):
             return Published([], _authored_rule(place), last_generation(place), is_damaged=is_damaged)
         raise
+
+
+def _read(place: Place, *, rebuild: bool) -> Published:
+    from wdsctl.core.catalog.catalog import Catalog
+
+    with Catalog(place.catalog) as catalog:
+        rows = catalog.shards()
+        return Published(
+            rows=rows,
+            rule=catalog.split_rule(),
+            split_facts=catalog.split_rows.facts(),
+            generation=catalog.generation,
+            last_shard_id=catalog.last_shard_id,
+            exclude=catalog.exclude(),
+            media=catalog.media_settings(),
+            held=catalog.held([row.id for row in rows]) if rebuild else {},
+            key=catalog.key_field,
+            selection=catalog.selection(),
+            has_sample_rows=catalog.has_sample_rows,
+            is_hashed=catalog.is_hashed,
+        )
 
 
 def still_damaged(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
@@ -76,4 +83,8 @@ def still_damaged(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
 
 def _authored_rule(place: Place) -> SplitRule | None:
     """The split that dataset.yaml asks for: a catalog can be made again from the tars and it."""
-    return load(place.dataset_yaml).split if os.path.exists(place.dataset_yaml) else None
+    if not os.path.exists(place.dataset_yaml):
+        return None
+    from wdsctl.core.dataset_yaml import load
+
+    return load(place.dataset_yaml).split

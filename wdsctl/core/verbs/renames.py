@@ -10,9 +10,7 @@ from contextlib import closing, suppress
 from dataclasses import replace
 from hashlib import blake2b
 
-from wdsctl.core.catalog.catalog import ShardRow
-from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_renames import rename_shards as rename_in_ledger
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.os_errors import translated
@@ -79,7 +77,13 @@ def _pairs(
         was = _first(by_mark, marks, taken, content)
         if was is not None:
             taken.add(was.id)
-            now = replace(was, path=shard.path, mtime_ns=shard.mtime_ns, sha256=content.sha256 or was.sha256)
+            now = replace(
+                was,
+                path=shard.path,
+                mtime_ns=shard.mtime_ns,
+                sha256=content.sha256 or was.sha256,
+                status=content.status,
+            )
             pairs.append((was, now))
     return pairs
 
@@ -137,6 +141,9 @@ def carry_over(place: Place, renamed: Sequence[tuple[ShardRow, ShardRow]]) -> No
             with suppress(CatalogError):  # one that is damaged is made again, or nobody's
                 rename_shards(path, names)
     if os.path.exists(place.ledger):
+        from wdsctl.core.catalog.ledger import Ledger
+        from wdsctl.core.catalog.ledger_renames import rename_shards as rename_in_ledger
+
         with suppress(CatalogError, PermissionDenied, StorageError), closing(Ledger.open(place.ledger)) as ledger:
             paths = {row.path: now.path for row, now in renamed}
             rename_in_ledger(ledger, paths, _mark(place, paths))

@@ -144,12 +144,18 @@ def _dest(place: Place, request: RepairRequest) -> str:
     real, root = os.path.realpath(dest), place.root if is_url(place.root) else os.path.realpath(place.root)
     if os.path.exists(dest) and not os.path.isdir(dest):
         raise UsageError("DEST is a file", hint="give a folder, which may be new")
-    if not is_url(root) and (real == root or f"{real}/".startswith(f"{root}/") or f"{root}/".startswith(f"{real}/")):
+    meets = real == root if place.only else _is_below(real, root) or _is_below(root, real)
+    if not is_url(root) and meets:
         raise UsageError(
             "DEST lies in ROOT, or ROOT in DEST: copies and shards would be one dataset",
             hint="give another folder; or `--in-place --yes`",
         )
     return dest
+
+
+def _is_below(folder: str, other: str) -> bool:
+    """Whether `folder` is `other`, or lies in it."""
+    return f"{folder}/".startswith(f"{other}/")
 
 
 def _shards(place: Place) -> Sequence[ShardFile]:

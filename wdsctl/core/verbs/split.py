@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from wdsctl.core.catalog.draft import drafting
+from wdsctl.core.called import said
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import check
-from wdsctl.core.catalog.split_rows import Strata
+from wdsctl.core.catalog.split_rows import GivenBySet
 from wdsctl.core.command_line import command_at
 from wdsctl.core.dataset_yaml import DatasetConfig, load, read, update_split
 from wdsctl.core.errors import DatasetError
@@ -22,15 +23,15 @@ from wdsctl.core.ratios import By
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule, check_set
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
-from wdsctl.core.verbs.presence import check_catalog
+from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
 from wdsctl.core.verbs.split_bring import Brought, afresh, bring
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, excluded_by_user, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_lists import copy_lists, excludes_with_lists, forget_lists, with_lists
 from wdsctl.core.verbs.split_problems import Problem, refuse
 from wdsctl.core.verbs.split_put import is_plain, new_text, put_changes, put_set
-from wdsctl.core.verbs.split_report import Move, SplitReport, moves, split_counts, strata_lines
-from wdsctl.core.verbs.split_request import SplitRequest, argument_of, excludes_of, sets_of
+from wdsctl.core.verbs.split_report import Move, SplitReport, StratumLine, moves, split_counts, strata_lines
+from wdsctl.core.verbs.split_request import SplitRequest, excludes_of, sets_of
 from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of
 
 __all__ = ["SplitReport", "SplitRequest", "make_splits", "settle_split", "split", "split_by"]
@@ -74,12 +75,13 @@ def split_by(
     """
     place = locate(root, catalog, writing=True)
     check_set(request.of_set)
+    wait_for_catalog(place, wait, progress.note)
     check_catalog(place)
     if dry_run:
         return make_splits(place, request, progress, dry_run=True)
     check(place.catalog)  # before anything is written beside it
-    arguments = [shown(root), *argument_of(request)]
-    with locked(place.lock, wait=wait, note=progress.note), journal(place, "split", arguments, progress):
+    words = [shown(root), *said(request)]
+    with locked(place.lock, wait=wait, note=progress.note), journal(place, "split", words, progress):
         return make_splits(place, request, progress)
 
 
@@ -99,7 +101,7 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
     wanted, dropped = sets_of(request, state, authored)
     excludes = excludes_of(request, state, authored)
     said = noted(place, excludes.codes)
-    excluded = excluded_by(ground, excludes, said)
+    excluded = excluded_by(ground, excludes, said, {} if request.anew_excludes else state.excluded)
     _refuse_idle(ground, request, excludes)
     for note in excluded.notes:
         progress.note(note)
@@ -143,7 +145,7 @@ class _Work:
             if of_set in self.made:
                 self.moved += moves(of_set, before, self.made[of_set].parts, self.ground.sizes)
                 continue
-            done = bring(self.ground, rule, before, self.excluded.parts, self.state.strata.get(of_set))
+            done = bring(self.ground, rule, before, self.excluded.parts, self.state.given.get(of_set))
             for problem in done.problems:
                 progress.note(problem.finding(of_set).message)
             if done.changed:
@@ -157,17 +159,17 @@ class _Work:
         text = new_text(self.place, rules, kept, also_plain="" in self.wanted)
         copy_lists(self.place, self.rules, excludes)
         with drafting(self.place.catalog, ready=partial(check_held, self.place.lock)) as draft:
-            strata: Strata = {name: known for name, known in self.state.strata.items() if name in rules}
+            given: GivenBySet = {name: known for name, known in self.state.given.items() if name in rules}
             for of_set, made in self.made.items():
-                put_set(draft, of_set, rules[of_set], made, strata)
+                put_set(draft, of_set, rules[of_set], made, given)
             for of_set, brought in self.others.items():
-                put_changes(draft, of_set, brought, strata)
+                put_changes(draft, of_set, brought, given)
             for of_set in self.dropped:
                 draft.splits.drop_set(of_set)
             draft.splits.exclude(self.excluded.parts.values())
             if self.state.is_kept or kept or self.excluded.parts or not is_plain(rules):
                 draft.splits.keep_rules(rules, kept)
-                draft.splits.keep_strata(strata)
+                draft.splits.keep_given(given)
                 draft.splits.keep_mark(mark_of(self.place, self.ground.generation, rules, kept, said))
         if text is not None:
             write_text(self.place.dataset_yaml, text)
@@ -178,7 +180,7 @@ class _Work:
         rules = self.rules
         first = next(iter(self.wanted), None)
         rule = None if first is None else rules[first]
-        strata = () if first is None or rule is None else strata_lines(self.made[first].strata, rule)
+        strata = () if first is None or rule is None else self._strata(self.made[first], rule)
         splits = [line for name in self.wanted for line in split_counts(name, rules[name], self.made[name].parts)]
         return SplitReport(
             root=self.place.shown,
@@ -193,6 +195,16 @@ class _Work:
             strata=strata,
             drift=max((line.drift for line in strata), default=0.0),
         )
+
+    def _strata(self, made: Brought, rule: SplitRule) -> tuple[StratumLine, ...]:
+        """How strata came out; of folds, what of them each has as its `val`."""
+        if rule.fold is None:
+            return strata_lines(made.given.strata, rule.shares)
+        strata = {
+            text: {name: counts[part] for name, part in zip(self.wanted, rule.dealt, strict=True)}
+            for text, counts in made.given.strata.items()
+        }
+        return strata_lines(strata, dict.fromkeys(self.wanted, 1.0))
 
 
 def _said_of(rule: SplitRule, sets: int) -> str:

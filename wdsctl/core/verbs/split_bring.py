@@ -8,14 +8,14 @@ from typing import Literal
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.counted import counted
 from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved
 from wdsctl.core.errors import UsageError
 from wdsctl.core.ratios import apportion
 from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.splitting import SplitShard
+from wdsctl.core.splitting import Given, SplitShard
 from wdsctl.core.splitting_bits import Flags, flags_of, part_of, without
 from wdsctl.core.splitting_shares import by_hash
 from wdsctl.core.verbs.split_ground import Ground, as_parts
@@ -33,7 +33,7 @@ class Brought:
     unit: Literal["", "shard", "sample"] = ""
     changed: set[int] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
-    strata: dict[str, dict[str, int]] = field(default_factory=dict)
+    given: Given = field(default_factory=Given)
 
 
 def bring(
@@ -41,11 +41,11 @@ def bring(
     rule: SplitRule,
     parts: Parts,
     excluded: Mapping[int, SplitShard],
-    strata: Mapping[str, Mapping[str, int]] | None = None,
+    given: Given | None = None,
 ) -> Brought:
-    """The splits of a set as they are to be. `parts`: as they are; `strata`: what they have of each stratum."""
+    """The splits of a set as they are to be. `parts`: as they are; `given`: what they have of strata and groups."""
     made = Brought({name: dict(parts.get(name, {})) for name in rule.names})
-    made.strata = {stratum: dict(known) for stratum, known in (strata or {}).items()}
+    made.given = given or Given()
     for name, mine in made.parts.items():
         for shard, gone in excluded.items():
             if shard in mine:
@@ -73,10 +73,10 @@ def afresh(ground: Ground, rule: SplitRule, excluded: Mapping[int, SplitShard]) 
         parts = as_parts(dealt)
         made = Brought({name: parts.get(name, {}) for name in rule.names}, unit)
     else:
-        alone = {} if rule.kind == "stratum" else excluded  # where samples do not matter to one another
+        alone = {} if rule.stratify else excluded  # where samples do not matter to one another
         only = {shard: ~flags_of(part, ground.sizes[shard]) for shard, part in alone.items()}
         done = sort_out(ground, rule, ground.rows if rule.kind == "keys" else rows, only)
-        made = Brought(done.parts, problems=done.problems, strata=done.strata)
+        made = Brought(done.parts, problems=done.problems, given=done.given)
         groups = done.groups
     for shard, gone in excluded.items():
         for mine in made.parts.values():
@@ -114,6 +114,7 @@ def _check_counts(shares: Mapping[str, float], counts: Mapping[str, int], by: st
 
 def _empty(rule: SplitRule, names: Sequence[str], groups: set[int]) -> Problem:
     hints = {
+        "balanced": "there are fewer groups than splits: leave some out",
         "group": f"there are few groups: {_other_seed(rule, groups)}",
         "key": "there are few samples: another `--seed` deals them otherwise",
     }
@@ -151,13 +152,10 @@ def _deal(ground: Ground, rule: SplitRule, made: Brought, waiting: Mapping[int, 
     if rule.is_counted:
         found = _counted_out(rule, made.parts, rows, waiting)
     else:
-        done = sort_out(ground, rule, rows, waiting, made.strata)
+        done = sort_out(ground, rule, rows, waiting, made.given)
         made.problems += done.problems
         found = done.parts
-        for stratum, counts in done.strata.items():
-            known = made.strata.setdefault(stratum, {})
-            for name, count in counts.items():
-                known[name] = known.get(name, 0) + count
+        made.given = _added(made.given, done.given)
     for name, mine in found.items():
         for shard, part in mine.items():
             made.changed.add(shard)
@@ -165,6 +163,16 @@ def _deal(ground: Ground, rule: SplitRule, made: Brought, waiting: Mapping[int, 
             count = ground.sizes[shard]
             both = flags_of(before, count) | flags_of(part, count)
             _put(made.parts[name], shard, part_of(shard, both))
+
+
+def _added(before: Given, more: Given) -> Given:
+    """Samples of strata are added up; of groups all are named anew."""
+    strata = {stratum: dict(known) for stratum, known in before.strata.items()}
+    for stratum, counts in more.strata.items():
+        known = strata.setdefault(stratum, {})
+        for name, count in counts.items():
+            known[name] = known.get(name, 0) + count
+    return Given(strata, more.groups or before.groups)
 
 
 def _counted_out(rule: SplitRule, parts: Parts, rows: list[ShardRow], waiting: Mapping[int, Flags]) -> Parts:

@@ -4,37 +4,42 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.braces import expanded
-from wdsctl.core.catalog.catalog import ShardRow
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import Quarantined, quarantined
+from wdsctl.core.catalog.shard_row import ShardRow
+from wdsctl.core.checks.placed import Placed
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import InputError
-from wdsctl.core.findings import Finding
 from wdsctl.core.key_list import KeyList, key_list, read_key_list
 from wdsctl.core.place import Place
 from wdsctl.core.split_patterns import Patterns, shard_and_key
 from wdsctl.core.split_rules import Excludes, SplitRule, plain_excludes, rules_text
 from wdsctl.core.splitting import SplitShard
-from wdsctl.core.splitting_bits import Flags, part_of
+from wdsctl.core.splitting_bits import Flags, flags_of, part_of
+from wdsctl.core.verbs.split_codes import OF_CATALOG, OF_PARTS, Known, known_by, known_of_catalog
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_problems import NOTHING, Problem, some
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """What the ledger says: the quarantine, and the findings of the last validation, if there was one."""
+    """What the ledger says: the quarantine, and what is known by the codes that are excluded.
+
+    `known` is None where nobody has validated the dataset, or no code was asked for.
+    """
 
     quarantine: tuple[Quarantined, ...] = ()
-    findings: tuple[Finding, ...] | None = None
+    known: Known | None = None
 
 
 @dataclass(slots=True)
@@ -55,13 +60,7 @@ def noted(place: Place, codes: Sequence[str]) -> Noted:
     if not os.path.exists(place.ledger):
         return Noted()
     with Ledger.peek(place.ledger) as ledger:
-        runs = [
-            run["id"]
-            for run in (ledger.runs() if codes else ())
-            if run["command"] == "validate" and run["status"] in ("ok", "partial")
-        ]
-        findings = tuple(ledger.findings(runs[-1])) if runs else None
-        return Noted(tuple(quarantined(ledger)), findings)
+        return Noted(tuple(quarantined(ledger)), known_by(ledger, codes) if codes else None)
 
 
 def mark_of(place: Place, generation: int, rules: Mapping[str, SplitRule], excludes: Excludes, said: Noted) -> str:
@@ -70,12 +69,18 @@ def mark_of(place: Place, generation: int, rules: Mapping[str, SplitRule], exclu
     files += [os.path.join(place.meta, file) for file in excludes.key_files]
     told: list[Any] = [generation, rules_text(rules), plain_excludes(excludes), list(map(_stamp, files))]
     told += [[asdict(row) | {"run_id": 0} for row in said.quarantine]]
-    told += [[asdict(found) for found in said.findings or () if found.code in excludes.codes]]
-    return blake2b(json.dumps(told).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    told += [None if said.known is None else list(said.known.found.items())]
+    told += [_stamp(place.dataset_yaml)] if OF_PARTS in excludes.codes else []  # which parts a sample needs
+    return blake2b(json.dumps(told, default=asdict).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def excluded_by(ground: Ground, excludes: Excludes, said: Noted) -> Excluded:
-    """The samples that are in no split. Raises what reading lists of keys raises."""
+def excluded_by(
+    ground: Ground, excludes: Excludes, said: Noted, before: Mapping[int, SplitShard] = MappingProxyType({})
+) -> Excluded:
+    """The samples that are in no split. Raises what reading lists of keys raises.
+
+    `before`: those that are in none now, by shard. They stay so where the ledger that knew them by their codes is gone.
+    """
     work = _Work(ground)
     work.shards(excludes.shards)
     work.samples(excludes.samples)
@@ -83,7 +88,7 @@ def excluded_by(ground: Ground, excludes: Excludes, said: Noted) -> Excluded:
         work.keys(key_list(excludes.keys), "", "key")
     for file in excludes.key_files:
         work.keys(read_key_list(os.path.join(ground.place.meta, file)), f" of {file}", "key")
-    work.findings(excludes.codes, said.findings)
+    work.codes(excludes.codes, said.known, before)
     work.quarantine(said.quarantine)
     return work.done()
 
@@ -91,7 +96,7 @@ def excluded_by(ground: Ground, excludes: Excludes, said: Noted) -> Excluded:
 def excluded_by_user(ground: Ground, excludes: Excludes) -> Excluded:
     """The same for what a user has just named: it must be there to be found."""
     said = noted(ground.place, excludes.codes)
-    if excludes.codes and said.findings is None:
+    if set(excludes.codes) - OF_CATALOG and said.known is None:
         raise InputError(
             "the dataset has not been validated, so no findings are known",
             where=ground.place.shown,
@@ -164,26 +169,54 @@ class _Work:
             message = f"{counted(count, noun)}{of_what} to exclude {is_are} not in the dataset: {some(first, count)}"
             self._problems.append(Problem(NOTHING, message, "`--allow-empty` passes them over", count))
 
-    def findings(self, codes: Sequence[str], found: Iterable[Finding] | None) -> None:
-        """What findings with these codes are about: the sample they name, or the shard if they name no single one."""
-        whole: set[str] = set()
-        single: dict[str, set[str]] = {}
-        for each in found or ():
-            if each.code not in codes or each.shard not in self._ground.by_path:
-                continue
-            if each.key and each.count == 1:
-                single.setdefault(each.shard, set()).add(each.key)
-            else:
-                whole.add(each.shard)
-        for path in sorted(whole):
-            self.of(self._ground.by_path[path])[:] = True
-        for path, keys in single.items():
-            self.keys_of(self._ground.by_path[path], keys)
+    def codes(self, codes: Sequence[str], known: Known | None, before: Mapping[int, SplitShard]) -> None:
+        """The samples that findings with these codes are about, or the shard where that cannot be told."""
+        used: set[str] = set()
+        whole: set[int] = set()
+        for row in self._ground.rows:
+            for placed in known.of(row) if known else ():
+                used.add(placed.finding.code)
+                if self.placed(row, placed):
+                    whole.add(row.id)
+        for code in sorted(OF_CATALOG.intersection(codes)):
+            for row, flags in known_of_catalog(self._ground, code):
+                used.add(code)
+                self.of(row)[flags] = True
         if whole:
             shards = counted(len(whole), "shard")
             self._notes.append(f"{shards} excluded whole: the findings do not name each sample that they are about")
-        if codes and not whole and not single:
-            self._notes.append(f"the last validation found no {' and no '.join(codes)}")
+        self.unseen(set(codes) - OF_CATALOG, known, before)
+        idle = [code for code in codes if code not in used]
+        if idle:
+            message = f"no sample or shard is known to exclude by {some(idle, len(idle))}"
+            hint = f"{command_at(self._ground.place, 'validate', '--level', 'all')} looks for all that there is to find"
+            self._problems.append(Problem(NOTHING, message, f"{hint}; `--allow-empty` passes it over", len(idle)))
+
+    def placed(self, row: ShardRow, placed: Placed) -> bool:
+        """Whether all of the shard goes."""
+        flags, finding = self.of(row), placed.finding
+        places = [place for place in placed.places if place < row.samples]
+        if places and not placed.is_whole:
+            flags[places] = True
+        elif not (finding.key and finding.count == 1 and self.keys_of(row, {finding.key})):
+            flags[:] = True
+            return True
+        return False
+
+    def unseen(self, codes: Collection[str], known: Known | None, before: Mapping[int, SplitShard]) -> None:
+        """What is not known, for nobody has looked."""
+        said = " and ".join(sorted(codes))
+        if codes and known is None:
+            for row in self._ground.rows:
+                if row.id in before:
+                    self.of(row)[flags_of(before[row.id], row.samples)] = True
+            again = command_at(self._ground.place, "validate", "--level", "all")
+            words = "what was excluded stays so" if before else "so nothing is excluded by it"
+            self._notes.append(f"nobody knows which samples have {said}, {words} until {again} has looked")
+        elif count := known.unseen(self._ground.rows) if known else 0:
+            again = command_at(self._ground.place, "validate", "--level", ",".join(known.levels if known else ()))
+            shards = f"{counted(count, 'shard')} not validated for {said} since {'it' if count == 1 else 'they'}"
+            self._notes.append(f"{shards} came or changed: {again} does")
 
     def quarantine(self, rows: Iterable[Quarantined]) -> None:
         """What is in quarantine, as long as its shard is as it was."""

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import InputError, UsageError
@@ -69,7 +69,8 @@ def find_leaks(
         what = f"no set of splits {of_set!r}; it has {sets}" if of_set else "no splits yet"
         raise InputError(f"the dataset has {what}", where=place.shown, hint="`wdsctl split` makes them", code="WDS211")
     splits = parts_of_set(place, of_set)
-    with journal(place, "split", [place.shown, "leaks", of_set, *parts], progress) as entry:
+    words = [place.shown, f"leaks={','.join(parts) or 'auto'}", *([f"of_set={of_set}"] if of_set else [])]
+    with journal(place, "split", words, progress) as entry:
         ground = ground_of(place, workers, progress, keeps=False)
         work = _Work(ground, of_set, splits, _chosen(ground, parts))
         report = work.run()

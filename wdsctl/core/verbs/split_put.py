@@ -5,30 +5,30 @@ from __future__ import annotations
 import os
 
 from wdsctl.core.catalog.draft import Draft
-from wdsctl.core.catalog.split_rows import Strata
+from wdsctl.core.catalog.split_rows import GivenBySet
 from wdsctl.core.dataset_yaml import load, read, update_rules
 from wdsctl.core.place import Place
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.verbs.split_bring import Brought
 
 
-def put_set(draft: Draft, of_set: str, rule: SplitRule, made: Brought, strata: Strata) -> None:
+def put_set(draft: Draft, of_set: str, rule: SplitRule, made: Brought, given: GivenBySet) -> None:
     """A set that was made, in the place of what there was by its name."""
     draft.splits.begin_set(of_set, rule)
     for name, parts in made.parts.items():
         draft.splits.add(of_set, name, parts.values())
-    strata.pop(of_set, None)
-    if made.strata:
-        strata[of_set] = made.strata
+    given.pop(of_set, None)
+    if made.given:
+        given[of_set] = made.given
 
 
-def put_changes(draft: Draft, of_set: str, made: Brought, strata: Strata) -> None:
+def put_changes(draft: Draft, of_set: str, made: Brought, given: GivenBySet) -> None:
     """A set of which some shards are divided otherwise now."""
     draft.splits.forget(of_set, made.changed)
     for name, parts in made.parts.items():
         draft.splits.add(of_set, name, [parts[shard] for shard in made.changed & parts.keys()])
-    if made.strata:
-        strata[of_set] = made.strata
+    if made.given:
+        given[of_set] = made.given
 
 
 def is_plain(rules: Rules) -> bool:

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.columns import Column, find_column
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated

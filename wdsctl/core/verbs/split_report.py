@@ -11,7 +11,7 @@ import numpy as np
 from wdsctl.core.catalog.catalog import SplitCount
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.split_rules import SplitRule, named_in
-from wdsctl.core.splitting_bits import labels_of
+from wdsctl.core.splitting_bits import NOWHERE, labels_of
 from wdsctl.core.verbs.split_ground import counts_of
 
 
@@ -30,7 +30,7 @@ class StratumLine:
 
     stratum: str  # "" for samples that have no value
     samples: int
-    splits: dict[str, int]
+    splits: dict[str, int]  # of folds, by set: what it has as `val`
     drift: float
 
 
@@ -85,28 +85,30 @@ def split_counts(of_set: str, rule: SplitRule, parts: Parts) -> tuple[SplitCount
 def moves(of_set: str, before: Parts, after: Parts, sizes: Mapping[int, int]) -> list[Move]:
     """How many samples of a set change their split, by where from and where to (whole names), the most first."""
     names = list(dict.fromkeys((*before, *after)))
+    labels = len(names) - NOWHERE
     counts: Counter[tuple[int, int]] = Counter()
     for shard, count in sizes.items():
         old = [before.get(name, {}).get(shard) for name in names]
         new = [after.get(name, {}).get(shard) for name in names]
         if old == new:
             continue
-        was, is_now = labels_of(old, count), labels_of(new, count)
-        pairs, times = np.unique(np.stack((was, is_now)), axis=1, return_counts=True)
-        for (one, other), number in zip(pairs.T.tolist(), times.tolist(), strict=True):
+        was, is_now = labels_of(old, count).astype(np.int64), labels_of(new, count)
+        pairs, times = np.unique((was - NOWHERE) * labels + (is_now - NOWHERE), return_counts=True)
+        for pair, number in zip(pairs.tolist(), times.tolist(), strict=True):
+            one, other = (label + NOWHERE for label in divmod(pair, labels))
             if one != other:
                 counts[one, other] += number
     called = [*(named_in(of_set, name) for name in names), ""]  # -1, of those that are nowhere, is the last
     return [Move(before=called[one], after=called[other], samples=n) for (one, other), n in counts.most_common()]
 
 
-def strata_lines(strata: Mapping[str, Mapping[str, int]], rule: SplitRule) -> tuple[StratumLine, ...]:
+def strata_lines(strata: Mapping[str, Mapping[str, int]], shares: Mapping[str, float]) -> tuple[StratumLine, ...]:
     """The strata, the one that misses its shares by most first."""
-    whole = sum(rule.shares.values())
+    whole = sum(shares.values())
     lines = []
     for stratum, splits in strata.items():
         samples = sum(splits.values())
-        missed = (abs(splits.get(name, 0) / max(samples, 1) - share / whole) for name, share in rule.shares.items())
+        missed = (abs(splits.get(name, 0) / max(samples, 1) - share / whole) for name, share in shares.items())
         drift = max(missed, default=0.0) if samples else 0.0
         lines.append(StratumLine(stratum=stratum, samples=samples, splits=dict(splits), drift=drift))
     return tuple(sorted(lines, key=lambda line: (-line.drift, line.stratum)))

@@ -69,12 +69,3 @@ def excludes_of(request: SplitRequest, state: State, authored: DatasetConfig) ->
     if request.again:
         return authored.exclude
     return request.excludes if request.anew_excludes else state.excludes.with_more(request.excludes)
-
-
-def argument_of(request: SplitRequest) -> list[str]:
-    """The request as the ledger notes it."""
-    rule = request.rule
-    if rule is None:
-        return [repr(request.excludes)] if not request.drop else ["drop", request.of_set]
-    shares = ",".join(f"{name}={share:g}" for name, share in rule.shares.items())
-    return [shares, rule.by, str(rule.seed)] if rule.is_counted else [request.of_set, rule.said]

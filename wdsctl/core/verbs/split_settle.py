@@ -9,14 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from wdsctl.core.catalog.draft import drafting
-from wdsctl.core.catalog.split_rows import Parts, Strata
+from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.catalog.split_rows import GivenBySet, Parts
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import StorageError, WdsctlError
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.split_rules import Rules
+from wdsctl.core.splitting_bits import without
 from wdsctl.core.verbs.split_bring import Brought, afresh, bring
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
@@ -50,14 +52,17 @@ def settle_splits(place: Place, workers: int, progress: Progress) -> Settled:
     if state.is_kept and state.mark == mark:
         return Settled(is_changed=False, excluded=sum(part.samples for part in state.excluded.values()))
     progress.phase("split")
-    return _settle(place, ground, state, rules, said, mark)
+    return _settle(place, ground, state, rules, said, mark, progress)
 
 
-def _settle(place: Place, ground: Ground, state: State, rules: Rules, said: Noted, mark: str) -> Settled:
+def _settle(
+    place: Place, ground: Ground, state: State, rules: Rules, said: Noted, mark: str, progress: Progress
+) -> Settled:
     findings: list[Finding] = []
     excluded = Excluded({})
     try:
-        excluded = excluded_by(ground, state.excludes, said)
+        excluded = excluded_by(ground, state.excludes, said, state.excluded)
+        _tell(state, ground, excluded, progress)
     except WdsctlError as error:
         findings.append(_failed("", error))
         excluded = Excluded({i: part for i, part in state.excluded.items() if i in ground.sizes})
@@ -69,7 +74,7 @@ def _settle(place: Place, ground: Ground, state: State, rules: Rules, said: Note
             if of_set in state.new:
                 made[of_set] = afresh(ground, rule, excluded.parts)
             else:
-                made[of_set] = bring(ground, rule, before, excluded.parts, state.strata.get(of_set))
+                made[of_set] = bring(ground, rule, before, excluded.parts, state.given.get(of_set))
         except StorageError as error:
             findings.append(_failed(of_set, error))
             mark = ""  # it may be there next time
@@ -81,19 +86,32 @@ def _settle(place: Place, ground: Ground, state: State, rules: Rules, said: Note
     return Settled(is_changed=True, excluded=excluded.samples, findings=tuple(findings))
 
 
+def _tell(state: State, ground: Ground, excluded: Excluded, progress: Progress) -> None:
+    """Nothing that was kept out comes in without a word."""
+    for note in excluded.notes:
+        progress.note(note)
+    back = 0
+    for shard, part in state.excluded.items():
+        still = excluded.parts.get(shard)
+        left = part if still is None else without(part, still, ground.sizes.get(shard, 0))
+        back += left.samples if left is not None and shard in ground.sizes else 0
+    if back:
+        progress.note(f"no longer excluded: {counted(back, 'sample')}")
+
+
 def _publish(place: Place, state: State, rules: Rules, made: dict[str, Brought], excluded: Excluded, mark: str) -> None:
     with drafting(place.catalog, ready=partial(check_held, place.lock)) as draft:
-        strata: Strata = dict(state.strata)
+        given: GivenBySet = dict(state.given)
         for of_set, brought in made.items():
             if of_set in state.new:
-                put_set(draft, of_set, rules[of_set], brought, strata)
+                put_set(draft, of_set, rules[of_set], brought, given)
             else:
-                put_changes(draft, of_set, brought, strata)
+                put_changes(draft, of_set, brought, given)
         draft.splits.exclude(excluded.parts.values())
         kept = {name: rule for name, rule in rules.items() if name in made or name in state.rules}
         if state.is_kept or state.excludes or excluded.parts or not is_plain(kept):
             draft.splits.keep_rules(kept, state.excludes)
-            draft.splits.keep_strata(strata)
+            draft.splits.keep_given(given)
             draft.splits.keep_mark(mark)
 
 

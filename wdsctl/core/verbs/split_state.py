@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.split_rows import Parts, Strata
+from wdsctl.core.catalog.split_rows import GivenBySet, Parts
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.place import Place
@@ -24,7 +24,7 @@ class State:
     rules: Rules
     excludes: Excludes
     new: Rules = field(default_factory=dict)
-    strata: Strata = field(default_factory=dict)
+    given: GivenBySet = field(default_factory=dict)
     excluded: dict[int, SplitShard] = field(default_factory=dict)
     mark: str = ""
     is_kept: bool = False  # whether the catalog knows more than plain shares
@@ -36,7 +36,7 @@ def state_of(place: Place) -> State:
         rows = catalog.split_rows
         try:
             rules, excludes = rows.rules(), rows.excludes()
-            strata, mark = rows.strata(), rows.mark()
+            given, mark = rows.given(), rows.mark()
         except (ValueError, TypeError) as error:
             raise CatalogError(
                 "the rules of the splits in the catalog do not parse",
@@ -46,13 +46,13 @@ def state_of(place: Place) -> State:
             ) from error
         excluded = rows.excluded()
     if excludes is not None:
-        return State(rules, excludes, {}, strata, excluded, mark, is_kept=True)
+        return State(rules, excludes, {}, given, excluded, mark, is_kept=True)
     # A catalog that was made anew, or by shares alone, has not been told what else dataset.yaml says.
     authored = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig()
     new = {name: rule for name, rule in authored.split_sets.items() if name not in rules}
     if authored.split is not None and "" not in rules:
         new = {"": authored.split} | new
-    return State(rules, authored.exclude, new, strata, excluded, mark)
+    return State(rules, authored.exclude, new, given, excluded, mark)
 
 
 def parts_of_set(place: Place, of_set: str) -> Parts:

@@ -18,6 +18,8 @@ from wdsctl.core.query_errors import MISTAKES, Query, was_interrupted
 from wdsctl.core.root_name import located
 from wdsctl.core.selections import selected
 from wdsctl.core.sql_text import Token
+from wdsctl.core.temporary_space import in_temporary_space, is_no_room
+from wdsctl.core.verbs.presence import check_made
 
 DOC = "docs/catalog.md"
 
@@ -44,6 +46,7 @@ def sql(
     reading, WDS334 after the timeout (both may come between two rows); what the catalog raises. Ctrl-C ends it at once.
     """
     place, view = located(root, catalog)
+    check_made(place)
     with _answering(place, text, timeout_seconds, where, view) as answer:
         yield answer
 
@@ -123,6 +126,9 @@ def _explaining(query: Query, readable: Readable, watch: _Watch, place: Place) -
     try:
         yield
     except MISTAKES as error:
+        if is_no_room(error):
+            with in_temporary_space("the query cannot be answered"):
+                raise
         raise _meant(error, query, readable, watch) from error
     except sqlite3.DatabaseError as error:
         if readable.guard.denied is not None:

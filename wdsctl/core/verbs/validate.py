@@ -11,7 +11,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
-from wdsctl.core.catalog.catalog import Catalog, PartCount, ShardRow
+from wdsctl.core.called import said
+from wdsctl.core.catalog.catalog import Catalog, PartCount
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.checks.hashes import Expected, read_sums, unhashed
 from wdsctl.core.checks.placed import Placed
 from wdsctl.core.checks.refs import RefRule
@@ -33,11 +35,11 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.inspect import open_offsets, stale_findings
 from wdsctl.core.verbs.journal import Entry, journal
-from wdsctl.core.verbs.presence import check_catalog, no_samples
+from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.validate_chosen import chosen_shards
 from wdsctl.core.verbs.validate_parts import incomplete, part_findings, repeated_keys, wanted_parts
 from wdsctl.core.verbs.validate_quarantine import keep_out
-from wdsctl.core.verbs.validate_refs import openable, over_all, remember, rules_for
+from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
 from wdsctl.core.verbs.validate_shards import Outcome, Task, check_all, note_over_refs
 from wdsctl.core.verbs.validate_view import keep_view
@@ -66,13 +68,14 @@ def validate(
     quarantine, nothing can be written.
     """
     place, view = located(root, catalog, writing=request.quarantine)
+    wait_for_catalog(place, wait, progress.note)
     check_catalog(place)
     with ExitStack() as held:
         if request.quarantine:
             held.enter_context(locked(place.lock, wait=wait, note=progress.note))
         chosen = selected(place, view) if view else None  # whoever was waited for may have changed it
         forget_stores()
-        arguments = [shown(root), ",".join(request.levels)]
+        arguments = [shown(root), *said(request)]
         entry = held.enter_context(journal(place, "validate", arguments, progress))
         report = _Run(place, request, entry, workers, progress, tuple(found_refs), view, chosen).report()
         entry.findings += report.findings
@@ -120,6 +123,7 @@ class _Run:
         paths = {shard.path for shard in shards}
         rows = [row for row in known.rows if not self.is_some or row.path in paths]
         config, findings = self._config()
+        keeps_refs = bool(self.request.refs) and not findings and self.entry.ledger is not None
         asked = self.request.refs or (() if config.refs else self.found_refs)
         rules, said = openable(rules_for(self.place, asked, config)) if self._asks("refs") else ([], [])
         expected, odd = self._expected(known.rows, paths) if self._asks("hashes") else ({}, [])
@@ -138,8 +142,8 @@ class _Run:
         findings += self._over_all(known, rules, outcome, expected, sorted(paths))
         findings += self._of_parts(known, offsets, config)
         findings += no_samples(self.place, known.rows, findings) if not self.is_some else []
-        if self.request.refs and not said and self.entry.ledger is not None:
-            remember(self.place, rules)
+        if keeps_refs:
+            self._remember(rules, outcome, config)
         stale = {found.shard for found in findings if found.code == "WDS305"}
         quarantine = self._quarantined(known, config, offsets, outcome, stale) if self.request.quarantine else None
         findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
@@ -258,6 +262,14 @@ class _Run:
         if self.entry.ledger is not None and is_whole:
             note_over_refs(self.entry.ledger, outcome, [*map(Placed, found)])
         return found
+
+    def _remember(self, rules: list[RefRule], outcome: Outcome, config: DatasetConfig) -> None:
+        asked = {field for field, _ in self.request.refs}
+        kept = matching([rule for rule in rules if rule.field in asked], outcome)
+        if kept:
+            remember(self.place, kept, config)
+        if lost := sorted(asked - {rule.field for rule in kept}):
+            self.progress.note(f"--refs {', '.join(lost)}: it matches nothing in what was looked at, and is not kept")
 
     def _of_parts(self, known: _Known, offsets: Offsets | Finding, config: DatasetConfig) -> Iterable[Finding]:
         self.progress.phase("parts")

@@ -42,7 +42,7 @@ def validate_blend(
     for finding in findings:  # now: all the rest may take hours
         progress.note(f"{finding.code}: {finding.message}")
     reports = []
-    for root, stores in _datasets(path).items():
+    for root, stores in datasets_of(path).items():
         progress.note(f"validating {root}")
         refs = fields_of(root, stores) if stores and "refs" in request.levels else ()
         report = validate(
@@ -111,7 +111,7 @@ def _first_values(place: Place) -> Iterator[object]:
         storage.close()
 
 
-def _datasets(path: str) -> dict[str, list[str]]:
+def datasets_of(path: str) -> dict[str, list[str]]:
     """Every dataset that any split of the file names, each with the stores it is used with."""
     found: dict[str, list[str]] = {}
     for _, leaf in leaves_of(path):
@@ -142,5 +142,7 @@ def _together(reports: Sequence[tuple[str, ValidateReport]]) -> QuarantineReport
     return QuarantineReport(
         samples=sum(each.samples for _, each in kept),
         shards=sum(each.shards for _, each in kept),
+        all_samples=sum(each.all_samples for _, each in kept),
+        all_shards=sum(each.all_shards for _, each in kept),
         splits={f"{root}: {name}": count for root, each in kept for name, count in each.splits.items()},
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from wdsctl.core.braces import expanded, has_braces
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import UsageError
 from wdsctl.core.selected_shards import regex_of
 from wdsctl.core.units import ShardFile

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from wdsctl.core.catalog.catalog import Catalog, ShardRow
+from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, release
+from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, quarantined, release
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import PermissionDenied
 from wdsctl.core.lock import locked
 from wdsctl.core.offsets import Offsets
@@ -16,7 +17,7 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import Entry, journal
-from wdsctl.core.verbs.presence import check_catalog
+from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
 from wdsctl.core.verbs.split_settle import settle_splits
 from wdsctl.core.verbs.validate_request import QuarantineReport
 from wdsctl.core.verbs.validate_shards import Outcome
@@ -55,12 +56,14 @@ def keep_out(
         )
     known = {row.path: row for row in rows}
     bad = [*_of_findings(known, outcome, stale, entry.run), *_of_parts(known, lacking, entry.run)]
-    named = _with_keys(place, bad)
-    add_to_quarantine(entry.ledger, named)
-    places = {(each.shard, each.place) for each in named}
+    before = _in_force(entry.ledger, known)
+    add_to_quarantine(entry.ledger, _with_keys(place, bad))
+    now = _in_force(entry.ledger, known)
     return QuarantineReport(
-        samples=sum(at is not None for _, at in places),
-        shards=sum(at is None for _, at in places),
+        samples=sum(at is not None for _, at in now - before),
+        shards=sum(at is None for _, at in now - before),
+        all_samples=sum(at is not None for _, at in now),
+        all_shards=sum(at is None for _, at in now),
         splits=updated_splits(place, workers, progress),
     )
 
@@ -80,6 +83,7 @@ def release_from_quarantine(
     `wait`: seconds to wait for another writer.
     """
     place = locate(root, catalog, writing=True)
+    wait_for_catalog(place, wait, progress.note)
     check_catalog(place)
     with (
         locked(place.lock, wait=wait, note=progress.note),
@@ -88,6 +92,12 @@ def release_from_quarantine(
         ledger: Ledger | None = entry.ledger
         count = release(ledger, shards=shards or None, codes=codes or None) if ledger is not None else 0
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))
+
+
+def _in_force(ledger: Ledger, known: Mapping[str, ShardRow]) -> set[tuple[str, int | None]]:
+    """(shard, place) of what is kept out, place None for a whole shard; not what is of shards as they once were."""
+    rows = ((each, known.get(each.shard)) for each in quarantined(ledger))
+    return {(each.shard, each.place) for each, row in rows if row is not None and row.layout_hash == each.layout_hash}
 
 
 def _of_findings(

@@ -18,15 +18,23 @@ from wdsctl.core.verbs.validate_shards import Outcome
 
 
 def rules_for(place: Place, asked: Sequence[tuple[str, str]], config: DatasetConfig) -> list[RefRule]:
-    """Paths that were asked for begin where the user is, those in dataset.yaml at the dataset's root."""
-    if asked:
-        return [RefRule(field, aux_meant(store, os.getcwd()), store) for field, store in asked]
-    return [RefRule(field, aux_meant(store, place.root), store) for field, store in config.refs.items()]
+    """What was asked for, and what dataset.yaml says of other fields.
+
+    Paths that were asked for begin where the user is, those in dataset.yaml at the dataset's root.
+    """
+    fields = {field for field, _ in asked}
+    known = [(field, store) for field, store in config.refs.items() if field not in fields]
+    return [
+        *(RefRule(field, aux_meant(store, place.root), store) for field, store in known),
+        *(RefRule(field, aux_meant(store, os.getcwd()), store) for field, store in asked),
+    ]
 
 
-def remember(place: Place, rules: Sequence[RefRule]) -> None:
-    """Write what was asked for into dataset.yaml, paths as seen from the dataset's root: stores move with it."""
-    refs = {rule.field: _from_root(rule.store, place.root) for rule in rules}
+def remember(place: Place, rules: Sequence[RefRule], config: DatasetConfig) -> None:
+    """Write these rules into dataset.yaml, beside those of other fields, paths as seen from the dataset's root: stores
+    move with it.
+    """
+    refs = config.refs | {rule.field: _from_root(rule.store, place.root) for rule in rules}
     if not os.path.exists(place.dataset_yaml):
         write_text(place.dataset_yaml, dump(DatasetConfig(refs=refs)))
         return
@@ -50,17 +58,38 @@ def openable(rules: Sequence[RefRule]) -> tuple[list[RefRule], list[Finding]]:
 
 
 def over_all(rules: Sequence[RefRule], outcome: Outcome) -> Iterator[Finding]:
-    """Fields that are nowhere, and media that nothing refers to, once every sample was looked at."""
-    for rule in rules:
-        if not outcome.names.get(rule.field):
-            words = f"no sample has anything at {rule.field} in its JSON"
-            yield Finding(code="WDS156", severity="error", message=words)
+    """Rules that match nothing, and media that nothing refers to, once every sample was looked at."""
+    yield from filter(None, (_matches_nothing(rule, outcome) for rule in rules))
     for store in dict.fromkeys(rule.store for rule in rules):
         opened = open_ref_store(store)
         count, first = opened.unused(joined_marks(outcome.marks.get(store, [])))
         if count:
             words = f"entries of {opened.shown} that nothing refers to"
             yield Finding(code="WDS155", severity="note", message=words, key=first, count=count)
+
+
+def matching(rules: Sequence[RefRule], outcome: Outcome) -> list[RefRule]:
+    """The rules whose field is in some sample, and whose store has something of what is named."""
+    if outcome.over_refs is None:
+        return [rule for rule in rules if _matches_nothing(rule, outcome) is None]
+    said = {placed.finding for placed in outcome.over_refs}
+    return [rule for rule in rules if not said & {_no_field(rule), _no_entry(rule)}]
+
+
+def _matches_nothing(rule: RefRule, outcome: Outcome) -> Finding | None:
+    if not outcome.names.get(rule.field):
+        return _no_field(rule)
+    return None if any(len(marks) for marks in outcome.marks.get(rule.store, ())) else _no_entry(rule)
+
+
+def _no_field(rule: RefRule) -> Finding:
+    words = f"no sample has anything at {rule.field} in its JSON"
+    return Finding(code="WDS156", severity="error", message=words)
+
+
+def _no_entry(rule: RefRule) -> Finding:
+    words = f"nothing that {rule.field} names is in {rule.said}"
+    return Finding(code="WDS156", severity="error", message=words)
 
 
 def _from_root(store: str, root: str) -> str:

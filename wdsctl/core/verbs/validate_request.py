@@ -26,10 +26,15 @@ class ValidateRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuarantineReport:
-    """What is newly kept out: single samples, and whole shards. `splits`: samples that each split has now."""
+    """What is newly kept out: single samples, and whole shards; `all_samples` and `all_shards`: with what was before.
+
+    `splits`: samples that each split has now.
+    """
 
     samples: int
     shards: int
+    all_samples: int
+    all_shards: int
     splits: dict[str, int]
 
 

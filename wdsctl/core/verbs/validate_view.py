@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from wdsctl.core.catalog.catalog import ShardRow
+from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.checks.placed import Placed
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets

@@ -17,6 +17,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_name import check_view_name
 from wdsctl.core.selections import Selected, intersected, no_such_view, of_split, open_view
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view_select import Chosen, choose
 from wdsctl.core.view_definition import STDIN, Definition, definition_from
 
@@ -86,6 +87,7 @@ def create_view(
     check_view_name(name)
     definition.check()
     place = locate(root, catalog, writing=not dry_run)
+    check_made(place)
     check(place.catalog)
     before = stored_view(place.ledger, name)
     chosen = choose(place, definition, progress, skip_unknown=skip_unknown)
@@ -121,6 +123,7 @@ def refresh_views(
     Raises InputError WDS330, UsageError where a view was made of keys from stdin, and what `choose` raises.
     """
     place = locate(root, catalog, writing=not dry_run)
+    check_made(place)
     check(place.catalog)
     wanted = list(dict.fromkeys(names)) or [view.name for view in stored_views(place.ledger)]
     return RefreshReport(
@@ -136,6 +139,7 @@ def delete_view(
     place = locate(root, catalog, writing=not dry_run)
     found = stored_view(place.ledger, name)
     if found is None:
+        check_made(place)
         raise no_such_view(place, name)
     if not dry_run:
         with journal(place, "view delete", [place.shown, name], progress) as entry:

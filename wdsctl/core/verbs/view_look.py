@@ -31,6 +31,7 @@ from wdsctl.core.selections import (
 )
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import flags_of
+from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view import InSplit, definition_of, in_splits
 from wdsctl.core.verbs.view_select import choose
 from wdsctl.core.view_definition import Definition
@@ -126,7 +127,7 @@ class Named(NamedTuple):
 
 def list_views(root: str, *, catalog: str | None = None) -> ListReport:
     """All views of a dataset, by name."""
-    place = locate(root, catalog)
+    place = _made(root, catalog)
     shards = known_shards(place.catalog)
     total = sum(shard.samples for shard in shards)
     return ListReport(
@@ -138,7 +139,7 @@ def list_views(root: str, *, catalog: str | None = None) -> ListReport:
 
 def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ShowReport:
     """One view: how it was made, its samples in each split, its first keys. Raises InputError WDS330."""
-    place = locate(root, catalog)
+    place = _made(root, catalog)
     shards = known_shards(place.catalog)
     view = open_view(place, name, shards)
     total = sum(shard.samples for shard in shards)
@@ -171,7 +172,7 @@ def diff_views(
 
     Raises InputError WDS330, and what `choose` raises.
     """
-    place = locate(root, catalog)
+    place = _made(root, catalog)
     shards = known_shards(place.catalog)
     one = open_view(place, first, shards)
     other = open_view(place, second, shards) if second else _now(place, one, progress)
@@ -199,7 +200,7 @@ def export_lines(root: str, name: str, form: KeysFormat = "txt", *, catalog: str
 
     Raises what `selected` raises, and InputError for a key that is no line. Cost: 1 µs a sample, whatever their number.
     """
-    place = locate(root, catalog)
+    place = _made(root, catalog)
     samples = named(place, whole_view(place, name).selected)
     while chunk := list(islice(samples, 4096)):
         yield _lines(chunk, form)
@@ -211,7 +212,7 @@ def export_view(
     """`export_lines` into a file, which is there whole or not at all. Raises UsageError where it is there already."""
     if os.path.exists(out) and not overwrite:
         raise UsageError("the file is there already", where=out, hint="take another name, or overwrite it: --force")
-    place = locate(root, catalog)
+    place = _made(root, catalog)
     stored = whole_view(place, name).stored
     with replacing(os.path.abspath(out)) as draft, open(draft, "wb") as file:
         file.writelines(export_lines(root, name, form, catalog=catalog))
@@ -239,6 +240,13 @@ def _lines(samples: list[Named], form: KeysFormat) -> bytes:
                 f"the key {sample.key!r} is no line of text", where=sample.shard, hint="take `--format jsonl`"
             )
     return "".join(f"{sample.key}\n" for sample in samples).encode("utf-8", "backslashreplace")
+
+
+def _made(root: str, catalog: str | None) -> Place:
+    """The place of a dataset that has a catalog; what to do where it has none is raised."""
+    place = locate(root, catalog)
+    check_made(place)
+    return place
 
 
 def _line(place: Place, name: str, shards: list[KnownShard], total: int) -> ViewLine:

@@ -104,12 +104,13 @@ def choose(place: Place, definition: Definition, progress: Progress, *, skip_unk
 
 def drawn(chosen: Mapping[int, SplitShard], shards: Iterable[KnownShard], share: Fraction | int, seed: int) -> Selected:
     """Exactly this share of the samples, to the nearest whole number, or so many of them; all, where there are fewer.
+    At least one, if there are any, as `validate --sample` has it.
 
     Each sample has a number from the seed, its shard's path and its place, and the smallest are taken: so with one seed
     a small share lies within a larger one, and new shards move little. Memory: 8 bytes a sample that is taken.
     """
     total = sum(part.samples for part in chosen.values())
-    count = min(total, share if isinstance(share, int) else round(total * share))
+    count = min(total, share if isinstance(share, int) else max(1, round(total * share)))
     if count == total or not count:
         return dict(chosen) if count else {}
     mine = [shard for shard in shards if shard.id in chosen]
@@ -148,6 +149,8 @@ def _where(place: Place, text: str, shards: Sequence[KnownShard], progress: Prog
 def _of_ids(ids: Ids, shards: Sequence[KnownShard], said: str) -> Selected:
     """The samples of these ids. Raises UsageError WDS332 where one is of no sample."""
     ids = np.unique(ids)
+    if not len(ids):  # of which np.split makes one piece, too
+        return {}
     numbers, firsts = np.unique(ids >> INDEX_BITS, return_index=True)
     by_id = {shard.id: shard for shard in shards}
     found: Selected = {}

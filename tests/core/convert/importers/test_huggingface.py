@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from tests.core.convert.forms import held, refused
 from wdsctl.core.convert import importers
+from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions
 
 JPEG = b"\xff\xd8\xff\xe0 a photo"
 GOLDEN = Path(__file__).parents[3] / "golden" / "forms" / "huggingface"
@@ -71,6 +74,19 @@ def test_splits_stand_before_the_keys_unless_one_is_asked_for(tmp_path: Path) ->
     assert list(held(tmp_path / "d")) == ["train/000000000", "train/000000001", "test/000000002", "test/000000003"]
     assert list(held(tmp_path / "d", {"split": "test"})) == ["000000000", "000000001"]
     assert refused(tmp_path / "d", {"split": "tets"}).hint.startswith("did you mean test?")
+
+
+def test_samples_are_in_the_split_whose_folder_they_are_in(tmp_path: Path) -> None:
+    for split, rows in (("train", 3), ("test", 2)):
+        a_dataset(tmp_path / "d" / split, files=2, rows=rows)
+    (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+    assert _splits(tmp_path, "both") == {"train": 6, "test": 4}
+    assert _splits(tmp_path, "one", split="test") == {"test": 4}
+
+
+def _splits(folder: Path, name: str, **options: str) -> Mapping[str, int]:
+    return convert([str(folder / "d")], str(folder / name), ConvertOptions(form_options=options)).datasets[0].splits
 
 
 def test_arrow_files_with_a_footer_are_read_too(tmp_path: Path) -> None:

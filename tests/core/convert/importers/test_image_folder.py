@@ -7,6 +7,9 @@ from pathlib import Path
 from tests.build import a_folder
 from tests.core.convert.forms import faults, held
 from wdsctl.core.convert import importers
+from wdsctl.core.convert.importers.image_folder import described
+from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions
 
 
 def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -27,6 +30,28 @@ def test_splits_above_the_classes_are_part_of_the_keys(tmp_path: Path) -> None:
 
     assert list(found) == ["train/cat/2", "train/dog/1", "val/dog/1"]
     assert [parts["cls"] for parts in found.values()] == [b"0", b"1", b"1"]
+
+
+def test_splits_above_the_classes_are_the_splits_of_the_samples(tmp_path: Path) -> None:
+    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "valid") for name in "ab" for i in range(2)}
+    plain = a_folder(tmp_path / "plain", {"a/1.jpg": b"1", "b/1.jpg": b"2"})
+
+    (made,) = convert([a_folder(tmp_path / "raw", files)], str(tmp_path / "made")).datasets
+    (whole,) = convert([plain], str(tmp_path / "whole")).datasets
+
+    assert made.splits == {"train": 4, "valid": 4}
+    assert whole.splits == {"train": 2}
+
+
+def test_samples_are_images_with_a_class_and_its_name(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "raw", {"a/1.jpg": b"1", "b/1.PNG": b"2", "b/note.md": b"?"})
+    config = described(root)
+
+    assert config is not None
+    assert config.field_map == {"image": "jpg,png", "label": "cls", "label_name": "txt"}
+    made = convert([root], str(tmp_path / "made"), ConvertOptions(from_form="imagefolder"))
+    assert made.datasets[0].sample_type == "ImageClassificationSample"
+    assert described(a_folder(tmp_path / "none", {"a/note.md": b"?"})) is None
 
 
 def test_files_that_are_no_images_are_faults_of_their_places(tmp_path: Path) -> None:

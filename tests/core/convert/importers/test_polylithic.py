@@ -95,3 +95,19 @@ def test_media_that_a_blend_names_are_known_before_they_are_read(tmp_path: Path)
         known = [dict(each.parts) for each in source.known()]
     assert [parts.get("png", 0) for parts in known] == [3, 5, 0]
     assert known[2] == {}  # a fault, told when it is read
+
+
+def test_lists_of_names_give_numbered_parts(tmp_path: Path) -> None:
+    a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"two", "c.wav": b"three"})
+    lines = [{"pictures": ["a.png", None, "b.png"], "sound": "c.wav"}, {"pictures": []}]
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    prepare(str(tmp_path / "lines.jsonl"), None, PrepareOptions())
+    (tmp_path / "blend.yaml").write_text("splits: {train: {path: lines.jsonl, aux: {all: filesystem://files}}}\n")
+
+    with IMPORTER.open(str(tmp_path / "blend.yaml"), {"media": "pictures,sound"}) as source:
+        both = [{part.name: part.data for part in source.read(place) if part.name != "json"} for place in (0, 1)]
+    with IMPORTER.open(str(tmp_path / "blend.yaml"), {"media": "pictures"}) as source:
+        alone = [part.name for part in source.read(0)]
+
+    assert both == [{"pictures.0.png": b"one", "pictures.1.png": b"two", "sound.wav": b"three"}, {}]
+    assert alone == ["0.png", "1.png", "json"]

@@ -26,7 +26,10 @@ _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 
 
 class HuggingFace:
-    """A dataset, or several splits in one folder: keys of these begin with the split. `-O split=NAME` takes one."""
+    """A dataset, or several splits in one folder: keys of these begin with the split. `-O split=NAME` takes one.
+
+    Samples are in the split whose folder they are in.
+    """
 
     name = "huggingface"
     about = "a Hugging Face dataset on disk, as save_to_disk writes it (needs pyarrow)"
@@ -41,24 +44,31 @@ class HuggingFace:
 
     def open(self, path: str, options: Options) -> Source:
         given.checked(self.name, options, (*OPTIONS, "split"))
-        files = [file for folder, prefix in _folders(path, options) for file in _files(folder, prefix)]
+        folders = _folders(path, options)
+        files = [file for folder in folders for file in _files(folder)]
         if not files:
             raise InputError("there is no Arrow file", hint="check the path", where=named(path), code="WDS003")
         schema = arrow.arrow_schema(files[0].path)
         arrow.check_names(schema, files[0].path)
         bytes_in = arrow.media_columns(schema)
         refs = media_fields(self.name, options, [dict.fromkeys(schema.names)])
-        rows = _ArrowRows(files, _labels(files[0].folder))
-        return row_source(rows, Shape.of(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row"))
+        rows = _ArrowRows(files, _labels(files[0].folder.path))
+        shape = Shape.of(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        return row_source(rows, shape, [folder.split for folder in folders if folder.split])
 
 
 IMPORTER = HuggingFace()
 
 
+class _Folder(NamedTuple):
+    path: str
+    prefix: str = ""  # before its rows' keys
+    split: str = ""
+
+
 class _File(NamedTuple):
     path: str
-    folder: str
-    prefix: str  # before its rows' keys
+    folder: _Folder
 
 
 class _ArrowRows:
@@ -70,12 +80,12 @@ class _ArrowRows:
 
     def rows(self, start: int) -> Iterator[Row]:
         number = 0
-        for path, folder, prefix in self._files:
+        for path, (folder, prefix, split) in self._files:
             for batch in arrow.arrow_batches(path):
                 if number + batch.num_rows > start:
                     past = max(0, start - number)
                     for i, values in enumerate(arrow.dicts(batch, past), number + past):
-                        yield Row(i, f"{named(path)}, row {i:,}", self._named(values), None, folder, prefix)
+                        yield Row(i, f"{named(path)}, row {i:,}", self._named(values), None, folder, prefix, split)
                 number += batch.num_rows
 
     def _named(self, values: dict[str, Any]) -> dict[str, Any]:
@@ -93,14 +103,13 @@ class _ArrowRows:
         """Files are mapped only while rows are read."""
 
 
-def _folders(path: str, options: Options) -> list[tuple[str, str]]:
-    """(folder of a split, what its keys begin with)."""
+def _folders(path: str, options: Options) -> list[_Folder]:
     wanted = options.get("split", "")
     splits = os.path.join(path, _SPLITS)
     if not os.path.isfile(splits):
         if wanted:
             raise UsageError("this dataset has no splits", hint="leave out `-O split=...`")
-        return [(path, "")]
+        return [_Folder(path)]
     names = _json(splits).get("splits")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise _damaged(f"{_SPLITS} lists no splits", splits)
@@ -109,16 +118,18 @@ def _folders(path: str, options: Options) -> list[tuple[str, str]]:
             f"there is no split {wanted!r}",
             hint=f"{did_you_mean(wanted, names)} the splits are {', '.join(names)}".strip(),
         )
-    return [(inside(path, name, splits), "" if wanted else f"{name}/") for name in names if wanted in ("", name)]
+    chosen = [name for name in names if wanted in ("", name)]
+    return [_Folder(inside(path, name, splits), "" if wanted else f"{name}/", name) for name in chosen]
 
 
-def _files(folder: str, prefix: str) -> list[_File]:
+def _files(of: _Folder) -> list[_File]:
     """The Arrow files of one dataset in the order of its rows."""
+    folder = of.path
     state = os.path.join(folder, _STATE)
     if not os.path.isfile(state):
         with translated(folder, "list"):
             found = sorted(name for name in os.listdir(folder) if name.endswith(".arrow"))
-        return [_File(os.path.join(folder, name), folder, prefix) for name in found]
+        return [_File(os.path.join(folder, name), of) for name in found]
     said = _json(state)
     if said.get("_indices_data_files") or said.get("_indices_files"):
         raise DatasetError(
@@ -130,7 +141,7 @@ def _files(folder: str, prefix: str) -> list[_File]:
     files = [each.get("filename") if isinstance(each, dict) else None for each in said.get("_data_files") or []]
     if not all(isinstance(name, str) for name in files):
         raise _damaged(f"{_STATE} names no files", state)
-    return [_File(inside(folder, str(name), state), folder, prefix) for name in files]
+    return [_File(inside(folder, str(name), state), of) for name in files]
 
 
 def _labels(folder: str) -> dict[str, list[str]]:

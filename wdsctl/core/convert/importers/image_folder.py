@@ -16,6 +16,7 @@ from wdsctl.core.convert.rows.safe_keys import numbered, safe_key, stem
 from wdsctl.core.convert.rows.samples import Sample, failed
 from wdsctl.core.convert.rows.source import SampleSource
 from wdsctl.core.convert.source import LargePart, Options, Part, Recognised, Source
+from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.formats.folder_walk import LITTER
 from wdsctl.core.naming import split_name
@@ -30,7 +31,10 @@ _CLASSES = 3  # classes that are looked at
 
 
 class ImageFolder:
-    """Above the classes there may be folders of splits: train/dog/1.jpg. Keys are the paths without the ending."""
+    """Above the classes there may be folders of splits: train/dog/1.jpg is in the split `train`.
+
+    Keys are the paths without the ending.
+    """
 
     name = "imagefolder"
     about = "a folder of images for each class, below train, val, test or directly"
@@ -59,10 +63,19 @@ class ImageFolder:
             classes = _classes(path, folders)
         if not classes:
             raise InputError("there is no folder of a class", hint="check the path", where=named(path), code="WDS003")
-        return SampleSource(_Walk(path, {os.path.basename(name) for name in classes}, "/" in classes[0]))
+        has_splits = "/" in classes[0]
+        walk = _Walk(path, {os.path.basename(name) for name in classes}, has_splits)
+        return SampleSource(walk, folders if has_splits else ())
 
 
 IMPORTER = ImageFolder()
+
+
+def described(path: str) -> DatasetConfig | None:
+    """What the samples are: images of classes; None where there are no images. Cost: a walk through the folders."""
+    images = ",".join(sorted({of_name(name) for name in _files(path, "")} & IMAGES))
+    field_map = {"image": images, "label": "cls", "label_name": "txt"}
+    return DatasetConfig("ImageClassificationSample", field_map) if images else None
 
 
 class _Walk:
@@ -93,7 +106,8 @@ class _Walk:
             Part("txt", label.encode("utf-8", "surrogateescape")),
         )
         key = safe_key(stem(path)) or numbered(place)
-        return Sample(key, tuple(sorted(parts, key=lambda part: part.name)))
+        split = segments[0] if self._depth else ""
+        return Sample(key, tuple(sorted(parts, key=lambda part: part.name)), split=split)
 
     def mark(self) -> bytes:
         """Of all files: names, sizes and times."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import os
 import tarfile
@@ -24,7 +25,7 @@ from wdsctl.core.printable import printable
 from wdsctl.core.shard_list import COMPRESSED
 from wdsctl.core.urls import is_url
 
-_READ = tuple(ending for ending in COMPRESSED if not ending.endswith((".zst", ".lz4")))
+READ = tuple(ending for ending in COMPRESSED if not ending.endswith((".zst", ".lz4")))
 _DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 _LARGEST = 4 << 30  # bytes of a member that are unpacked into memory: a few KiB of gzip may promise any size
 _BITS = 28  # of a place: the sample's number in its file
@@ -145,22 +146,23 @@ def _unpacking(path: str) -> IO[bytes]:
 
 
 class PackedImporter:
-    """No options."""
+    """No options but `files`, by which the engine names some of those below the folder, as a list in JSON."""
 
     name = "packed"
     about = "compressed tars: .tar.gz, .tgz, .tar.bz2, .tar.xz; plain ones beside them go along"
 
     def recognise(self, path: str) -> Recognised | None:
-        """By its files' names."""
+        """By its files' names. Less surely than a catalog tells: `convert` then takes these beside its shards."""
         files = [] if is_url(path) else _listed(path)
         packed = [name for name in files if name.lower().endswith(COMPRESSED)]
-        return Recognised(1.0, f"it holds compressed tars, such as {packed[0]}") if packed else None
+        return Recognised(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
 
     def open(self, path: str, options: Options) -> PackedSource:
         """Raises InputError where a kind of compression is not read here, UsageError."""
-        if options:
-            raise UsageError(f"compressed tars have no option {min(options)!r}", hint="leave it out")
-        files = _listed(path)
+        unknown = sorted(set(options) - {"files"})
+        if unknown:
+            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="leave it out")
+        files = json.loads(options["files"]) if "files" in options else _listed(path)
         unread = next((name for name in files if name.lower().endswith(COMPRESSED) and not _is_read(name)), "")
         if unread or not files:
             raise InputError(
@@ -173,7 +175,7 @@ class PackedImporter:
 
 
 def _is_read(name: str) -> bool:
-    return name.lower().endswith(_READ)
+    return name.lower().endswith(READ)
 
 
 def _listed(path: str) -> list[str]:

@@ -1,6 +1,7 @@
 """A light primary and the media it refers to, as one source: each sample with its media in it again.
 
-As `convert --layout polylithic` wrote it; or a blend file of one's own, with the field of JSON that names the media.
+As `convert --layout polylithic` wrote it; a blend file of one's own, with the field of JSON that names the media; or a
+prepared dataset whose dataset.yaml says which fields name entries of which stores (`refs:`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from hashlib import blake2b
 from types import TracebackType
 from typing import Any
 
+from wdsctl.core.blend_file.paths import aux_meant
+from wdsctl.core.checks.refs import names_at
+from wdsctl.core.convert.importers.shards import OPTIONS as SHARDS_OPTIONS
 from wdsctl.core.convert.importers.shards import ShardsSource
-from wdsctl.core.convert.media_lookup import Store, open_store
+from wdsctl.core.convert.media_lookup import PreparedStore, Store, open_store
 from wdsctl.core.convert.references import REFERENCES, not_ours, parts_of
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import DatasetError, InputError, UsageError
@@ -37,11 +41,12 @@ class Layout:
 
 
 class PolylithicSource:
-    """Places are those of the primary."""
+    """Places are those of the primary. `options`: how it is opened, as of any dataset of shards."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: Layout, options: Options | None = None) -> None:
+        options = options or {}
         self._layout = layout
-        self._primary = ShardsSource(locate(layout.primary), {})
+        self._primary = ShardsSource(locate(layout.primary, options.get("catalog")), options)
         self._stores: Sequence[Store] = [open_store(path) for path in layout.stores]
 
     def __enter__(self) -> PolylithicSource:
@@ -51,6 +56,22 @@ class PolylithicSource:
         self._primary.__exit__(kind, error, at)
 
     @property
+    def primary(self) -> ShardsSource:
+        """Its places are those of this source."""
+        return self._primary
+
+    @property
+    def store(self) -> PreparedStore | None:
+        """The store whose samples have the keys of the primary's; None where a field names media as it likes."""
+        store = None if self._layout.fields else self._stores[0]
+        return store if isinstance(store, PreparedStore) else None
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether the primary is lines that hold the parts, so that its own parts are not those of the samples."""
+        return self._layout.form == "jsonl"
+
+    @property
     def split_names(self) -> tuple[str, ...]:
         return self._primary.split_names
 
@@ -58,7 +79,7 @@ class PolylithicSource:
     def places(self) -> tuple[Place, ...]:
         """The datasets that are read by their catalogs."""
         stores = (store.place for store in self._stores if store.place is not None)
-        return tuple(dict.fromkeys((locate(self._layout.primary), *stores)))
+        return tuple(dict.fromkeys((self._primary.place, *stores)))
 
     def mark(self) -> bytes:
         return self._marked(self._primary.mark())
@@ -128,16 +149,20 @@ class PolylithicSource:
     def _named(self, parts: Sequence[Part]) -> Iterator[tuple[str, Store, str]]:
         line = _object(parts, "json")
         for field, store in zip(self._layout.fields, self._stores, strict=True):
-            value: Any = line
-            for step in field.split("."):
-                value = value.get(step) if isinstance(value, dict) else None
-            if value is None:
-                continue
-            if not isinstance(value, str):
-                raise not_ours(f"the field {field} is no name of a medium")
-            word = field.rpartition(".")[2]
-            ending = value.rpartition("/")[2].partition(".")[2]
-            yield "" if len(self._layout.fields) == 1 else f"{word}.{ending}", store, value
+            word = "" if len(self._layout.fields) == 1 else field.rpartition(".")[2]
+            is_one = isinstance(_at(line, field), str)
+            for number, value in enumerate(names_at(line, field)):
+                if not isinstance(value, str):
+                    raise not_ours(f"the field {field} is no name of a medium")
+                before = [each for each in (word, "" if is_one else str(number)) if each]
+                ending = value.rpartition("/")[2].partition(".")[2]
+                yield ".".join([*before, ending]) if before else "", store, value
+
+
+def _at(value: Any, field: str) -> Any:
+    for step in field.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
 def _object(parts: Sequence[Part], name: str) -> dict[str, Any]:
@@ -159,7 +184,10 @@ def _texts(value: Any) -> list[tuple[str, str]]:
 
 
 class PolylithicImporter:
-    """`-O media=FIELD,...` of a blend file of one's own; `-O store=NAME,...` where it has several stores."""
+    """`-O media=FIELD,...` of a blend file of one's own; `-O store=NAME,...` where it has several stores.
+
+    Of a prepared dataset the engine names the fields and their stores, `refs`, as dataset.yaml has them.
+    """
 
     name = "polylithic"
     about = "a light primary and its media, as --layout polylithic writes them; or a blend file with aux stores"
@@ -174,6 +202,9 @@ class PolylithicImporter:
 
     def open(self, path: str, options: Options) -> PolylithicSource:
         """Raises InputError, UsageError, CatalogError where a dataset was not prepared."""
+        if "refs" in options:
+            own = {name: value for name, value in options.items() if name in SHARDS_OPTIONS}
+            return PolylithicSource(_of_refs(path, options), own)
         unknown = sorted(set(options) - {"media", "store", "split"})
         if unknown:
             raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="it has media, store and split")
@@ -190,6 +221,20 @@ def _ours(path: str) -> Layout:
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"its {MARK} cannot be read: {error}"
         raise InputError(message, where=path, hint="convert the original again") from error
+
+
+def _of_refs(path: str, options: Options) -> Layout:
+    unknown = sorted(set(options) - {"refs", "media", *SHARDS_OPTIONS})
+    if unknown:
+        raise UsageError(f"there is no option {unknown[0]!r} here", hint="`-O media=FIELD,...` chooses fields")
+    refs: dict[str, str] = json.loads(options["refs"])
+    fields = tuple(filter(None, options.get("media", "").split(","))) or tuple(refs)
+    for field in fields:
+        if field not in refs:
+            hint = f"its dataset.yaml has {', '.join(refs)} under `refs:`"
+            raise UsageError(f"nothing says where the media of {field} are", where=path, hint=hint)
+    folder = locate(path, options.get("catalog")).root
+    return Layout(path, tuple(aux_meant(refs[field], folder) for field in fields), fields)
 
 
 def _of_blend(path: str, options: Options) -> Layout:

@@ -29,7 +29,7 @@ from wdsctl.core.urls import is_url
 LARGE = 64 << 20  # bytes: such a part of a local shard is handed on by its range
 MOST_SPLITS = 62  # that a sample's bits have room for
 _GAP = 1 << 16  # bytes between parts of a sample that are read along rather than left out
-_OPTIONS = ("catalog", "generation", "split", "view")
+OPTIONS = ("catalog", "generation", "split", "view")
 
 Flags = NDArray[np.bool_]
 
@@ -50,6 +50,15 @@ class ShardsSource:
         self._shard_row: list[int] = self._offsets.shard_row.tolist()
         self._splits: tuple[str, ...] | None = None
         self._restricted: Selected | None = None
+
+    @property
+    def place(self) -> Place:
+        return self._place
+
+    @property
+    def offsets(self) -> Offsets:
+        """Those of the generation that places are rows of."""
+        return self._offsets
 
     def restrict(self, chosen: Selected) -> None:
         """List none but these samples. Those that listed are read alike by who does not know of it."""
@@ -224,10 +233,10 @@ class ShardsImporter:
 
     def open(self, path: str, options: Options) -> ShardsSource:
         """Of a dataset that has a catalog. Raises InputError, CatalogError, UsageError."""
-        unknown = sorted(set(options) - set(_OPTIONS))
+        unknown = sorted(set(options) - set(OPTIONS))
         if unknown:
             raise UsageError(
-                f"shards have no option {unknown[0]!r}", hint=f"the options of shards are {', '.join(_OPTIONS)}"
+                f"shards have no option {unknown[0]!r}", hint=f"the options of shards are {', '.join(OPTIONS)}"
             )
         return ShardsSource(locate(path, options.get("catalog")), options)
 

@@ -28,7 +28,8 @@ _HEAD = 4096  # bytes that tell what a file is
 class Row(NamedTuple):
     """One row. `number` counts from 0 and is its place; `where` names it for people; `fault`: why it has no values.
 
-    `base`: the folder that its references begin in, unless the shape says. `prefix`: what its key begins with.
+    `base`: the folder that its references begin in, unless the shape says. `split`: what it is in, of those that the
+    source has; its key begins with `prefix`.
     """
 
     number: int
@@ -37,14 +38,16 @@ class Row(NamedTuple):
     fault: WdsctlError | None = None
     base: str = ""
     prefix: str = ""
+    split: str = ""
 
 
 class Sample(NamedTuple):
-    """One sample, its files not read yet. With a `fault`, it has a key and no parts."""
+    """One sample, its files not read yet. With a `fault`, it has a key and no parts. `split`: empty for none."""
 
     key: str
     pieces: tuple[Piece, ...]
     fault: WdsctlError | None = None
+    split: str = ""
 
 
 @dataclass(frozen=True, slots=True)

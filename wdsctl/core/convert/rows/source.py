@@ -54,7 +54,8 @@ class RowSamples:
 
     def samples(self, start: int) -> Iterator[Sample]:
         for row in self._rows.rows(start):
-            yield sample_of(row, self._shape)
+            sample = sample_of(row, self._shape)
+            yield sample._replace(split=row.split) if row.split else sample
 
     def mark(self) -> bytes:
         return mark_of(self._rows.files())
@@ -63,18 +64,17 @@ class RowSamples:
         self._rows.close()
 
 
-def row_source(rows: Rows, shape: Shape) -> SampleSource:
-    """A source of samples that are rows."""
-    return SampleSource(RowSamples(rows, shape))
+def row_source(rows: Rows, shape: Shape, splits: Iterable[str] = ()) -> SampleSource:
+    """A source of samples that are rows. `splits`: those that a row may be in."""
+    return SampleSource(RowSamples(rows, shape), splits)
 
 
 class SampleSource:
     """Keeps one iterator open. Asked for the place that comes next it goes on, and otherwise begins there anew."""
 
-    split_names: tuple[str, ...] = ()
-
-    def __init__(self, samples: Samples) -> None:
+    def __init__(self, samples: Samples, splits: Iterable[str] = ()) -> None:
         self._samples = samples
+        self._bits = {name: 1 << b for b, name in enumerate(splits)}
         self._storage = LocalStorage()
         self._open: Iterator[Sample] = iter(())
         self._next = -1
@@ -88,6 +88,10 @@ class SampleSource:
         self._samples.close()
         self._storage.close()
 
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return tuple(self._bits)
+
     def entries(self) -> Iterator[Entry]:
         """All samples; one with a fault has no bytes, so that places stay."""
         for sample in self._samples.samples(0):
@@ -96,7 +100,8 @@ class SampleSource:
     def known(self) -> Iterator[Known]:
         """The same, with the parts."""
         for place, sample in enumerate(self._samples.samples(0)):
-            yield Known(place, sample.key, tuple((piece.name, size_of(piece)) for piece in sample.pieces))
+            parts = tuple((piece.name, size_of(piece)) for piece in sample.pieces)
+            yield Known(place, sample.key, parts, self._bits.get(sample.split, 0))
 
     def read(self, place: int) -> tuple[Part, ...]:
         """The parts of one sample. Raises its fault."""

@@ -1,0 +1,52 @@
+"""What a conversion says of splits that do not go along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import some_shards
+from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+
+
+def to(dest: Path, *sources: Path, **options: Any) -> ConvertReport:
+    return convert([str(source) for source in sources], str(dest), ConvertOptions(**options))
+
+
+def prepared(root: Path, *, first: int = 0, **split: float) -> Path:
+    prepare(some_shards(root, 2, 5, first=first), None, PrepareOptions(split=split or None, split_by="sample"))
+    return root
+
+
+@pytest.mark.parametrize("options", [{"compress": "gz"}, {"to_form": "jsonl"}])
+def test_splits_that_a_form_has_no_room_for_are_told_with_their_sizes(tmp_path: Path, options: Any) -> None:
+    source = prepared(tmp_path / "a", train=8, val=2)
+
+    made = to(tmp_path / "b", source, **options)
+    again = to(tmp_path / "b", source, **options)
+    apart = to(tmp_path / "c", source, apart="split", **options)
+    foreseen = to(tmp_path / "d", source, dry_run=True, **options)
+
+    told = "splits do not go along (train 8, val 2): `--apart split` makes a folder of each"
+    assert told in made.notes
+    assert told in again.notes
+    assert told in foreseen.notes
+    assert told not in apart.notes
+
+
+def test_one_split_of_all_samples_is_no_loss(tmp_path: Path) -> None:
+    assert to(tmp_path / "b", prepared(tmp_path / "a"), to_form="jsonl").notes == ()
+
+
+def test_samples_in_no_split_beside_others_that_are_in_one_are_told(tmp_path: Path) -> None:
+    one = prepared(tmp_path / "a", train=8, val=2)
+    some_shards(tmp_path / "raw", 1, 4, first=9)
+
+    report = to(tmp_path / "both", one, tmp_path / "raw")
+
+    assert report.notes == ("4 of 14 samples are in no split, as in their source; the others: train 8, val 2",)
+    assert to(tmp_path / "again", one).notes == ()

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder, some_shards
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.lock import locked
+from wdsctl.core.place import locate
+from wdsctl.core.split_rules import SplitRule
+from wdsctl.core.verbs.diff import diff
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.presence import check_made, wait_for_catalog
+from wdsctl.core.verbs.split import SplitRequest, split_by
+from wdsctl.core.verbs.sql import sql
+from wdsctl.core.verbs.validate import ValidateRequest, validate
+from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
+from wdsctl.core.verbs.view import create_view, delete_view
+from wdsctl.core.verbs.view_look import list_views, show_view
+from wdsctl.core.view_definition import Definition
+
+HALF = SplitRequest(rule=SplitRule({"a": 1, "b": 1}, by="sample"))
+QUARANTINE = ValidateRequest(quarantine=True)
+
+
+def asked(root: str) -> None:
+    with sql(root, "SELECT 1"):
+        pass
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        asked,
+        lambda root: diff(root, root),
+        list_views,
+        lambda root: show_view(root, "v"),
+        lambda root: create_view(root, "v", Definition(where="size > 1")),
+        lambda root: delete_view(root, "v"),
+    ],
+)
+def test_a_folder_without_shards_is_said_to_be_one_and_how_its_files_become_shards(
+    tmp_path: Path, ask: Callable[[str], object]
+) -> None:
+    raw = a_folder(tmp_path / "raw", {"a.jpg": b"1", "b/c.jpg": b"2"})
+    with pytest.raises(InputError) as caught:
+        ask(raw)
+    assert (caught.value.code, caught.value.hint) == (
+        "WDS003",
+        f"raw files become shards by `wdsctl prepare {raw} DEST`",
+    )
+    shards = some_shards(tmp_path / "shards", 1)
+    with pytest.raises(CatalogError, match="there is no catalog") as told:
+        ask(shards)
+    assert f"`wdsctl prepare {shards}`" in told.value.hint
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda root, wait: split_by(root, HALF, wait=wait),
+        lambda root, wait: validate(root, QUARANTINE, wait=wait),
+        lambda root, wait: release_from_quarantine(root, wait=wait),
+    ],
+)
+def test_whoever_waits_also_waits_for_the_first_catalog(tmp_path: Path, work: Callable[[str, float], object]) -> None:
+    root = some_shards(tmp_path / "data", 2)
+    other = some_shards(tmp_path / "made", 2)
+    index(other)
+    place = locate(root, writing=True)
+    with ExitStack() as held:
+        held.enter_context(locked(place.lock))
+        with pytest.raises(CatalogError, match="has no catalog yet") as caught:
+            work(root, 0.0)
+        assert (caught.value.code, "`--wait`" in caught.value.hint) == ("WDS304", True)
+        with pytest.raises(CatalogError, match="another wdsctl is writing") as late:
+            work(root, 0.1)
+        assert late.value.code == "WDS304"
+        publish = threading.Timer(0.3, lambda: _published(root, other, held.pop_all()))
+        publish.start()
+        work(root, 30.0)
+        publish.join()
+
+
+def test_nobody_is_waited_for_where_nobody_is_at_work_and_nothing_is_made(tmp_path: Path) -> None:
+    place = locate(a_folder(tmp_path / "raw", {"a.jpg": b"1"}))
+    began = time.monotonic()
+    wait_for_catalog(place, 30.0, lambda _: None)
+
+    assert time.monotonic() - began < 10
+    assert not Path(place.meta).exists()
+
+
+def test_prepared_datasets_inside_a_folder_without_a_catalog_are_named(tmp_path: Path) -> None:
+    for name in ("primary", "media"):
+        index(some_shards(tmp_path / name, 1))
+    with pytest.raises(CatalogError, match="2 prepared datasets inside: media, primary") as caught:
+        check_made(locate(str(tmp_path)))
+    assert "media" in caught.value.hint
+
+
+def test_of_a_folder_that_has_compressed_tars_alone_convert_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.tar.gz").write_bytes(b"")
+    with pytest.raises(InputError, match="only 1 compressed one") as caught:
+        check_made(locate(str(tmp_path)))
+    assert "convert" in caught.value.hint
+
+
+def _published(root: str, other: str, held: ExitStack) -> None:
+    """What the first `prepare` does at its end."""
+    for name in ("catalog.sqlite", "offsets-1.bin"):
+        (Path(locate(root).meta) / name).write_bytes((Path(locate(other).meta) / name).read_bytes())
+    held.close()

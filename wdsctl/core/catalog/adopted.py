@@ -1,0 +1,62 @@
+"""Shards that a new catalog takes over from the old one as they are: no file is there to read them again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert, null, select, text
+from sqlalchemy.dialects import sqlite
+
+from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.engine import open_published
+from wdsctl.core.catalog.media_settings import FACT
+from wdsctl.core.catalog.split_rows import SplitTables
+
+
+def adopt(draft: Connection, splits: SplitTables, path: str, shard_ids: Sequence[int], *, with_samples: bool) -> None:
+    """Copy the rows of these shards, and their splits, from the catalog at `path` into a draft that has nothing yet."""
+    engine = open_published(path)
+    try:
+        with engine.connect() as old:
+            for table in (schema.ext, schema.split):
+                _copy(draft, table, old, select(table))
+            shards = select(*_columns_of(schema.shard, old))
+            for shard_id in shard_ids:
+                _copy(draft, schema.shard, old, shards.where(schema.shard.c.id == shard_id))
+                for table in (schema.shard_part, schema.split_shard):
+                    _copy(draft, table, old, select(table).where(table.c.shard == shard_id))
+                if with_samples:
+                    _copy(draft, schema.sample, old, _samples(schema.sample, schema.sample.c.id, shard_id))
+            if old.execute(select(schema.meta.c.key).where(schema.meta.c.key == FACT)).first():
+                _adopt_media(draft, old, shard_ids)
+            splits.adopt(old, shard_ids)
+    finally:
+        engine.dispose()
+
+
+def _adopt_media(draft: Connection, old: Connection, shard_ids: Iterable[int]) -> None:
+    _copy(draft, schema.media_form, old, select(schema.media_form))
+    for shard_id in shard_ids:
+        for table in (schema.media, schema.keyframes):
+            _copy(draft, table, old, _samples(table, table.c.sample, shard_id))
+        for table in (schema.media_shard, schema.media_count):
+            _copy(draft, table, old, select(table).where(table.c.shard == shard_id))
+
+
+def _samples(table: Table, number: ColumnElement[int], shard_id: int) -> Select[Any]:
+    """The rows of the samples of one shard."""
+    first = shard_id << schema.INDEX_BITS
+    return select(table).where(number >= first, number < first + schema.SAMPLES_A_SHARD)
+
+
+def _copy(draft: Connection, table: Table, old: Connection, query: Select[Any]) -> None:
+    """By the driver's own executemany on tuples: going through SQLAlchemy would build a dict a row."""
+    cursor: Any = draft.connection.cursor()
+    cursor.executemany(str(insert(table).compile(dialect=sqlite.dialect())), map(tuple, old.execute(query)))
+
+
+def _columns_of(table: Table, old: Connection) -> list[ColumnElement[Any]]:
+    """The columns of a table, with null for those that the older catalog `old` does not have."""
+    there = {row.name for row in old.execute(text(f"PRAGMA table_info({table.name})"))}
+    return [column if column.name in there else null() for column in table.columns]

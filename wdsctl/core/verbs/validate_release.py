@@ -1,0 +1,43 @@
+"""`validate --release` of a blend file: what of its datasets is in quarantine is let in again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_quarantine import quarantined
+from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.root_name import located
+from wdsctl.core.verbs.validate_blend import datasets_of
+from wdsctl.core.verbs.validate_quarantine import ReleaseReport, release_from_quarantine
+
+
+def release_blend(
+    path: str,
+    *,
+    shards: Collection[str] = (),
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT,
+) -> ReleaseReport:
+    """Let in again what is of these shards, all of it by default, in every dataset of the file that has a quarantine.
+
+    The others are not touched. `splits` of the report have their dataset before the name. `wait`: seconds to wait for
+    another writer of each dataset. Raises as `release_from_quarantine`, and what reading a blend file raises.
+    """
+    reports = []
+    for root in [root for root in datasets_of(path) if _has_quarantine(root, shards)]:
+        progress.note(f"releasing {root}")
+        reports.append(
+            release_from_quarantine(root, shards=tuple(shards), workers=workers, wait=wait, progress=progress)
+        )
+    return ReleaseReport(
+        root=path,
+        released=sum(report.released for report in reports),
+        splits={f"{report.root}: {name}": count for report in reports for name, count in report.splits.items()},
+    )
+
+
+def _has_quarantine(root: str, shards: Collection[str]) -> bool:
+    with Ledger.peek(located(root)[0].ledger) as ledger:
+        return any(not shards or row.shard in shards for row in quarantined(ledger))
