@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
-from tests.loader.running import digests, ids, saved_after, taken, through_json, training_of
+from tests.loader.datasets import Raw, a_dataset, a_shard, digest
+from tests.loader.growing import NEW, grow, loader_of, restore_keys, resumed, rounds, whole_epochs
+from tests.loader.running import digests, ids, saved_after, taken
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.verbs.index import index
-from wdsctl.loader import Loader, Packing, SkipSample, WorkerConfig, get_train_dataset, merge_states
+from wdsctl.loader import Packing, SkipSample, WorkerConfig, get_train_dataset, merge_states
+from wdsctl.loader.order.blend import Blend
+from wdsctl.loader.order.geometry import Lane
+from wdsctl.loader.stages.refs import RefStage
+from wdsctl.loader.streams import open_streams
 
-SAMPLES, NEW = 50, 24
+SAMPLES = 50
 
 
 class Skips(Raw):
@@ -36,41 +42,6 @@ class Packs(Raw):
 
     def pack_selected_samples(self, samples: list[Any]) -> Any:
         return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
-
-
-def grow(root: str, name: str = "new", count: int = NEW, shard: int = 900) -> None:
-    a_shard(Path(root) / f"shard-{shard}.tar", ((f"{name}-{i}", numbered(i)) for i in range(count)))
-    index(root)
-
-
-def loader_of(path: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
-    return training_of(path, rank, world, **{"lanes": 4, "adopt": "next_epoch", **options})
-
-
-def resumed(path: Any, state: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
-    loader = loader_of(path, rank, world, **options)
-    loader.load_state_dict(through_json(state))
-    return loader
-
-
-def rounds(world: list[Loader], count: int) -> list[Any]:
-    streams = [iter(loader) for loader in world]
-    return [next(stream) for _ in range(count) for stream in streams]
-
-
-def restore_keys(batches: list[Any]) -> list[Any]:
-    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
-    return [tuple(key) for pack in packs for key in pack] or ids(batches)
-
-
-def whole_epochs(keys: list[Any], source: int, old: int, new: int, under_way: int = 2) -> tuple[int, int]:
-    """How many passes of a source had the old samples, and how many all; all but the last ones are whole."""
-    assert set(Counter(keys).values()) == {1}, "something came twice"
-    passes = Counter(number for arm, number, *_ in keys if arm == source)
-    complete = [passes[number] for number in sorted(passes)[:-under_way]]
-    assert complete == sorted(complete)
-    assert set(complete) <= {old, new}
-    return complete.count(old), complete.count(new)
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 12, 13, 14, 30])
@@ -218,6 +189,30 @@ def test_each_arm_of_a_blend_goes_over_by_itself(tmp_path: Path) -> None:
     assert [arm for arm, *_ in eras] == [0, 2]
 
 
+def test_an_arm_keeps_its_order_when_another_one_of_the_same_data_grows(tmp_path: Path) -> None:
+    one, two = (a_dataset(tmp_path / name, 30) for name in ("one", "two"))
+    blend = Blender([(one, 1), (two, 1)])
+    loader = loader_of(blend)
+    batches = taken(loader, 7)
+    for number in range(2):  # after the first time, no place in the blend tells the second arm's order from another
+        grow(one, f"more{number}", 10, 900 + number)
+        loader = resumed(blend, loader.state_dict())
+        batches += taken(loader, 30)
+    state = loader.state_dict()
+    rest = taken(loader, 60)
+
+    keys = ids(batches + rest)
+    assert set(Counter(keys).values()) == {1}
+    for source, sizes in enumerate([{30, 40, 50}, {30}]):
+        passes = Counter(number for arm, number, _ in keys if arm == source)
+        assert {passes[number] for number in sorted(passes)[:-2]} == sizes
+    assert [arm for arm, _ in state["plan"]["order"]["seeds"]] == [1]
+    assert digests(resumed(blend, state, adopt=None), 60) == [digest(batch) for batch in rest]
+    grow(two)
+    later = resumed(blend, state).state_dict()
+    assert "seeds" not in later["plan"]["order"], "what has grown has an order of its own"
+
+
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_go_over_as_the_process_does(method: Any, tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
@@ -231,6 +226,21 @@ def test_workers_go_over_as_the_process_does(method: Any, tmp_path: Path) -> Non
     assert [digest(batch) for batch in batches] == truth
     keys = {info.index for batch in batches for info in batch["__sources__"]}
     assert len(keys) == SAMPLES + NEW, "rows of the catalog of now"
+
+
+def test_a_dataset_that_has_grown_is_still_read_in_runs(tmp_path: Path) -> None:
+    """It is what batches of parts as they are are made of, in bulk."""
+    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
+    state = saved_after(loader_of(root, lanes=1), 5)
+    grow(root)
+    state = resumed(root, state, lanes=1).state_dict()
+
+    (arm,) = open_streams(get_train_dataset(root, lanes=1, shuffle_buffer_size=SAMPLES), state).arms
+    runs = RefStage([arm], [Blend((1,))], key=0, lanes=1).open(Lane(0)).pieces(3 * SAMPLES)
+
+    sizes = [stop - start for _, _, start, stop in runs]
+    assert len(sizes) < 10
+    assert SAMPLES in accumulate(sizes), "where the one era ends, and the other begins"
 
 
 def test_sources_and_restored_samples_are_those_that_came(tmp_path: Path) -> None:
@@ -344,27 +354,3 @@ def test_windows_of_packs_by_a_column_stay_what_they_were(tmp_path: Path) -> Non
     passes = Counter(number for _, number, _ in keys)
     assert [passes[number] for number in sorted(passes)][:3] == [150, 240, 240]
     assert digests(resumed(root, state, **options), 20) == digests(loader, 20)
-
-
-def test_weights_in_tokens_follow_the_lengths_that_came(tmp_path: Path) -> None:
-    def short(i: int) -> dict[str, bytes]:
-        return {"txt": b"x" * 10}
-
-    def long(i: int) -> dict[str, bytes]:
-        return {"txt": b"x" * 90}
-
-    one, two = (a_dataset(tmp_path / name, 40, parts=short) for name in ("one", "two"))
-    blend = Blender([(one, 1), (two, 1)], weight_by="tokens")
-    for path in (one, two):
-        index(path, columns={"tokens": "size:txt"})
-    loader = loader_of(blend)
-    taken(loader, 5)
-    a_shard(Path(one) / "shard-900.tar", ((f"new-{i}", long(i)) for i in range(40)))
-    index(one, columns={"tokens": "size:txt"})
-
-    loader = resumed(blend, loader.state_dict())
-
-    order = loader.state_dict()["plan"]["order"]
-    assert (order["weights"], order["edits"]) == ("0: 1 1", [[5, "0: 1 5"]])
-    state = loader.state_dict()
-    assert digests(resumed(blend, state, adopt=None), 20) == digests(loader, 20)

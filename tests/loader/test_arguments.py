@@ -106,6 +106,7 @@ def test_words_and_passes_that_make_no_sense_are_refused(options: dict[str, Any]
         (Raw(), {"packing_buffer_size": 4}, "select_samples_to_pack is not overridden"),
         (Selects(), {"packing": Packing(length="n", capacity=3)}, "say otherwise"),
         (Grouped(), {"buckets": Buckets(edges=[2])}, "both make groups"),
+        (Raw(), {"buckets": Buckets(edges=[2], sizes={2: 4}), "batch_size": None}, "some buckets are: above"),
     ],
 )
 def test_hooks_and_options_that_contradict_one_another_are_refused(encoder: Raw, options: Any, words: str) -> None:
@@ -113,6 +114,14 @@ def test_hooks_and_options_that_contradict_one_another_are_refused(encoder: Raw,
         get_train_dataset("anywhere", task_encoder=encoder, **options)
 
     assert raised.value.hint
+
+
+@pytest.mark.parametrize("ban", ["000003", b"000003", 3])
+def test_a_ban_is_a_list_and_no_text_of_which_each_character_would_be_banned(ban: Any) -> None:
+    with pytest.raises(UsageError, match=f"ban is {ban!r}") as raised:
+        get_train_dataset("nowhere", batch_size=2, ban=ban)
+
+    assert f"ban=[{ban!r}]" in raised.value.hint
 
 
 def test_either_one_hook_encodes_or_its_two_halves_do() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,11 +27,11 @@ def a_piece(digest: str, samples: int = 100) -> Piece:
     return Piece(source, 0, samples, samples)
 
 
-def seeds(*digests: str, **grown: int) -> list[int]:
+def seeds(*digests: str, grown: Mapping[int, int] | None = None, kept: Mapping[int, int] | None = None) -> list[int]:
     dataset = get_train_dataset("data", seed=3)
     entries: list[Arm] = [ENTRY] * len(digests)
     pieces = [[a_piece(digest)] for digest in digests]
-    orders = orders_of(dataset, entries, pieces, SIZES, {int(arm[1:]): slot for arm, slot in grown.items()})
+    orders = orders_of(dataset, entries, pieces, SIZES, grown or {}, kept or {})
     return [order.seed for order in orders]
 
 
@@ -64,7 +65,16 @@ def test_the_same_data_twice_has_two_orders_and_other_data_leaves_them_alone() -
 
 
 def test_data_that_has_grown_has_another_order_from_each_slot_on() -> None:
-    found = [seeds("a", "b", **grown) for grown in ({}, {"_1": 8}, {"_1": 16})]
+    slots: list[dict[int, int]] = [{}, {1: 8}, {1: 16}]
+    found = [seeds("a", "b", grown=grown) for grown in slots]
 
     assert len({of_b for _, of_b in found}) == 3
     assert len({of_a for of_a, _ in found}) == 1
+
+
+def test_a_seed_that_a_state_keeps_is_that_of_its_arm_alone() -> None:
+    first, second = seeds("a", "a")
+
+    assert seeds("b", "a", kept={1: second})[1] == second
+    assert seeds("b", "a")[1] == first
+    assert seeds("b", "a", kept={1: second})[0] == seeds("b", "a")[0]

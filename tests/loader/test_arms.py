@@ -14,6 +14,7 @@ from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.loader.arms import TOGETHER, Arm, ArmCursor, Piece
+from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order.geometry import Cut, Lane
 from wdsctl.loader.order.shuffle import Shuffled, Strand
 from wdsctl.loader.selection import Selection
@@ -51,10 +52,20 @@ def arms(sources: tuple[Source, Source]) -> dict[str, Arm]:
         "one and a half times": arm_of(Piece(two, 0, TWO, 10)),
         "several": arm_of(Piece(one, 0, ONE, ONE), Piece(two, 1, 5, 12), Piece(one, 3, 2, 1)),
         "as they lie": arm_of(Piece(one, 0, ONE, ONE), Piece(two, 0, TWO, TWO), passes=0),
+        "grown": grown(Piece(two, 1, 5, 5), Piece(one, 4, 11, 11)),
+        "grown of several": grown(Piece(two, 0, TWO, TWO), Piece(one, 0, ONE, ONE), Piece(two, 0, TWO, 3)),
     }
 
 
-NAMES = ["one dataset", "a part of one", "one and a half times", "several", "as they lie"]
+def grown(old: Piece, *new: Piece) -> Arm:
+    """For two epochs it is the old piece, then the new ones."""
+    orders: list[Any] = [arm_of(old).order, arm_of(*new).order]
+    return Arm(Eras(orders, [2 * orders[0].epoch_slices]), [old, *new])
+
+
+STEADY = ["one dataset", "a part of one", "one and a half times", "several", "as they lie"]
+NAMES = [*STEADY, "grown", "grown of several"]
+IN_RUNS = ["one dataset", "a part of one", "grown"]
 
 
 def told(refs: list[Any]) -> list[tuple[int, int, str]]:
@@ -103,6 +114,25 @@ def test_many_that_ascend_are_found_at_once(name: str, lane: Lane, arms: dict[st
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])
+@pytest.mark.parametrize("arms_of_the_blend", [1, 500])
+def test_a_cursor_under_way_finds_what_one_at_the_beginning_does(
+    name: str, lane: Lane, arms_of_the_blend: int, arms: dict[str, Arm]
+) -> None:
+    def fresh() -> ArmCursor:
+        return ArmCursor(arms[name], lane, 2, [cut.picks for cut in lane.cuts], arms_of_the_blend)
+
+    truth, cursor = told(fresh().take(200)), fresh()
+
+    for place, drawn in ((0, 3), (None, 8), (None, 60), (37, 1), (None, 30)):
+        if place is not None:
+            cursor.seek(place)
+        cursor.take(drawn)
+        assert told(cursor.at_all(range(90))) == truth[:90]
+        assert [told([cursor.at(number)])[0] for number in (0, 7, 38, 89)] == [truth[i] for i in (0, 7, 38, 89)]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_what_comes_is_window_after_window_of_the_order(name: str, arms: dict[str, Arm]) -> None:
     arm, start = arms[name], 0
     truth: list[tuple[int, int, str]] = []
@@ -123,27 +153,25 @@ def test_it_does_not_matter_in_how_many_pieces_references_are_taken(arms: dict[s
         assert told([ref for count in (1, 5, 1, 13, 1, 1, 40) for ref in pieces.take(count)]) == told(whole.take(62))
 
 
-def test_runs_are_the_references_of_one_dataset(arms: dict[str, Arm]) -> None:
-    for name in ("one dataset", "a part of one"):
-        arm = arms[name]
-        refs, runs = ArmCursor(arm, Lane(0), 2, (), 1), ArmCursor(arm, Lane(0), 2, (), 1)
+@pytest.mark.parametrize("name", IN_RUNS)
+def test_runs_are_the_references_of_one_dataset_at_a_time(name: str, arms: dict[str, Arm]) -> None:
+    runs, ones = (ArmCursor(arms[name], Lane(0), 2, (), 1) for _ in range(2))
+    truth = told([ArmCursor(arms[name], Lane(0), 2, (), 1).at(taken) for taken in range(61)])
 
-        for count in (7, 1, 20, 33):
-            found = [(arm.source, block, i) for block, a, b in runs.runs(count) for i in range(a, b)]
-            assert told(found) == told(refs.take(count))
-
-
-def test_only_an_arm_of_one_dataset_without_repetitions_has_a_source(arms: dict[str, Arm]) -> None:
-    assert {name: arm.source is not None for name, arm in arms.items()} == {
-        "one dataset": True,
-        "a part of one": True,
-        "one and a half times": False,
-        "several": False,
-        "as they lie": False,
-    }
+    for count, before in ((7, 0), (1, 7), (20, 8), (33, 28)):
+        found = runs.runs(count)
+        assert told([(source, block, i) for source, block, a, b in found for i in range(a, b)]) == told(
+            [ones.one() for _ in range(count)]
+        )
+        assert told([(source, block, a) for source, block, a, _ in found])[0] == truth[before]
+    assert len(ArmCursor(arms[name], Lane(0), 2, (), 1).runs(61)) < 61 / 2
 
 
-@pytest.mark.parametrize("name", NAMES)
+def test_only_an_arm_of_one_dataset_in_each_era_without_repetitions_has_runs(arms: dict[str, Arm]) -> None:
+    assert [name for name, arm in arms.items() if arm.in_runs] == IN_RUNS
+
+
+@pytest.mark.parametrize("name", STEADY)
 def test_the_samples_of_a_pass_are_shared_out_among_the_lanes(name: str, arms: dict[str, Arm]) -> None:
     arm = arms[name]
     lanes = [Lane(0), *(Lane(1, (Cut(0, 3, child),)) for child in range(3))]

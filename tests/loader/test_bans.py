@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -52,6 +53,20 @@ def test_each_ban_begins_where_it_was_given() -> None:
 
     assert bans.history([], 5) == [[0, 5], [1, 5]]
     assert bans.history([[0, 3]], 5) == [[0, 3], [1, 5]]
+
+
+def test_what_was_read_before_its_ban_is_read_again_and_known_to_be_banned_by_now() -> None:
+    source, block = SimpleNamespace(number=0), SimpleNamespace(keys=["a", "b", "c"], ids=[5, 6, 7])
+    is_banned = Bans().and_also(["a", (0, 6)]).judge([[0, 10]])
+    assert is_banned is not None
+
+    for i, picks in enumerate([[False, True, True], [False, True, True], [False, False, False]]):
+        assert [is_banned((source, block, i), pick) for pick in (9, 10, None)] == picks  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("key", [(0, 7), (0, 3, 7), (0, 3, 7, 2), (0, 3, 7, 0, 100, 140, 140)])
+def test_whatever_was_made_of_a_sample_names_it(key: tuple[int, ...]) -> None:
+    assert Bans().and_also([key]).entries == (((0, 7),),)
 
 
 @pytest.mark.parametrize("ban", [3, 2.5, (1,), ("a", "b"), (0, 1, 2, 3, 4), None])
@@ -106,22 +121,6 @@ def test_a_ban_that_is_given_at_a_restore_holds_from_there_and_for_ever(place: i
     again.load_state_dict(through_json(resumed.state_dict()))
 
     assert after + keys(again, 60) == [key for key in truth[place:] if key not in BANNED][:110]
-
-
-def test_what_is_made_again_from_before_a_ban_is_as_it_was(dataset: str) -> None:
-    class Three(Raw):
-        def encode_sample(self, sample: Any) -> Any:
-            for copy in range(3):
-                yield {**sample, "copy": copy}
-
-    loader = loader_of(dataset, encoder=Three(), lanes=1)
-    (sample,) = taken(loader, 1)
-    state = through_json(loader.state_dict())
-    resumed = loader_of(dataset, encoder=Three(), lanes=1, ban=[sample["__key__"]])
-    resumed.load_state_dict(state)
-
-    assert keys(resumed, 2) == [sample["__key__"]] * 2, "it was under way"
-    assert sample["__key__"] not in keys(resumed, 3 * 2 * SAMPLES)
 
 
 def test_a_ban_holds_on_other_ranks_and_after_a_split(dataset: str) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,30 @@ def test_a_hook_that_always_fails_ends_the_run_with_the_cause(dataset: str, work
 
     with loader_of(dataset, workers, Wrong()) as loader, pytest.raises(FatalSampleError, match="KeyError"):
         next(iter(loader))
+
+
+@pytest.mark.parametrize("how", [shutil.move, shutil.copyfile], ids=["by another file", "in place"])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_shard_that_is_replaced_by_one_of_its_size_is_told_and_skipped(
+    tmp_path: Path, workers: int, how: Callable[[Path, Path], Any]
+) -> None:
+    """Tars are of few sizes: another one would be read without a word."""
+    root = tmp_path / "data"
+    path = a_dataset(root, 60, shard_samples=20, parts=numbered)
+    other, second, third = tmp_path / "other.tar", root / "shard-001.tar", root / "shard-002.tar"
+    shutil.copyfile(third, other)
+    assert other.stat().st_size == second.stat().st_size
+    with loader_of(path, workers, lanes=1) as loader:
+        digests(loader, 1)  # shards are open
+        how(other, second)
+        batches = list(islice(loader, 60))
+        with loader_of(path, workers, lanes=1) as again:
+            again.load_state_dict(loader.state_dict())
+            batches += islice(again, 20)
+            failed = loader.stats.failed + again.stats.failed
+    texts = {(key, text) for batch in batches for key, text in zip(batch["__key__"], batch["txt"], strict=True)}
+    assert all(text == f"text {int(key)}".encode() for key, text in texts)
+    assert failed >= 20
 
 
 @pytest.mark.parametrize("workers", [0, 2])

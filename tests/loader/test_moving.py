@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from typing_extensions import Self
 
+from tests.loader.datasets import Raw, a_dataset, numbered
+from wdsctl.loader import get_loader, get_train_dataset, moving
 from wdsctl.loader.batch import Batch, CrudeBatch
 from wdsctl.loader.samples import TextSample, edataclass
 
@@ -66,6 +71,25 @@ def test_pinning_reaches_the_same_places() -> None:
     assert pinned.rows[0].text.pinned
     assert pinned.rows[1][0].pinned
     assert a_batch(Pinnable()).pin_memory("cuda:1").image.device == "cuda:1"
+
+
+class Tensors(Raw):
+    def encode_sample(self, sample: Any) -> Any:
+        return {**sample, "number": torch.tensor(int(sample["__key__"]))}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is something to pin for")
+def test_a_script_that_pins_runs_where_there_is_nothing_to_pin_for(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    moving._has_device.cache_clear()
+    path = a_dataset(tmp_path, 8, shard_samples=4, parts=numbered)
+    dataset = get_train_dataset(path, batch_size=2, task_encoder=Tensors())
+
+    batches = list(islice(get_loader(dataset, pin_memory=True), 3))
+
+    assert [len(batch["__key__"]) for batch in batches] == [2, 2, 2]
+    assert caplog.messages == ["pin_memory=True does nothing: there is no accelerator here"]
 
 
 def test_a_crude_batch_moves_too() -> None:

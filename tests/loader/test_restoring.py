@@ -16,6 +16,7 @@ from tests.loader.mixed import Everything, a_blend, everything
 from tests.loader.running import taken, through_json, training_of
 from wdsctl.core.errors import LoaderError, SampleFailed, UsageError
 from wdsctl.loader import Loader, SkipSample, get_loader
+from wdsctl.loader.packing import Packing
 
 SAMPLES = 60
 
@@ -57,6 +58,32 @@ def test_any_batch_is_made_again(encoder: Raw, dataset: str) -> None:
         assert_equal(loader.restore_sample(batch["__restore_key__"]), batch)
 
 
+class Halves(Raw):
+    """Two batches of each, with one key."""
+
+    def encode_batch(self, batch: Any) -> Iterator[Any]:
+        for half in range(2):
+            yield {"__restore_key__": batch["__restore_key__"], "half": half}
+
+
+def test_a_batch_of_several_is_made_again_only_where_its_key_tells_which(dataset: str) -> None:
+    (batch,) = taken(loader_of(dataset, Halves()), 1)
+
+    with pytest.raises(LoaderError, match="2 batches of these samples"):
+        loader_of(dataset, Halves()).restore_sample(batch["__restore_key__"])
+
+
+def test_a_batch_that_the_hooks_do_not_make_any_more_is_told(dataset: str) -> None:
+    class Skips(Raw):
+        def encode_batch(self, batch: Any) -> Any:
+            raise SkipSample
+
+    (batch,) = taken(loader_of(dataset), 1)
+
+    with pytest.raises(LoaderError, match="no batch of these samples"):
+        loader_of(dataset, Skips()).restore_sample(batch["__restore_key__"])
+
+
 def test_a_pack_is_made_again_with_all_that_its_hooks_drew(mix: Any) -> None:
     loader = get_loader(everything(mix))
     packs = list(_packs(islice(loader, 30)))
@@ -66,6 +93,36 @@ def test_a_pack_is_made_again_with_all_that_its_hooks_drew(mix: Any) -> None:
         again = fresh.restore_sample(through_json(key))
         assert key[0] == "pack"
         assert (again["members"], again["total"]) == (members, total)
+
+
+class Letters(Raw):
+    """One number a letter; of some samples, two copies."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        letters = torch.arange(len(sample["txt"]) + torch.randint(10, ()).item())
+        made = {**sample, "letters": letters}
+        return (dict(made, copy=copy) for copy in (0, 1)) if sample["txt"].endswith(b"7") else dict(made, copy=0)
+
+
+@pytest.mark.parametrize("too_long", ["truncate", "split"])
+def test_a_pack_of_pieces_and_each_piece_are_made_again(too_long: Any, dataset: str) -> None:
+    packing = Packing(length=lambda sample: len(sample["letters"]), capacity=9, window=16, too_long=too_long)
+    options: dict[str, Any] = {"encoder": Letters(), "packing": packing, "batch_size": 1}
+    fresh = loader_of(dataset, **options)
+
+    for batch in taken(loader_of(dataset, **options), 40):
+        assert_equal(fresh.restore_sample(through_json(batch["__restore_key__"])), batch)
+        (key,) = batch["__restore_key__"]
+        pieces = [fresh.restore_sample(each)["letters"].tolist() for each in key[2:]]
+        assert [letter for piece in pieces for letter in piece] == batch["letters"][0].tolist()
+    assert {len(each) for each in key[2:]} == {7}
+
+
+def test_what_is_in_a_pack_key_and_no_key_is_refused(dataset: str) -> None:
+    packing = Packing(length=lambda sample: len(sample["txt"]), capacity=90)
+    for key in (("pack", 0, 5), ("pack", 0, (0, 0, "x"))):
+        with pytest.raises(UsageError, match="is no restore key"):
+            loader_of(dataset, Letters(), packing=packing).restore_sample(key)
 
 
 def _packs(batches: Any) -> Iterator[Any]:
@@ -90,7 +147,8 @@ def test_nothing_moves_and_the_callers_generators_stay_where_they_are(dataset: s
 
 
 @pytest.mark.parametrize(
-    "key", [(), (5, 0, 1), ("nothing", 0), [(7, 0, 0)], (0, 0), ("pack",), ("pack", 0), (0, 0, "x")]
+    "key",
+    [(), (5, 0, 1), ("nothing", 0), [(7, 0, 0)], (0, 0), (0, 0, 1, 0, 0), ("pack",), ("pack", 0), (0, 0, "x")],
 )
 def test_what_is_no_restore_key_of_this_loader_is_refused(key: Any, dataset: str) -> None:
     with pytest.raises((UsageError, LoaderError)) as raised:

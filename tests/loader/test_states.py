@@ -84,6 +84,22 @@ def test_states_of_other_worlds_are_refused(dataset: str) -> None:
     assert "ranks 0 and 1 differ in 'world'" in refusal([states_of(dataset)[0], loader_of(dataset, 1, 2).state_dict()])
 
 
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_state_of_the_only_rank_is_the_state_of_all(world: int, dataset: str) -> None:
+    alone = loader_of(dataset)
+    before = list(islice(alone, 5))
+    state = alone.state_dict()
+    after = [digest(batch) for batch in islice(alone, 12)]
+
+    ranks = [loader_of(dataset, rank, world) for rank in range(world)]
+    for rank in ranks:
+        rank.load_state_dict(state)
+    got = [[digest(batch) for batch in islice(rank, 12 // world)] for rank in ranks]
+
+    assert len(before) == 5
+    assert [each for step in zip(*got, strict=True) for each in step] == after
+
+
 def test_a_merged_state_stands_alone(dataset: str) -> None:
     states = states_of(dataset)
 

@@ -8,32 +8,28 @@ of all lanes, which a merged state has. It is written into the plan, and from th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.blend_history import edits_of
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.eras import Past, is_whole, pasts_of, to_plan
 from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order.geometry import Geometry
 from wdsctl.loader.order.legs import Order, legs, place
 from wdsctl.loader.order.mixing import Mixing
-from wdsctl.loader.order.shuffle import WITH_REPLACEMENT
+from wdsctl.loader.order.shuffle import WITH_REPLACEMENT, Shuffled
+from wdsctl.loader.plan import OF_WEIGHTS
 from wdsctl.loader.stages.refs import RefStage
 from wdsctl.loader.streams import Streams, open_streams
+
+AS_IT_WAS = "leave adopt out to go on with the dataset as it was"
 
 
 def newest(dataset: Dataset, streams: Streams) -> list[int] | None:
     """The present generations of the datasets, where one of them is another one than in `streams`."""
-    order = {key: value for key, value in streams.order.items() if key != "eras"}
-    now = open_streams(dataset, {"generation": None, "plan": {"order": order}})
-    now.close()
-    if now.order.get("views") != streams.order.get("views"):
-        raise StateMismatch(
-            "a view that the job reads has been made anew, of other samples",
-            where=", ".join(streams.names),
-            hint="begin a new run; or make the view what it was, or another one under another name",
-        )
+    now = _now(dataset, streams)
     return None if now.generations == streams.generations else now.generations
 
 
@@ -55,15 +51,12 @@ def adopted(
     """The streams that go over to what is there now; `streams` where nothing has grown. `states`: where the lanes stand
     after `drawn` batches of the world.
 
-    Raises StateMismatch where some lane has no state, where old data is not there as it was, and for an arm that is
-    drawn from with replacement: it has no epochs.
+    Raises StateMismatch where some lane has no state, where old data is not there as it was, where weights in tokens
+    may not become others, and for an arm that is drawn from with replacement: it has no epochs.
     """
-    generations = newest(dataset, streams)
-    if generations is None:
+    now = _now(dataset, streams)
+    if now.generations == streams.generations:
         return streams
-    order = {key: value for key, value in streams.order.items() if key != "eras"}
-    now = open_streams(dataset, {"generation": generations, "plan": {"order": order}}, edit_at=drawn)
-    now.close()
     pairs = zip(now.order["sources"], streams.order["sources"], strict=True)
     grown = [arm for arm, (here, was) in enumerate(pairs) if here != was]
     if grown and len(states) < len(geometry.lanes):
@@ -75,25 +68,69 @@ def adopted(
     pasts = pasts_of(streams.order)
     for arm in grown:
         pasts = _with_end(pasts, streams, arm, _end(streams, refs, geometry, states, arm))
-    given = {**order, "eras": to_plan(pasts)} if pasts else order
-    made = open_streams(dataset, {"generation": generations, "plan": {"order": given}}, edit_at=drawn)
+    order = {**streams.order, "eras": to_plan(pasts), "seeds": _kept_seeds(streams, now, grown)}
+    made = open_streams(dataset, {"generation": now.generations, "plan": {"order": order}}, edit_at=drawn)
+    _check_growth(made, grown)
+    _check_weights(dataset, streams, made, has_grown=bool(grown))
+    streams.close()
+    return made
+
+
+def _now(dataset: Dataset, streams: Streams) -> Streams:
+    """What is there now, closed: as if no arm had grown since the last era of `streams` began."""
+    order = {key: value for key, value in streams.order.items() if key != "seeds"}
+    now = open_streams(dataset, {"generation": None, "plan": {"order": order}})
+    now.close()
+    if now.order.get("views") != streams.order.get("views"):
+        raise StateMismatch(
+            "a view that the job reads has been made anew, of other samples",
+            where=", ".join(streams.names),
+            hint="begin a new run; or make the view what it was, or another one under another name",
+        )
+    return now
+
+
+def _kept_seeds(streams: Streams, now: Streams, grown: Sequence[int]) -> list[Any]:
+    """Of arms that go on as they are, the seeds that would be other ones now: [arm, seed]. Where two arms have the same
+    data, their places in the blend tell them apart, and one that has grown has other data."""
+    pairs = zip(streams.arms, now.arms, strict=True)
+    seeds = [(_present(was.order).seed, _present(here.order).seed) for was, here in pairs]
+    return [[arm, was] for arm, (was, here) in enumerate(seeds) if was != here and arm not in grown]
+
+
+def _check_growth(made: Streams, grown: Sequence[int]) -> None:
+    """Raise StateMismatch where what an arm was before it has grown is not there any more as it was."""
     for arm in grown:
         if not is_whole(made.arms[arm]):
             raise StateMismatch(
                 "the dataset has not only grown: shards that the job has samples of to come were changed or removed",
                 where=made.names[arm],
-                hint="leave adopt out to go on with the dataset as it was",
+                hint=AS_IT_WAS,
             )
-    streams.close()
-    return made
+
+
+def _check_weights(dataset: Dataset, streams: Streams, made: Streams, *, has_grown: bool) -> None:
+    """Raise StateMismatch where weights in tokens become others and may not: nothing has grown that they are of, or the
+    state does not know those of before, by which samples of an arm are counted."""
+    of_before, of_now = ([each.order.get(key) for key in OF_WEIGHTS] for each in (streams, made))
+    may_change = has_grown or getattr(dataset, "adopt_weights", False)
+    if of_before != of_now and not (may_change and edits_of(streams.order)):
+        raise StateMismatch(
+            "the mean lengths of samples are not what they were, and so the blend has other weights in samples",
+            hint=AS_IT_WAS,
+        )
+
+
+def _present(order: Order) -> Shuffled:
+    """What an order is from its last era on."""
+    return order.latest if isinstance(order, Eras) else order
 
 
 def _with_end(pasts: list[Past], streams: Streams, arm: int, end: int) -> list[Past]:
     """With one more era of this arm; where nobody has begun the present one, it is as if it had never been."""
     if end == max((past.end for past in pasts if past.arm == arm), default=0):
         return pasts
-    order = streams.arms[arm].order
-    present = order.latest if isinstance(order, Eras) else order
+    present = _present(streams.arms[arm].order)
     last = tuple(max(shard.id for shard in source.offsets.shards) for source in streams.datasets[arm])
     return [*pasts, Past(arm, end, present.n, present.seed, streams.order["sources"][arm], last)]
 
@@ -107,7 +144,7 @@ def _end(
         raise StateMismatch(
             "the dataset has grown, and what is drawn with replacement has no epoch at whose end to adopt that",
             where=streams.names[arm],
-            hint="leave adopt out to go on with the dataset as it was",
+            hint=AS_IT_WAS,
         )
     begun = 0
     for number, state in states.items():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from inspect import isgeneratorfunction
 from typing import Any, Literal
 
 from wdsctl.core.blend_file import Blender, BlendPlan
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.raw import Raw
 from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridden
 from wdsctl.loader.worker_config import WorkerConfig, whole
@@ -38,12 +39,19 @@ def common(
     given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
     given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
     given["raw"] = _checked_raw(given["raw"], encoder, kept)
-    given["ban"] = tuple(given["ban"])
+    given["ban"] = _banned(given["ban"])
     given["trust_code"] = bool(given["trust_code"])
     _check_uneven(given["uneven"])
     _check_hooks(encoder, given)
     workers = worker_config or WorkerConfig.default_worker_config()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
+
+
+def _banned(ban: Any) -> tuple[Any, ...]:
+    if isinstance(ban, (str, bytes)) or not isinstance(ban, Iterable):
+        hint = f"give a list of keys and restore keys: ban=[{ban!r}]"
+        raise UsageError(f"ban is {ban!r}, and no list of samples", hint=hint)
+    return tuple(ban)
 
 
 def size_or_none(name: str, value: int | None, *, least: int = 1) -> int | None:
@@ -108,8 +116,19 @@ def _check_hooks(encoder: AnyEncoder, given: Mapping[str, Any]) -> None:
         raise UsageError(
             "the task encoder selects samples to pack and does not pack them", hint="override pack_selected_samples"
         )
-    if given["buckets"] is not None and overridden(encoder, "batch_group_criterion"):
+    if given["buckets"] is not None:
+        _check_buckets(given["buckets"], encoder, given["batch_size"])
+
+
+def _check_buckets(buckets: Buckets, encoder: AnyEncoder, batch_size: int | None) -> None:
+    if overridden(encoder, "batch_group_criterion"):
         raise UsageError("buckets= and batch_group_criterion both make groups", hint="give one of the two")
+    if batch_size is None and buckets.unsized:
+        unsized = ", ".join(map(str, buckets.unsized))
+        raise UsageError(
+            f"nothing says how large the batches of some buckets are: {unsized}",
+            hint="give batch_size, sizes with all edges and 'above', or max_tokens",
+        )
 
 
 def _check_uneven(uneven: Uneven) -> None:

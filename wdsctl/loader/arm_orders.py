@@ -44,9 +44,10 @@ def orders_of(
     pieces: Sequence[Sequence[Piece]],
     sizes: Sizes,
     grown: Mapping[int, int],
+    kept: Mapping[int, int],
 ) -> list[Shuffled]:
     """The order of each arm, of what it is now. `grown`: of arms whose data has grown under the job, by their number,
-    the slot that this begins at.
+    the slot that this begins at. `kept`: of arms that are the same while others have grown, seeds that a state keeps.
 
     Where the same data stands twice in a blend, each time has an order of its own, and so has what is there since a
     dataset has grown. Raises UsageError for what `Shuffled` refuses.
@@ -59,6 +60,7 @@ def orders_of(
         key = derive("order", dataset.seed, dataset.worker_config.seed_offset, occurrence)
         seed = key if len(plans) == 1 else derive("arm", key, data)
         seed = derive("era", seed, grown[number]) if number in grown else seed
+        seed = kept.get(number, seed)
         passes = AS_THEY_LIE if plan.multiplier is None else plan.multiplier
         orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes))
     return orders

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.order.legs import Leg, Order, legs, place
 from wdsctl.loader.order.shuffle import Window
-from wdsctl.loader.references import Block, Run
+from wdsctl.loader.references import Block
+from wdsctl.loader.source import Piece as Run
 from wdsctl.loader.source import Ref, Source
 
 Ints = NDArray[np.int64]
@@ -23,7 +26,8 @@ REFERENCES = 4096  # at most so many are kept ready over all arms of a lane: eac
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """`n` positions of a source from `first` on, `repetitions` times over (the last time perhaps not to the end)."""
+    """`n` positions of a source from `first` on, `repetitions` times over (the last time perhaps not to the end), which
+    is `samples` in all in a pass."""
 
     source: Source
     first: int
@@ -37,28 +41,28 @@ class Piece:
 
 
 class Arm:
-    """`pieces` laid end to end, in the order `order`, whose n is the sum of their samples."""
+    """`pieces` laid end to end, in the order `order`, whose n is the sum of their samples; over eras, those of each.
+
+    `in_runs`: references come in runs, as every window is of one piece: there is one (in each era), and it repeats
+    nothing.
+    """
 
     def __init__(self, order: Order, pieces: Sequence[Piece]) -> None:
         self.order = order
         self.pieces = tuple(pieces)
         self._starts: Ints = np.cumsum([0, *(piece.samples for piece in pieces)], dtype=np.int64)
-        self._simple = len(pieces) == 1 and pieces[0].samples <= pieces[0].n
+        eras = len(order.eras) if isinstance(order, Eras) else 1
+        self.in_runs = len(pieces) == eras and all(piece.samples <= piece.n for piece in pieces)
 
-    @property
-    def source(self) -> Source | None:
-        """The only source of the arm, where it has one and repeats nothing: its references come in runs."""
-        return self.pieces[0].source if self._simple else None
-
-    def block(self, positions: Ints, passes: Ints) -> Block:
-        """References to these positions of an arm that has one `source`."""
-        piece = self.pieces[0]
-        return piece.source.block(positions + piece.first if piece.first else positions, passes)
+    def run(self, positions: Ints, passes: Ints) -> tuple[Source, Block]:
+        """References to some positions of a window of an arm that is `in_runs`, and who loads them."""
+        source, shift = self._source_of(positions[0])
+        return source, source.block(positions + shift if shift else positions, passes)
 
     def refs(self, positions: Ints, passes: Ints) -> list[Ref]:
         """A reference for each position, in their order."""
-        if self._simple:
-            source, block = self.pieces[0].source, self.block(positions, passes)
+        if self.in_runs and len(self.pieces) == 1:
+            source, block = self.run(positions, passes)
             return [(source, block, i) for i in range(len(block))]
         refs: list[Ref] = [None] * len(positions)  # type: ignore[list-item]  # all are filled in below
         which = np.searchsorted(self._starts, positions, side="right") - 1
@@ -72,9 +76,14 @@ class Arm:
 
     def will_need(self, window: Window) -> None:
         """Ask for the window's bytes ahead, where it is a range of one source."""
-        if self._simple:
-            piece = self.pieces[0]
-            piece.source.will_need(window.slices + piece.first, AHEAD)
+        if self.in_runs:
+            source, shift = self._source_of(window.slices[0, 0])
+            source.will_need(window.slices + shift, AHEAD)
+
+    def _source_of(self, position: int) -> tuple[Source, int]:
+        """The source that a position is of, and how far its positions are from those of the arm."""
+        number = bisect_right(self._starts, position) - 1
+        return self.pieces[number].source, self.pieces[number].first - int(self._starts[number])
 
 
 class ArmCursor:
@@ -83,7 +92,6 @@ class ArmCursor:
 
     def __init__(self, arm: Arm, lane: Lane, lanes: int, taken: Sequence[int], arms: int, epoch: int = 0) -> None:
         self._arm = arm
-        self._source = arm.source
         self._epoch = epoch
         self._legs: tuple[Leg, ...] = legs(arm.order, lane, lanes, taken, epoch * arm.order.epoch_slices)
         self._chunk = max(16, REFERENCES // arms) if arms > 1 else 1 << 62
@@ -91,8 +99,9 @@ class ArmCursor:
         self._leg = self._left = 0
         self._window: Window | None = None  # or several, one after the other
         self._size = 0  # samples of it that are this leg's
+        self._first = 0  # samples of the arm that came before it in this lane
         self._at = 0
-        self._block: Block | None = None
+        self._run: tuple[Source, Block] | None = None
         self._refs: list[Ref] = []
         self._begin = self._end = 0  # of the references that are ready, in the window
 
@@ -103,23 +112,23 @@ class ArmCursor:
         samples = self._legs[self._leg].samples
         before = self._arm.order.samples_before(self._legs[self._leg].strand, start)
         self._left = -1 if samples is None else samples - before
+        self._first = taken - at
         self._open(start, at)
 
     def one(self) -> Ref:
         """The next reference: what a blend asks for, pick by pick."""
-        source = self._source
-        if source is None:
-            return self.take(1)[0]
-        if self._at >= self._end or self._block is None:
-            self._block = self._arm.block(*self._ready())
+        run = self._run
+        if run is None or self._at >= self._end:
+            if not self._arm.in_runs:
+                return self.take(1)[0]
+            run = self._run = self._arm.run(*self._ready())
         self._at += 1
-        return source, self._block, self._at - self._begin - 1
+        return *run, self._at - self._begin - 1
 
     def take(self, count: int) -> list[Ref]:
         """The next references."""
-        source = self._source
-        if source is not None:
-            return [(source, block, i) for block, start, stop in self.runs(count) for i in range(start, stop)]
+        if self._arm.in_runs:
+            return [(source, block, i) for source, block, start, stop in self.runs(count) for i in range(start, stop)]
         refs: list[Ref] = []
         while len(refs) < count:
             if self._at >= self._end:
@@ -130,33 +139,32 @@ class ArmCursor:
         return refs
 
     def runs(self, count: int) -> list[Run]:
-        """The next references of an arm with one source, as runs of neighbours in blocks."""
+        """The next references of an arm that is `in_runs`, as runs of neighbours in blocks."""
         runs: list[Run] = []
         while count:
-            if self._block is None or self._at >= self._end:
-                self._block = self._arm.block(*self._ready())
+            if self._run is None or self._at >= self._end:
+                self._run = self._arm.run(*self._ready())
             stop = min(self._end, self._at + count)
-            runs.append((self._block, self._at - self._begin, stop - self._begin))
+            runs.append((*self._run, self._at - self._begin, stop - self._begin))
             count -= stop - self._at
             self._at = stop
         return runs
 
     def at(self, taken: int) -> Ref:
         """One sample, by its number among the arm's in this lane; moves nothing. Some 100 us."""
-        leg, start, at = place(self._arm.order, self._legs, taken)
-        window = self._arm.order.window(self._legs[leg].strand, start)
-        return self._arm.refs(window.positions[at : at + 1], window.passes[at : at + 1])[0]
+        return self.at_all([taken])[0]
 
     def at_all(self, taken: Sequence[int]) -> list[Ref]:
         """The same for numbers that ascend, in one block a source. Some 100 us a window, and 1 a sample."""
-        order, window, begin = self._arm.order, None, 0
-        found: list[tuple[int, int]] = []
-        for number in taken:
-            if window is None or number - begin >= len(window.positions):
-                leg, start, at = place(order, self._legs, number)
-                window, begin = order.window(self._legs[leg].strand, start), number - at
-            found.append((window.positions[number - begin], window.passes[number - begin]))
-        positions, passes = np.array(found, np.int64).reshape(-1, 2).T
+        numbers = np.asarray(taken, np.int64)
+        positions, passes = np.empty_like(numbers), np.empty_like(numbers)
+        done = 0
+        while done < len(numbers):
+            window, first, size = self._around(int(numbers[done]))
+            stop = int(np.searchsorted(numbers, first + size))
+            at = numbers[done:stop] - first
+            positions[done:stop], passes[done:stop] = window.positions[at], window.passes[at]
+            done = stop
         return self._arm.refs(positions, passes)
 
     def samples_of_a_pass(self) -> int:
@@ -165,6 +173,15 @@ class ArmCursor:
         end = (self._epoch + 1) * order.epoch_slices
         slices = max(0, -((strand.first - end) // strand.step))
         return order.samples_before(strand, slices) + sum(leg.samples or 0 for leg in self._legs)
+
+    def _around(self, number: int) -> tuple[Window, int, int]:
+        """The window that has this number, the number of its first sample, and how many it has: where it lies in the
+        one that is open, that one."""
+        if self._window is not None and self._first <= number < self._first + self._size:
+            return self._window, self._first, self._size
+        leg, start, at = place(self._arm.order, self._legs, number)
+        window = self._arm.order.window(self._legs[leg].strand, start)
+        return window, number - at, len(window.positions)
 
     def _ready(self) -> tuple[Ints, Ints]:
         """The next positions and their passes, of the next window where this one is used up."""
@@ -179,6 +196,7 @@ class ArmCursor:
             self.seek(0)
             return
         start = self._window.stop
+        self._first += self._size
         if self._left >= 0:
             self._left -= self._size
             if not self._left:
@@ -197,4 +215,4 @@ class ArmCursor:
         self._arm.will_need(window)
         size = len(window.positions)
         self._size = size if self._left < 0 else min(size, self._left)
-        self._window, self._at, self._end, self._block = window, at, 0, None
+        self._window, self._at, self._end, self._run = window, at, 0, None

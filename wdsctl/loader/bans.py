@@ -1,7 +1,8 @@
 """Samples that are left out although they are in the order: masks over positions, so that nothing else moves.
 
-A ban begins where a lane stands when it is first given, and states keep it from then on: what is read again from before
-that place is read as it was. Bans only ever grow: a job that was told of a bad sample goes on knowing it.
+A ban begins where a lane stands when it is first given, and states keep it from then on. What is read again from before
+that place, for a window or a buffer that is held, is read as it was, so that the same is planned with it; but nothing
+that is banned by now is handed on. Bans only ever grow: a job that was told of a bad sample goes on knowing it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class Bans:
     entries: tuple[tuple[Any, ...], ...] = ()
 
     def and_also(self, ban: Iterable[Any]) -> Bans:
-        """With one more entry, of what is not banned yet."""
+        """With one more entry, of what is not banned yet. Raises UsageError for what names no samples."""
         known = {each for entry in self.entries for each in entry}
         new = tuple(dict.fromkeys(each for each in map(_named, ban) if each not in known))
         return Bans((*self.entries, new)) if new else self
@@ -33,8 +34,9 @@ class Bans:
         """Of a lane that stands at `picks`: what began before, and what begins here."""
         return [list(each) for each in saved] + [[i, picks] for i in range(len(saved), len(self.entries))]
 
-    def judge(self, history: History) -> Callable[[Ref, int], bool] | None:
-        """Whether a pick of a lane with this history is left out; None where nothing is ever."""
+    def judge(self, history: History) -> Callable[[Ref, int | None], bool] | None:
+        """Whether a pick of a lane with this history is passed over when it is read, or (None) whether what it gave is
+        left out by now, whenever it was read. None where nothing ever is."""
         if not history:
             return None
         since: dict[Any, int] = {}
@@ -42,10 +44,10 @@ class Bans:
             for each in self.entries[entry]:
                 since.setdefault(each, picks)
 
-        def is_banned(ref: Ref, pick: int) -> bool:
+        def is_banned(ref: Ref, pick: int | None) -> bool:
             source, block, i = ref
             names = (block.keys[i], (source.number, block.ids[i]))
-            return any(name in since and pick >= since[name] for name in names)
+            return any(name in since and (pick is None or pick >= since[name]) for name in names)
 
         return is_banned
 
@@ -58,10 +60,10 @@ def bans_of(state: Sequence[Entry]) -> Bans:
 
 
 def _named(each: Any) -> Any:
-    """A key, or (source, id) of a restore key, which also says the pass."""
+    """A key, or (source, id) of a restore key, which also says the pass, and what was made of the sample."""
     if isinstance(each, str):
         return each
-    if isinstance(each, Sequence) and len(each) in {2, 3, 4} and all(isinstance(part, int) for part in each):
+    if isinstance(each, Sequence) and len(each) in {2, 3, 4, 7} and all(isinstance(part, int) for part in each):
         return (each[0], each[1]) if len(each) == 2 else (each[0], each[2])
     raise UsageError(
         f"a ban names samples by key or by restore key, not by {each!r}",

@@ -14,7 +14,7 @@ from wdsctl.loader import distributed
 from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.even_ranks import EvenRanks
-from wdsctl.loader.moving import pinned
+from wdsctl.loader.moving import pinned_where_it_can_be
 from wdsctl.loader.passes import Passes
 from wdsctl.loader.randomness import callers_generators_kept
 from wdsctl.loader.recipes import draws_randomly, is_count_preserving
@@ -145,8 +145,11 @@ class Loader:
     def restore_sample(self, restore_key: Sequence[Any]) -> Any:
         """One sample or pack, encoded, or one batch, made once more from its `__restore_key__`. Nothing is moved.
 
-        A batch is made of the samples alone: it comes as a batch of them would, whatever generators made of it.
+        A batch is made of the samples that its key names. Raises LoaderError WDS502 where hooks that are generators
+        make several batches of them, and their keys do not tell which one is meant.
         """
+        if isinstance(restore_key, str) or not isinstance(restore_key, Sequence):
+            raise UsageError(f"{restore_key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
         run = self._opened()
         with callers_generators_kept():
             handler = self._dataset.worker_config.restore_error_handler
@@ -209,7 +212,7 @@ class Loader:
         except StopIteration:
             self._end_loop(run)
             raise
-        return run, pinned(batch, None) if self._pins else batch
+        return run, pinned_where_it_can_be(batch) if self._pins else batch
 
     def _end_loop(self, run: Training | Passes) -> None:
         """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
@@ -257,10 +260,10 @@ def get_savable_loader(
 ) -> Loader:
     """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
 
-    `pin_memory`: batches come in pinned memory. `watchdog_timeout_seconds`: a worker that takes longer for a batch is
-    replaced, and its stack is told; None waits for ever. `watchdog_initial_timeout_seconds`: the same for the first
-    batch. `ring_bytes`: shared memory a worker may take, at most. `cache_pool`: what cookers with `need_cache` get, by
-    default a `NoCachePool`.
+    `pin_memory`: batches come in pinned memory, where there is an accelerator. `watchdog_timeout_seconds`: a worker
+    that takes longer for a batch is replaced, and its stack is told; None waits for ever. `ring_bytes`: shared memory a
+    worker may take, at most. `watchdog_initial_timeout_seconds`: the same as the other, for the first batch.
+    `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`.
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from wdsctl.core.storage import LocalStorage, Range
+from wdsctl.core.storage import LocalStorage, Probes, Range
 
 
 class MappedStorage(LocalStorage):
     """Files on mounted file systems, each mapped whole when it is first read."""
 
-    def __init__(self, expected: dict[str, int]) -> None:
-        super().__init__(expected)
+    def __init__(self, expected: dict[str, int], probes: Mapping[str, Probes] | None = None) -> None:
+        super().__init__(expected, probes=probes)
         self._maps: dict[str, memoryview] = {}
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -39,6 +39,10 @@ class MappedStorage(LocalStorage):
         # Maps live on while somebody holds a view of them.
         getattr(self, "_maps", {}).clear()
         super().close()
+
+    def _changed(self, path: str) -> None:
+        self._maps.pop(path, None)
+        super()._changed(path)
 
     def _mapped(self, path: str) -> memoryview:
         handle = self.descriptor(path)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from wdsctl.loader.columns import is_named_tuple
@@ -21,6 +23,22 @@ B = TypeVar("B")
 def to_device(batch: B, device: torch.device | str, *, non_blocking: bool) -> B:
     options = {"non_blocking": True} if non_blocking else {}
     return cast("B", _inside(batch, "to", lambda value: value.to(device, **options)))
+
+
+def pinned_where_it_can_be(batch: B) -> B:
+    """The batch in pinned memory; as it is, with one warning, where there is no device to pin it for."""
+    return pinned(batch, None) if _has_device() else batch
+
+
+@cache
+def _has_device() -> bool:
+    import torch
+
+    # The more general question came with torch 2.6.
+    found = bool(getattr(torch, "accelerator", torch.cuda).is_available())
+    if not found:
+        logging.getLogger("wdsctl.loader").warning("pin_memory=True does nothing: there is no accelerator here")
+    return found
 
 
 def pinned(batch: B, device: torch.device | str | None) -> B:

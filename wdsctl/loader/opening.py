@@ -144,7 +144,7 @@ class Opener:
         if opened.view:
             source.view, source.whole = opened.view, opened.whole
         if is_shared:
-            self._local.expect(source.sizes)
+            self._local.expect(source.sizes, source.probes)
         return source
 
     @property

@@ -12,7 +12,7 @@ from wdsctl.loader.bans import Bans
 from wdsctl.loader.failures import Failures, Handler
 from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.shapes import entry
-from wdsctl.loader.stages.batches import BatchCursor, BatchStage
+from wdsctl.loader.stages.batches import BatchCursor, BatchStage, Together
 from wdsctl.loader.stages.bulk import BulkStage, origins_of
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.grouping import GroupStage, Rows, Straight
@@ -91,24 +91,24 @@ class LaneCursor:
     """One lane, under way.
 
     State: `picks`, how many references it has taken; `stream`, where its stages stand; `mix`, which segments of the
-    weights' schedule began at which pick; `bans`, which bans began at which pick.
+    weights' schedule began at which pick; `bans`, which bans began at which pick: not the latest ones yet where a batch
+    of which a part has left is finished first.
     """
 
     def __init__(self, pipeline: Pipeline, lane: Lane, stats: Stats, state: State | None) -> None:
         self._pipeline = pipeline
         self._bulk = pipeline.bulk
         self._mix = [[list(entry) for entry in level] for level in state["mix"]] if state else new_mix(lane)
-        self._bans = pipeline.bans.history(state["bans"] if state else [], 0 if state is None else state["picks"])
+        self._bans = [list(entry) for entry in state["bans"]] if state else []
         self._refs = pipeline.refs.open(lane, self._mix)
         failures = Failures(pipeline.handler, stats)
         self._samples = pipeline.samples.open(self._refs, failures, stats)
-        self._samples.is_banned = pipeline.bans.judge(self._bans)
         self._stats = stats
         self._was_bulk = False
         upstream: Any = self._samples
         if pipeline.pack is not None:
             upstream = pipeline.pack.open(upstream, self._refs, failures, stats)
-        together: Any
+        together: Together
         if pipeline.group is not None:
             together = pipeline.group.open(upstream, failures, stats)
         elif pipeline.is_plain:
@@ -116,17 +116,39 @@ class LaneCursor:
             together = Straight(self._samples, size, with_keys=with_keys, drop_last=pipeline.drop_last)
         else:
             together = Rows(upstream, pipeline.batch.size or 1, drop_last=pipeline.drop_last)
+        self._together: Together = together
         self._batches: BatchCursor = pipeline.batch.open(together, failures, stats)
-        if state is not None:
-            self._go_to(state["stream"])
+        if state is None:
+            self._ban(0)
+        elif state["stream"].get("left"):
+            # The batch under way is finished of the samples that it was begun with: with others, its outputs would be
+            # other ones, and what came in for a banned sample would be lost.
+            self._samples.is_banned = pipeline.bans.judge(self._bans)
+            self._batches.before = self._catch_up
+            self._go_to(self._batches, state["stream"])
+        else:
+            self._ban(state["picks"])
+            self._go_to(self._batches, state["stream"])
 
-    def _go_to(self, stream: Any) -> None:
+    def _ban(self, picks: int) -> None:
+        """From here on, at pick `picks`, nothing comes that is banned."""
+        self._bans = self._pipeline.bans.history(self._bans, picks)
+        self._samples.is_banned = self._pipeline.bans.judge(self._bans)
+
+    def _catch_up(self) -> None:
+        """Let bans begin that could not with the state, and find out what of them is held."""
+        self._batches.before = None
+        if len(self._bans) < len(self._pipeline.bans.entries):
+            self._ban(self._refs.picks)
+            self._go_to(self._together, self._together.state())
+
+    def _go_to(self, stage: Together | BatchCursor, stream: Any) -> None:
         try:
             waiting = [address for address in waiting_in(stream) if address is not None]
             # First, as a batch that is under way is begun again when it is loaded.
             self._refs.foresee(address[0] if isinstance(address, list) else address for address in waiting)
             self._samples.foresee(waiting)
-            self._batches.load(stream)
+            stage.load(stream)
         except (KeyError, TypeError, ValueError) as error:
             raise StateMismatch(
                 f"the state of a lane is not what its stages left: {type(error).__name__}: {error}",

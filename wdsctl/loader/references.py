@@ -47,9 +47,6 @@ class Block:
         return len(self.rows)
 
 
-Run = tuple[Block, int, int]  # the references of a block from one to before another
-
-
 class References:
     """`needed`: for each layout of the offsets file, the parts that are used, by place in the tar. `ranged`: for each
     of these, whether it is not read with the sample; an empty one where all are. Spans are of those that are.

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.loader.failures import Failures, Handler, reraise_exception
+from wdsctl.loader.failures import Failures, Handler, reraise_exception, value_of
 from wdsctl.loader.packing import PlannedPackStage
-from wdsctl.loader.packing.again import packs_again
+from wdsctl.loader.packing.again import PIECE, WHOLE, packs_again
+from wdsctl.loader.packing.making import piece_item
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.source import Ref
+from wdsctl.loader.stages.batches import END, RESTORE_KEY
 from wdsctl.loader.stages.item import Item
 from wdsctl.loader.stages.packing import Packer
 from wdsctl.loader.stats import Stats
@@ -18,22 +20,45 @@ from wdsctl.loader.streams import Streams
 
 
 def restored(streams: Streams, pipeline: Pipeline, key: Sequence[Any], handler: Handler = reraise_exception) -> Any:
-    """What has this restore key: (source, pass, id) or (source, pass, id, step) of a sample, ("pack", step, ...) of a
-    pack, a sequence of those of a batch. Raises UsageError for anything else, LoaderError where it is gone."""
+    """What has this restore key: (source, pass, id) or (source, pass, id, step) of a sample, (source, pass, id, step,
+    start, stop, length) of a piece of one, ("pack", step, ...) of a pack, a sequence of those of a batch. Raises
+    UsageError for anything else, LoaderError where it is gone."""
     stats = Stats()
     failures = Failures(handler, stats)
     if len(key) and not isinstance(key[0], (int, str)):
         items = [_item(streams, pipeline, failures, each) for each in key]
-        return pipeline.batch.open(_Given(items), failures, stats).draw()
+        cursor = pipeline.batch.open(_Given(items), failures, stats)
+        return _only(list(iter(cursor.draw, END)), key)
     return _item(streams, pipeline, failures, key).value
+
+
+def _only(batches: Sequence[Any], key: Sequence[Any]) -> Any:
+    """The batch with this key, of those that the hooks make of its samples."""
+    if not batches:
+        raise _gone("the hooks make no batch of these samples")
+    of_key = [batch for batch in batches if _plain(value_of(batch, RESTORE_KEY)) == _plain(key)]
+    if len(batches) > 1 and len(of_key) != 1:
+        raise _gone(f"the hooks make {len(batches)} batches of these samples, and the key does not tell them apart")
+    return (of_key or batches)[0]
+
+
+def _plain(key: Any) -> Any:
+    return tuple(map(_plain, key)) if isinstance(key, (list, tuple)) else key
 
 
 def _item(streams: Streams, pipeline: Pipeline, failures: Failures, key: Sequence[Any]) -> Item:
     is_pack = len(key) > 2 and key[0] == "pack" and isinstance(key[1], int)
-    if not is_pack and not (len(key) in {3, 4} and all(isinstance(part, int) for part in key)):
-        raise UsageError(f"{key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
     if is_pack:
         return _pack(streams, pipeline, failures, key[1], key[2:])
+    item = _whole(streams, pipeline, failures, key)
+    return item if len(key) < PIECE else piece_item(item, (key[4], key[5], key[6]))
+
+
+def _whole(streams: Streams, pipeline: Pipeline, failures: Failures, key: Any) -> Item:
+    """The sample with this key, or that it names a piece of."""
+    is_one = isinstance(key, Sequence) and len(key) in {3, WHOLE, PIECE} and all(isinstance(part, int) for part in key)
+    if not is_one:
+        raise UsageError(f"{key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
     number, passes, sample, *rest = key
     if not 0 <= number < len(streams.sources):
         raise UsageError(
@@ -53,14 +78,15 @@ def _item(streams: Streams, pipeline: Pipeline, failures: Failures, key: Sequenc
 def _pack(streams: Streams, pipeline: Pipeline, failures: Failures, step: int, keys: Sequence[Any]) -> Item:
     if pipeline.pack is None:
         raise _gone("this loader packs nothing")
-    items = [_item(streams, pipeline, failures, each) for each in keys]
     if isinstance(pipeline.pack, PlannedPackStage):
+        items = [_whole(streams, pipeline, failures, each) for each in keys]
         refs = [streams.sources[each[0]].block_of(each[1], each[2]) for each in keys]
         whole = [
             ((streams.sources[each[0]], block, 0), item) for each, block, item in zip(keys, refs, items, strict=True)
         ]
         outputs = packs_again(pipeline.pack, keys, whole, failures)
     else:
+        items = [_item(streams, pipeline, failures, each) for each in keys]
         outputs = Packer(pipeline.pack.pack, pipeline.pack.post, failures).outputs(items)
     for number, item in enumerate(outputs):
         if number == step:

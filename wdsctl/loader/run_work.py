@@ -132,13 +132,12 @@ class RunRefs:
         positions, passes = (np.concatenate(column) for column in zip(*places, strict=True))
         made: dict[Run, list[Piece]] = {}
         begin = 0
-        source = self._arm.source
-        block = None if source is None else self._arm.block(positions, passes)
-        refs = self._arm.refs(positions, passes) if block is None else []
+        together = self._arm.run(positions, passes) if self._arm.in_runs else None
+        refs = self._arm.refs(positions, passes) if together is None else []
         for each, (mine, _) in zip(runs, places, strict=True):
             end = begin + len(mine)
-            if source is not None and block is not None:
-                made[each] = [(source, block, begin, end)]
+            if together is not None:
+                made[each] = [(*together, begin, end)]
             else:
                 made[each] = [(source, block, i, i + 1) for source, block, i in refs[begin:end]]
             begin = end

@@ -14,6 +14,7 @@ from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageErro
 from wdsctl.core.keyframe_file import open_keyframes
 from wdsctl.core.place import Place
 from wdsctl.core.shard_index import ShardIndex
+from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url, shown
@@ -90,10 +91,13 @@ class Source:
         self.subflavors = {**config.subflavors, **(subflavors or {})} or None
         self._paths, ranged = self.references.paths, self.references.ranged
         self.sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
+        self.probes = dict.fromkeys(self._paths, self._probes_of)
         self._has_ranged = any(ranged)
         films = open_keyframes(place, offsets.generation) if place is not None and self._has_ranged else None
         if storage is None:
-            storage = MappedStorage(self.sizes) if raw == "view" else storage_for(root, self.sizes)
+            storage = (
+                MappedStorage(self.sizes, self.probes) if raw == "view" else storage_for(root, self.sizes, self.probes)
+            )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
         self._reader = PartReader(storage, self._paths, self.sizes, parts, ranged, films)
@@ -132,6 +136,9 @@ class Source:
                 f"there is no column {name!r}", where=self.dataset_path, hint="columns belong to prepared datasets"
             )
         return self.place
+
+    def _probes_of(self, path: str) -> list[Probe]:
+        return probes_of(self.offsets, self._paths.index(path))
 
     def where(self, block: Block, i: int) -> str:
         """Dataset, shard and key of a reference, for people."""

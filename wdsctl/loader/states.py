@@ -54,6 +54,8 @@ def for_rank(state: State | Sequence[State], rank: int, world: int, run: RunKind
     if isinstance(state, (list, tuple)):
         state = merge_states(state)
     state = check_form(state)
+    if state["kind"] == "rank" and state["world"] == 1 and world > 1:
+        state = merge_states([state])  # the one rank that there was: all of them
     if (state["pass"] is None) != (run == "training"):
         was = "training" if state["pass"] is None else "validation"
         raise StateMismatch(

@@ -91,10 +91,13 @@ def open_streams(
         datasets.append(tuple(each for each in opener.sources[before:] if not each.is_member))
     sizes = sizes_of(dataset, opener.sources, was)
     pasts = pasts_of(was)
-    orders = orders_of(dataset, entries, pieces, sizes, {past.arm: past.end for past in pasts})
+    seeds = dict((was or {}).get("seeds", []))
+    orders = orders_of(dataset, entries, pieces, sizes, {past.arm: past.end for past in pasts}, seeds)
     arms = tuple(map(Arm, orders, pieces))
     weights = weights_of(plan, used, arms, edits, edit_at=edit_at, was=was, world=dataset.worker_config.world_size)
     order = order_facts(dataset, arms, opener.sources, sizes, weights.facts)
+    if seeds:
+        order["seeds"] = [list(each) for each in seeds.items()]
     if pasts:
         order["eras"] = to_plan(pasts)
         arms = over_eras(arms, pasts, entries, datasets, sizes, opener)

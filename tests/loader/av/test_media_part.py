@@ -16,7 +16,7 @@ from tests.loader.datasets import Parts, a_dataset
 from wdsctl.core.errors import UsageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.loader import (
     AVData,
     AVDecoder,

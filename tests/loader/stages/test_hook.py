@@ -13,7 +13,7 @@ import torch
 
 from tests.loader.stages.made_up import failures_of, hook_of
 from wdsctl.core.errors import SampleFailed
-from wdsctl.loader import SkipSample
+from wdsctl.loader import FatalSampleError, SkipSample
 from wdsctl.loader.failures import Failures, reraise_exception
 from wdsctl.loader.stages.hook import NOTHING
 
@@ -117,6 +117,31 @@ def test_what_a_generator_gave_before_it_failed_stays() -> None:
 def test_none_is_no_output_and_a_generator_may_say_so() -> None:
     with pytest.raises(SampleFailed, match="returned None"):
         outputs_of(lambda _: None)
+
+
+def test_a_generator_that_yields_none_has_failed() -> None:
+    def forgets(value: Any) -> Iterator[Any]:
+        yield 1
+        yield None
+        yield 2
+
+    failures = failures_of()
+
+    assert outputs_of(forgets, failures=failures) == [1]
+    assert failures.stats.failed == 1
+    with pytest.raises(SampleFailed, match="yielded None"):
+        outputs_of(forgets)
+
+
+def test_a_generator_that_always_fails_is_given_up_as_any_other_hook() -> None:
+    def fails(value: Any) -> Iterator[Any]:
+        yield 1 / value
+
+    failures = failures_of(tolerance=2)
+
+    assert outputs_of(fails, 0, failures=failures) == []
+    with pytest.raises(FatalSampleError, match="division by zero"):
+        outputs_of(fails, 0, failures=failures)
 
 
 def test_failures_in_a_row_begin_anew_after_a_success() -> None:

@@ -18,8 +18,8 @@ from wdsctl.core.errors import SampleFailed, StateMismatch, StorageDown, Storage
 from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media import MediaRequest
 from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.loader import AVDecoder, CrudeSample, LazyPart, SampleDecoder
 from wdsctl.loader.stores import open_store

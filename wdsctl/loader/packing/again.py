@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.source import Ref
 
 WHOLE = 4  # parts of a restore key without a piece, at most: source, pass, id, step
+PIECE = 7  # parts of one with a piece: start, stop and the length of the sample, too
 
 
 def packs_again(
@@ -42,4 +43,4 @@ def _length(stage: PlannedPackStage, ref: Ref, item: Item) -> int:
 
 def _have_siblings(keys: Sequence[Sequence[Any]]) -> bool:
     """Whether hooks made several of one of the samples."""
-    return any(len(key) == WHOLE for key in keys)
+    return any(any(key[3:WHOLE]) for key in keys)

@@ -59,6 +59,11 @@ class Buckets:
                 raise UsageError(f"the size of bucket {edge!r} is {size}", hint="give 1 or more")
 
     @property
+    def unsized(self) -> list[Any]:
+        """The buckets whose batches are as large as the dataset's batch_size says."""
+        return [edge for edge in (*self.edges, ABOVE) if self._size(edge) is None]
+
+    @property
     def column(self) -> str | None:
         """The column that the buckets are of, if they are of one."""
         return self.of if isinstance(self.of, str) and self.of not in NATURAL else None

@@ -30,7 +30,7 @@ class Samples(Protocol):
     """What is packed: the cursor of samples."""
 
     ref: Ref | None
-    is_banned: Callable[[Ref, int], bool] | None
+    is_banned: Callable[[Ref, int | None], bool] | None
 
     def next(self) -> Item | None: ...
 
@@ -77,7 +77,7 @@ class Candidates(Protocol):
         """The whole sample of an address once more."""
 
     def items(self, entry: Entry) -> list[Item]:
-        """What goes into a pack for a candidate; nothing where it is skipped or cannot be read."""
+        """What goes into a pack for a candidate; nothing where it is skipped, cannot be read, or is banned by now."""
 
     def where(self, entry: Entry) -> str: ...
 
@@ -188,7 +188,8 @@ class ByFunctions:
         return Entry(address, lengths, item)
 
     def items(self, entry: Entry) -> list[Item]:
-        return [entry.held]
+        self._failures.stats.banned += entry.held.banned
+        return [] if entry.held.banned else [entry.held]
 
     def where(self, entry: Entry) -> str:
         return place_of(entry.held.value)

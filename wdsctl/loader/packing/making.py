@@ -15,7 +15,7 @@ from wdsctl.loader.packing.cutting import cut
 from wdsctl.loader.packing.merging import Measured
 from wdsctl.loader.packing.too_long import piece_of, recalled
 from wdsctl.loader.stages.hook import NOTHING, Hook
-from wdsctl.loader.stages.item import PACK, Address, Item, key_of_all
+from wdsctl.loader.stages.item import GONE, PACK, Address, Item, key_of_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,14 @@ class Maker:
         return packed(content, self._pack, self._post, self._failures)
 
     def rebuild(self, address: Address) -> Item:
-        """A pack once more, from the samples it was made of."""
+        """A pack once more, from the samples it was made of; GONE where there is none now that some are banned."""
+        banned = self._failures.stats.banned
         content = self.content([recalled(each, self._candidates) for each in address["of"]])
         for item in self.outputs(content):
             if item.address["step"] == address["step"]:
                 return item
+        if self._failures.stats.banned > banned:
+            return GONE
         raise LoaderError(
             "a pack that waits gives no output any more",
             where=_names([item.value for item in content.items]),

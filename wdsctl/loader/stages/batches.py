@@ -86,6 +86,7 @@ class BatchCursor:
         self._left = 0
         self._items: list[Item] = []  # of the batch under way
         self._barren = 0  # samples since the last batch
+        self.before: Callable[[], None] | None = None  # what is done before the next batch begins, but not on a load
 
     def origins(self) -> list[Any]:
         """The restore keys of the samples that the last batch was made of."""
@@ -108,6 +109,8 @@ class BatchCursor:
                     return made
                 self._outputs = None
             give_up_if_barren(self._barren, self._stage.patience)
+            if self.before is not None:
+                self.before()
             if not self._begin():
                 return END
 

@@ -21,7 +21,7 @@ class Cursor(Protocol):
         """The next item; None where a finite lane ends."""
 
     def rebuild(self, address: Address) -> Item:
-        """The item of an address once more. Moves nothing."""
+        """The item of an address once more, of which a ban may have taken some or all. Moves nothing."""
 
     def state(self) -> Any:
         """Where the cursor is. Changes nothing."""

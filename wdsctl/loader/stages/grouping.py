@@ -39,7 +39,8 @@ class Rows:
     def next(self) -> list[Item]:
         items: list[Item] = []
         while len(items) < self._size and (item := self._upstream.next()) is not None:
-            items.append(item)
+            if not item.banned:
+                items.append(item)
         return items if len(items) >= self._least else []
 
     def state(self) -> Any:
@@ -141,7 +142,7 @@ class Groups:
                 return self._taken(full)
             self._is_recalled = False
         while (item := self._upstream.next()) is not None:
-            placed = self._place(item)
+            placed = None if item.banned else self._place(item)
             if placed is None:
                 continue
             key, group = placed
@@ -167,7 +168,10 @@ class Groups:
         items = [self._upstream.rebuild(address) for address in self._unmade]
         self._unread, self._unmade, self._is_recalled = "", [], True
         for item in items:
-            self._place(item)
+            if item.banned:
+                self._stats.banned += len(item.origins)
+            else:
+                self._place(item)
 
     def _place(self, item: Item) -> tuple[Hashable, Group] | None:
         """Put an item into its group. None where the criterion has no good answer for it."""

@@ -34,18 +34,21 @@ class Hook:
     def plain(self, value: Any, failures: Failures, where: Callable[[Any], str]) -> Any:
         """The same for a function of ours, which draws no random numbers."""
         try:
-            made = self.call(value)
-            if made is None:
-                raise SampleFailed(
-                    f"{self.name} returned None", hint="return what it made, or raise SkipSample to leave it out"
-                )
+            made = self._something(self.call(value), "returned")
         except SkipSample:
             failures.stats.skipped += 1
             return NOTHING
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: all of it is told
             failures.failed(self.name, error, value, where(value), self.tolerance)
             return NOTHING
-        failures.succeeded(self.name)
+        if not isgenerator(made):  # of one it is not known yet
+            failures.succeeded(self.name)
+        return made
+
+    def _something(self, made: Any, how: str) -> Any:
+        if made is None:
+            hint = "give what it made, or raise SkipSample to leave it out"
+            raise SampleFailed(f"{self.name} {how} None", hint=hint)
         return made
 
     def outputs(self, value: Any, key: int, failures: Failures, where: Callable[[Any], str]) -> Iterator[Any]:
@@ -65,13 +68,14 @@ class Hook:
         base = mix_one(self.key, key)
         for step in count(1):
             try:
-                output = next(steps, NOTHING)
+                output = self._something(next(steps, NOTHING), "yielded")
             except SkipSample:
                 failures.stats.skipped += 1
                 return
             except (Exception, SystemExit) as error:  # noqa: BLE001 - see above
                 failures.failed(self.name, error, value, where(value), self.tolerance)
                 return
+            failures.succeeded(self.name)
             if output is NOTHING:
                 return
             yield output

@@ -12,7 +12,7 @@ from wdsctl.core.errors import LoaderError
 from wdsctl.loader.failures import Failures, names, set_value
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.hook import NOTHING, Hook
-from wdsctl.loader.stages.item import PACK, Address, Item, key_of_all
+from wdsctl.loader.stages.item import GONE, PACK, Address, Item, key_of_all
 from wdsctl.loader.stages.patience import give_up_if_barren
 from wdsctl.loader.stats import Stats
 
@@ -151,8 +151,13 @@ class Packer:
         self._failures = failures
 
     def outputs(self, items: Sequence[Item]) -> Iterator[Item]:
-        """What the hooks make of the items of one pack. Where the hook is no generator, the iterator knows its length
-        (`operator.length_hint`)."""
+        """What the hooks make of the items of one pack, without those that are banned. Where the hook is no generator,
+        the iterator knows its length (`operator.length_hint`)."""
+        there = [item for item in items if not item.banned]
+        self._failures.stats.banned += len(items) - len(there)
+        return self._made(there)
+
+    def _made(self, items: Sequence[Item]) -> Iterator[Item]:
         values = [value for item in items for value in self._posted(item)]
         if not values:
             return iter(())
@@ -164,10 +169,12 @@ class Packer:
         return packs if length_hint(made, 2) > 1 else iter(list(packs))
 
     def rebuild(self, items: Sequence[Item], step: int) -> Item:
-        """Output `step` of the pack of these items."""
+        """Output `step` of the pack of these items; GONE where there is none now that some are banned."""
         for item in self.outputs(items):
             if item.address["step"] == step:
                 return item
+        if any(item.banned for item in items):
+            return GONE
         raise LoaderError(
             "a pack that waits gives no output any more",
             where=f"samples {_names([item.value for item in items])}",

@@ -72,26 +72,25 @@ class RefCursor:
         return refs
 
     def pieces(self, count: int) -> list[Piece]:
-        """The next `count` references of a lane without end, in runs of neighbours where all are of one source."""
-        source = self._stage.arms[0].source if len(self._stage.arms) == 1 else None
-        if source is None:
+        """The next `count` references of a lane without end, in runs of neighbours where its one arm has them."""
+        if len(self._stage.arms) > 1 or not self._stage.arms[0].in_runs:
             return [(source, block, i, i + 1) for source, block, i in self.take(count)]
         runs = self._arm(0).runs(count)
         self.picks += count
-        return [(source, *run) for run in runs]
+        return runs
 
     def at(self, pick: int) -> Ref:
         """The reference of any pick of this lane, earlier ones too; moves nothing. Some 0.4 ms, unless it was
         foreseen."""
         if pick in self._foreseen:
             together = [pick, *islice(self._foreseen, REFERENCES)]
-            self._found.update(refs_at(together, self._mixing, self._new))
+            self._found.update(refs_at(together, self._mixing, self._known_arm))
             for each in together:
                 self._foreseen.pop(each, None)
         if pick in self._found:
             return self._found.pop(pick)
         which, nth = self._mixing.at(pick)
-        return self._new(which).at(nth)
+        return self._known_arm(which).at(nth)
 
     def foresee(self, picks: Iterable[int]) -> None:
         """`at` will be asked for these picks, in about this order: they are worked out together, some thousand at a
@@ -119,6 +118,10 @@ class RefCursor:
             cursor = self._arms[which] = self._new(which)
             cursor.seek(self._mixing.count(which, self.picks))
         return cursor
+
+    def _known_arm(self, which: int) -> ArmCursor:
+        """A cursor of an arm, wherever it is: one that is drawn from knows its window already."""
+        return self._arms.get(which) or self._new(which)
 
     def _new(self, which: int) -> ArmCursor:
         arms = self._stage.arms

@@ -1,0 +1,55 @@
+"""Trainings with `adopt="next_epoch"` on datasets that grow under them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.loader.datasets import Parts, a_shard, numbered
+from tests.loader.running import ids, through_json, training_of
+from wdsctl.core.verbs.index import index
+from wdsctl.loader import Loader
+
+NEW = 24  # samples
+
+
+def grow(
+    root: str, name: str = "new", count: int = NEW, shard: int = 900, parts: Callable[[int], Parts] = numbered
+) -> None:
+    """One more shard, indexed."""
+    a_shard(Path(root) / f"shard-{shard}.tar", ((f"{name}-{i}", parts(i)) for i in range(count)))
+    index(root)
+
+
+def loader_of(path: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
+    return training_of(path, rank, world, **{"lanes": 4, "adopt": "next_epoch", **options})
+
+
+def resumed(path: Any, state: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
+    loader = loader_of(path, rank, world, **options)
+    loader.load_state_dict(through_json(state))
+    return loader
+
+
+def rounds(world: list[Loader], count: int) -> list[Any]:
+    """So many batches of every rank, as the job has them."""
+    streams = [iter(loader) for loader in world]
+    return [next(stream) for _ in range(count) for stream in streams]
+
+
+def restore_keys(batches: list[Any]) -> list[Any]:
+    """Of all samples, those in packs too."""
+    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
+    return [tuple(key) for pack in packs for key in pack] or ids(batches)
+
+
+def whole_epochs(keys: list[Any], source: int, old: int, new: int, under_way: int = 2) -> tuple[int, int]:
+    """How many passes of a source had the old samples, and how many all; all but the last ones are whole."""
+    assert set(Counter(keys).values()) == {1}, "something came twice"
+    passes = Counter(number for arm, number, *_ in keys if arm == source)
+    complete = [passes[number] for number in sorted(passes)[:-under_way]]
+    assert complete == sorted(complete)
+    assert set(complete) <= {old, new}
+    return complete.count(old), complete.count(new)
