@@ -57,6 +57,18 @@ def test_annotations_without_an_image_are_refused_unless_they_are_to_be_skipped(
     assert len(held(root, {"orphans": "skip"})) == 2
 
 
+def test_annotations_of_no_category_are_refused_unless_they_are_to_be_left_out(tmp_path: Path) -> None:
+    root = a_coco(tmp_path, annotations=[*BOXES, {"id": 9, "image_id": BOXES[0]["image_id"], "category_id": 77}])
+
+    assert refused(root).message == "1 annotation of categories that are not there, such as 77"
+    kept = [json.loads(parts["json"])["annotations"] for parts in held(root, {"orphans": "skip"}).values()]
+    assert all(note["category_id"] != 77 for notes in kept for note in notes)
+
+
+def test_a_file_without_categories_may_have_annotations_that_name_some(tmp_path: Path) -> None:
+    assert len(held(a_coco(tmp_path, categories=[]))) == 2
+
+
 def test_a_missing_image_is_a_fault_of_its_sample(tmp_path: Path) -> None:
     root = a_coco(tmp_path)
     (tmp_path / "val2017" / "03.jpg").unlink()

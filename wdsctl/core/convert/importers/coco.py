@@ -20,6 +20,7 @@ from wdsctl.core.convert.rows.references import base_of
 from wdsctl.core.convert.rows.samples import Row, Shape
 from wdsctl.core.convert.rows.source import row_source
 from wdsctl.core.convert.source import Options, Recognised, Source
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.plain_members import Ints
 from wdsctl.core.printable import named
@@ -29,7 +30,9 @@ _FIRST = 100  # images whose files are looked for
 
 
 class Coco:
-    """`-O key=id` takes keys from images' ids, `orphans=skip` leaves out annotations of images that are not there."""
+    """`-O key=id` takes keys from images' ids, `orphans=skip` leaves out annotations of images or categories that are
+    not there.
+    """
 
     name = "coco"
     about = "COCO captions, boxes and the like: annotations in one JSON file, images in a folder"
@@ -85,6 +88,7 @@ class _Images:
     def _index(self, skip_orphans: bool) -> None:
         notes: list[tuple[int, int]] = []
         owners: list[Any] = []
+        kinds: list[Any] = []
         rows: dict[Any, int] = {}
         for name, at in self._file.members():
             if name == "images":
@@ -94,7 +98,8 @@ class _Images:
                     rows[self._id(place, "id")] = row
             elif name == "annotations":
                 places = list(self._file.elements(at))
-                owners = [self._id(place, "image_id") for place in places]
+                owned = [self._owners(place) for place in places]
+                owners, kinds = [owner for owner, _ in owned], [kind for _, kind in owned]
                 notes = places
             elif name == "categories":
                 found = (self._file.value(*place) for place in self._file.elements(at))
@@ -104,24 +109,42 @@ class _Images:
                 self._categories = {each["id"]: str(each.get("name")) for each in named_ones}
         if len(rows) != len(self._images):
             raise self._damaged("two images have one id")
-        self._sort(np.array(notes, np.int64).reshape(-1, 2), owners, rows, skip_orphans)
-
-    def _sort(self, notes: Ints, owners: list[Any], rows: dict[Any, int], skip_orphans: bool) -> None:
         of_image = np.fromiter((rows.get(owner, -1) for owner in owners), np.int64, len(owners))
-        orphans = np.flatnonzero(of_image < 0)
-        if len(orphans) and not skip_orphans:
+        known = {None, *self._categories}
+        # A file without categories, of captions for one, names none.
+        strange = [i for i, kind in enumerate(kinds) if self._categories and kind not in known]
+        if not skip_orphans:
+            self._refuse("images", [owners[i] for i in np.flatnonzero(of_image < 0).tolist()])
+            self._refuse("categories", [kinds[i] for i in strange])
+        of_image[strange] = -1
+        self._sort(np.array(notes, np.int64).reshape(-1, 2), of_image)
+
+    def _refuse(self, what: str, missing: list[Any]) -> None:
+        if missing:
             raise DatasetError(
-                f"{len(orphans):,} annotations are of images that are not there, such as {owners[int(orphans[0])]!r}",
+                f"{counted(len(missing), 'annotation')} of {what} that are not there, such as {missing[0]!r}",
                 hint="`-O orphans=skip` leaves them out",
                 where=named(self._path),
                 code="WDS232",
             )
-        order = np.argsort(of_image, kind="stable")[len(orphans) :]
+
+    def _sort(self, notes: Ints, of_image: Ints) -> None:
+        """`of_image`: the row of the image of each note; below 0 where it is left out."""
+        order = np.argsort(of_image, kind="stable")[np.count_nonzero(of_image < 0) :]
         self._notes = notes[order]
         self._ends = np.searchsorted(of_image[order], np.arange(len(self._images) + 1))
 
-    def _id(self, place: tuple[int, int], field: str) -> Any:
+    def _owners(self, place: tuple[int, int]) -> tuple[Any, Any]:
+        """The image and the category of an annotation, by their ids; None where it has no category."""
         value = self._file.value(*place)
+        kind = value.get("category_id") if isinstance(value, dict) else None
+        # Whatever else stands there is the id of no category.
+        return self._id_of(value, "image_id"), kind if isinstance(kind, int | str | None) else str(kind)
+
+    def _id(self, place: tuple[int, int], field: str) -> Any:
+        return self._id_of(self._file.value(*place), field)
+
+    def _id_of(self, value: Any, field: str) -> Any:
         found = value.get(field) if isinstance(value, dict) else None
         if not isinstance(found, int | str):
             raise self._damaged(f"an entry has no {field}")
