@@ -139,7 +139,7 @@ class LocalStorage:
         try:
             facts = _facts(handle)
             self._check(path, handle, facts[0])
-        except BaseException:
+        except BaseException:  # Ctrl-C too: nobody else has the descriptor yet
             os.close(handle)
             raise
         self._open[path], self._seen[path] = handle, facts

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.placed import INDEX_BITS, Members, PartPlace, Placed, ShardLine
+from wdsctl.core.catalog.published import connect
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
 from wdsctl.core.printable import printable
@@ -43,9 +42,8 @@ class Browser:
     """
 
     def __init__(self, path: str) -> None:
-        check(path)
         self._path = path
-        self._connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)
+        self._connection = connect(path)
         self.meta: dict[str, str] = dict(self._rows("SELECT key, value FROM meta"))
         self.is_media_folder: bool = self.meta.get(KIND) == FOLDER
         self._parts: dict[int, str] = dict(self._rows("SELECT id, name FROM ext"))

@@ -7,14 +7,12 @@ library alone: who looks up names by the million does not want SQLAlchemy in bet
 from __future__ import annotations
 
 import json
-import os
-import sqlite3
 from types import TracebackType
 from typing import Any, NamedTuple
-from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, check, damaged, without_rows
+from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
+from wdsctl.core.catalog.published import connect
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
 from wdsctl.core.naming import split_name
@@ -49,9 +47,8 @@ class Names:
     """
 
     def __init__(self, path: str) -> None:
-        check(path)
         self._path = path
-        self._connection = sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)
+        self._connection = connect(path)
         meta = dict(self._rows("SELECT key, value FROM meta"))
         self.is_media_folder: bool = meta.get(KIND) == FOLDER
         self.has_facts: bool = FACT in meta

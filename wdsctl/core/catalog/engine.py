@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable
-from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, event
 from sqlalchemy.pool import StaticPool
 
 from wdsctl.core.catalog.identity import check
+from wdsctl.core.catalog.published import uri_of
 
 
 def open_published(path: str) -> Engine:
@@ -19,7 +18,7 @@ def open_published(path: str) -> Engine:
     Raises CatalogError: WDS301 missing, WDS302 damaged, WDS303 too new.
     """
     check(path)
-    uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
+    uri = uri_of(path)
 
     def connect() -> sqlite3.Connection:
         # The driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import struct
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from typing import NamedTuple
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import check
+from wdsctl.core.catalog.published import reading
 from wdsctl.core.catalog.quick import INDEX_BITS
 from wdsctl.core.counted import counted
 
@@ -49,14 +47,9 @@ def schema_version(path: str) -> int:
         return int(struct.unpack(">I", file.read(100)[60:64])[0])
 
 
-def facts(path: str) -> dict[str, str]:
-    with _reading(path) as connection:
-        return dict(connection.execute("SELECT key, value FROM meta ORDER BY key"))
-
-
 def tables(path: str) -> list[TableSize]:
     """Every table with its rows, the largest first. Reads the whole file: about a second a GB."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         sizes = _sizes(connection)
         counts = {name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0] for name in names}
@@ -66,7 +59,7 @@ def tables(path: str) -> list[TableSize]:
 
 def page_problems(path: str) -> list[Problem]:
     """Pages that are not as they must be, and indexes that do not fit their tables. Reads the whole file."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         said = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)")]
     return [Problem(" ".join(line.split())) for line in said if line != "ok"]
 
@@ -74,7 +67,7 @@ def page_problems(path: str) -> list[Problem]:
 def view_problems(path: str, views: dict[str, str]) -> list[Problem]:
     """Views that are not there, or that SQLite cannot compile."""
     problems = []
-    with _reading(path) as connection:
+    with reading(path) as connection:
         there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'")}
         for name in sorted(there | set(views)):
             if name not in there:
@@ -89,7 +82,7 @@ def view_problems(path: str, views: dict[str, str]) -> list[Problem]:
 
 def count_problems(path: str) -> list[Problem]:
     """Counts that do not agree with the rows that they count. About half a second a million samples."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         told = dict(connection.execute("SELECT key, value FROM meta"))
         problems = [*_split_counts(connection)]
         if told.get("sample_rows") != "0":
@@ -113,7 +106,7 @@ def count_problems(path: str) -> list[Problem]:
 
 def orphan_problems(path: str) -> list[Problem]:
     """Rows of shards that there are not, or not any more; parts that have no name."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         there = _tables_of(connection)
         shards = {number for (number,) in connection.execute("SELECT id FROM shard WHERE removed IS NULL")}
         if connection.execute("SELECT 1 FROM meta WHERE key = 'kind'").fetchone():
@@ -174,14 +167,3 @@ def _sizes(connection: sqlite3.Connection) -> dict[str, int] | None:
 
 def _tables_of(connection: sqlite3.Connection) -> set[str]:
     return {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-
-
-@contextmanager
-def _reading(path: str) -> Iterator[Any]:
-    check(path)
-    try:
-        uri = f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
-        with closing(sqlite3.connect(uri, uri=True)) as connection:
-            yield connection
-    except DAMAGE as error:
-        raise damaged(path, str(error)) from error

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.line_rows import with_rows
+from wdsctl.core.catalog.published import connect
 from wdsctl.core.catalog.row_view import MASK
 from wdsctl.core.catalog.schema import INDEX_BITS, VIEWS
 from wdsctl.core.catalog.view_reader import stored_views
@@ -79,9 +80,7 @@ def open_readable(
     now and then meanwhile; what it raises ends it. Raises CatalogError WDS301, WDS302, WDS303 for the catalog,
     StorageError WDS401 where there is no room for rows; a ledger that cannot be read is a note.
     """
-    check(place.catalog)
-    uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+    connection = connect(place.catalog)
     try:
         if needs_rows:
             connection = with_rows(connection, place.catalog, look)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from array import array
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from typing import NamedTuple
-from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
+from wdsctl.core.catalog.published import reading
 from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import InputError
 from wdsctl.core.splitting import SplitShard
@@ -21,7 +20,7 @@ INDEX_BITS = 28  # of a sample's id: its place in its shard
 
 def current_generation(path: str) -> int:
     """The generation that the catalog at `path` describes."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         return _generation(connection, path)
 
 
@@ -31,13 +30,13 @@ def read_split(path: str, name: str) -> list[SplitShard]:
     Raises InputError WDS211 where there is no such split, or where the dataset has no samples at all, WDS322 where it
     is a folder of media.
     """
-    with _reading(path) as connection:
+    with reading(path) as connection:
         return _split(connection, path, name)
 
 
 def current_split(path: str, name: str) -> tuple[int, list[SplitShard]]:
     """`current_generation` and `read_split` of one moment, in half the time: a blend may have a thousand catalogs."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         return _generation(connection, path), _split(connection, path, name)
 
 
@@ -46,7 +45,7 @@ def current_excluded(path: str) -> tuple[int, dict[int, SplitShard]]:
 
     Raises InputError WDS322 where it is a folder of media.
     """
-    with _reading(path) as connection:
+    with reading(path) as connection:
         _refuse_media_folder(connection, path)
         generation = _generation(connection, path)
         if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'excluded_shard'").fetchone() is None:
@@ -57,13 +56,13 @@ def current_excluded(path: str) -> tuple[int, dict[int, SplitShard]]:
 
 def refuse_media_folder(path: str) -> None:
     """Raise InputError WDS322 where the catalog at `path` is of a folder of media, and not of shards."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         _refuse_media_folder(connection, path)
 
 
 def media_marks(path: str) -> dict[int, bytes] | None:
     """By the id of every shard whose facts of media are in the catalog, their mark; None where nobody asked for any."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         if connection.execute("SELECT 1 FROM meta WHERE key = ?", (FACT,)).fetchone() is None:
             return None
         return dict(connection.execute("SELECT shard, mark FROM media_shard"))
@@ -76,7 +75,7 @@ def media_numbers(path: str, shard_id: int, part: str, expression: str) -> list[
         f"SELECT id - ?1, {expression} AS number FROM v_media "
         "WHERE id >= ?1 AND id < ?2 AND part = ?3 AND number IS NOT NULL"
     )
-    with _reading(path) as connection:
+    with reading(path) as connection:
         return connection.execute(query, (first, first + (1 << INDEX_BITS), part)).fetchall()
 
 
@@ -93,7 +92,7 @@ class KeyframeRows(NamedTuple):
 @contextmanager
 def keyframe_rows(path: str) -> Iterator[KeyframeRows]:
     """Of a catalog that has facts of media (`media_marks`). The indexes can be read as long as the block lasts."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         names = dict(connection.execute("SELECT id, name FROM ext ORDER BY id"))
         places = {number: place for place, number in enumerate(names)}
         rows = KeyframeRows(
@@ -164,13 +163,3 @@ def _no_such_split(path: str, name: str, names: list[str]) -> InputError:
         hint=f"{command_beside(path, 'split', 'train=8,val=1,test=1')} makes splits; split_part= chooses one",
         code="WDS211",
     )
-
-
-@contextmanager
-def _reading(path: str) -> Iterator[sqlite3.Connection]:
-    check(path)
-    try:
-        with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
-            yield connection
-    except DAMAGE as error:
-        raise damaged(path, str(error)) from error

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from urllib.parse import quote
 
 from wdsctl.core.catalog.fact_names import OF_SPLITS
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE
+from wdsctl.core.catalog.published import reading
 
 _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
 
 
 def facts(path: str) -> dict[str, str]:
-    """The facts of the catalog at `path`. Raises CatalogError WDS301, WDS302, WDS303."""
-    with _reading(path) as connection:
+    """The facts of the catalog at `path`, by name. Raises CatalogError WDS301, WDS302, WDS303."""
+    with reading(path) as connection:
         return _facts(connection)
 
 
 def has_splits(path: str) -> bool:
     """Whether the catalog at `path` has splits, or rules of any."""
-    with _reading(path) as connection:
+    with reading(path) as connection:
         is_told = not _facts(connection).keys().isdisjoint(OF_SPLITS)
         return is_told or connection.execute("SELECT 1 FROM split LIMIT 1").fetchone() is not None
 
@@ -40,14 +40,4 @@ def has_quarantine(ledger: str) -> bool:
 
 
 def _facts(connection: sqlite3.Connection) -> dict[str, str]:
-    return dict(connection.execute("SELECT key, value FROM meta"))
-
-
-@contextmanager
-def _reading(path: str) -> Iterator[sqlite3.Connection]:
-    check(path)
-    try:
-        with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
-            yield connection
-    except DAMAGE as error:
-        raise damaged(path, str(error)) from error
+    return dict(connection.execute("SELECT key, value FROM meta ORDER BY key"))

@@ -7,19 +7,18 @@ costs nothing. `python -m benchmarks view` measures it.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged, without_rows
+from wdsctl.core.catalog.identity import DAMAGE, damaged, without_rows
 from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.media_settings import FACT
+from wdsctl.core.catalog.published import connect
 from wdsctl.core.catalog.quick import refuse_media_folder
 from wdsctl.core.catalog.row_view import MASK, OF_PART, OF_SAMPLE, filled, hollow
 from wdsctl.core.catalog.schema import INDEX_BITS, MEDIA_FACTS
@@ -43,12 +42,10 @@ class RowQuery:
     """The rows of one published catalog. `shards`: all of its own, as `known_shards` gives them. Close it."""
 
     def __init__(self, place: Place, shards: Sequence[KnownShard]) -> None:
-        check(place.catalog)
         refuse_media_folder(place.catalog)
         self._place = place
         self._shards = shards
-        uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
-        self._connection = sqlite3.connect(uri, uri=True, isolation_level=None)
+        self._connection = connect(place.catalog)
         try:
             self._look()
         except BaseException:  # Ctrl-C too: nobody else has the connection yet

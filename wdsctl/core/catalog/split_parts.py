@@ -5,13 +5,12 @@ The standard library alone; memory is one shard's bits, however many shards ther
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE, damaged
+from wdsctl.core.catalog.published import connect
 from wdsctl.core.splitting import SplitShard
 
 
@@ -50,6 +49,5 @@ class SplitParts:
 @contextmanager
 def split_parts(path: str) -> Iterator[SplitParts]:
     """The catalog at `path`. Raises CatalogError WDS301, WDS302, WDS303."""
-    check(path)
-    with closing(sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1", uri=True)) as connection:
+    with closing(connect(path)) as connection:
         yield SplitParts(path, connection)

@@ -12,8 +12,9 @@ from contextlib import closing, contextmanager
 from typing import NamedTuple
 from urllib.parse import quote
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged
+from wdsctl.core.catalog.identity import DAMAGE
 from wdsctl.core.catalog.ledger_mark import APPLICATION_ID, VERSION
+from wdsctl.core.catalog.published import reading
 from wdsctl.core.errors import CatalogError
 
 _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
@@ -71,13 +72,9 @@ def stored_view(ledger: str, name: str) -> tuple[StoredView, list[ViewShard]] | 
 
 def known_shards(catalog: str) -> list[KnownShard]:
     """The shards of the present generation, in id order. Raises CatalogError WDS301, WDS302, WDS303."""
-    check(catalog)
-    try:
-        with closing(_connect(catalog, "mode=ro&immutable=1")) as connection:
-            query = "SELECT id, path, layout_hash, samples FROM shard WHERE removed IS NULL ORDER BY id"
-            return [KnownShard(*row) for row in connection.execute(query)]
-    except DAMAGE as error:
-        raise damaged(catalog, str(error)) from error
+    with reading(catalog) as connection:
+        query = "SELECT id, path, layout_hash, samples FROM shard WHERE removed IS NULL ORDER BY id"
+        return [KnownShard(*row) for row in connection.execute(query)]
 
 
 @contextmanager
@@ -91,7 +88,7 @@ def _reading(path: str) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        with closing(_connect(path, "mode=rw")) as connection:
+        with closing(_connect(path)) as connection:
             _check(connection, path)
             connection.execute("BEGIN")
             query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('view', 'view_shard')"
@@ -118,10 +115,9 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 _PRAGMAS = ("application_id", "user_version")
 
 
-def _connect(path: str, options: str) -> sqlite3.Connection:
-    return sqlite3.connect(
-        f"file:{quote(os.fsencode(path))}?{options}", uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None
-    )
+def _connect(path: str) -> sqlite3.Connection:
+    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
 
 
 def _busy(path: str, words: str) -> CatalogError:

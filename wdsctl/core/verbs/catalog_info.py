@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.health import TableSize, facts, schema_version, tables
+from wdsctl.core.catalog.health import TableSize, schema_version, tables
 from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION, missing
+from wdsctl.core.catalog.quick_facts import facts
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.catalog_files import CatalogFile, catalog_files
 

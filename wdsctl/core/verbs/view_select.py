@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
-from urllib.parse import quote
 
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.identity import DAMAGE, check, damaged, without_rows
+from wdsctl.core.catalog.identity import check, without_rows
 from wdsctl.core.catalog.line_rows import give_rows
+from wdsctl.core.catalog.published import reading
 from wdsctl.core.catalog.quick import current_generation, refuse_media_folder
 from wdsctl.core.catalog.row_query import RowQuery
 from wdsctl.core.catalog.row_view import MASK
@@ -175,24 +172,20 @@ def _look_up(place: Place, wanted: Iterable[Listed], shards: Sequence[KnownShard
     paths = {shard.id: shard.path for shard in shards}
     ids, count = array("q"), 0
     unknown: list[str] = []
-    uri = f"file:{quote(os.fsencode(place.catalog))}?mode=ro&immutable=1"
-    try:
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            give_rows(connection, place.catalog, by_key=True)
-            if shards and connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is None:
-                raise without_rows(place.catalog)
-            for key, shard, position in wanted:
-                found = [row[0] for row in connection.execute("SELECT id FROM sample WHERE key = ?", (key,))]
-                if shard is not None:
-                    found = [each for each in found if paths.get(each >> INDEX_BITS) == shard]
-                if position is not None:
-                    found = [each for each in found if each & MASK == position]
-                ids.extend(found)
-                if not found:
-                    count += 1
-                    unknown += [key] if len(unknown) < _NAMED else []
-    except DAMAGE as error:
-        raise damaged(place.catalog, str(error)) from error
+    with reading(place.catalog) as connection:
+        give_rows(connection, place.catalog, by_key=True)
+        if shards and connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is None:
+            raise without_rows(place.catalog)
+        for key, shard, position in wanted:
+            found = [row[0] for row in connection.execute("SELECT id FROM sample WHERE key = ?", (key,))]
+            if shard is not None:
+                found = [each for each in found if paths.get(each >> INDEX_BITS) == shard]
+            if position is not None:
+                found = [each for each in found if each & MASK == position]
+            ids.extend(found)
+            if not found:
+                count += 1
+                unknown += [key] if len(unknown) < _NAMED else []
     return ids, count, unknown
 
 

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from wdsctl.core.catalog.published import connect, reading
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.index import index
+
+
+def test_a_published_catalog_is_read_where_nothing_can_be_written_and_whatever_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "a folder? of 100% # & odd names"
+    folder.mkdir()
+    root = some_shards(folder, 1)
+    index(root)
+    with reading(locate(root).catalog) as connection:
+        assert connection.execute("SELECT count(*) FROM shard").fetchone() == (1,)
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            connection.execute("DELETE FROM shard")
+
+
+def test_a_reader_leaves_nothing_beside_the_catalog(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    place = locate(root)
+    before = sorted(os.listdir(os.path.dirname(place.catalog)))
+    with closing(connect(place.catalog)) as connection:
+        connection.execute("SELECT * FROM sample").fetchall()
+        assert sorted(os.listdir(os.path.dirname(place.catalog))) == before
+
+
+def test_damage_that_shows_while_reading_is_told_as_ours(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+    path = Path(locate(root).catalog)
+    data = bytearray(path.read_bytes())
+    data[100:4096] = bytes(4096 - 100)
+    path.write_bytes(data)
+    with pytest.raises(CatalogError) as caught, reading(str(path)) as connection:
+        connection.execute("SELECT * FROM meta").fetchall()
+    assert caught.value.code == "WDS302"
