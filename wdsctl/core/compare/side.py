@@ -50,12 +50,24 @@ class Side:
         """Whether anything of the i-th shard is compared: all shards are, but for a view those that it has."""
         return self.chosen is None or self.shards[i].id in self.chosen
 
+    def in_split(self, name: str, i: int) -> Flags:
+        """(samples,): which samples of the i-th shard are in a split; none where it is not known."""
+        shard = self.shards[i]
+        return flags_of(self.splits.part(name, shard.id) if self.splits else None, shard.samples)
+
+    def split_size(self, name: str) -> int | None:
+        """How many of the chosen samples are in a split; None where there is no such split, or it is not known."""
+        if self.splits is None or name not in self.splits.names:
+            return None
+        there = (i for i in range(len(self.shards)) if self.has(i))
+        return sum(int(np.count_nonzero(self.flags(i) & self.in_split(name, i))) for i in there)
+
     def members(self, i: int, names: Sequence[str]) -> NDArray[np.uint8]:
         """(samples, bytes): for each sample one bit a split of `names`."""
         shard = self.shards[i]
         table = np.zeros((shard.samples, len(names)), np.bool_)
         for column, name in enumerate(names):
-            table[:, column] = flags_of(self.splits.part(name, shard.id) if self.splits else None, shard.samples)
+            table[:, column] = self.in_split(name, i)
         return np.packbits(table, axis=1, bitorder="little")
 
 

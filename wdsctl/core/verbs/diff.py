@@ -15,12 +15,13 @@ import numpy as np
 
 from wdsctl.core.compare.content import Contents, flagged
 from wdsctl.core.compare.rows import Drift, Match, Row, Rows, waiting_rows
+from wdsctl.core.compare.shards import is_alike, may_have_same_bytes, renamed
 from wdsctl.core.compare.side import Side, opened_side
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_name import located
-from wdsctl.core.splitting_bits import Flags, flags_of
+from wdsctl.core.splitting_bits import Flags
 from wdsctl.core.verbs.diff_report import (
     ChangedShard,
     ComparedSide,
@@ -127,35 +128,35 @@ class _Comparison:
     def _shards(self, paths: list[str], names: list[str], drift: Drift) -> ShardsDiff:
         """Compare shards, and let the samples wait that are not in two of one layout."""
         one, other = ({side.shards[i].path: i for i in range(len(side.shards)) if side.has(i)} for side in self._sides)
-        renamed = self._renamed(one, other)
-        came_from = {new: old for old, new in renamed.items()}
+        moved = renamed(*self._sides, one, other)
+        came_from = {new: old for old, new in moved.items()}
         kinds: dict[str, list[str]] = {name: [] for name in ("same", "added", "removed", "changed", "rewritten")}
         for number, path in enumerate(paths):
             i, j = one.get(path), other.get(path)
             if path in came_from:
                 self._alike(one[came_from[path]], other[path], number, names, drift, "moved")
-            elif i is not None and j is not None and self._is_alike(i, j):
-                kinds["same" if self._has_same_hash(i, j) else "rewritten"].append(path)
+            elif i is not None and j is not None and is_alike(*self._sides, i, j):
+                kinds["same" if may_have_same_bytes(*self._sides, i, j) else "rewritten"].append(path)
                 self._alike(i, j, number, names, drift, "same")
-            elif path not in renamed:
+            elif path not in moved:
                 kinds["added" if i is None else "removed" if j is None else "changed"].append(path)
                 for which, at in enumerate((i, j)):
                     if at is not None:
                         self.rows.add(which, self._sides[which], at, number, names, self._sides[which].flags(at))
             self.progress.advance(items=1)
-        return self._shards_diff(kinds, renamed, one, other)
+        return self._shards_diff(kinds, moved, one, other)
 
     def _shards_diff(
-        self, kinds: dict[str, list[str]], renamed: dict[str, str], one: dict[str, int], other: dict[str, int]
+        self, kinds: dict[str, list[str]], moved: dict[str, str], one: dict[str, int], other: dict[str, int]
     ) -> ShardsDiff:
         first, second, some = self.first.shards, self.second.shards, slice(self.limit)
         changed = (
             ChangedShard(path=p, first_samples=first[one[p]].samples, second_samples=second[other[p]].samples)
             for p in kinds["changed"][some]
         )
-        moved = (
+        first_moved = (
             RenamedShard(first=old, second=new, samples=first[one[old]].samples)
-            for old, new in list(renamed.items())[some]
+            for old, new in list(moved.items())[some]
         )
         return ShardsDiff(
             same=len(kinds["same"]),
@@ -163,36 +164,13 @@ class _Comparison:
             removed=len(kinds["removed"]),
             changed=len(kinds["changed"]),
             rewritten=len(kinds["rewritten"]),
-            renamed=len(renamed),
+            renamed=len(moved),
             first_added=tuple(kinds["added"][some]),
             first_removed=tuple(kinds["removed"][some]),
             first_changed=tuple(changed),
             first_rewritten=tuple(kinds["rewritten"][some]),
-            first_renamed=tuple(moved),
+            first_renamed=tuple(first_moved),
         )
-
-    def _renamed(self, one: dict[str, int], other: dict[str, int]) -> dict[str, str]:
-        """Shards of the first side that the second has under another path alone, by their layouts. Empty ones never."""
-        free: dict[str, list[str]] = {}
-        for path in sorted(other.keys() - one.keys(), reverse=True):
-            free.setdefault(self.second.shards[other[path]].layout_hash, []).append(path)
-        found = {}
-        for path in sorted(one.keys() - other.keys()):
-            shard = self.first.shards[one[path]]
-            there = free.get(shard.layout_hash)
-            if there and shard.samples:
-                found[path] = there.pop()
-        return found
-
-    def _is_alike(self, i: int, j: int) -> bool:
-        one, other = self.first.shards[i], self.second.shards[j]
-        return (one.layout_hash, one.samples) == (other.layout_hash, other.samples)
-
-    def _has_same_hash(self, i: int, j: int) -> bool:
-        """Unless both are known and differ."""
-        one, other = self.first.shards[i], self.second.shards[j]
-        hashes = {self.first.hashes.get(one.id), self.second.hashes.get(other.id)} - {None}
-        return len(hashes) < 2
 
     def _alike(self, i: int, j: int, number: int, names: list[str], drift: Drift, kind: str) -> None:
         """Two shards of one layout: their samples belong together by their places."""
@@ -208,13 +186,9 @@ class _Comparison:
             if flags.any():
                 self.rows.add(which, self._sides[which], at, number, names, flags)
         for name in names:
-            was, is_now = (self._in_split(side, name, at) for side, at in zip(self._sides, (i, j), strict=True))
+            was, is_now = self.first.in_split(name, i), self.second.in_split(name, j)
             drift.entered[name] += int(np.count_nonzero(both & is_now & ~was))
             drift.left[name] += int(np.count_nonzero(both & was & ~is_now))
-
-    def _in_split(self, side: Side, name: str, i: int) -> Flags:
-        shard = side.shards[i]
-        return flags_of(side.splits.part(name, shard.id) if side.splits else None, shard.samples)
 
     def _changed(self, i: int, j: int, both: Flags) -> Flags:
         """Which samples of both differ in their bytes, where these are to be compared."""
@@ -276,19 +250,10 @@ class _Comparison:
     def _drift(self, name: str, drift: Drift) -> SplitDrift:
         return SplitDrift(
             name=name,
-            first_samples=self._split_size(self.first, name),
-            second_samples=self._split_size(self.second, name),
+            first_samples=self.first.split_size(name),
+            second_samples=self.second.split_size(name),
             entered=drift.entered[name],
             left=drift.left[name],
-        )
-
-    def _split_size(self, side: Side, name: str) -> int | None:
-        if side.splits is None or name not in side.splits.names:
-            return None
-        return sum(
-            int(np.count_nonzero(side.flags(i) & self._in_split(side, name, i)))
-            for i in range(len(side.shards))
-            if side.has(i)
         )
 
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.command_line import command
 from wdsctl.core.errors import UsageError
-from wdsctl.core.files import sync
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
-from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units, warm_up
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
@@ -21,12 +17,9 @@ from wdsctl.core.replan import WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.shard_record import ShardRecord
 from wdsctl.core.shard_writer import ShardJob, WrittenShard, write_job
+from wdsctl.core.verbs.write_folder_dest import check_dest, half_written, remove, sizes_of
 from wdsctl.core.write_plan import check_limits
 
-#: What a killed run leaves of the shard it was writing.
-_PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
-
-_EXAMPLES = 3
 _PRELOAD = ("wdsctl.core.shard_writer",)
 
 
@@ -88,7 +81,7 @@ def survey(source: str, dest: str, options: FolderOptions, *, ledger: Ledger, pr
     check_limits(options.shard_samples, options.shard_size)
     _check_apart(source, dest)
     records = ledger.planned_shards()
-    _check_dest(dest, {record.name for record in records})
+    check_dest(dest, {record.name for record in records})
     if options.workers > 1 and not options.dry_run and not _all_done(records):
         warm_up(_PRELOAD)
     return list_folder(source, parts=options.parts, on_missing=options.on_missing, progress=progress)
@@ -117,7 +110,7 @@ def write_folder(
     """
     options = options or FolderOptions()
     listing = listing or survey(source, dest, options, ledger=ledger, progress=progress)
-    partials = _check_dest(dest, {record.name for record in ledger.planned_shards()})
+    partials = check_dest(dest, {record.name for record in ledger.planned_shards()})
     _check_source(source, dest, listing, ledger, options)
     written = _Written()
     while True:
@@ -127,13 +120,13 @@ def write_folder(
             break
         check()
         # Removed before the new plan is stored: killed in between, the old plan still knows them.
-        _remove(dest, [*partials, *plan.leftovers])
+        remove(dest, [*partials, *plan.leftovers])
         partials = []
         _keep_plan(source, plan, ledger)
         _write(source, dest, plan, options, written, ledger, check, progress)
         if not written.unreadable:
             # A worker of a run that was killed lives on for a moment, and may have begun a file meanwhile.
-            _remove(dest, _partials(_files(dest)) if plan.tasks else [])
+            remove(dest, half_written(dest) if plan.tasks else [])
             break
         listing = without(source, listing, written.unreadable, options.on_missing)
         written.unreadable = {}
@@ -145,7 +138,7 @@ def _plan(dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -
     return replan(
         listing.samples,
         records,
-        _sizes(dest, [record.name for record in records]),
+        sizes_of(dest, [record.name for record in records]),
         shard_samples=options.shard_samples,
         shard_size=options.shard_size,
         template=options.template,
@@ -215,67 +208,6 @@ def _check_apart(source: str, dest: str) -> None:
             where=f"{source} and {dest}",
             hint="give a destination beside the raw folder",
         )
-
-
-def _check_dest(dest: str, known: set[str]) -> list[str]:
-    """The half-written files of dead runs. Raises UsageError where tars lie there that are not of this dataset."""
-    if not os.path.lexists(dest):
-        return []
-    if not os.path.isdir(dest):
-        raise UsageError("the destination is a file, not a folder", where=dest, hint="give another destination")
-    names = list(_files(dest))
-    unknown = sorted(name for name in names if name.endswith(".tar") and name not in known)
-    if unknown:
-        gone = sorted(known.difference(names))
-        renamed = f"if shards were renamed, give them their names back ({_some(gone)}), or go on with"
-        raise UsageError(
-            f"the destination already holds other shards: {_some(unknown)}",
-            where=dest,
-            hint=f"{renamed} {command('index', dest)}"
-            if gone
-            else "give an empty folder, or one that was made from this raw folder",
-        )
-    return _partials(names)
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _EXAMPLES:,} more" if len(names) > _EXAMPLES else ""
-    return f"{', '.join(map(named, names[:_EXAMPLES]))}{more}"
-
-
-def _partials(names: Iterable[str]) -> list[str]:
-    return [name for name in names if _PARTIAL.fullmatch(os.path.basename(name))]
-
-
-def _files(dest: str) -> Iterator[str]:
-    """The paths, relative to `dest`, of all files outside hidden folders."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    with translated(dest, "list"):
-        for folder, folders, names in os.walk(dest, onerror=fail):
-            folders[:] = [name for name in folders if not name.startswith(".")]
-            below = os.path.relpath(folder, dest)
-            yield from (name if below == "." else f"{below}/{name}" for name in names)
-
-
-def _sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
-    """Bytes of the shards that are there."""
-    sizes = {}
-    for name in names:
-        with suppress(FileNotFoundError):
-            sizes[name] = os.stat(os.path.join(dest, name)).st_size
-    return sizes
-
-
-def _remove(dest: str, names: Iterable[str]) -> None:
-    for name in names:
-        path = os.path.join(dest, name)
-        # A worker of a run that was killed may have put its file in place, or away, since it was listed.
-        with translated(path, "remove"), suppress(FileNotFoundError):
-            os.unlink(path)
-            sync(os.path.dirname(path))
 
 
 def _report(
