@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -37,6 +38,12 @@ def ids(batches: list[Any]) -> list[Any]:
     return [key for batch in batches for key in batch["__restore_key__"]]
 
 
+def restore_keys(batches: list[Any]) -> list[Any]:
+    """The same, of the samples in `Packs` too."""
+    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
+    return [tuple(key) for pack in packs for key in pack] or ids(batches)
+
+
 def through_json(state: Any) -> Any:
     """The state as a file would give it back."""
     return json.loads(json.dumps(state))
@@ -53,3 +60,22 @@ class Twice(Raw):
     def encode_sample(self, sample: Any) -> Iterator[Any]:
         for copy in range(2):
             yield {**sample, "copy": copy}
+
+
+class Packs(Raw):
+    """Three samples a pack, which keeps their restore keys."""
+
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples[i : i + 3] for i in range(0, len(samples), 3)]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
+
+
+def tokens(batches: list[Any]) -> Counter[int]:
+    """Bytes of `txt` that each source delivered: what a column `size:txt` counts as tokens."""
+    counts: Counter[int] = Counter()
+    for batch in batches:
+        for key, text in zip(batch["__restore_key__"], batch["txt"], strict=True):
+            counts[key[0]] += len(text)
+    return counts

@@ -10,7 +10,7 @@ import pytest
 
 from tests.loader.datasets import Parts, a_dataset, a_shard, digest
 from tests.loader.growing import grow, loader_of, resumed, rounds, whole_epochs
-from tests.loader.running import digests, ids, saved_after, taken, through_json
+from tests.loader.running import digests, ids, saved_after, taken, through_json, tokens
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import InputError, StateMismatch
 from wdsctl.core.verbs.index import index
@@ -50,15 +50,6 @@ def lengthen(path: str, name: str = "new", count: int = NEW, shard: int = 900) -
 def weights(state: Any) -> Any:
     order = state["plan"]["order"]
     return [order["weights"], *order.get("edits", [])]
-
-
-def tokens(batches: list[Any]) -> Counter[int]:
-    """Delivered by each source."""
-    counts: Counter[int] = Counter()
-    for batch in batches:
-        for key, text in zip(batch["__restore_key__"], batch["txt"], strict=True):
-            counts[key[0]] += len(text)
-    return counts
 
 
 # What holds.

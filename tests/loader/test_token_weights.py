@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Parts, a_dataset, a_shard, digest
-from tests.loader.running import digests, saved_after, taken, through_json, training_of
+from tests.loader.running import digests, saved_after, taken, through_json, tokens, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch
 from wdsctl.core.verbs.index import index
@@ -44,15 +44,6 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
 
 def loader_of(blend: Any, rank: int = 0, world: int = 1, **options: Any) -> Loader:
     return training_of(blend, rank, world, **{"lanes": 2, "batch_size": 10, **options})
-
-
-def tokens(batches: list[Any]) -> Counter[int]:
-    """Delivered by each source."""
-    counts: Counter[int] = Counter()
-    for batch in batches:
-        for key, text in zip(batch["__restore_key__"], batch["txt"], strict=True):
-            counts[key[0]] += len(text)
-    return counts
 
 
 def share(counts: Counter[int]) -> float:
