@@ -258,8 +258,6 @@ NOTES = """\
   - Raw, from 1,000 sources: of one source, neighbours are read by one call and become a batch in bulk; of a thousand,
     every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
     a sample the same cost weighs less.
-  - Lines of 400 bytes: 1.1 s, all of it CPU. Some 0.4 s are the start of the program (Python, Typer, Rich, numpy),
-    0.3 s finding the lines, and the rest writing offsets and catalog; SQLAlchemy is not imported any more.
   - Packed and grouped: what waits in groups is made again from samples that lie apart; at 99 % from windows of two
     epochs in each of the hundred sources, of which one is worked out for nothing else.
 - Decoded without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the peers with one:

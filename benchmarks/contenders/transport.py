@@ -92,7 +92,10 @@ def _pool(batch: Any) -> Iterator[Callable[[int], Any]]:
 
         def take(worker: int) -> Any:
             pool.submit(worker, None)
-            return pool.collect(worker)
+            pool.send()
+            batch = pool.look(worker)
+            pool.accept(worker, pool.accepted(worker))
+            return batch
 
         yield take
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.loader.datasets import Parts, a_shard, numbered
-from tests.loader.running import ids, through_json, training_of
+from tests.loader.datasets import Parts, Raw, a_shard, numbered
+from tests.loader.running import through_json, training_of
 from wdsctl.core.verbs.index import index
-from wdsctl.loader import Loader
+from wdsctl.loader import Loader, SkipSample
 
-NEW = 24  # samples
+SAMPLES, NEW = 50, 24
+
+
+class Skips(Raw):
+    """Makes none, one or two of a sample: lanes do not keep in step."""
+
+    def encode_sample(self, sample: Any) -> Iterator[Any]:
+        number = int("".join(each for each in sample["__key__"] if each.isdigit()))
+        if number % 5 == 2:
+            raise SkipSample
+        for copy in range(1 + (number % 4 == 0)):
+            yield {**sample, "copy": copy}
 
 
 def grow(
@@ -37,12 +48,6 @@ def rounds(world: list[Loader], count: int) -> list[Any]:
     """So many batches of every rank, as the job has them."""
     streams = [iter(loader) for loader in world]
     return [next(stream) for _ in range(count) for stream in streams]
-
-
-def restore_keys(batches: list[Any]) -> list[Any]:
-    """Of all samples, those in packs too."""
-    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
-    return [tuple(key) for pack in packs for key in pack] or ids(batches)
 
 
 def whole_epochs(keys: list[Any], source: int, old: int, new: int, under_way: int = 2) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -11,37 +10,25 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest
-from tests.loader.growing import NEW, grow, loader_of, restore_keys, resumed, rounds, whole_epochs
-from tests.loader.running import digests, ids, saved_after, taken
+from tests.loader.growing import (
+    NEW,
+    SAMPLES,
+    Skips,
+    grow,
+    loader_of,
+    resumed,
+    rounds,
+    whole_epochs,
+)
+from tests.loader.running import Packs, digests, ids, restore_keys, saved_after, taken
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.verbs.index import index
-from wdsctl.loader import Packing, SkipSample, WorkerConfig, get_train_dataset, merge_states
+from wdsctl.loader import Packing, get_train_dataset, merge_states
 from wdsctl.loader.order.blend import Blend
 from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.stages.refs import RefStage
 from wdsctl.loader.streams import open_streams
-
-SAMPLES = 50
-
-
-class Skips(Raw):
-    """Makes none, one or two of a sample: lanes do not keep in step."""
-
-    def encode_sample(self, sample: Any) -> Iterator[Any]:
-        number = int("".join(each for each in sample["__key__"] if each.isdigit()))
-        if number % 5 == 2:
-            raise SkipSample
-        for copy in range(1 + (number % 4 == 0)):
-            yield {**sample, "copy": copy}
-
-
-class Packs(Raw):
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
-        return [samples[i : i + 3] for i in range(0, len(samples), 3)]
-
-    def pack_selected_samples(self, samples: list[Any]) -> Any:
-        return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 12, 13, 14, 30])
@@ -98,51 +85,6 @@ def test_later_states_go_on_exactly_also_without_the_option(encoder: Raw, tmp_pa
         for adopt in (None, "next_epoch"):
             again = resumed(root, states[place], adopt=adopt, **options)
             assert digests(again, 30 - place) == truth[place:], f"saved after batch {place}"
-
-
-@pytest.mark.parametrize("encoder", [Raw(), Skips()], ids=["plain", "skips"])
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (2, 4), (4, 1)])
-def test_ranks_that_divide_the_lanes_go_over_with_the_same_global_batches(
-    before: int, after: int, encoder: Raw, tmp_path: Path
-) -> None:
-    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
-    world = [loader_of(root, rank, before, encoder=encoder) for rank in range(before)]
-    rounds(world, 8 // before)
-    state = merge_states([loader.state_dict() for loader in world])
-    grow(root)
-
-    truth = [digest(batch) for batch in rounds([resumed(root, state, encoder=encoder)], 40)]
-    found = rounds([resumed(root, state, rank, after, encoder=encoder) for rank in range(after)], 40 // after)
-
-    assert [digest(batch) for batch in found] == truth
-
-
-@pytest.mark.parametrize("encoder", [Raw(), Packs()], ids=["plain", "packs"])
-def test_lanes_that_split_before_and_after_repeat_nothing_and_miss_nothing(encoder: Raw, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"encoder": encoder}
-    options |= {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
-    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
-    loader = loader_of(root, **options)
-    batches = taken(loader, 3)
-    three = [resumed(root, merge_states([loader.state_dict()]), rank, 3, **options) for rank in range(3)]
-    batches += rounds(three, 2)
-    grow(root)
-    state = merge_states([each.state_dict() for each in three])
-    two = [resumed(root, state, rank, 2, **options) for rank in range(2)]
-    batches += rounds(two, 3)
-    state = merge_states([each.state_dict() for each in two])
-    five = [resumed(root, state, rank, 5, **options) for rank in range(5)]
-    batches += rounds(five, 3)
-    states = [each.state_dict() for each in five]
-
-    rest = rounds(five, 200)
-
-    # Children that took over no open window are ahead of those that did.
-    old, new = whole_epochs(restore_keys(batches + rest), 0, SAMPLES, SAMPLES + NEW, under_way=20)
-    assert old > 0
-    assert new > 2
-    again = [resumed(root, states, rank, 5, **options) for rank in range(5)]
-    assert [digest(batch) for batch in rounds(again, 200)] == [digest(batch) for batch in rest]
 
 
 def test_a_dataset_may_grow_again_and_before_its_last_growth_has_begun(tmp_path: Path) -> None:
@@ -213,21 +155,6 @@ def test_an_arm_keeps_its_order_when_another_one_of_the_same_data_grows(tmp_path
     assert "seeds" not in later["plan"]["order"], "what has grown has an order of its own"
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_workers_go_over_as_the_process_does(method: Any, tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
-    state = saved_after(loader_of(root), 5)
-    grow(root)
-    truth = digests(resumed(root, state), 40)
-
-    workers = WorkerConfig(num_workers=2, start_method=method)
-    with resumed(root, state, worker_config=workers) as loader:
-        batches = taken(loader, 40)
-    assert [digest(batch) for batch in batches] == truth
-    keys = {info.index for batch in batches for info in batch["__sources__"]}
-    assert len(keys) == SAMPLES + NEW, "rows of the catalog of now"
-
-
 def test_a_dataset_that_has_grown_is_still_read_in_runs(tmp_path: Path) -> None:
     """It is what batches of parts as they are are made of, in bulk."""
     root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
@@ -255,21 +182,6 @@ def test_sources_and_restored_samples_are_those_that_came(tmp_path: Path) -> Non
         ):
             assert info.file_names[0].startswith(f"{key}.")
             assert loader.restore_sample(restore_key)["__key__"] == key
-
-
-def test_a_rank_alone_does_not_know_where_all_go_over(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, SAMPLES, shard_samples=20)
-    world = [loader_of(root, rank, 2) for rank in range(2)]
-    rounds(world, 3)
-    states = [loader.state_dict() for loader in world]
-    resumed(root, states[0], 0, 2)  # nothing has grown yet
-    grow(root)
-
-    with pytest.raises(StateMismatch, match="the states of all of them") as raised:
-        resumed(root, states[0], 0, 2)
-
-    assert "merge_states" in raised.value.hint
-    resumed(root, states, 0, 2)
 
 
 def test_old_samples_that_are_gone_stop_only_whom_they_are_still_to_come_to(tmp_path: Path) -> None:

@@ -54,6 +54,14 @@ def test_sizes_that_make_no_sense_are_refused_by_name(options: dict[str, Any]) -
     assert raised.value.hint
 
 
+@pytest.mark.parametrize("options", [{"task_encoder": Selects}, {"worker_config": 2}], ids=["class", "number"])
+def test_a_class_is_no_encoder_and_a_number_no_worker_config(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(options))} is ") as raised:
+        get_train_dataset("data", **options)
+
+    assert raised.value.hint
+
+
 @pytest.mark.parametrize("options", [{"batch_size": 0}, {"seed": 1.5}], ids=str)
 def test_a_validation_refuses_them_too(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match=f"{next(iter(options))} is "):

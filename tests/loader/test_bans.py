@@ -158,3 +158,82 @@ def test_a_validation_leaves_them_out_and_its_batches_are_those_it_had(dataset: 
     ]
     assert [digest(batch) for batch in passes[0]] == [digest(batch) for batch in passes[1]]
     assert len(ids(passes[0])) == SAMPLES - len(BANNED)
+
+
+# All of them.
+
+
+@pytest.mark.parametrize("options", [{}, {"repeat": False}, {"repeat": False, "encoder": Raw(), "lanes": None}])
+def test_a_ban_of_all_samples_is_refused_before_anything_is_drawn(options: Any, dataset: str) -> None:
+    every = [f"{i:06}" for i in range(SAMPLES)]
+
+    with pytest.raises(UsageError, match=r"ban leaves nothing of .*all of its samples are banned") as raised:
+        next(iter(loader_of(dataset, ban=every, **options)))
+
+    assert raised.value.code == "WDS514"
+    assert "weight" not in raised.value.hint
+    assert len(keys(loader_of(dataset, ban=every[:-1], **options), 1)) == 1
+
+
+def test_a_ban_of_all_samples_by_restore_key_that_adds_up_over_states_is_refused(dataset: str) -> None:
+    loader = loader_of(dataset, lanes=1, repeat=False, ban=BANNED)
+    state = saved_after(loader, 10)
+    rest = [sample["__restore_key__"] for sample in taken(loader, SAMPLES)]
+    before = [sample["__restore_key__"] for sample in taken(loader_of(dataset, lanes=1, repeat=False), 40)]
+
+    with pytest.raises(UsageError, match="ban leaves nothing"):
+        loader_of(dataset, lanes=1, repeat=False, ban=rest + before).load_state_dict(state)
+    loader_of(dataset, lanes=1, repeat=False, ban=rest).load_state_dict(state)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("small"), 6, shard_samples=3, parts=numbered)
+
+
+def all_of(source: int) -> list[Any]:
+    """The ids of two shards of three samples, of this source of a blend."""
+    return [(source, shard << 28 | i) for shard in (1, 2) for i in range(3)]
+
+
+def test_a_source_of_a_blend_that_is_banned_whole_is_named_unless_its_weight_is_0(dataset: str, small: str) -> None:
+    with pytest.raises(UsageError, match=f"nothing of {small}: all of its") as raised:
+        next(iter(loader_of(Blender([(dataset, 3), (small, 1)]), ban=all_of(1))))
+    assert "weight 0" in raised.value.hint
+
+    never = loader_of(Blender([(dataset, 1), (small, 0)]), ban=all_of(1))
+    assert len(keys(never, 2 * SAMPLES)) == 2 * SAMPLES
+
+
+def test_a_job_goes_on_without_a_source_that_was_banned_whole_when_it_gets_the_weight_0(
+    dataset: str, small: str
+) -> None:
+    state = saved_after(loader_of(Blender([(dataset, 3), (small, 1)])), 10)
+    resumed = loader_of(Blender([(dataset, 1), (small, 0)]), ban=all_of(1), adopt_weights=True)
+
+    resumed.load_state_dict(state)
+
+    assert {sample["__restore_key__"][0] for sample in taken(resumed, 50)} == {0}
+
+
+def test_datasets_end_to_end_may_have_one_that_is_banned_whole(dataset: str, small: str) -> None:
+    both = {"concat": [{"path": small}, {"path": dataset}]}
+    loader = loader_of(both, ban=all_of(0), repeat=False)
+
+    assert {sample["__restore_key__"][0] for sample in taken(loader, 10 * SAMPLES)} == {1}
+
+
+def test_of_a_subset_that_is_banned_nothing_is_left(dataset: str) -> None:
+    part = {"path": dataset, "subset": {"range": [0, 3]}}
+    ban = [sample["__key__"] for sample in taken(loader_of(part, repeat=False), 3)]
+
+    with pytest.raises(UsageError, match="ban leaves nothing"):
+        next(iter(loader_of(part, ban=ban)))
+    assert len(keys(loader_of(part, ban=ban[1:]), 2)) == 2
+
+
+def test_a_validation_without_anything_left_is_refused(dataset: str) -> None:
+    every = [f"{i:06}" for i in range(SAMPLES)]
+
+    with pytest.raises(UsageError, match="ban leaves nothing"):
+        list(get_loader(get_val_dataset(dataset, split_part="train", ban=every, task_encoder=Raw())))

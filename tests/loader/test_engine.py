@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.workers.interrupts import interrupted_within
-from wdsctl import loader as package
 from wdsctl.core.errors import LoaderError, WdsctlError
 from wdsctl.loader import (
     FatalSampleError,
@@ -141,45 +138,6 @@ def test_workers_that_are_killed_from_outside_are_replaced(dataset: str) -> None
             os.kill(pid, signal.SIGKILL)
         got += digests(loader, 30)
     assert got == truth
-
-
-def endless_or_finite(path: str, kind: str, workers: int, **config: Any) -> Loader:
-    """A training, or a validation of 30 batches."""
-    if kind == "endless":
-        return loader_of(path, workers, config=config)
-    given: dict[str, Any] = {"split_part": "train", "batch_size": 4, "task_encoder": Raw()}
-    return get_loader(get_val_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **given))
-
-
-def pass_after_pass(loader: Loader) -> Iterator[str]:
-    while True:
-        yield from map(digest, loader)
-
-
-# A socket that was made a moment before the interrupt is closed by its own end, and says so.
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
-@pytest.mark.parametrize(("kind", "prefetch"), [("endless", None), ("endless", 3), ("finite", None)])
-def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
-    dataset: str, kind: str, prefetch: int | None, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Between two bytecodes, too: after a result came and before it is written down, for one."""
-    caplog.set_level(logging.CRITICAL)
-    truth = list(islice(pass_after_pass(endless_or_finite(dataset, kind, 0)), 600))
-    got: list[str] = []
-    interrupts = 0
-    with endless_or_finite(dataset, kind, 2, prefetch_factor=prefetch) as loader:
-        batches = iter(loader)
-        with interrupted_within(Loader._draw, package):
-            while len(got) < len(truth):
-                try:
-                    batch = next(batches)
-                except (KeyboardInterrupt, StopIteration) as stop:
-                    interrupts += isinstance(stop, KeyboardInterrupt)
-                    batches = iter(loader)
-                else:
-                    got.append(digest(batch))
-    assert got == truth
-    assert interrupts
 
 
 class Broken(Raw):

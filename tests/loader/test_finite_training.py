@@ -10,9 +10,17 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import ids, taken, through_json, training_of
+from tests.loader.running import Packs, ids, restore_keys, taken, through_json, training_of
 from wdsctl.core.errors import UsageError
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, merge_states
+from wdsctl.loader import (
+    Loader,
+    SkipSample,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    merge_states,
+)
 
 SAMPLES = 50
 
@@ -27,22 +35,18 @@ class Groups(Raw):
         return int(sample["__key__"]) % 3, None
 
 
-class Packs(Raw):
-    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
-        return [samples[i : i + 3] for i in range(0, len(samples), 3)]
+class FewOfTwoLanes(Groups):
+    """Of a pass as it lies, slice by slice of one: two of its four lanes end long before the others."""
 
-    def pack_selected_samples(self, samples: list[Any]) -> Any:
-        return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
+    def encode_sample(self, sample: Any) -> Any:
+        number = int(sample["__key__"])
+        if number > 8 and number % 4 in {1, 2}:
+            raise SkipSample
+        return sample
 
 
 def once(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
     return training_of(path, rank, world, encoder, **{"repeat": False, "lanes": 4, **options})
-
-
-def keys_inside(batches: list[Any]) -> list[Any]:
-    """The restore keys of all samples, of those in packs too."""
-    packs = [each for batch in batches if "members" in batch for each in batch["members"]]
-    return [tuple(key) for pack in packs for key in pack] or ids(batches)
 
 
 def keys_of(batches: list[Any]) -> list[str]:
@@ -70,7 +74,7 @@ def test_every_pass_has_the_order_of_the_next_epoch_and_its_own_restore_keys(
     size = {"packing_buffer_size": 9} if isinstance(encoder, Packs) else {}
     loader = once(dataset, encoder=encoder, shuffle_over_epochs_multiplier=multiplier, **size)
 
-    passes = [keys_inside(list(loader)) for _ in range(3)]
+    passes = [restore_keys(list(loader)) for _ in range(3)]
 
     assert len({tuple(sample for *_, sample in keys) for keys in passes}) == 3
     for number, keys in enumerate(passes):
@@ -248,6 +252,16 @@ def test_a_state_of_any_batch_of_such_a_pass_gives_the_rest_of_it_and_the_next_p
         if place < len(truth):
             assert first + [digest(batch) for batch in resumed] == truth, f"saved after batch {place}"
         assert [digest(batch) for batch in resumed] == following
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_lanes_that_end_early_end_no_other_one_with_workers(workers: int, dataset: str) -> None:
+    options: dict[str, Any] = {"encoder": FewOfTwoLanes(), "shuffle": False, "max_samples_per_sequence": 1}
+    alone = once(dataset, **options, batch_size=2)
+    with once(dataset, **options, batch_size=2, worker_config=WorkerConfig(num_workers=workers)) as loader:
+        for _ in range(2):
+            truth = [digest(batch) for batch in alone]
+            assert [digest(batch) for batch in loader] == truth
 
 
 # Ranks that have not equally many.

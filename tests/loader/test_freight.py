@@ -152,7 +152,7 @@ def test_freight_holds_what_a_batch_is_made_of(tmp_path: Path) -> None:
         (source,) = loader.sources
         with Pool(lambda *_: Carrier(source), lambda _: None, workers=1) as pool:
             pool.submit(0, 8)
-            freight = pool.collect(0)
+            freight = pool.look(0)
 
     assert isinstance(freight, Freight)
     assert origins_of(freight) == [(0, 5, source.block(np.array([i]), np.zeros(1, int)).ids[0]) for i in range(8, 12)]

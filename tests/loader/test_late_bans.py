@@ -237,6 +237,21 @@ def test_a_batch_of_which_a_part_has_left_is_finished_before_a_ban_begins(datase
     assert inside(taken(again, 31)) == inside(came)
 
 
+def test_of_a_pass_a_batch_whose_first_part_is_banned_has_its_other_part(dataset: str) -> None:
+    options: dict[str, Any] = {"encoder": Halves(), "batch_size": 4, "repeat": False}
+    loader = loader_of(dataset, options)
+    left = taken(loader, 3)[-1]
+    state = through_json(loader.state_dict())
+    rest, ban = inside(taken(loader, 1000)), inside([left])
+    resumed = loader_of(dataset, options, ban=ban)
+    resumed.load_state_dict(state)
+    again = loader_of(dataset, options)
+    again.load_state_dict(through_json(resumed.state_dict()))
+
+    assert inside(taken(resumed, 1000)) == inside(taken(again, 1000)) == rest
+    assert not names(inside(taken(resumed, 1000))) & names(ban), "the next pass"
+
+
 class Thrice(Raw):
     def encode_sample(self, sample: Any) -> Iterator[Any]:
         for copy in range(3):

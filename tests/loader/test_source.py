@@ -85,6 +85,22 @@ def typed(root: Path, parts: Any, count: int = 6, **field_map: str) -> str:
     return a_dataset(root, count, shard_samples=3, parts=parts, sample_type=kind, field_map=field_map, split=ALL_VAL)
 
 
+def test_a_source_of_a_view_is_told_of_its_split_when_it_is_made(tmp_path: Path) -> None:
+    root = typed(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
+    place = locate(root)
+    offsets = Offsets(place.offsets(1))
+    parts = read_split(place.catalog, "val")
+    whole, some = Selection(offsets, parts), Selection(offsets, parts[:1])
+    config = load(place.dataset_yaml)
+
+    plain = Source(root, offsets, some, config, None)
+    viewed = Source(root, offsets, some, config, None, view="0123", whole=whole, is_member=True)
+
+    assert (plain.view, plain.whole, plain.is_member, plain.split_digest) == ("", some, False, plain.digest)
+    assert (viewed.view, viewed.whole, viewed.is_member) == ("0123", whole, True)
+    assert viewed.split_digest == whole.digest(offsets) != viewed.digest
+
+
 def test_fields_come_out_of_parts_and_of_json(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image %d" % i, "json": json.dumps({"q": [{"text": f"why {i}"}], "a": [i, None]}).encode()}

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from wdsctl.core.blend_file import Blender, BlendPlan
 from wdsctl.core.errors import UsageError
 from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.hook_names import warn_of_near_hooks
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.raw import Raw
 from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridden
@@ -29,6 +30,7 @@ def common(
 ) -> dict[str, Any]:
     """The arguments that trainings and validations have in common, by the names that `Dataset` has for them: checked,
     numbers as Python's own, paths as text. Raises UsageError by the name of what is wrong."""
+    _check_kinds(task_encoder, worker_config)
     encoder = task_encoder or DefaultTaskEncoder()
     kept = path if isinstance(path, (Mapping, Blender, BlendPlan)) else os.fspath(path)
     given["batch_size"] = size_or_none("batch_size", given["batch_size"])
@@ -43,8 +45,17 @@ def common(
     given["trust_code"] = bool(given["trust_code"])
     _check_uneven(given["uneven"])
     _check_hooks(encoder, given)
+    warn_of_near_hooks(encoder, stacklevel=3)
     workers = worker_config or WorkerConfig.default_worker_config()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
+
+
+def _check_kinds(encoder: Any, workers: Any) -> None:
+    """Raise UsageError for a class in the place of an encoder, and a number in that of a WorkerConfig."""
+    if isinstance(encoder, type):
+        raise UsageError(f"task_encoder is the class {encoder.__name__}", hint=f"give one: {encoder.__name__}()")
+    if workers is not None and not isinstance(workers, WorkerConfig):
+        raise UsageError(f"worker_config is {workers!r}", hint="give WorkerConfig(num_workers=...), or leave it out")
 
 
 def _banned(ban: Any) -> tuple[Any, ...]:

@@ -11,8 +11,8 @@ from wdsctl.loader.workers import OpenWork, Pool, PoolOptions, Work
 _LEAST, _MOST = 2, 16
 #: Bytes of results that lie ready, a worker, before there are more than the least.
 _BYTES = 8 << 20
-#: A worker that is this many turns ahead or more is given a new task for every so many that it did, in one go.
-_AT_ONCE = 4
+#: A worker's turns ahead are given to it in so many parts, each in one go: to wake it for every turn costs more.
+_PARTS = 4
 
 
 class Engine(Protocol):
@@ -110,14 +110,13 @@ class Ahead:
         if worker in self._stopped:
             self._pool.restart(worker)
             self._stopped.discard(worker)
-        number = self._pool.collected(worker)
+        number = self._pool.accepted(worker)
         try:
             result = self._arrived(self._pool.look(worker))
         except Exception:  # whatever the worker's code raised: it does nothing more until it is opened again
             self._stopped.add(worker)
             raise
         self._count = self._count._replace(taken=_Taken(turn, result, worker, number))
-        self._settled()
         return result
 
     def start(self) -> None:
@@ -134,7 +133,7 @@ class Ahead:
         self._pool.close()
 
     def _settled(self) -> _Taken | None:
-        """What was taken last, of which everybody knows now."""
+        """What was taken last. Whoever is to know of it does now."""
         taken = self._count.taken
         if taken is not None:
             self._noted(taken.turn, taken.result)
@@ -149,12 +148,12 @@ class Ahead:
         """Submit what workers are to do until this turn's result was taken."""
         submitted, depth = self._submitted, self._depth()
         until = turn + self._workers * depth
-        if submitted > until - max(1, depth // _AT_ONCE * self._workers):
+        if submitted > until - max(1, depth // _PARTS * self._workers):
             return
         if self._count.last is not None:
             until = min(until, self._count.last)
         for each in range(submitted, until):
-            self._pool.queue(self._worker_of(each), self._task_of(each))
+            self._pool.submit(self._worker_of(each), self._task_of(each))
         self._pool.send()
 
     def _depth(self) -> int:

@@ -261,9 +261,9 @@ def get_savable_loader(
     """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
 
     `pin_memory`: batches come in pinned memory, where there is an accelerator. `watchdog_timeout_seconds`: a worker
-    that takes longer for a batch is replaced, and its stack is told; None waits for ever. `ring_bytes`: shared memory a
-    worker may take, at most. `watchdog_initial_timeout_seconds`: the same as the other, for the first batch.
-    `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`.
+    that takes longer for a batch is replaced, and its stack is told; None waits for ever.
+    `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory a worker may take, at
+    most. `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`.
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(

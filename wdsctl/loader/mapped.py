@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from wdsctl.core.storage import LocalStorage, Probes, Range
@@ -31,9 +31,6 @@ class MappedStorage(LocalStorage):
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
         return [self.read(*each) for each in ranges]
-
-    def will_need(self, ranges: Iterable[Range]) -> None:
-        super().will_need(ranges)
 
     def close(self) -> None:
         # Maps live on while somebody holds a view of them.

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from wdsctl.loader.adopting import newest, next_pass
-from wdsctl.loader.bans import bans_of
+from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.lane_work import Drawn
@@ -30,11 +30,11 @@ from wdsctl.loader.travel import unpacked
 @dataclass(frozen=True, slots=True)
 class Stand:
     """Where a rank is: the pass, how many runs the world has drawn of it, and of runs that are not drawn to their end
-    (by number) how many batches have left."""
+    (by number) how many batches have left, and how many entries the bans had when the run was begun."""
 
     passes: int
     drawn: int
-    given: Mapping[int, int]
+    given: Mapping[int, tuple[int, int]]
     stats: Stats
     batches: int = 0  # that this rank has given in this pass
 
@@ -57,12 +57,14 @@ class Passes:
         saved = None if state is None else for_rank(state, self._rank, self._world, "validation")
         self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
         self._use(open_streams(dataset, saved))
+        check_what_is_left(self._bans, self.streams, 0)
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
         stand = Stand(0, 0, {}, Stats())
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
-            given = {int(number): cursor["given"] for number, cursor in saved["cursors"].items()}
+            bans = len(saved["bans"])
+            given = {int(number): (run["given"], run.get("bans", bans)) for number, run in saved["cursors"].items()}
             stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
             if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
                 self._newer = newest(dataset, self.streams)
@@ -81,14 +83,14 @@ class Passes:
             stand = self._at[0]
             number = stand.drawn + self._rank
             drawn: Drawn = self._engine.draw((stand.drawn - self._begun) // self._world)
-            given = stand.given.get(number, 0)
+            given, bans = stand.given.get(number, (0, len(self._bans.entries)))
             later = {other: count for other, count in stand.given.items() if other > number}
             counted = stand.stats.plus(drawn.stats) if given == 0 else stand.stats
             has_more = given + 1 < len(drawn.batch)
             ahead = Stand(
                 stand.passes,
                 stand.drawn + (0 if has_more else self._world),
-                {**later, number: given + 1} if has_more else later,
+                {**later, number: (given + 1, bans)} if has_more else later,
                 counted,
                 stand.batches + (given < len(drawn.batch)),
             )
@@ -184,7 +186,7 @@ class Passes:
             virtual=stand.batches,
             base=0,
             lanes=[],
-            cursors={number: {"given": count} for number, count in stand.given.items()},
+            cursors={number: {"given": given, "bans": bans} for number, (given, bans) in stand.given.items()},
             bans=self._bans.to_state(),
         )
 
@@ -193,9 +195,11 @@ class Passes:
         self._engine.start()
 
     def close(self) -> None:
-        self._engine.close()
-        self.streams.close()
-        self._begin(self._at[0])
+        try:
+            self._engine.close()
+            self.streams.close()
+        finally:  # an interrupt while workers end leaves no closed engine behind
+            self._begin(self._at[0])
 
     def _use(self, streams: Streams) -> None:
         dataset = self._dataset
@@ -247,8 +251,11 @@ class Passes:
         return starts > 1
 
     def _task_of(self, turn: int) -> Run:
-        epoch = order_of_pass(self._dataset, self._at[0].passes)
-        return Run(epoch, self._begun + turn * self._world + self._rank)
+        stand = self._at[0]
+        number = self._begun + turn * self._world + self._rank
+        # A run of which a part has left is finished of the samples that it was begun with: others make other batches.
+        _, bans = stand.given.get(number, (0, None))
+        return Run(order_of_pass(self._dataset, stand.passes), number, bans)
 
 
 def _nothing_to_note(turn: int, drawn: Drawn) -> None:

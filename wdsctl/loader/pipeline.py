@@ -24,6 +24,11 @@ from wdsctl.loader.stats import Stats
 State = dict[str, Any]
 
 
+class PackCursorLike(Cursor, Protocol):
+    #: How many bans are in force: a pack that is half out is finished of what was there when it was begun.
+    bans: int
+
+
 class PackStageLike(Protocol):
     """What makes packs: of the encoder's hooks, or of lengths."""
 
@@ -37,7 +42,7 @@ class PackStageLike(Protocol):
     @property
     def post(self) -> Hook | None: ...
 
-    def open(self, upstream: Any, refs: Any, failures: Failures, stats: Stats) -> Cursor: ...
+    def open(self, upstream: Any, refs: Any, failures: Failures, stats: Stats) -> PackCursorLike: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +111,8 @@ class LaneCursor:
         self._stats = stats
         self._was_bulk = False
         upstream: Any = self._samples
-        if pipeline.pack is not None:
-            upstream = pipeline.pack.open(upstream, self._refs, failures, stats)
+        self._packs = None if pipeline.pack is None else pipeline.pack.open(upstream, self._refs, failures, stats)
+        upstream = self._packs or upstream
         together: Together
         if pipeline.group is not None:
             together = pipeline.group.open(upstream, failures, stats)
@@ -115,7 +120,7 @@ class LaneCursor:
             size, with_keys = pipeline.batch.size or 1, pipeline.batch.needs_keys
             together = Straight(self._samples, size, with_keys=with_keys, drop_last=pipeline.drop_last)
         else:
-            together = Rows(upstream, pipeline.batch.size or 1, drop_last=pipeline.drop_last)
+            together = Rows(upstream, pipeline.batch.size or 1, stats, drop_last=pipeline.drop_last)
         self._together: Together = together
         self._batches: BatchCursor = pipeline.batch.open(together, failures, stats)
         if state is None:
@@ -123,7 +128,7 @@ class LaneCursor:
         elif state["stream"].get("left"):
             # The batch under way is finished of the samples that it was begun with: with others, its outputs would be
             # other ones, and what came in for a banned sample would be lost.
-            self._samples.is_banned = pipeline.bans.judge(self._bans)
+            self._judge()
             self._batches.before = self._catch_up
             self._go_to(self._batches, state["stream"])
         else:
@@ -133,7 +138,12 @@ class LaneCursor:
     def _ban(self, picks: int) -> None:
         """From here on, at pick `picks`, nothing comes that is banned."""
         self._bans = self._pipeline.bans.history(self._bans, picks)
+        self._judge()
+
+    def _judge(self) -> None:
         self._samples.is_banned = self._pipeline.bans.judge(self._bans)
+        if self._packs is not None:
+            self._packs.bans = len(self._bans)
 
     def _catch_up(self) -> None:
         """Let bans begin that could not with the state, and find out what of them is held."""

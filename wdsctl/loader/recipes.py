@@ -14,7 +14,8 @@ from wdsctl.loader.cooks import cook_of
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.determinism import twice
 from wdsctl.loader.hook_options import hook_options
-from wdsctl.loader.packing import PlannedPackStage, merge
+from wdsctl.loader.packing import PlannedPackStage
+from wdsctl.loader.packing.stage import MERGE
 from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
 from wdsctl.loader.plan import digest
 from wdsctl.loader.stages.batches import BatchStage
@@ -136,7 +137,7 @@ def _pack(dataset: Dataset, streams: Streams, patience: int) -> PackStageLike | 
     post = _hook(dataset, "postencode_sample") if overridden(encoder, "postencode_sample") else None
     if dataset.packing is not None:
         packs = overridden(encoder, "pack_selected_samples")
-        pack = _hook(dataset, "pack_selected_samples") if packs else Hook("pack_selected_samples", merge, 0)
+        pack = _hook(dataset, "pack_selected_samples") if packs else MERGE
         # A window that spans several passes could put a sample into a pack twice.
         share = max(LEAST_WINDOW, streams.least_samples // streams.sizes.lanes)
         packing = replace(dataset.packing, window=min(dataset.packing.window, share))

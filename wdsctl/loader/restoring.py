@@ -12,7 +12,7 @@ from wdsctl.loader.packing.again import PIECE, WHOLE, packs_again
 from wdsctl.loader.packing.making import piece_item
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.source import Ref
-from wdsctl.loader.stages.batches import END, RESTORE_KEY
+from wdsctl.loader.stages.batches import RESTORE_KEY
 from wdsctl.loader.stages.item import Item
 from wdsctl.loader.stages.packing import Packer
 from wdsctl.loader.stats import Stats
@@ -28,7 +28,7 @@ def restored(streams: Streams, pipeline: Pipeline, key: Sequence[Any], handler: 
     if len(key) and not isinstance(key[0], (int, str)):
         items = [_item(streams, pipeline, failures, each) for each in key]
         cursor = pipeline.batch.open(_Given(items), failures, stats)
-        return _only(list(iter(cursor.draw, END)), key)
+        return _only(cursor.draw_all(), key)
     return _item(streams, pipeline, failures, key).value
 
 
@@ -36,10 +36,12 @@ def _only(batches: Sequence[Any], key: Sequence[Any]) -> Any:
     """The batch with this key, of those that the hooks make of its samples."""
     if not batches:
         raise _gone("the hooks make no batch of these samples")
+    if len(batches) == 1:
+        return batches[0]
     of_key = [batch for batch in batches if _plain(value_of(batch, RESTORE_KEY)) == _plain(key)]
-    if len(batches) > 1 and len(of_key) != 1:
+    if len(of_key) != 1:
         raise _gone(f"the hooks make {len(batches)} batches of these samples, and the key does not tell them apart")
-    return (of_key or batches)[0]
+    return of_key[0]
 
 
 def _plain(key: Any) -> Any:

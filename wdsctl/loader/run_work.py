@@ -18,9 +18,10 @@ from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand, Window
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.recipes import pipeline_of
 from wdsctl.loader.source import Piece, Ref
-from wdsctl.loader.stages.batches import END, BatchCursor
+from wdsctl.loader.stages.batches import BatchCursor
 from wdsctl.loader.stages.bulk import origins_of
 from wdsctl.loader.stages.grouping import Rows, Straight
+from wdsctl.loader.stages.samples import Banned
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, reopened
 from wdsctl.loader.travel import Sending, packed
@@ -31,10 +32,12 @@ TOGETHER = 512  # samples whose references are made at once: some 40 us, and 2 u
 
 
 class Run(NamedTuple):
-    """Run `number` of the pass that takes this epoch of the order."""
+    """Run `number` of the pass that takes this epoch of the order. `bans`: how many entries of the bans are in force;
+    None: all."""
 
     epoch: int
     number: int
+    bans: int | None = None
 
 
 class RunWork:
@@ -45,7 +48,7 @@ class RunWork:
         self._refs = RunRefs(pipeline.refs.arms[0], runs, step)
         self._stats = Stats()
         self._failures = Failures(pipeline.handler, self._stats)
-        self._is_banned = pipeline.bans.judge(pipeline.bans.history([], 0))
+        self._is_banned = _judge(pipeline.bans)
         # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
         self._stage = pipeline.batch
         # After a death, every sample is told of before it is touched: the second death names it.
@@ -56,10 +59,10 @@ class RunWork:
     def do(self, run: Run) -> Drawn:
         """All batches of one run, in a list: mostly one."""
         before = self._stats.copy()
-        self._refs.go_to(run)
+        self._refs.go_to(run._replace(bans=None))
         batch = None if self._bulk is None else self._bulk.batch(self._refs.pieces, self._stats)
         if batch is None:
-            batches, origins = self._through_samples()
+            batches, origins = self._through_samples(run)
         else:
             batches, origins = [batch], origins_of(batch) if self._traced else []
         return Drawn(batches, None, self._stats.minus(before), origins)
@@ -67,21 +70,20 @@ class RunWork:
     def close(self) -> None:
         """It has nothing open."""
 
-    def _through_samples(self) -> tuple[list[Any], list[Any]]:
-        made = self._opened()
-        batches = []
-        while (batch := made.draw()) is not END:
-            batches.append(batch)
-        return batches, made.origins() if self._traced else []
+    def _through_samples(self, run: Run) -> tuple[list[Any], list[Any]]:
+        made = self._opened(run)
+        return made.draw_all(), made.origins() if self._traced else []
 
-    def _opened(self) -> BatchCursor:
+    def _opened(self, run: Run) -> BatchCursor:
         """Cursors of its own for every run: an error or an interrupt leaves them anywhere."""
         samples = self.pipeline.samples.open(self._refs, self._failures, self._stats)
         samples.is_banned, samples.telling = self._is_banned, self._telling
+        if run.bans is not None:
+            samples.is_banned = _judge(Bans(self.pipeline.bans.entries[: run.bans]))
         together: Any = (
             Straight(samples, self.pipeline.batch.size or 1, with_keys=self.pipeline.batch.needs_keys)
             if self.pipeline.is_plain
-            else Rows(samples, 1 << 62)
+            else Rows(samples, 1 << 62, self._stats)
         )
         return self._stage.open(together, self._failures, self._stats)
 
@@ -195,6 +197,11 @@ class RunJob:
         streams = self.streams
         facts = (streams.generations, streams.order, streams.stores, self.pipeline.bans)
         return _reopened, (self.dataset, *facts, self.runs, self.step, self.traced)
+
+
+def _judge(bans: Bans) -> Banned | None:
+    """Runs have no history: what is banned is from their beginning."""
+    return bans.judge(bans.history([], 0))
 
 
 def _all_packed(batches: Sequence[Any]) -> list[Any]:

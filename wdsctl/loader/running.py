@@ -33,8 +33,12 @@ class Running:
 
     def later(self, make: Callable[[], Engine]) -> Engine:
         """An engine that is made when it is first asked: workers start with the first batch."""
-        self.starts.clear()
-        return _Later(make)
+
+        def made() -> Engine:
+            self.starts.clear()  # now: an interrupt may have stopped the making of one whose workers had begun
+            return make()
+
+        return _Later(made)
 
 
 def pool_options(workers: WorkerConfig, running: Running) -> PoolOptions:

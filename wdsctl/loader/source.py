@@ -42,7 +42,8 @@ class Source:
     file. `aux`: stores that its cooker looks things up in, by name. `subflavors` lie over those of the dataset.
     `storage` is closed with the source, and may be shared by several. `memories`: where images of a batch are decoded
     side by side; whoever makes batches begins them. `together`: within it, images may be decoded at its end. `sizes`:
-    bytes of the shards, by path.
+    bytes of the shards, by path. `whole`: the split, of which a view or a join has only a `selection`; `view`: the hash
+    of the view. `is_member`: of a join, and read by nobody but that. All of it stays as it is made.
 
     Raises what `compile_layout` raises, and of datasets with films what `open_keyframes` does. No sample is read.
     """
@@ -63,15 +64,18 @@ class Source:
         functions: Functions | None = None,
         raw: Raw = "bytes",
         aux: Mapping[str, FileStore] | None = None,
+        view: str = "",
+        whole: Selection | None = None,
+        is_member: bool = False,
     ) -> None:
         self.root = root
         self.aux = dict(aux or {})
         self.decoder = decoder
         self.place = place
         self.split = split
-        self.is_member = False  # of a join, and read by nobody but that
-        self.view = ""  # the hash of the view that was named, and the split that it is of
-        self.whole = selection
+        self.is_member = is_member
+        self.view = view
+        self.whole = selection if whole is None else whole
         self._columns: dict[str, Ints] = {}
         self.dataset_path = shown(root) if place is None else place.shown
         self.raw = raw
@@ -138,7 +142,11 @@ class Source:
         return self.place
 
     def _probes_of(self, path: str) -> list[Probe]:
-        return probes_of(self.offsets, self._paths.index(path))
+        return probes_of(self.offsets, self._shards_by_path[path])
+
+    @cached_property
+    def _shards_by_path(self) -> dict[str, int]:
+        return {path: i for i, path in enumerate(self._paths)}
 
     def where(self, block: Block, i: int) -> str:
         """Dataset, shard and key of a reference, for people."""

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from wdsctl.loader.adopting import adopted, newest, next_pass
-from wdsctl.loader.bans import bans_of
+from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.lane_job import LaneJob
@@ -29,13 +29,14 @@ from wdsctl.loader.travel import unpacked
 @dataclass(frozen=True, slots=True)
 class Stand:
     """How far a rank is: batches that the world has drawn, where each lane stands that has been drawn from, what was
-    handed out, and how many batches of the present pass or virtual epoch."""
+    handed out, how many batches of the present pass or virtual epoch, and which pass that is."""
 
     drawn: int
     states: Mapping[int, State]
     stats: Stats
     given: int = 0
     ended: frozenset[int] = frozenset()
+    passes: int = 0
 
 
 class Training:
@@ -58,16 +59,17 @@ class Training:
         saved = None if state is None else for_rank(state, self._rank, self._world, kind)
         edits = isinstance(dataset, TrainDataset) and dataset.adopt_weights
         self._bans = bans_of(saved["bans"] if saved is not None else []).and_also(dataset.ban)
-        self.passes = 0 if saved is None or saved["pass"] is None else saved["pass"]
-        self._use(open_streams(dataset, saved, edit_at=saved["drawn"] if saved is not None and edits else None))
+        passes = 0 if saved is None else saved["pass"] or 0
+        self._use(open_streams(dataset, saved, edit_at=saved["drawn"] if saved is not None and edits else None), passes)
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
         self._length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
         self._fresh: State = {}
-        stand, geometry = Stand(0, {}, Stats()), start(self.streams.sizes.lanes)
+        stand, geometry = Stand(0, {}, Stats(), passes=passes), start(self.streams.sizes.lanes)
         if saved is not None:
             stand, geometry = self._restored(saved, strict=strict, edits=edits)
             self._adopt(stand, geometry)
+        check_what_is_left(self._bans, self.streams, stand.drawn)
         if len(geometry.lanes) % self._world:
             stand, geometry = self._split(stand, geometry)
         self._begin(stand, geometry)
@@ -104,6 +106,11 @@ class Training:
         return self._at[0].stats
 
     @property
+    def passes(self) -> int:
+        """The number of the present pass; 0 where there are none."""
+        return self._at[0].passes
+
+    @property
     def given(self) -> int:
         """Batches that were handed out in the present pass or virtual epoch; 0 where there is neither."""
         return self._at[0].given
@@ -135,12 +142,11 @@ class Training:
 
     def _begin_pass(self, number: int) -> None:
         self._engine.close()
-        self.passes = number
         if self._newer is not None:
             self.streams.close()
-        self._use(next_pass(self._dataset, self.streams, self._newer))
+        self._use(next_pass(self._dataset, self.streams, self._newer), number)
         self._newer = None
-        stand, geometry = Stand(0, {}, self._at[0].stats), start(self.streams.sizes.lanes)
+        stand, geometry = Stand(0, {}, self._at[0].stats, passes=number), start(self.streams.sizes.lanes)
         if len(geometry.lanes) % self._world:
             stand, geometry = self._split(stand, geometry)
         self._begin(stand, geometry)
@@ -154,7 +160,7 @@ class Training:
             self._plan_state(),
             self.streams.generations,
             drawn=stand.drawn,
-            passes=None if self.is_endless else self.passes,
+            passes=None if self.is_endless else stand.passes,
             # An epoch that is over has ended for whoever resumes, too.
             virtual=0 if self.is_at_virtual_end else stand.given,
             base=self._geometry.base,
@@ -169,14 +175,16 @@ class Training:
 
     def close(self) -> None:
         """End the workers, and close the shards. The next batch begins again from where the rank stands."""
-        self._engine.close()
-        self.streams.close()
-        self._begin(self._at[0], self._geometry)
+        try:
+            self._engine.close()
+            self.streams.close()
+        finally:  # an interrupt while workers end leaves no closed engine behind
+            self._begin(self._at[0], self._geometry)
 
-    def _use(self, streams: Streams) -> None:
+    def _use(self, streams: Streams, passes: int) -> None:
         self.streams = streams
         self.plan = Plan(streams.order, recipe(self._dataset, streams), streams.names, stores_digest(streams))
-        self.pipeline = pipeline_of(self._dataset, streams, self._bans, self.passes)
+        self.pipeline = pipeline_of(self._dataset, streams, self._bans, passes)
 
     # -- how it goes on ------------------------------------------------------------------------------------------------
 
@@ -185,10 +193,9 @@ class Training:
         self._begun = stand.drawn
         self._turns = turns(geometry, self._begun, self._rank, self._world)
         mine = {lane: state for lane, state in stand.states.items() if lane in self._turns}
-        stand = replace(stand, states=mine)
-        self._at = (stand, None)
         self._known = dict(mine)  # where each lane stands after the last of its batches that came
         self._engine: Engine = self._new_engine()
+        self._at = (replace(stand, states=mine), None)  # last: until then, an interrupted pass begins once more
 
     def _new_engine(self) -> Engine:
         workers = min(self._workers.num_workers, len(self._turns))
@@ -235,9 +242,6 @@ class Training:
         lane = self._turns[turn % len(self._turns)]
         if len(stand.ended) == len(self._turns):
             return stand, None
-        if lane in stand.ended:
-            nothing = Drawn(END, stand.states.get(lane, self._fresh), Stats(), [])
-            return replace(stand, drawn=stand.drawn + self._world), nothing
         if not self._workers.num_workers:
             self._work.stands(lane, stand.states.get(lane))
         drawn: Drawn = self._engine.draw(turn)
@@ -248,6 +252,7 @@ class Training:
             stats=stand.stats.plus(drawn.stats),
             given=stand.given + (not is_end and self._counts),
             ended=stand.ended | {lane} if is_end else stand.ended,
+            passes=stand.passes,
         )
         return ahead, drawn
 
@@ -266,7 +271,8 @@ class Training:
         if not isinstance(dataset, TrainDataset) or dataset.adopt is None:
             return
         if self.is_endless:
-            self._use(adopted(dataset, self.streams, self.pipeline.refs, geometry, stand.states, stand.drawn))
+            made = adopted(dataset, self.streams, self.pipeline.refs, geometry, stand.states, stand.drawn)
+            self._use(made, stand.passes)
         else:
             self._newer = newest(dataset, self.streams)
 
@@ -278,7 +284,8 @@ class Training:
         cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
         states = {int(lane): cursor for lane, cursor in cursors.items()}
         given = saved["virtual"] if self._counts else 0
-        return Stand(saved["drawn"], states, Stats(), given), Geometry(saved["base"], lanes)
+        stand = Stand(saved["drawn"], states, Stats(), given, passes=saved["pass"] or 0)
+        return stand, Geometry(saved["base"], lanes)
 
     def _split(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
         """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""

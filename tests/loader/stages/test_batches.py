@@ -47,7 +47,7 @@ def cursor_of(
         memories=(),
         **given,
     )
-    return stage.open(Rows(upstream or Numbers(most), size or 1), failures, failures.stats)
+    return stage.open(Rows(upstream or Numbers(most), size or 1, failures.stats), failures, failures.stats)
 
 
 def drawn(cursor: BatchCursor, count: int) -> list[Any]:

@@ -174,7 +174,7 @@ CURSORS: dict[type[Any], tuple[Callable[[Source, Lane], Any], Callable[[Any], An
     PackCursor: (packs_of, lambda each: plain(each.next().value)),
     Groups: (groups_of, lambda each: [plain(item.value) for item in each.next()]),
     Rows: (
-        lambda source, lane: Rows(samples_of(source, lane, encode), 3),
+        lambda source, lane: Rows(samples_of(source, lane, encode), 3, Stats()),
         lambda each: [plain(item.value) for item in each.next()],
     ),
     Straight: (

@@ -17,6 +17,7 @@ from wdsctl.loader.failures import FatalSampleError, log_exception, reraise_exce
 from wdsctl.loader.stages.grouping import Groups, GroupStage, Rows, Straight
 from wdsctl.loader.stages.item import Item
 from wdsctl.loader.stages.samples import SampleStage
+from wdsctl.loader.stats import Stats
 
 
 def groups_of(
@@ -229,13 +230,13 @@ def test_a_state_between_batches_of_those_that_waited_together_goes_on_exactly()
 
 
 def test_rows_come_as_they_are_and_the_last_may_be_short() -> None:
-    rows = Rows(Numbers(7), 3)
+    rows = Rows(Numbers(7), 3, Stats())
 
     assert [numbers(rows.next()) for _ in range(4)] == [[0, 1, 2], [3, 4, 5], [6], []]
 
 
 def test_a_last_short_row_may_be_dropped() -> None:
-    rows = Rows(Numbers(7), 3, drop_last=True)
+    rows = Rows(Numbers(7), 3, Stats(), drop_last=True)
 
     assert [numbers(rows.next()) for _ in range(3)] == [[0, 1, 2], [3, 4, 5], []]
 

@@ -12,6 +12,7 @@ from tests.loader.stages.made_up import Numbers, failures_of, hook_of
 from wdsctl.core.errors import LoaderError, SampleFailed
 from wdsctl.loader import SkipSample
 from wdsctl.loader.failures import log_exception, reraise_exception
+from wdsctl.loader.stages.item import Item
 from wdsctl.loader.stages.packing import PackCursor, PackStage
 
 
@@ -144,7 +145,7 @@ def test_between_two_buffers_nothing_is_made_again() -> None:
 
     restored.load(cursor.state())
 
-    assert cursor.state() == {"of": 5, "packs": 0, "left": 0}
+    assert cursor.state() == {"of": 5, "packs": 0, "left": 0, "bans": 0}
     assert upstream.at == 5, "where it goes on; the buffer was not filled"
     assert made(restored, 2) == [[5, 6], [7, 8]]
 
@@ -231,6 +232,42 @@ def test_after_so_many_samples_without_a_pack_it_gives_up() -> None:
         with pytest.raises(LoaderError, match="15 samples in a row gave nothing") as raised:
             packs_of(**hooks, patience=14).next()
         assert raised.value.code == "WDS505"
+
+
+@pytest.mark.parametrize("banned", range(3))
+def test_of_a_pack_that_is_half_out_the_rest_comes_as_it_was_begun(banned: int) -> None:
+    def apart(samples: list[Any]) -> Iterator[Any]:
+        for sample in samples:
+            yield together([sample])
+
+    class Banned(Numbers):
+        def _item(self, number: int) -> Item:
+            return super()._item(number)._replace(banned=2 if number == banned else 0)
+
+    cursor = packs_of(lambda samples: [samples[:3], samples[:3]], apart)
+    cursor.bans = 1
+    items = [item for item in (cursor.next() for _ in range(3)) if item]
+    state = {**cursor.state(), "left": 1}
+    restored = packs_of(lambda samples: [samples[:3], samples[:3]], apart, upstream=Banned())
+    restored.bans = 2
+
+    restored.load(state)
+
+    assert restored.state() == state
+    assert made(restored, 4) == [[1], [2], *([n] for n in range(3) if n != banned)]
+    assert [restored.rebuild(item.address).value["of"] for item in items] == [[0], [1], [2]], "what waits in a group"
+
+
+def test_a_pack_of_one_output_that_waits_is_made_again_without_what_is_banned() -> None:
+    class Banned(Numbers):
+        def _item(self, number: int) -> Item:
+            return super()._item(number)._replace(banned=int(number < 3))
+
+    cursor = packs_of(upstream=Banned())
+
+    assert cursor.rebuild({"of": [2, 3], "step": 0}).value["of"] == [3]
+    assert cursor.rebuild({"of": [0, 1], "step": 0}).banned
+    assert cursor._stats.banned == 3
 
 
 def test_a_pack_that_gives_nothing_any_more_says_so() -> None:

@@ -26,7 +26,7 @@ class Answer:
     def __init__(self, task): self.task = task
 with Pool(Mine, lambda worker: 0, workers=1, options=PoolOptions(start="START")) as pool:
     pool.submit(0, 42)
-    print(pool.collect(0).task)
+    print(pool.look(0).task)
 """
 
 

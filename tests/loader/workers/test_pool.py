@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.workers.interrupts import interrupted_within
+from tests.loader.workers.interrupts import interrupted_once, interrupted_within
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import workers
@@ -222,7 +222,8 @@ def test_after_an_error_nothing_is_done_until_restart() -> None:
             with pytest.raises(KeyError):
                 consumer.collect()
 
-        consumer.pool.restart(0, drop=1)
+        consumer.accept()
+        consumer.pool.restart(0)
 
         assert [consumer.collect(), consumer.collect()] == [(0, 1), (0, 2)]
 
@@ -245,7 +246,8 @@ def test_restart_without_an_error_begins_elsewhere() -> None:
         consumer.collect()
         consumer.counts[0] = 50
 
-        consumer.pool.restart(0, drop=consumer.pool.pending(0))
+        consumer.pool.accept(0, consumer.pool.submitted - 1)
+        consumer.pool.restart(0)
         consumer.submit("next")
 
         assert consumer.collect() == (0, 50)
@@ -257,7 +259,8 @@ def test_restart_after_two_deaths_gives_the_task_another_chance(tmp_path: Path) 
         with pytest.raises(LoaderError):
             consumer.collect()
 
-        consumer.pool.restart(0, drop=1)
+        consumer.accept()
+        consumer.pool.restart(0)
 
         assert consumer.collect() == (0, 0)
 
@@ -266,7 +269,7 @@ def test_an_interrupt_in_collect_loses_nothing(tmp_path: Path) -> None:
     with a_pool() as consumer:
         consumer.submit(("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")), "next")
         _until_there(tmp_path / "begun")
-        with interrupted_within(Pool.collect, workers), pytest.raises(KeyboardInterrupt):
+        with interrupted_within(Pool.look, workers), pytest.raises(KeyboardInterrupt):
             consumer.collect()
         (tmp_path / "mark").touch()
 
@@ -279,15 +282,16 @@ def test_interrupts_at_any_moment_of_collect_lose_nothing() -> None:
     """The signal comes at odd times, also between two bytecodes of a read."""
     got: list[int] = []
     interrupts = 0
-    with a_pool(log=lambda _: None) as consumer, interrupted_within(Pool.collect, workers):
+    with a_pool(log=lambda _: None) as consumer, interrupted_within(Pool.look, workers):
         while len(got) < 2000 or interrupts <= 10:
-            if not consumer.pool.pending(0):
+            if consumer.pool.submitted == len(got):
                 consumer.submit(*([("blob", 200_000)] * 20))
             try:
-                value = consumer.pool.collect(0)
+                value = consumer.pool.look(0)
             except KeyboardInterrupt:
                 interrupts += 1
                 continue
+            consumer.accept()
             got.append(value[0])
             consumer.counts[0] = len(got)
 
@@ -319,6 +323,19 @@ def test_closing_does_not_wait_for_a_long_task(tmp_path: Path) -> None:
         pid = consumer.pool.pids[0]
 
     assert gone([pid])
+
+
+def test_an_interrupt_while_it_closes_leaves_no_process(tmp_path: Path) -> None:
+    pool = Pool(Stream, lambda _: 0, workers=1)
+    pids = [*pool.pids, pool.nursery_pid or 0]
+    pool.submit(0, ("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")))
+    pool.send()
+    _until_there(tmp_path / "begun")
+
+    with interrupted_once(0.2), pytest.raises(KeyboardInterrupt):
+        pool.close()
+
+    assert gone(pids)
 
 
 def test_closing_lets_work_close(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.loader.workers.works import Collected, a_pool
+from tests.loader.workers.works import Consumer, a_pool
 from tests.opened import open_files
 
 MB = 1 << 20
@@ -19,7 +19,7 @@ def inherited() -> set[str]:
     return set(Path("/proc/self/maps").read_text().splitlines())
 
 
-def mapped_bytes(consumer: Collected, inherited: set[str]) -> int:
+def mapped_bytes(consumer: Consumer, inherited: set[str]) -> int:
     """What the worker has mapped itself of shared memory without a name."""
     lines = set(Path(f"/proc/{consumer.pool.pids[0]}/maps").read_text().splitlines()) - inherited
     ranges = [line.split()[0].split("-") for line in lines if "memfd:wdsctl" in line]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.loader.workers.test_ring import mapped_bytes
-from tests.loader.workers.works import Collected, a_pool
+from tests.loader.workers.works import Consumer, a_pool
 from wdsctl.loader.workers import room
 
 MB = 1 << 20
@@ -59,12 +59,12 @@ class Rooms:
 
 
 @contextmanager
-def rooms(**options: Any) -> Iterator[Collected]:
+def rooms(**options: Any) -> Iterator[Consumer]:
     with a_pool(Rooms, **options) as consumer:
         yield consumer
 
 
-def one(consumer: Collected, *task: Any) -> Any:
+def one(consumer: Consumer, *task: Any) -> Any:
     consumer.submit(task)
     return consumer.collect()
 
@@ -136,7 +136,8 @@ def test_a_task_that_fails_leaves_its_room_to_the_next() -> None:
             consumer.submit(("fails", MB))
             with pytest.raises(ValueError, match="after"):
                 consumer.collect()
-            consumer.pool.restart(0, drop=1)
+            consumer.accept()
+            consumer.pool.restart(0)
             (memory,) = one(consumer, "whole", MB)
 
             assert int(memory[0]) == consumer.counts[0] - 1 == number

@@ -30,7 +30,7 @@ class Told:
 def test_each_task_is_ordered_once_as_they_come_and_go() -> None:
     seat, told = a_seat()
     for number in range(3, 9):
-        seat.collected = number - 2
+        seat.accepted = number - 2
         seat.add(b"task")
         seat.dispatch()
 
@@ -42,7 +42,7 @@ def test_an_interrupt_between_any_two_bytecodes_leaves_no_task_untold() -> None:
     """What was being told is torn and told anew to another process; what was not torn goes on where it was."""
     for place in count():
         seat, told = a_seat()
-        seat.collected = 2
+        seat.accepted = 2
         was_interrupted = interrupted(partial(trimmed_and_added, seat), place)
         if seat.pending < 2:
             seat.add(b"task")

@@ -90,15 +90,15 @@ def hang_here() -> None:
 
 
 @contextmanager
-def a_pool(open_work: OpenWork = Stream, *, workers: int = 1, begin: int = 0, **options: Any) -> Iterator[Collected]:
+def a_pool(open_work: OpenWork = Stream, *, workers: int = 1, begin: int = 0, **options: Any) -> Iterator[Consumer]:
     """A pool with its consumer, who counts what he collected and resumes from there."""
-    consumer = Collected([begin] * workers)
+    consumer = Consumer([begin] * workers)
     with Pool(open_work, consumer.resume, workers=workers, options=PoolOptions(**options)) as pool:
         consumer.pool = pool
         yield consumer
 
 
-class Collected:
+class Consumer:
     """`counts[w]`: where worker w is to begin."""
 
     pool: Pool
@@ -112,11 +112,17 @@ class Collected:
     def submit(self, *tasks: Any, worker: int = 0) -> None:
         for task in tasks:
             self.pool.submit(worker, task)
+        self.pool.send()
 
     def collect(self, worker: int = 0) -> Any:
-        value = self.pool.collect(worker)
+        value = self.pool.look(worker)
+        self.accept(worker)
         self.counts[worker] += 1
         return value
+
+    def accept(self, worker: int = 0) -> None:
+        """The oldest result counts as collected, also one that was an error."""
+        self.pool.accept(worker, self.pool.accepted(worker))
 
 
 def is_alive(pid: int) -> bool:

@@ -46,7 +46,7 @@ class Joined:
                 hint="keys are compared as they are: `wdsctl inspect` shows some of each dataset",
                 code="WDS211",
             )
-        return JoinedSource(self, selection, root, offsets, chosen, *given, **options)
+        return JoinedSource(self, root, offsets, chosen, *given, **options)
 
 
 class AtOnce(Functions):

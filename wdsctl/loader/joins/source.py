@@ -12,7 +12,6 @@ import numpy as np
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.references import Block, Ints
 from wdsctl.loader.samples import Sample
-from wdsctl.loader.selection import Selection
 from wdsctl.loader.source import PlainType, Source
 
 if TYPE_CHECKING:
@@ -27,14 +26,13 @@ class JoinedBlock(Block):
 
 
 class JoinedSource(Source):
-    """`joined`: the members and how they go together. `whole`: the split of the primary, of which `selection` is what
-    found its partners. Positions, rows, ids, keys and columns are the primary's.
+    """`joined`: the members and how they go together. `selection`: what found its partners. Positions, rows, ids, keys
+    and columns are the primary's.
     """
 
-    def __init__(self, joined: Joined, whole: Selection, *given: Any, **options: Any) -> None:
+    def __init__(self, joined: Joined, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)
         self._joined = joined
-        self._whole = whole
         self._members = joined.members
         self._join = joined.joiner.join
         self.subflavors = joined.subflavors
@@ -49,7 +47,7 @@ class JoinedSource(Source):
 
     @cached_property
     def split_digest(self) -> str:
-        return (self.whole if self.view else self._whole).digest(self.offsets)
+        return self.whole.digest(self.offsets)
 
     def block(self, positions: Ints, passes: Ints) -> Block:
         return self._with_partners(super().block(positions, passes))

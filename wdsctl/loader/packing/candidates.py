@@ -30,7 +30,7 @@ class Samples(Protocol):
     """What is packed: the cursor of samples."""
 
     ref: Ref | None
-    is_banned: Callable[[Ref, int | None], bool] | None
+    is_banned: Callable[[Ref, int | None], int] | None
 
     def next(self) -> Item | None: ...
 
@@ -77,7 +77,10 @@ class Candidates(Protocol):
         """The whole sample of an address once more."""
 
     def items(self, entry: Entry) -> list[Item]:
-        """What goes into a pack for a candidate; nothing where it is skipped, cannot be read, or is banned by now."""
+        """What goes into a pack for a candidate; nothing where it is skipped or cannot be read."""
+
+    def banned_by(self, entry: Entry) -> int:
+        """The ban that has taken a candidate or the sample that it is a piece of by now, counted from 1; 0: none."""
 
     def where(self, entry: Entry) -> str: ...
 
@@ -141,6 +144,10 @@ class ByColumns:
     def items(self, entry: Entry) -> list[Item]:
         return self._samples.items_of(entry.held, pick_of(entry.address))
 
+    def banned_by(self, entry: Entry) -> int:
+        is_banned = self._samples.is_banned
+        return 0 if is_banned is None else is_banned(entry.held, None)
+
     def where(self, entry: Entry) -> str:
         source, block, i = entry.held
         where: str = source.where(block, i)
@@ -188,8 +195,11 @@ class ByFunctions:
         return Entry(address, lengths, item)
 
     def items(self, entry: Entry) -> list[Item]:
-        self._failures.stats.banned += entry.held.banned
-        return [] if entry.held.banned else [entry.held]
+        return [entry.held]
+
+    def banned_by(self, entry: Entry) -> int:
+        banned: int = entry.held.banned
+        return banned
 
     def where(self, entry: Entry) -> str:
         return place_of(entry.held.value)

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
 
 from wdsctl.core.errors import LoaderError, WdsctlError
 from wdsctl.core.keys import mix_one
-from wdsctl.loader.failures import Failures, names, place_of, set_value
+from wdsctl.loader.failures import Failures, place_of, set_value
 from wdsctl.loader.packing.candidates import Candidates, Entry
 from wdsctl.loader.packing.cutting import cut
 from wdsctl.loader.packing.merging import Measured
 from wdsctl.loader.packing.too_long import piece_of, recalled
-from wdsctl.loader.stages.hook import NOTHING, Hook
+from wdsctl.loader.stages.hook import Hook
 from wdsctl.loader.stages.item import GONE, PACK, Address, Item, key_of_all
+from wdsctl.loader.stages.packing import ALL, is_several, pack_item, places, posted, with_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,16 @@ class Maker:
         self._candidates = candidates
         self._failures = failures
 
-    def content(self, entries: Sequence[Entry]) -> Content:
-        """The samples of these entries, without those that are skipped or fail."""
+    def content(self, entries: Sequence[Entry], bans: int = ALL) -> Content:
+        """The samples of these entries, without those that are skipped or fail, or that the first so many bans took:
+        all that were in force when the pack was begun. Nothing where all are banned by now."""
+        found = [(entry, self._banned_by(entry)) for entry in entries]
+        there = [(entry, banned) for entry, banned in found if not 0 < banned <= bans]
+        there = there if any(not banned for _, banned in there) else []
+        self._failures.stats.banned += len(entries) - len(there)
+        return self._read([entry for entry, _ in there])
+
+    def _read(self, entries: Sequence[Entry]) -> Content:
         made = [self._items(entry) for entry in entries]
         lengths = [entry.lengths[0] for entry, items in zip(entries, made, strict=True) if items]
         items = list(chain.from_iterable(made))
@@ -54,17 +62,23 @@ class Maker:
         return packed(content, self._pack, self._post, self._failures)
 
     def rebuild(self, address: Address) -> Item:
-        """A pack once more, from the samples it was made of; GONE where there is none now that some are banned."""
-        banned = self._failures.stats.banned
-        content = self.content([recalled(each, self._candidates) for each in address["of"]])
-        for item in self.outputs(content):
+        """A pack once more, from the samples it was begun with; GONE where there is none now that some are banned.
+        Where the hook makes several of a pack, it is that of the pack as it was begun."""
+        stats = self._failures.stats
+        entries, banned = [recalled(each, self._candidates) for each in address["of"]], stats.banned
+        content = self.content(entries)
+        outputs, is_less = self.outputs(content), stats.banned > banned
+        if is_less and is_several(outputs):
+            stats.banned = banned
+            outputs = self.outputs(self.content(entries, 0))
+        for item in outputs:
             if item.address["step"] == address["step"]:
                 return item
-        if self._failures.stats.banned > banned:
+        if is_less:
             return GONE
         raise LoaderError(
             "a pack that waits gives no output any more",
-            where=_names([item.value for item in content.items]),
+            where=places([item.value for item in content.items]),
             hint="resume with the hooks and the data of the run that saved the state",
             code="WDS502",
         )
@@ -73,9 +87,12 @@ class Maker:
         piece = piece_of(entry.address)
         if piece is None:
             return self._candidates.items(entry)
-        held, length = entry.held
-        items = self._candidates.items(Entry(entry.address, entry.lengths, held))
+        _, length = entry.held
+        items = self._candidates.items(_whole(entry))
         return [each for item in items for each in self._cut(item, (*piece, length))]
+
+    def _banned_by(self, entry: Entry) -> int:
+        return self._candidates.banned_by(entry if piece_of(entry.address) is None else _whole(entry))
 
     def _cut(self, item: Item, piece: tuple[int, int, int]) -> list[Item]:
         try:
@@ -88,16 +105,23 @@ class Maker:
 
 
 def packed(content: Content, pack: Hook, post: Hook | None, failures: Failures) -> Iterator[Item]:
-    """What these hooks make of the samples of one pack."""
-    values = Measured(value for item in content.items for value in _posted(item, post, failures))
+    """What these hooks make of the samples of one pack. Where the hook is no generator, the iterator knows its length
+    (`operator.length_hint`)."""
+    values = Measured(value for item in content.items for value in posted(item, post, failures))
     if not values:
-        return
+        return iter(())
     values.lengths = content.lengths if post is None else None
     key = key_of_all(content.items, PACK)
     origins = tuple(chain.from_iterable(item.origins for item in content.items))
-    for step, value in enumerate(pack.outputs(values, key, failures, _names)):
-        set_value(value, "__restore_key__", ("pack", step, *origins))
-        yield Item(value, {"of": content.addresses, "step": step}, key + step, origins)
+    made = pack.outputs(values, key, failures, places)
+    return with_length(
+        made, (pack_item(value, content.addresses, step, key, origins) for step, value in enumerate(made))
+    )
+
+
+def _whole(piece: Entry) -> Entry:
+    """The sample that a piece is of."""
+    return Entry(piece.address, piece.lengths, piece.held[0])
 
 
 def piece_item(item: Item, piece: tuple[int, int, int]) -> Item:
@@ -110,18 +134,3 @@ def piece_item(item: Item, piece: tuple[int, int, int]) -> Item:
     if origins:
         set_value(value, "__restore_key__", origins[0])
     return Item(value, item.address, mix_one(item.key, piece[0]), origins)
-
-
-def _posted(item: Item, post: Hook | None, failures: Failures) -> list[Any]:
-    if post is None:
-        return [item.value]
-    made = post.run(item.value, item.key, failures, _place)
-    return [] if made is NOTHING else [made]
-
-
-def _names(values: Sequence[Any]) -> str:
-    return f"samples {names(values)}"
-
-
-def _place(value: Any) -> str:
-    return f"sample {names([value])}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import length_hint
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,10 @@ class PlannedPackStage:
 
 class PlannedPackCursor:
     """State: where the window under way began (`of`) and what was read `until` its end, what had been carried into it,
-    and how many packs of it, and outputs of the next one, have left. After a restore the window is planned again when
-    the next pack is asked for.
+    how many packs of it, and outputs of the next one, have left, and how many bans were in force when that was begun.
+    After a restore the window is planned again when the next pack is asked for.
+
+    `bans`: how many are in force now.
     """
 
     def __init__(
@@ -72,6 +75,8 @@ class PlannedPackCursor:
         self._carry: list[Entry] = []  # for the window after it
         self._begun = 0  # packs that were begun
         self._left = 0  # outputs of the last one of them that have left
+        self._begun_with = 0  # bans
+        self.bans = 0
         self._outputs: Iterator[Item] | None = None
         self._length = 0  # of the pack under way
         self._barren = 0
@@ -87,10 +92,13 @@ class PlannedPackCursor:
                 if item is not None:
                     self._count(self._left)
                     self._left += 1
+                    # A pack that is over need not be made again after a restore.
+                    if not length_hint(self._outputs, 1):
+                        self._outputs = None
                     return item
                 self._outputs = None
             if self._begun < len(self._packs):
-                self._outputs = self._begin_pack()
+                self._outputs = self._begin_pack(self.bans)
             elif not self._fill(again=False):
                 return None
 
@@ -103,9 +111,11 @@ class PlannedPackCursor:
             return dict(self._unmade)
         until = self._upstream.state()
         if self._outputs is None and self._begun >= len(self._packs):
-            return {"of": until, "until": until, "carried": self._carried(), "packs": 0, "left": 0}
-        begun, left = (self._begun, 0) if self._outputs is None else (self._begun - 1, self._left)
-        return {"of": self._from, "until": until, "carried": self._before, "packs": begun, "left": left}
+            return {"of": until, "until": until, "carried": self._carried(), "packs": 0, "left": 0, "bans": 0}
+        begun, left, bans = self._begun, 0, 0
+        if self._outputs is not None:
+            begun, left, bans = begun - 1, self._left, self._begun_with
+        return {"of": self._from, "until": until, "carried": self._before, "packs": begun, "left": left, "bans": bans}
 
     def load(self, state: dict[str, Any]) -> None:
         self._upstream.load(state["until"])
@@ -126,15 +136,17 @@ class PlannedPackCursor:
             self._release(pack)
         self._begun = state["packs"]
         if state["left"] and self._begun < len(self._packs):
-            self._outputs = outputs = self._begin_pack()
+            self._outputs = outputs = self._begin_pack(state.get("bans", self.bans))
             while self._left < state["left"] and next(outputs, None) is not None:
                 self._left += 1
 
-    def _begin_pack(self) -> Iterator[Item]:
+    def _begin_pack(self, bans: int) -> Iterator[Item]:
         places = self._packs[self._begun]
-        content = self._maker.content([entry for place in places if (entry := self._entries[place]) is not None])
+        entries = [entry for place in places if (entry := self._entries[place]) is not None]
+        content = self._maker.content(entries, bans)
         self._release(places)
         self._length = content.length
+        self._begun_with = bans
         self._begun += 1
         self._left = 0
         return self._maker.outputs(content)

@@ -114,6 +114,13 @@ class BatchCursor:
             if not self._begin():
                 return END
 
+    def draw_all(self) -> list[Any]:
+        """All batches that a finite lane still has."""
+        batches = []
+        while (batch := self.draw()) is not END:
+            batches.append(batch)
+        return batches
+
     def made_of(self, samples: list[Any]) -> Any:
         """The batch that nobody has overridden, of these samples; NOTHING where it fails."""
         made = self._stage.default.plain(samples, self._failures, _names)

@@ -31,15 +31,18 @@ class Rows:
     """`size` items in a row; the last of a finite lane may be fewer, unless `drop_last`. It holds nothing between two
     batches."""
 
-    def __init__(self, upstream: Cursor, size: int, *, drop_last: bool = False) -> None:
+    def __init__(self, upstream: Cursor, size: int, stats: Stats, *, drop_last: bool = False) -> None:
         self._upstream = upstream
         self._size = size
+        self._stats = stats
         self._least = size if drop_last else 1
 
     def next(self) -> list[Item]:
         items: list[Item] = []
         while len(items) < self._size and (item := self._upstream.next()) is not None:
-            if not item.banned:
+            if item.banned:
+                self._stats.banned += len(item.origins)
+            else:
                 items.append(item)
         return items if len(items) >= self._least else []
 
@@ -142,7 +145,10 @@ class Groups:
                 return self._taken(full)
             self._is_recalled = False
         while (item := self._upstream.next()) is not None:
-            placed = None if item.banned else self._place(item)
+            if item.banned:
+                self._stats.banned += len(item.origins)
+                continue
+            placed = self._place(item)
             if placed is None:
                 continue
             key, group = placed

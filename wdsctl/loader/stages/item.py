@@ -16,17 +16,17 @@ PACK = 0x5041434B  # sets the keys of packs apart from those of the samples they
 
 class Item(NamedTuple):
     """`key`: 64 bits that name what the value was made of, whatever lane, rank or worker made it. `origins`: the
-    restore keys of the samples it was made of. `banned`: since it was first read. Whoever holds it leaves it out of
-    what he hands on; until then it keeps its place in what was planned with it."""
+    restore keys of the samples it was made of. `banned`: since it was first read, by which ban, counted from 1; 0: not.
+    Whoever holds it leaves it out of what he hands on; until then it keeps its place in what was planned with it."""
 
     value: Any
     address: Address
     key: int
     origins: tuple[Any, ...] = ()
-    banned: bool = False
+    banned: int = 0
 
 
-GONE = Item(None, None, 0, (), banned=True)  # of what waits, where a ban has taken all that it was made of
+GONE = Item(None, None, 0, (), banned=1)  # of what waits, where a ban has taken all that it was made of
 
 
 def key_of(restore_key: Iterable[int]) -> int:

@@ -18,6 +18,8 @@ from wdsctl.loader.stats import Stats
 
 Plan = list[list[Item]]
 
+ALL = 1 << 62  # bans: whatever is banned
+
 
 @dataclass(frozen=True, slots=True)
 class PackStage:
@@ -43,7 +45,11 @@ class PackStage:
 
 
 class PackCursor:
-    """State: where the buffer under way began to be filled, and how much of what became of it has left."""
+    """State: where the buffer under way began to be filled, how much of what became of it has left, and how many bans
+    were in force when the pack was begun that is half out: it is finished of the samples that it was begun with.
+
+    `bans`: how many are in force now.
+    """
 
     def __init__(self, stage: PackStage, upstream: Cursor, failures: Failures, stats: Stats) -> None:
         self._stage = stage
@@ -55,7 +61,9 @@ class PackCursor:
         self._plan: Plan = []
         self._begun = 0  # packs of the plan that were begun
         self._left = 0  # outputs of the last one of them that have left
+        self._begun_with = 0  # bans
         self._outputs: Iterator[Item] | None = None
+        self.bans = 0
         self._held: dict[tuple[int, ...], Item] = {}  # the buffer of a state, by address, until the next pack
         self._barren = 0  # samples since the last pack
 
@@ -73,7 +81,7 @@ class PackCursor:
                     return item
                 self._outputs = None
             if self._begun < len(self._plan):
-                self._begin_pack()
+                self._begin_pack(self.bans)
                 continue
             give_up_if_barren(self._barren, self._stage.patience)
             if not self._fill():
@@ -86,10 +94,10 @@ class PackCursor:
 
     def state(self) -> dict[str, Any]:
         if self._outputs is None and self._begun >= len(self._plan):
-            return {"of": self._upstream.state(), "packs": 0, "left": 0}
+            return {"of": self._upstream.state(), "packs": 0, "left": 0, "bans": 0}
         if self._outputs is None:
-            return {"of": self._from, "packs": self._begun, "left": 0}
-        return {"of": self._from, "packs": self._begun - 1, "left": self._left}
+            return {"of": self._from, "packs": self._begun, "left": 0, "bans": 0}
+        return {"of": self._from, "packs": self._begun - 1, "left": self._left, "bans": self._begun_with}
 
     def load(self, state: dict[str, Any]) -> None:
         self._upstream.load(state["of"])
@@ -98,7 +106,7 @@ class PackCursor:
             self._held = {_name(item.address): item for item in self._fill()}
             self._begun = state["packs"]
             if state["left"] and self._begun < len(self._plan):
-                self._begin_pack()
+                self._begin_pack(state.get("bans", self.bans))
                 self._skip(state["left"])
 
     def _skip(self, left: int) -> None:
@@ -107,8 +115,9 @@ class PackCursor:
         while self._left < left and next(outputs, None) is not None:
             self._left += 1
 
-    def _begin_pack(self) -> None:
-        self._outputs = self._packer.outputs(self._plan[self._begun])
+    def _begin_pack(self, bans: int) -> None:
+        self._outputs = self._packer.outputs(self._plan[self._begun], bans)
+        self._begun_with = bans
         self._begun += 1
         self._left = 0
 
@@ -126,13 +135,13 @@ class PackCursor:
     def _selected(self, items: list[Item]) -> Plan:
         values = [item.value for item in items]
         select = self._stage.select
-        chosen = select.run(values, key_of_all(items, PACK), self._failures, _names)
+        chosen = select.run(values, key_of_all(items, PACK), self._failures, places)
         if chosen is NOTHING:
             return []
         try:
             chosen = [list(pack) for pack in chosen]
         except TypeError as error:
-            self._failures.failed(select.name, error, values, _names(values), select.tolerance)
+            self._failures.failed(select.name, error, values, places(values), select.tolerance)
             return []
         mine = {id(item.value): item for item in items}
         plan = [[mine.get(id(value)) or _new(value, items) for value in pack] for pack in chosen if len(pack)]
@@ -150,46 +159,57 @@ class Packer:
         self._post = post
         self._failures = failures
 
-    def outputs(self, items: Sequence[Item]) -> Iterator[Item]:
-        """What the hooks make of the items of one pack, without those that are banned. Where the hook is no generator,
-        the iterator knows its length (`operator.length_hint`)."""
-        there = [item for item in items if not item.banned]
+    def outputs(self, items: Sequence[Item], bans: int = ALL) -> Iterator[Item]:
+        """What the hooks make of the items of one pack, without those that the first so many bans took: all that were
+        in force when it was begun. Nothing where all are banned by now. Where the hook is no generator, the iterator
+        knows its length (`operator.length_hint`)."""
+        there = [item for item in items if not 0 < item.banned <= bans]
+        there = there if any(not item.banned for item in there) else []
         self._failures.stats.banned += len(items) - len(there)
         return self._made(there)
 
     def _made(self, items: Sequence[Item]) -> Iterator[Item]:
-        values = [value for item in items for value in self._posted(item)]
+        values = [value for item in items for value in posted(item, self._post, self._failures)]
         if not values:
             return iter(())
         addresses = [item.address for item in items]
         key = key_of_all(items, PACK)
         origins = tuple(chain.from_iterable(item.origins for item in items))
-        made = self._pack.outputs(values, key, self._failures, _names)
-        packs = (_pack(value, addresses, step, key, origins) for step, value in enumerate(made))
-        return packs if length_hint(made, 2) > 1 else iter(list(packs))
+        made = self._pack.outputs(values, key, self._failures, places)
+        return with_length(made, (pack_item(value, addresses, step, key, origins) for step, value in enumerate(made)))
 
     def rebuild(self, items: Sequence[Item], step: int) -> Item:
-        """Output `step` of the pack of these items; GONE where there is none now that some are banned."""
-        for item in self.outputs(items):
+        """Output `step` of the pack of these items, which it was begun with; GONE where there is none now that some are
+        banned. Where the hook makes several of a pack, it is that of the pack as it was begun."""
+        banned = self._failures.stats.banned
+        outputs = self.outputs(items)
+        if any(item.banned for item in items) and is_several(outputs):
+            self._failures.stats.banned = banned
+            outputs = self.outputs(items, 0)
+        for item in outputs:
             if item.address["step"] == step:
                 return item
         if any(item.banned for item in items):
             return GONE
         raise LoaderError(
             "a pack that waits gives no output any more",
-            where=f"samples {_names([item.value for item in items])}",
+            where=places([item.value for item in items]),
             hint="resume with the hooks and the data of the run that saved the state",
             code="WDS502",
         )
 
-    def _posted(self, item: Item) -> list[Any]:
-        if self._post is None:
-            return [item.value]
-        made = self._post.run(item.value, item.key, self._failures, _place)
-        return [] if made is NOTHING else [made]
+
+def is_several(outputs: Iterator[Item]) -> bool:
+    """Whether a hook makes these of a pack, by and by, and not the one output."""
+    return length_hint(outputs, 2) > 1
 
 
-def _pack(value: Any, addresses: list[Address], step: int, key: int, origins: tuple[Any, ...]) -> Item:
+def with_length(made: Iterator[Any], packs: Iterator[Item]) -> Iterator[Item]:
+    """The packs out of what `made` gives; where that is one output, the iterator knows its length."""
+    return packs if length_hint(made, 2) > 1 else iter(list(packs))
+
+
+def pack_item(value: Any, addresses: list[Address], step: int, key: int, origins: tuple[Any, ...]) -> Item:
     set_value(value, "__restore_key__", ("pack", step, *origins))
     return Item(value, {"of": addresses, "step": step}, key + step, origins)
 
@@ -199,7 +219,15 @@ def _name(address: Address) -> tuple[int, ...]:
     return tuple(address) if isinstance(address, list) else (address,)
 
 
-def _names(values: Sequence[Any]) -> str:
+def posted(item: Item, post: Hook | None, failures: Failures) -> list[Any]:
+    """What `postencode_sample` makes of a sample that is packed: nothing where it leaves it out."""
+    if post is None:
+        return [item.value]
+    made = post.run(item.value, item.key, failures, _place)
+    return [] if made is NOTHING else [made]
+
+
+def places(values: Sequence[Any]) -> str:
     return f"samples {names(values)}"
 
 

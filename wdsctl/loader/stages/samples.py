@@ -17,7 +17,7 @@ from wdsctl.loader.stages.item import Address, Item, key_of
 from wdsctl.loader.stages.patience import give_up_if_barren
 from wdsctl.loader.stats import Stats
 
-Banned = Callable[[Ref, int | None], bool]  # whether a pick of this number is passed over; None: whether by now it is
+Banned = Callable[[Ref, int | None], int]  # whether a pick of this number is passed over; None: whether by now it is
 
 
 class Refs(Protocol):
@@ -63,7 +63,7 @@ class SampleCursor:
         self._outputs: Iterator[Any] | None = None  # what is left of the sample under way
         self._pick = self._step = self._key = 0
         self._origin: tuple[int, int, int] = (0, 0, 0)
-        self._is_late = False  # it was banned since it was first read
+        self._late = 0  # it was banned since it was first read, by this ban
         self._barren = 0
         self._wanted: dict[int, list[int]] = {}  # the steps that were foreseen, by pick
         self._remade: dict[tuple[int, int], list[Item]] = {}  # made together with another step, and not asked for yet
@@ -138,17 +138,13 @@ class SampleCursor:
             self._wanted.setdefault(pick, []).append(step)
 
     def items_of(self, ref: Ref, pick: int) -> list[Item]:
-        """All that the hooks make of one pick, none where it is skipped or banned by now; `ref` is its reference. Moves
-        nothing."""
-        if self._is_gone(ref):
-            self._stats.banned += 1
-            return []
-        kept = self._outputs, self._pick, self._step, self._key, self._origin, self._is_late, self.ref
+        """All that the hooks make of one pick, none where it is skipped; `ref` is its reference. Moves nothing."""
+        kept = self._outputs, self._pick, self._step, self._key, self._origin, self._late, self.ref
         try:
             self._begin(ref, pick)
             items = list(iter(self._next_output, None))
         finally:
-            self._outputs, self._pick, self._step, self._key, self._origin, self._is_late, self.ref = kept
+            self._outputs, self._pick, self._step, self._key, self._origin, self._late, self.ref = kept
         self.count_barren(0 if items else 1)
         return items
 
@@ -165,8 +161,8 @@ class SampleCursor:
             while self._step < step and self._next_output() is not None:
                 pass
 
-    def _is_gone(self, ref: Ref) -> bool:
-        return self.is_banned is not None and self.is_banned(ref, None)
+    def _banned_by(self, ref: Ref) -> int:
+        return 0 if self.is_banned is None else self.is_banned(ref, None)
 
     def _loaded(self, ref: Ref, pick: int = -1) -> Any:
         """One sample, or NOTHING where it is banned or cannot be read."""
@@ -199,7 +195,7 @@ class SampleCursor:
         source, block, i = ref
         self._origin = (source.number, block.passes[i], block.ids[i])
         self._key = key_of(self._origin)
-        self._is_late = self._is_gone(ref)
+        self._late = self._banned_by(ref)
         cook = self._stage.cooks.get(source.number)
         hooks = self._stage.hooks if cook is None else (cook, *self._stage.hooks)
         return self._through(sample, hooks, self._key) if hooks else iter((sample,))
@@ -226,17 +222,17 @@ class SampleCursor:
         step = self._step
         self._step += 1
         if not step:
-            return Item(value, self._pick, self._key, (self._origin,), self._is_late)
+            return Item(value, self._pick, self._key, (self._origin,), self._late)
         origin = (*self._origin, step)
         set_value(value, "__restore_key__", origin)
-        return Item(value, [self._pick, step], self._key + step, (origin,), self._is_late)
+        return Item(value, [self._pick, step], self._key + step, (origin,), self._late)
 
     def _remake(self, ref: Ref, pick: int, steps: Sequence[int]) -> None:
         """Make these outputs of a pick once more, each for as many times as it is in `steps`."""
         sample = self._loaded(ref)
         if sample is NOTHING:
             return
-        kept = self._outputs, self._pick, self._step, self._key, self._origin, self._is_late
+        kept = self._outputs, self._pick, self._step, self._key, self._origin, self._late
         try:
             self._outputs, self._pick, self._step = self._outputs_of(sample, ref), pick, 0
             for step in range(max(steps) + 1):
@@ -246,7 +242,7 @@ class SampleCursor:
                 if step in steps:
                     self._remade[pick, step] = [item] * steps.count(step)
         finally:
-            self._outputs, self._pick, self._step, self._key, self._origin, self._is_late = kept
+            self._outputs, self._pick, self._step, self._key, self._origin, self._late = kept
 
     def count_barren(self, picks: int) -> None:
         """So many picks more in a row gave nothing; 0: one gave something. Raises LoaderError (WDS505) at last."""

@@ -69,6 +69,7 @@ class Channel:
     def send(self) -> None:
         """As much as goes without waiting."""
         self.is_torn = True
+        # One write wakes the worker once.
         if len(self._unsent) > 1:
             self._unsent = deque([memoryview(b"".join(self._unsent))])
         try:

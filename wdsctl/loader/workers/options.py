@@ -27,7 +27,7 @@ class PoolOptions:
     #: Most bytes of shared memory a worker's ring may take; None: 64 MiB, or four of the largest results seen.
     #: It takes only as much as its results need.
     ring_bytes: int | None = None
-    #: Seconds that `collect` waits for a worker that gives no sign of life in one task; None: for ever.
+    #: Seconds that `look` waits for a worker that gives no sign of life in one task; None: for ever.
     timeout_seconds: float | None = None
     #: The same until a worker has opened its work; None: `timeout_seconds`.
     first_timeout_seconds: float | None = None

@@ -1,10 +1,11 @@
 """An ordered pool of stateful workers: each does its own tasks in order, and nothing that happens to it shows.
 
     pool = Pool(open_work, resume, workers=2)
-    pool.submit(0, task); pool.submit(1, other)
-    pool.collect(0), pool.collect(1)
+    pool.submit(0, task); pool.submit(1, other); pool.send()
+    result = pool.look(0)
+    pool.accept(0, 0)
 
-A worker that dies or hangs is replaced: the new one begins from `resume(worker)` and does again what was not collected.
+A worker that dies or hangs is replaced: the new one begins from `resume(worker)` and does again what was not accepted.
 One thread at a time may use a pool.
 """
 
@@ -33,7 +34,7 @@ from wdsctl.loader.workers.process import DUMP_SIGNAL
 from wdsctl.loader.workers.seat import Resume, Seat
 from wdsctl.loader.workers.work import OpenWork
 
-#: How often `collect` looks at its worker while nothing comes, in seconds.
+#: How often `look` looks at its worker while nothing comes, in seconds.
 _LOOK_EVERY = 0.25
 #: How long a hung worker may take to tell its stack, in seconds.
 _DUMP = 1.0
@@ -75,52 +76,45 @@ class Pool:
         """Process id of the nursery; None where there is none."""
         return getattr(self._launcher, "pid", None)
 
-    def pending(self, worker: int) -> int:
-        """How many tasks of a worker were submitted and not collected."""
-        return self._seats[worker].pending
-
     @property
     def submitted(self) -> int:
         """How many tasks were ever submitted, to all workers together."""
         return sum(seat.next_number for seat in self._seats)
 
-    def collected(self, worker: int) -> int:
-        """How many results of a worker were collected: the number of the task that is the next to be."""
-        return self._seats[worker].collected
+    def accepted(self, worker: int) -> int:
+        """How many results of a worker were accepted: the number of the task that is the next to be."""
+        return self._seats[worker].accepted
 
     def submit(self, worker: int, task: Any) -> None:
-        """One more task for a worker, after those it has. Never waits. The task must pickle."""
-        self.queue(worker, task)
-        self.send()
+        """One more task for a worker, after those it has. The task must pickle.
 
-    def queue(self, worker: int, task: Any) -> None:
-        """The same, but the worker is told by the next `send`: to be woken once for several tasks costs less."""
+        The worker is told by the next `send`: to be woken once for several tasks costs less.
+        """
         self._check_open()
         self._seats[worker].add(pickle.dumps(task, protocol=5))
 
     def send(self) -> None:
-        """Tell all workers of what was queued. Never waits."""
+        """Tell all workers of what was submitted. Never waits."""
         for seat in self._seats:
             seat.dispatch()
 
-    def collect(self, worker: int) -> Any:
-        """The result of the worker's oldest task that was not collected. It is the caller's own: nothing changes it.
+    def look(self, worker: int) -> Any:
+        """The result of the worker's oldest task that was not accepted, as often as it is asked for. It is the caller's
+        own: nothing changes it. An interrupt loses nothing.
 
-        What the task raised is raised here, with the worker's traceback as its cause; the task then counts as not
-        collected, and the worker waits until `restart`. Raises LoaderError (WDS530) when a task ended two workers.
-        An interrupt within it loses nothing; for one right after it there are `look` and `accept`.
+        What the task raised is raised here, with the worker's traceback as its cause; the worker then waits until
+        `restart`. Raises LoaderError (WDS530) when a task ended two workers.
         """
         arrived = self._head(worker)
-        return _delivered(self._seats[worker], arrived, _value(arrived))
-
-    def look(self, worker: int) -> Any:
-        """What `collect` would give, again and again until it is accepted."""
-        return _value(self._head(worker))
+        value = arrived.value()
+        if arrived.kind == wire.ERROR:
+            raise raised(*value)
+        return value
 
     def accept(self, worker: int, number: int) -> None:
-        """The worker's results up to this one count as collected, if they did not yet."""
+        """The worker's results up to this one are the caller's, if they were not yet: they are not made again."""
         seat = self._seats[worker]
-        seat.collected = max(seat.collected, number + 1)
+        seat.accepted = max(seat.accepted, number + 1)
 
     def _head(self, worker: int) -> Arrived:
         self._check_open()
@@ -134,16 +128,13 @@ class Pool:
         self.largest = max(self.largest, arrived.memory.size)
         return arrived
 
-    def restart(self, worker: int, *, drop: int = 0) -> None:
-        """The worker begins again from `resume(worker)`, and does its uncollected tasks again.
+    def restart(self, worker: int) -> None:
+        """The worker begins again from `resume(worker)`, and does again what was not accepted.
 
-        `drop` forgets so many of the oldest first. A process that can go on does.
+        A process that can go on does.
         """
         self._check_open()
         seat = self._seats[worker]
-        if drop > seat.pending:
-            raise UsageError(f"worker {worker} has {seat.pending} tasks, not {drop}", hint="drop fewer")
-        seat.forget(drop)
         seat.failure = None
         seat.deaths.clear()
         resumed = self._resume(worker)
@@ -154,7 +145,7 @@ class Pool:
             seat.start(self._launcher, resumed)
 
     def close(self) -> None:
-        """Ends the workers and the nursery. Results that were collected stay as they are."""
+        """Ends the workers and the nursery. Results that were looked at stay as they are."""
         self._closing()
 
     def __enter__(self) -> Self:
@@ -228,29 +219,21 @@ class Pool:
             seat.leave()
 
 
-def _value(arrived: Arrived) -> Any:
-    value = arrived.value()
-    if arrived.kind == wire.ERROR:
-        raise raised(*value)
-    return value
-
-
-def _delivered(seat: Seat, arrived: Arrived, value: Any) -> Any:
-    before = seat.collected
-    try:
-        # From here on the result counts as the caller's; an interrupt before it has it takes that back.
-        seat.collected = arrived.number + 1
-        return value
-    except BaseException:
-        seat.collected = before
-        raise
-
-
 def _close(seats: Sequence[Seat], launcher: Launcher, owner: int) -> None:
     """Workers are asked, waited for together, and killed; the nursery comes last."""
     if os.getpid() != owner:
         return
-    channels = [seat.channel for seat in seats if seat.channel]
+    try:
+        _wait_for_the_end([seat.channel for seat in seats if seat.channel])
+    finally:  # who is interrupted here will not be asked to close again
+        for seat in seats:
+            seat.kill()
+            seat.leave()
+            seat.clear()
+        launcher.close()
+
+
+def _wait_for_the_end(channels: Sequence[Channel]) -> None:
     for channel in channels:
         channel.hang_up()
     until = time.monotonic() + _END
@@ -259,8 +242,3 @@ def _close(seats: Sequence[Seat], launcher: Launcher, owner: int) -> None:
             poll = select.poll()
             poll.register(channel.handle, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)
-    for seat in seats:
-        seat.kill()
-        seat.leave()
-        seat.clear()
-    launcher.close()

@@ -1,4 +1,4 @@
-"""One worker's place in a pool: its tasks that were not collected, and the process that does them at present."""
+"""One worker's place in a pool: its tasks that were not accepted, and the process that does them at present."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Task(NamedTuple):
 
 
 class Seat:
-    """`collected` counts the results that the consumer has; all else can be done again from there."""
+    """`accepted` counts the results that the consumer has; all else can be done again from there."""
 
     def __init__(self, index: int, ring_bytes: int | None) -> None:
         self.index = index
-        self.collected = 0
+        self.accepted = 0
         self.channel: Channel | None = None
         self.pid = 0
         #: Why there is no process any more and none will be started.
@@ -53,7 +53,7 @@ class Seat:
 
     @property
     def head(self) -> Arrived | None:
-        """The answer to the oldest task that was not collected."""
+        """The answer to the oldest task that was not accepted."""
         self._trim()
         return self._arrived[0] if self._arrived else None
 
@@ -61,13 +61,13 @@ class Seat:
     def at(self) -> int:
         """The number of the task that the process is at, or would have come to next."""
         task = self.channel.page.task if self.channel else None
-        return self.collected + len(self._arrived) if task is None else task
+        return self.accepted + len(self._arrived) if task is None else task
 
     @property
     def next_number(self) -> int:
         """The number that the next task will have: how many there were."""
         self._trim()
-        return self._tasks[-1].number + 1 if self._tasks else self.collected
+        return self._tasks[-1].number + 1 if self._tasks else self.accepted
 
     def add(self, raw: bytes) -> None:
         self._tasks.append(Task(self.next_number, raw))
@@ -76,12 +76,6 @@ class Seat:
         """Keeps an answer; one to a question that nobody asks any more is let go."""
         if arrived.epoch == self._epoch:
             self._arrived.append(arrived)
-
-    def forget(self, tasks: int) -> None:
-        """The oldest tasks are not to be done again."""
-        self._trim()
-        for _ in range(tasks):
-            self.collected = self._tasks.popleft().number + 1
 
     def start(self, launcher: Launcher, resumed: Any) -> None:
         """A new process, which begins from what `resume` gave."""
@@ -150,16 +144,16 @@ class Seat:
         self._epoch += 1
         channel.page.epoch = self._epoch
         self._arrived.clear()
-        self._unordered = self.collected
+        self._unordered = self.accepted
         self.silence = 0.0
-        channel.order(wire.Order(wire.OPEN, self._epoch, self.collected, len(raw)), raw)
+        channel.order(wire.Order(wire.OPEN, self._epoch, self.accepted, len(raw)), raw)
         channel.is_torn = False
         self.dispatch()
 
     def _trim(self) -> None:
-        while self._tasks and self._tasks[0].number < self.collected:
+        while self._tasks and self._tasks[0].number < self.accepted:
             self._tasks.popleft()
-        while self._arrived and self._arrived[0].number < self.collected:
+        while self._arrived and self._arrived[0].number < self.accepted:
             self._arrived.popleft()
 
 

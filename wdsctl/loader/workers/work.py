@@ -10,7 +10,7 @@ class Work(Protocol):
     """Lives in a worker process. It keeps what it likes between tasks: the tasks of one worker come in order."""
 
     def do(self, task: Any) -> Any:
-        """The result of one task. What it raises is raised by `Pool.collect`."""
+        """The result of one task. What it raises is raised by `Pool.look`."""
 
     def close(self) -> None:
         """The worker ends, or begins again from elsewhere."""

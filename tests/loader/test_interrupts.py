@@ -1,0 +1,66 @@
+"""Ctrl-C in a training: the next loop goes on with the very batch that would have come."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.running import training_of
+from tests.loader.workers.interrupts import interrupted_within
+from wdsctl import loader as package
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), 120, shard_samples=25, parts=numbered)
+
+
+class Grouped(Raw):
+    def batch_group_criterion(self, sample: Any) -> Any:
+        return int(sample["__key__"]) % 3, None
+
+
+def endless_or_finite(path: str, kind: str, workers: int, **config: Any) -> Loader:
+    """A training, or a validation of some 30 batches."""
+    if kind == "endless":
+        return training_of(path, lanes=4, worker_config=WorkerConfig(0, 1, workers, **config))
+    encoder = Grouped() if kind == "groups" else Raw()
+    given: dict[str, Any] = {"split_part": "train", "batch_size": 4, "task_encoder": encoder}
+    return get_loader(get_val_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **given))
+
+
+def pass_after_pass(loader: Loader) -> Iterator[str]:
+    while True:
+        yield from map(digest, loader)
+
+
+# A socket that was made a moment before the interrupt is closed by its own end, and says so.
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize(("kind", "prefetch"), [("endless", None), ("endless", 3), ("finite", None), ("groups", None)])
+def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
+    dataset: str, kind: str, prefetch: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Between two bytecodes, too: after a result came and before it is written down, for one."""
+    caplog.set_level(logging.CRITICAL)
+    truth = list(islice(pass_after_pass(endless_or_finite(dataset, kind, 0)), 600))
+    got: list[str] = []
+    interrupts = 0
+    with endless_or_finite(dataset, kind, 2, prefetch_factor=prefetch) as loader:
+        batches = iter(loader)
+        with interrupted_within(Loader._draw, package):
+            while len(got) < len(truth):
+                try:
+                    batch = next(batches)
+                except (KeyboardInterrupt, StopIteration) as stop:
+                    interrupts += isinstance(stop, KeyboardInterrupt)
+                    batches = iter(loader)
+                else:
+                    got.append(digest(batch))
+    assert got == truth
+    assert interrupts
