@@ -52,6 +52,13 @@ def test_help_and_explain_load_nothing_heavy(argv: list[str]) -> None:
     assert not any(name.startswith(("wdsctl.loader", "wdsctl.core.verbs", "wdsctl.core.catalog")) for name in loaded)
 
 
+def test_plain_values_are_taken_and_plain_lines_written_without_pydantic_and_rich(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n'})
+    loaded = modules_after("index", root, "--workers", "2", "--exclude", "x*", "--missing", "drop", "--wait")
+    assert loaded.isdisjoint({"pydantic", "rich", "sqlalchemy"})
+    assert loaded.isdisjoint({"multiprocessing"})
+
+
 def test_help_draws_nothing_with_rich() -> None:
     assert "rich" not in modules_after("--help")
 

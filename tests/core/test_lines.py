@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.build import reading
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lines import is_cut, scan_lines
+from wdsctl.core.newlines import BLOCK
 from wdsctl.core.shard_scan import ShardScan
 
 ALONE = LineKeys(is_alone=True)
@@ -140,7 +141,7 @@ def test_a_key_that_comes_again_is_told() -> None:
 
 def test_a_line_of_200_mb_costs_the_memory_of_a_block() -> None:
     size = 200 << 20
-    letters = b"x" * (1 << 20)
+    letters = b"x" * BLOCK
 
     def read(offset: int, count: int) -> bytes:
         head, tail = b'{"a": "', b'"}\n{"b": 1}\n'

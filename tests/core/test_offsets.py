@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wdsctl.core import offsets_writer
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
 from wdsctl.core.offsets_writer import OffsetsWriter
@@ -87,6 +88,17 @@ def test_shards_are_copied_whole_from_one_file_to_the_next(
         writer.close()
 
     assert Path(path).read_bytes() == first
+
+
+@given(shards, st.integers(0, 100))
+@settings(max_examples=40, deadline=None)
+def test_the_file_is_the_same_however_much_was_held_in_memory(
+    tmp_path_factory: pytest.TempPathFactory, made: list[Shard], held: int
+) -> None:
+    whole = Path(written(tmp_path_factory.mktemp("offsets"), made)).read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offsets_writer, "HELD", held)
+        assert Path(written(tmp_path_factory.mktemp("offsets"), made)).read_bytes() == whole
 
 
 def test_a_dataset_of_one_layout_has_no_column_for_it(tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def test_many_small_shards_are_scanned_by_the_dozen_and_large_ones_alone() -> No
 
 
 @pytest.mark.parametrize(
-    ("workers", "runs", "threads"), [(1, 1, 1), (8, 0, 8), (8, 1, 8), (64, 1, 8), (64, 16, 4), (7, 2, 3), (2, 9, 1)]
+    ("workers", "runs", "threads"), [(1, 1, 1), (4, 0, 4), (4, 1, 4), (64, 1, 4), (64, 16, 4), (7, 2, 3), (2, 9, 1)]
 )
-def test_workers_without_a_run_of_their_own_help_up_to_eight_a_file(workers: int, runs: int, threads: int) -> None:
+def test_workers_without_a_run_of_their_own_help_up_to_four_a_file(workers: int, runs: int, threads: int) -> None:
     assert helpers(workers, runs) == threads
 
 

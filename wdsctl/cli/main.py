@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.main import get_command
 
 from wdsctl.cli import errors
 from wdsctl.cli.apps import app_for
 from wdsctl.cli.bare_options import filled
+from wdsctl.cli.coercion import lighten
 from wdsctl.cli.configured import defaults_for
 from wdsctl.cli.options import command_of, common_first
 from wdsctl.cli.output import PipeClosed, write
@@ -53,9 +55,9 @@ def run() -> None:
 
 
 def _run(words: list[str], defaults: dict[str, Any]) -> int:
-    app = app_for(words, is_completing=COMPLETION in os.environ)
+    command = lighten(get_command(app_for(words, is_completing=COMPLETION in os.environ)))
     try:
-        code = app(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
+        code = command(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise PipeClosed from error

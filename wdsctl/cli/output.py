@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from wdsctl.cli.labelled import Labelled
 from wdsctl.core.errors import StorageError
 from wdsctl.core.os_errors import is_full
 
@@ -81,6 +82,29 @@ def width(stream: TextIO) -> int:
 
 def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> str:
     """On a terminal lines are broken between words, and tables fit it; elsewhere every line is as long as it is."""
+    pieces = list(pieces)
+    lines = None if stream.isatty() else undrawn(pieces)
+    if lines is None:
+        lines = _by_rich(pieces, stream, is_colored=is_colored)
+    # Cells are padded to their column's width: nobody wants the blanks in a file.
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def undrawn(pieces: Iterable[RenderableType]) -> list[str] | None:
+    """Lines that are what they are on a stream without a width; None where something needs Rich, which is slow to load.
+
+    Rich takes control characters out, and tabs apart.
+    """
+    made: list[str] = []
+    for piece in pieces:
+        lines = piece.split("\n") if isinstance(piece, str) else piece.lines() if isinstance(piece, Labelled) else None
+        if lines is None or not all(map(str.isprintable, lines)):
+            return None
+        made += lines
+    return made
+
+
+def _by_rich(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> list[str]:
     import io
 
     from rich.console import Console
@@ -100,8 +124,7 @@ def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool)
         for piece in pieces:
             is_line = isinstance(piece, str)
             console.print(wrapped(piece, console.width) if isinstance(piece, str) else piece, soft_wrap=is_line)
-    # Cells are padded to their column's width: nobody wants the blanks in a file.
-    return "".join(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+    return capture.get().splitlines()
 
 
 def write(stream: TextIO, text: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from wdsctl.core.plain_members import Ints
 
 _DIGITS = 4  # of numbers that are written together: the others are the same
 _AT_ONCE = 10**_DIGITS
@@ -35,29 +34,47 @@ class LineKeys:
 NUMBERS = LineKeys()
 
 
-def numbered(prefix: bytes, count: int) -> tuple[bytes, Ints]:
+def numbered(prefix: bytes, count: int) -> tuple[bytes, NDArray[np.uint32]]:
     """The keys `prefix0`, `prefix1`, ... in one piece, and the size of each in bytes."""
-    pieces: list[bytes] = []
-    sizes = np.empty(count, np.int64)
-    low = 0
-    while low < count:
-        width = len(str(low))
-        high = min(count, 10**width, low - low % _AT_ONCE + _AT_ONCE)
-        pieces.append(_written(prefix, low, high, width))
+    sizes = np.empty(count, np.uint32)
+    runs = list(_runs(count))
+    for low, high, width in runs:
         sizes[low:high] = len(prefix) + width
-        low = high
-    return b"".join(pieces), sizes
+    keys = np.empty(sum((high - low) * (len(prefix) + width) for low, high, width in runs), np.uint8)
+    at = 0
+    for low, high, width in runs:
+        end = at + (high - low) * (len(prefix) + width)
+        _write(keys[at:end].reshape(high - low, -1), prefix, low, width)
+        at = end
+    return keys.tobytes(), sizes
 
 
-def _written(prefix: bytes, low: int, high: int, width: int) -> bytes:
-    """Numbers of `width` digits that differ in the last ones alone, each behind the prefix."""
+def _runs(count: int) -> Iterator[tuple[int, int, int]]:
+    """(low, high, digits) of the numbers below `count`, by how many digits they have."""
+    low, width = 0, 1
+    while low < count:
+        high = min(count, 10**width)
+        yield low, high, width
+        low, width = high, width + 1
+
+
+def _write(text: NDArray[np.uint8], prefix: bytes, low: int, width: int) -> None:
+    """Write the numbers from `low` on, each of `width` digits and behind the prefix, into the rows of `text`.
+
+    Thousands at a time, which share their first digits: a table of the last ones stays, and is copied row by row.
+    """
     differing = min(width, _DIGITS)
-    head = prefix + str(low)[: width - differing].encode()
-    text = np.empty((high - low, len(head) + differing), np.uint8)
-    text[:, : len(head)] = np.frombuffer(head, np.uint8)
-    first = low % _AT_ONCE
-    text[:, len(head) :] = _endings()[first : first + high - low, _DIGITS - differing :]
-    return text.tobytes()
+    table = np.empty((10**differing, text.shape[1]), np.uint8)
+    table[:, : len(prefix)] = np.frombuffer(prefix, np.uint8)
+    table[:, text.shape[1] - differing :] = _endings()[: len(table), _DIGITS - differing :]
+    shared = slice(len(prefix), text.shape[1] - differing)
+    row = 0
+    while row < len(text):
+        first = (low + row) % len(table)
+        rows = min(len(text) - row, len(table) - first)
+        table[:, shared] = np.frombuffer(str(low + row)[: width - differing].encode(), np.uint8)
+        text[row : row + rows] = table[first : first + rows]
+        row += rows
 
 
 @cache

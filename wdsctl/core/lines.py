@@ -242,7 +242,7 @@ def _scan(
     scan = ShardScan(
         status=status,
         keys=keys,
-        key_sizes=key_sizes.astype(np.uint32),
+        key_sizes=key_sizes,
         offsets=starts,
         sizes=sizes,
         counts=np.ones(count, np.uint32),
@@ -259,10 +259,10 @@ def _scan(
 
 def _keys(
     naming: tuple[()] | tuple[LineKeys, str, list[str | None]], starts: Ints, found: LineFindings
-) -> tuple[bytes, Ints, bool]:
+) -> tuple[bytes, NDArray[np.uint32], bool]:
     """All keys in one piece, their sizes, and whether they are numbers: those come once each."""
     if not naming:
-        return b"", np.empty(0, np.int64), True
+        return b"", np.empty(0, np.uint32), True
     keys, shard, fields = naming
     prefix = keys.prefix(shard)
     if not keys.field:
@@ -271,4 +271,4 @@ def _keys(
     if without:
         found.without_field(keys.field, len(without), f"{prefix}{without[0]}", int(starts[without[0]]))
     encoded = [(f"{prefix}{i}" if key is None else key).encode() for i, key in enumerate(fields)]
-    return b"".join(encoded), np.fromiter(map(len, encoded), np.int64, len(encoded)), False
+    return b"".join(encoded), np.fromiter(map(len, encoded), np.uint32, len(encoded)), False

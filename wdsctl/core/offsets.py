@@ -28,11 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.command_line import command_beside
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.offsets_head import MAGIC, unusable
 from wdsctl.core.os_errors import translated
 
-MAGIC = b"WDSOFF1\n"
 ALIGN = 64
 SMALL = 1 << 20  # bytes: files up to this are read instead of mapped
 
@@ -78,7 +76,7 @@ class Offsets:
             try:
                 handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             except FileNotFoundError as error:
-                raise _unusable(path, "missing") from error
+                raise unusable(path, "missing") from error
             try:
                 size = os.fstat(handle).st_size
                 # A map keeps a descriptor: a blend of a thousand small datasets would hold a thousand of them.
@@ -98,7 +96,7 @@ class Offsets:
             self.part_start: Ints | None = columns.get("part_start")
             self._check()
         except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-            raise _unusable(path, "damaged") from error
+            raise unusable(path, "damaged") from error
 
     def _read_header(self) -> dict[str, NDArray[Any]]:
         """Take in the header; returns the columns that it describes. Raises many things if it is damaged."""
@@ -192,12 +190,3 @@ class Offsets:
         start = self.first_part(row)
         spans = slice(start, start + len(names))
         return list(zip(names, self.part_offset[spans].tolist(), self.part_size[spans].tolist(), strict=True))
-
-
-def _unusable(path: str, what: str) -> CatalogError:
-    return CatalogError(
-        f"the offsets file is {what}",
-        where=path,
-        hint=f"{command_beside(path, 'index')} makes it again",
-        code="WDS302",
-    )

@@ -12,17 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.files import replacing
-from wdsctl.core.offsets import ALIGN, DTYPES, MAGIC, Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets_head import MAGIC
+
+_GROWING = ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
+
+HELD = 16 << 20  # bytes of columns in memory from which on they go to temporary files
+
+_PIECE = 1 << 10  # bytes that a piece takes beside its own: of tiny shards it is most of what they hold
 
 
 class OffsetsWriter:
-    """Builds an offsets file shard by shard, in bounded memory: columns grow in temporary files in `folder`."""
+    """Builds an offsets file shard by shard. Memory: the columns of the last shard, and of those before some 16 MB; the
+    rest grows in temporary files in `folder`.
+    """
 
     def __init__(self, folder: str) -> None:
-        self._files: dict[str, BinaryIO] = {
-            name: tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by close()
-            for name in ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
-        }
+        self._folder = folder
+        self._held: dict[str, list[memoryview | bytes]] = {name: [] for name in _GROWING}
+        self._held_bytes = 0
+        self._files: dict[str, BinaryIO] = {}
         self._layouts: dict[tuple[int, ...], int] = {}
         # (samples, layout, first part, parts of each): of shards before the second layout turns up. Most have only one,
         # and then nothing is written of it.
@@ -40,9 +49,11 @@ class OffsetsWriter:
         self._shards.append(shard)
 
     def add_rows(self, rows: ShardRows) -> None:
-        """The columns of one shard, before all is known that `name` says of it."""
+        """The columns of one shard, before all is known that `name` says of it. They are kept: do not change them."""
+        if self._held_bytes > HELD:
+            self._put_away()
         self._put("key_start", self._key_bytes + np.cumsum(rows.key_sizes, dtype=np.int64) - rows.key_sizes)
-        self._files["keys"].write(rows.keys)
+        self._hold("keys", rows.keys)
         self._add_layouts(rows.counts, rows.part_names)
         self._put("part_offset", rows.part_offsets)
         self._put("part_size", rows.part_sizes)
@@ -78,15 +89,30 @@ class OffsetsWriter:
                 if name == "shard_row":
                     file.write(rows.tobytes())
                 else:
-                    self._files[name].seek(0)
-                    shutil.copyfileobj(self._files[name], file, 1 << 20)
+                    if name in self._files:
+                        self._files[name].seek(0)
+                        shutil.copyfileobj(self._files[name], file, 1 << 20)
+                    file.writelines(self._held[name])
 
     def close(self) -> None:
         for file in self._files.values():
             file.close()
 
     def _put(self, column: str, values: NDArray[Any]) -> None:
-        self._files[column].write(np.ascontiguousarray(values).view(np.uint8).data)
+        self._hold(column, np.ascontiguousarray(values).view(np.uint8).data)
+
+    def _hold(self, column: str, data: memoryview | bytes) -> None:
+        self._held[column].append(data)
+        self._held_bytes += len(data) + _PIECE
+
+    def _put_away(self) -> None:
+        """Move what is held into the temporary files."""
+        for name, pieces in self._held.items():
+            if name not in self._files:
+                self._files[name] = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - closed by close()
+            self._files[name].writelines(pieces)
+            pieces.clear()
+        self._held_bytes = 0
 
     def _add_layouts(self, counts: NDArray[np.uint32], names: NDArray[np.integer[Any]]) -> None:
         """The layout of each sample, and its first part. Those of a shard mostly have one and the same layout."""

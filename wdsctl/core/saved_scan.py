@@ -144,8 +144,7 @@ def _keys(prefix: str | None, columns: dict[str, NDArray[Any]]) -> tuple[bytes, 
     """All keys and their sizes, taken out of the columns where they are there."""
     if prefix is None:
         return columns.pop("keys").tobytes(), columns.pop("key_sizes")
-    keys, sizes = numbered(prefix.encode(), len(columns["offsets"]))
-    return keys, sizes.astype(np.uint32)
+    return numbered(prefix.encode(), len(columns["offsets"]))
 
 
 def _is_constant(array: NDArray[Any]) -> bool:

@@ -26,7 +26,7 @@ from wdsctl.core.urls import is_url
 
 BATCH, BATCH_BYTES = 32, 4 << 20  # shards, and bytes, that are scanned together at most
 _QUICK_BYTES = 1 << 29  # of lines: found in a fifth of a second
-_MOST_THREADS = 8  # of one file of lines: more wait for one another
+_MOST_THREADS = 4  # of one file of lines: three that read keep the one that searches busy
 
 FORMAT = 5  # raise it when the result of a scan changes: old units are then scanned again
 
@@ -48,7 +48,7 @@ class ScanUnit:
     result: str  # the file for its result, and those of others that are scanned with it
     keys: LineKeys = NUMBERS  # of a file of lines
     hashed: bool = False  # read all of the shard, and hash it
-    threads: int = 1  # that may search one file of lines
+    threads: int = 1  # that one file of lines may take
 
     @property
     def name(self) -> str:
@@ -116,7 +116,7 @@ def are_quick(units: Sequence[ScanUnit]) -> bool:
 
 
 def helpers(workers: int, runs: int) -> int:
-    """How many threads search each file of lines: where there are fewer runs than workers, these help, up to eight."""
+    """How many threads each file of lines takes: where there are fewer runs than workers, these help, up to four."""
     return min(_MOST_THREADS, max(1, workers // max(1, runs)))
 
 
@@ -125,7 +125,7 @@ def scan_file(
 ) -> ShardScan:
     """Scan one shard; one that cannot be read is a result, too. `hashed`: read all of it, for its SHA-256.
 
-    `threads`: how many may search a file of lines on a disk, unless it is hashed, which goes from front to back.
+    `threads`: how many a file of lines on a disk may take, unless it is hashed, which goes from front to back.
     """
     path = os.path.join(root, shard.path)
     storage = storage_for(root)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, relative, safe
+from wdsctl.cli.labelled import Labelled
 from wdsctl.core.codes import CODES
 from wdsctl.core.findings import SEVERITIES, Finding
 
@@ -18,16 +19,18 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """A table without lines. A column whose name begins with `#` holds figures: right-aligned, never wrapped."""
+    """A table without lines. A column whose name begins with `#` holds figures: right-aligned, never wrapped; one whose
+    name begins with `=` is not wrapped either.
+    """
     from rich.table import Table
 
     drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         is_figure = column.startswith("#")
         drawn.add_column(
-            column.removeprefix("#"),
+            column.lstrip("#="),
             justify="right" if is_figure else "left",
-            no_wrap=is_figure,
+            no_wrap=is_figure or column.startswith("="),
             overflow="fold",
         )
     for row in rows:
@@ -41,16 +44,9 @@ def without_empty(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Tabl
     return table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
-def labelled(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> Table:
+def labelled(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> Labelled:
     """`label  text`, where the text wraps below itself."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, gap, 0, 0))
-    grid.add_column(no_wrap=True, style="bold")
-    grid.add_column(overflow="fold")
-    for label, text in rows:
-        grid.add_row(f"  {label}", safe(text) if isinstance(text, str) else text)
-    return grid
+    return Labelled([(label, safe(text) if isinstance(text, str) else text) for label, text in rows], gap)
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -210,7 +210,7 @@ def scans(
     runs = batched([units[i] for i in waiting], workers)
     is_quick = are_quick([units[i] for i in waiting])
     is_here = is_quick or workers <= 1 or len(runs) < 2
-    threads = 1 if is_quick else helpers(workers, len(runs))
+    threads = helpers(workers, 1 if is_here else len(runs))
     todo = ([replace(units[i], threads=threads) for i in waiting[first:end]] for first, end in runs)
     held: dict[str, ShardScan] = {}  # those that were scanned in this process, or loaded with another
     with closing(_run(todo, 1 if is_here else workers)) as results:

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import shlex
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import pytest
+import typer
+from typer.main import get_command
+
+from wdsctl.cli.apps import full_app
+from wdsctl.cli.coercion import Odd, lighten, plain_value
+from wdsctl.cli.values import size_bytes
+
+SHOWN: list[dict[str, Any]] = []
+
+
+def show(  # noqa: PLR0917 - as many kinds of options as there are
+    root: str,
+    more: Annotated[list[str] | None, typer.Argument()] = None,
+    workers: Annotated[int | None, typer.Option(min=1)] = None,
+    wait: Annotated[float, typer.Option(min=0)] = 0.0,
+    missing: Annotated[Literal["error", "keep"], typer.Option()] = "error",
+    exclude: Annotated[list[str] | None, typer.Option()] = None,
+    size: Annotated[int, typer.Option(parser=size_bytes)] = 1,
+    seed: int = 0,
+    rows: Annotated[bool | None, typer.Option("--rows/--no-rows")] = None,
+) -> None:
+    SHOWN.append(dict(locals()))
+
+
+def shown(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
+    """What the command gets, or what Typer says."""
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(show)
+    command = lighten(get_command(app)) if is_light else get_command(app)
+    try:
+        command(args=words, standalone_mode=False)
+    except typer.TyperException as error:
+        return error.format_message()
+    return SHOWN.pop()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "shards",
+        "shards more still-more",
+        "12",
+        "shards --workers 4 --wait 1.5 --missing keep --rows",
+        "shards --exclude a --exclude 'b c' --no-rows --size 64k --seed 7",
+        "shards --workers 0",
+        "shards --workers 1_000",
+        "shards --workers 2.0",
+        "shards --workers x",
+        "shards --workers 99999999999999999999",
+        "shards --workers ٣",
+        "shards --seed -3",
+        "shards --wait 1e3",
+        "shards --wait nan",
+        "shards --wait -1",
+        "shards --wait .5",
+        "shards --missing Keep",
+        "shards --missing nothing",
+        "shards --size 0",
+        "shards --size many",
+        "",
+    ],
+)
+def test_a_value_is_what_typer_makes_of_it_and_an_error_says_what_typer_says(line: str) -> None:
+    words = shlex.split(line)
+    assert shown(words, is_light=True) == shown(words, is_light=False)
+
+
+@pytest.mark.parametrize(
+    ("value", "annotation", "info"),
+    [
+        ("5", int, {"max": 4}),
+        ("5", int, {"clamp": True}),
+        (True, int, {}),
+        ("KEEP", Literal["keep"], {"case_sensitive": False}),
+        ("a", bytes, {}),
+        (float("nan"), float, {"min": 0}),
+        ("x", str, {"parser": int}),
+    ],
+)
+def test_what_is_not_plain_is_left_to_typer(value: Any, annotation: Any, info: dict[str, Any]) -> None:
+    told = SimpleNamespace(parser=None, min=None, max=None, clamp=False, case_sensitive=True)
+    vars(told).update(info)
+    with pytest.raises(Odd):
+        plain_value(value, annotation, told)
+
+
+def test_every_default_of_every_command_is_plain() -> None:
+    def options(command: Any) -> list[Any]:
+        inner = [each for one in getattr(command, "commands", {}).values() for each in options(one)]
+        return [*command.params, *inner]
+
+    for option in options(get_command(full_app())):
+        told = option.type_descriptor
+        if option.default is not None and told.annotation is not bool and not callable(option.default):
+            assert plain_value(option.default, told.annotation, told.parameter_info) == option.default
+
+
+def test_a_typer_that_does_it_another_way_is_left_as_it_is() -> None:
+    app = typer.Typer()
+    app.command()(show)
+    command = get_command(app)
+    bare = SimpleNamespace(opts=["--x"])
+    command.params.append(bare)  # type: ignore[arg-type]
+    command.get_params = lambda _: command.params  # type: ignore[method-assign, assignment]
+    lighten(command)
+    assert vars(bare) == {"opts": ["--x"]}
