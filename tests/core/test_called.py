@@ -45,6 +45,11 @@ def test_a_long_list_is_cut() -> None:
     assert len(word) == LONGEST
 
 
+def test_no_secret_is_left_where_a_list_is_cut() -> None:
+    (word,) = said(Request(names=("x" * (LONGEST - 20), "s3://me:password@host/x")))
+    assert ":pass" not in word
+
+
 def test_what_was_typed_goes_before_what_the_verb_got_and_ends_with_its_block() -> None:
     with typed("index", ["s3://me:word@host/x", "--missing", "keep"]):
         assert called("prepare", ["x"]) == ("index", ("s3://host/x", "--missing", "keep"))

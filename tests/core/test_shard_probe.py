@@ -24,7 +24,14 @@ def a_shard(path: Path, names: list[str], form: int) -> None:
             tar.addfile(info, io.BytesIO(b"hello"))
 
 
-NAMES = [["a.txt", "a.json", "b.txt", "b.json"], ["./x/a.txt", "./x/b.TXT"], [f"{LONG}a.txt"]]
+NAMES = [
+    ["a.txt", "a.json", "b.txt", "b.json"],
+    ["./x/a.txt", "./x/b.TXT"],
+    [f"{LONG}a.txt"],
+    ["./" + 95 * "a" + ".txt"],
+    ["café.txt", "naïve.txt"],
+    ["caf\udce9.txt"],  # Latin-1
+]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,15 @@ def chi_squared(groups: Groups, splits: dict[int, int], shares: tuple[float, ...
     return float(((has - wants) ** 2 / wants).sum())
 
 
+def few(count: int, seed: int) -> Groups:
+    """One to nine samples of one or two of three labels each."""
+    rng = np.random.default_rng(seed)
+    return {
+        group: {label: int(rng.integers(1, 10)) for label in rng.choice(3, rng.integers(1, 3), replace=False).tolist()}
+        for group in rng.choice(np.arange(1, 100), count, replace=False).tolist()
+    }
+
+
 def many(count: int, seed: int = 0) -> Groups:
     """Groups of 1 to some hundred samples, mostly of one of five labels, of which the last is rare."""
     draw = np.random.default_rng(seed)
@@ -100,26 +109,22 @@ def test_pairs_are_added_up_on_the_way_where_there_are_many(monkeypatch: pytest.
     assert dealt(groups) == whole
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.dictionaries(
-        st.integers(1, 99),
-        st.dictionaries(st.integers(0, 2), st.integers(1, 9), min_size=1, max_size=2),
-        min_size=2,
-        max_size=6,
-    )
-)
-def test_few_groups_come_nearly_as_near_to_the_shares_as_any_way_to_deal_them(groups: Groups) -> None:
-    """Against all ways there are: within a half of how far the worst one is away, for greed may be led astray."""
+@pytest.mark.parametrize("count", range(2, 7))
+def test_few_groups_come_nearly_as_near_to_the_shares_as_any_way_to_deal_them(count: int) -> None:
+    """Against all ways there are: on the whole a twentieth as far off as the worst one, for greed may be led astray."""
     shares = (2.0, 1.0)
-    found = chi_squared(groups, dealt(groups, shares)[0], shares)
-    ways = [
-        chi_squared(groups, dict(zip(groups, splits, strict=True)), shares)
-        for splits in product(range(2), repeat=len(groups))
-        if len(set(splits)) == 2
-    ]
+    off = []
+    for seed in range(25):
+        groups = few(count, seed)
+        ways = [
+            chi_squared(groups, dict(zip(groups, splits, strict=True)), shares)
+            for splits in product(range(2), repeat=count)
+            if len(set(splits)) == 2
+        ]
+        found = chi_squared(groups, dealt(groups, shares)[0], shares)
+        off.append((found - min(ways)) / (max(ways) - min(ways) + 1e-9))
 
-    assert found <= min(ways) + (max(ways) - min(ways)) / 2 + 1e-9
+    assert 0 <= np.mean(off) <= 1 / 20
 
 
 @pytest.mark.parametrize("shares", [SHARES, (1.0,) * 5, (98.0, 2.0)])
@@ -185,3 +190,9 @@ def test_what_comes_later_evens_out_what_was_dealt_before() -> None:
     _, given_out = dealt(groups, held=held)
 
     assert all(sum(given_out[label]) > 20 * given_out[label][1] for label in range(4))
+
+
+def test_where_there_are_no_samples_nothing_is_dealt() -> None:
+    homes, given_out = deal_groups(Tally(), NOBODY, {}, SHARES, 0)
+
+    assert (len(homes.groups), given_out) == (0, {})

@@ -40,7 +40,7 @@ def said(request: Any) -> list[str]:
         if is_dataclass(value):
             words += said(value)
         else:
-            words.append(shown(f"{field.name}={_text(value)}"[:LONGEST]))
+            words.append(shown(f"{field.name}={_text(value)}")[:LONGEST])
     return words
 
 

@@ -76,7 +76,7 @@ def _gathered(read: Read, size: int, table: Extensions, noticed: Noticed) -> tup
 
 
 def _behind(read: Read, size: int, at: int) -> int:
-    """How many samples stand behind the end mark, where no reader sees them. Reads all headers there."""
+    """How many samples stand behind the end mark, where no reader sees them. Reads all there that is no member."""
     samples = 0
     while (found := next(headers(read, size, at), None)) is not None:
         rest = partial(_from, read, found)

@@ -16,13 +16,17 @@ class Probe(NamedTuple):
     name: bytes
 
     def fits(self, block: bytes) -> bool:
-        """Whether 512 bytes that stand there are that header. A name that is cut off is not compared."""
+        """Whether 512 bytes that stand there are that header. Names are compared where headers hold them whole."""
+        if len(block) < BLOCK:
+            return False
         try:
-            found = parse_header(block).name if len(block) == BLOCK else b""
+            found = parse_header(block).name
         except BadHeader:
             return False
+        # Long names are cut off, `?` may stand for what is not ASCII, and keys have `\\` for what is no UTF-8.
+        is_plain = self.name.isascii() and b"\\" not in self.name and max(len(self.name), len(found) + 1) <= NAME[1]
         # What a name begins with, `./` for one, is no part of the key.
-        return len(self.name) > NAME[1] or _base(found) == _base(self.name)
+        return not is_plain or _base(found) == _base(self.name)
 
 
 def probes_of(index: ShardIndex, i: int) -> list[Probe]:

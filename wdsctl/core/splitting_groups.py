@@ -20,13 +20,14 @@ Words = NDArray[np.uint64]
 Counts = NDArray[np.int64]
 
 _MOST_WAITING = 1 << 22  # pairs that wait to be added up: 100 MB
+_NOBODY, _NO_SAMPLES = np.empty(0, np.uint64), np.empty(0, np.int64)  # all may be excluded
 
 
 @dataclass(slots=True)
 class Tally:
     """How many samples of each label every group has: 24 bytes a pair that occurs."""
 
-    _waiting: list[tuple[Words, Words, Counts]] = field(default_factory=list)
+    _waiting: list[tuple[Words, Words, Counts]] = field(default_factory=lambda: [(_NOBODY, _NOBODY, _NO_SAMPLES)])
     _size: int = 0
     _summed: int = 0
 

@@ -38,3 +38,10 @@ def test_looks_at_the_same_samples_are_one_finding_a_code_with_all_samples_and_t
     assert merged(both, both, [at(5)]) == both
     assert merged([at(4)], [at(2, 4, count=7)]) == (at(2, 4, count=7),)
     assert merged() == ()
+
+
+def test_findings_of_a_shard_that_say_different_things_stay_several() -> None:
+    sums = [
+        Placed(Finding(code="WDS151", severity="error", message=said, shard="a.tar"), is_whole=True) for said in "xy"
+    ]
+    assert merged(sums) == merged(sums, sums[:1]) == tuple(sums)

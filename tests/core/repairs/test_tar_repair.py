@@ -14,6 +14,7 @@ from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
 
 GOOD = a_shard(samples(0, 6, size=700))  # members of 1,536 bytes, two a sample
+NAMED = a_shard([(f"ü{i}.{part}", b"x" * 700) for i in range(4) for part in "ab"], format=tarfile.PAX_FORMAT)
 
 
 def repaired(data: bytes) -> tuple[bytes, Fixes]:
@@ -99,6 +100,17 @@ def test_zeros_in_the_place_of_headers_are_damage_and_no_end(first: int, size: i
     assert f"zeros at byte {1536 * first:,}" in fixes.told()[0]
 
 
+@pytest.mark.parametrize(("member", "kept"), [(3, "023"), (7, "012")])
+def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(member: int, kept: str) -> None:
+    data = bytearray(NAMED)
+    at = 2560 * member + 1024
+    assert data[at : at + 512].startswith(b"?%d.b" % (member // 2))
+    data[at : at + 512] = bytes(512)
+    made, fixes = repaired(bytes(data))
+    assert keys(made) == [f"ü{i}" for i in kept]
+    assert f"zeros at byte {at:,}" in fixes.told()[0]
+
+
 def test_rubbish_behind_the_end_is_left_out() -> None:
     made, fixes = repaired(GOOD + b"rubbish")
     assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes left out"])
@@ -166,13 +178,13 @@ def test_what_is_no_tar_at_all_is_told() -> None:
     assert (groups, fixes.left[-1]) == ([], "no member of a tar is in it")
 
 
-@given(st.integers(0, 10_000))
-def test_whatever_the_damage_the_copy_is_sound_and_holds_nothing_new(seed: int) -> None:
+@given(st.integers(0, 10_000), st.sampled_from([GOOD, NAMED]))
+def test_whatever_the_damage_the_copy_is_sound_and_holds_nothing_new(seed: int, good: bytes) -> None:
     """Every member of the copy is one of the original's, or has its data from where headers say it is."""
     rng = random.Random(seed)
-    data = bytearray(GOOD)
+    data = bytearray(good)
     for _ in range(rng.randrange(1, 4)):
-        at = rng.randrange(0, len(GOOD), 512) if rng.random() < 0.7 else rng.randrange(len(GOOD))
+        at = rng.randrange(0, len(good), 512) if rng.random() < 0.7 else rng.randrange(len(good))
         how = rng.choice(("flip", "zeros", "cut"))
         if how == "flip" and at < len(data):
             data[at + rng.randrange(min(512, len(data) - at))] ^= 1 << rng.randrange(8)

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+
+import numpy as np
 
 from tests.build import a_dataset
 from tests.core.films import a_film
 from tests.core.verbs.carried import NUMBER, a_source, columns, media, to, told
 from wdsctl.core.catalog.by_name import Names
 from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.convert.plan_file import ORIGIN, Origins
+from wdsctl.core.convert.recipe import Recipe
+from wdsctl.core.lock import locked
+from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
+from wdsctl.core.progress import SILENT
 from wdsctl.core.transcode.options import parse_image
+from wdsctl.core.verbs.convert_media import carry_media, media_after
+from wdsctl.core.verbs.convert_report import ConvertOptions
+from wdsctl.core.verbs.convert_sources import open_sources
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_request import MediaRequest
 
@@ -73,3 +84,22 @@ def test_a_shard_without_facts_is_looked_at_later(tmp_path: Path) -> None:
     index(str(tmp_path / "c"))
     assert media(tmp_path / "c") == media(tmp_path / "b")
     assert columns(tmp_path / "c")["wide"] == columns(tmp_path / "b")["wide"]
+
+
+def test_of_a_source_that_is_indexed_meanwhile_only_what_is_as_it_was_has_facts(tmp_path: Path) -> None:
+    source = a_source(tmp_path / "a", 3, 4)
+    to(tmp_path / "b", source, shard_samples=4)
+    place = locate(str(tmp_path / "b"))
+    paths = [shard.path for shard in Offsets(place.offsets(1)).shards]
+
+    def came(path: str) -> Origins:
+        first = 4 * paths.index(path)
+        return np.array([(i, 0, i, 0, 0) for i in range(first, first + 4)], ORIGIN)
+
+    with closing(open_sources([source], ConvertOptions(), str(tmp_path / "work"), SILENT, workers=1)) as opened:
+        facts = media_after(opened, Recipe(sources=(), target="shards"))
+        assert facts is not None
+        Path(source, "s-001.tar").unlink()
+        index(source, missing="drop")
+        with locked(place.lock):
+            assert carry_media(place, 1, facts, came) == 8

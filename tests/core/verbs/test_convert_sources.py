@@ -214,6 +214,14 @@ def test_compressed_tars_that_are_not_taken_are_told(tmp_path: Path) -> None:
     assert (told.samples, unread.samples, chosen.samples, chosen.findings) == (4, 8, 4, ())
 
 
+@pytest.mark.parametrize(("form", "option"), [("packed", "files"), ("polylithic", "refs")])
+def test_what_the_engine_tells_an_importer_cannot_be_asked_for(tmp_path: Path, form: str, option: str) -> None:
+    source = beside(tmp_path / "a")
+
+    with pytest.raises(UsageError, match="there is no option"):
+        to(tmp_path / "b", source, from_form=form, form_options={option: "x"})
+
+
 def beside(root: Path) -> str:
     """A prepared shard, and a compressed one beside it that came later."""
     written(root / "a.tar", b"A")

@@ -251,3 +251,30 @@ def test_tars_that_were_to_have_no_rows_have_none_while_they_are_tars(tmp_path: 
     (tmp_path / "a.tar").unlink()
     (tmp_path / "b.tar").unlink()
     assert not index(str(tmp_path), missing="keep").sample_rows
+
+
+def status_of(root: str) -> dict[str, str]:
+    return dict(query(catalog_of(Path(root)), "SELECT path, status FROM v_shard"))
+
+
+def test_lines_that_are_kept_as_missing_are_so_with_other_keys_too(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, dict.fromkeys(("a.jsonl", "b.jsonl"), b'{"id": "x"}\n'))
+    index(root)
+    (tmp_path / "b.jsonl").unlink()
+    index(root, missing="keep", key="id")
+    assert status_of(root) == {"a.jsonl": "ok", "b.jsonl": "missing"}
+    report = index(root)
+    assert (codes(report), report.up_to_date) == (["WDS306"], True)
+
+
+@pytest.mark.parametrize("rebuild", [False, True])
+def test_rows_that_a_missing_shard_cannot_have_end_as_other_missing_input_does(
+    tmp_path: Path, *, rebuild: bool
+) -> None:
+    root = a_folder(tmp_path, dict.fromkeys(("a.jsonl", "b.jsonl"), b"{}\n"))
+    index(root)
+    (tmp_path / "b.jsonl").unlink()
+    index(root, missing="keep")
+    with pytest.raises(InputError, match="to get rows") as caught:
+        index(root, sample_rows=True, rebuild=rebuild)
+    assert (caught.value.code, caught.value.exit_code) == ("WDS306", 3)

@@ -4,7 +4,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,8 @@ from wdsctl.core.verbs.media import media_units, settings_of
 from wdsctl.core.verbs.media_report import MediaReport
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+
+AsNobody = Callable[[Callable[[], Any]], Any]
 
 ALL = MediaRequest(selection="auto")
 REPO = Path(__file__).parents[3]
@@ -197,7 +201,7 @@ def test_what_was_asked_before_stays_where_nothing_is_said() -> None:
     assert settings_of(MediaRequest(drop=True), before) is None
 
 
-def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -> None:
+def test_a_shard_that_is_missing_has_no_facts_and_is_looked_at_when_it_is_there_again(tmp_path: Path) -> None:
     root = pictures(tmp_path, 3)
     index(root)
     data = (tmp_path / "001.tar").read_bytes()
@@ -205,13 +209,32 @@ def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) 
     report = index(root, media=ALL, missing="keep")
 
     assert (of(report).state, of(report).counts, of(report).read) == ("incomplete", {"image": 6}, 2)
-    assert [(f.severity, f.shard) for f in report.findings] == [("warning", "001.tar"), ("error", "001.tar")]
+    assert [(f.code, f.severity, f.shard) for f in report.findings] == [("WDS306", "warning", "001.tar")]
+    before = os.stat(catalog_of(tmp_path)).st_ino
+    later = index(root)
+    assert (of(later).state, of(later).read, len(later.findings)) == ("incomplete", 0, 1)
+    assert os.stat(catalog_of(tmp_path)).st_ino == before  # nothing was published
     shown = inspect(root, samples=0).media
     assert shown is not None
     assert shown.state == "incomplete"
 
     (tmp_path / "001.tar").write_bytes(data)
     again = index(root)
+    assert (of(again).state, of(again).read, widths(root)) == ("made", 1, numbered(9))
+
+
+def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(public_path: Path, as_nobody: AsNobody) -> None:
+    root = pictures(public_path / "data", 3)
+    os.chmod(root, 0o777)  # noqa: S103 - the point of it
+    as_nobody(lambda: index(root))
+    os.chmod(f"{root}/001.tar", 0)
+    report = as_nobody(lambda: index(root, media=ALL))
+
+    assert (of(report).state, of(report).counts, of(report).read) == ("incomplete", {"image": 6}, 2)
+    assert [(f.severity, f.shard) for f in report.findings] == [("error", "001.tar")]
+
+    os.chmod(f"{root}/001.tar", 0o644)
+    again = as_nobody(lambda: index(root))
     assert (of(again).state, of(again).read, widths(root)) == ("made", 1, numbered(9))
 
 

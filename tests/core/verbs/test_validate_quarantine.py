@@ -1,17 +1,23 @@
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.build import a_dataset, rewritten, tree
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
+from wdsctl.core.errors import PermissionDenied
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
 from wdsctl.core.verbs.validate import ValidateRequest, validate
 from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
+
+AsNobody = Callable[[Callable[[], Any]], Any]
 
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"), quarantine=True)
 
@@ -99,3 +105,17 @@ def test_no_other_sample_is_kept_out_of_a_shard_that_was_written_anew(tmp_path: 
     with Ledger.peek(locate(root).ledger) as ledger:
         assert [(row.shard, row.key) for row in quarantined(ledger)] == [("0.tar", "02"), ("2.tar", "22")]
     assert ("WDS305", "1.tar") in [(found.code, found.shard) for found in report.findings]
+
+
+def test_a_release_that_cannot_be_noted_is_an_error_and_no_success(public_path: Path, as_nobody: AsNobody) -> None:
+    root = a_broken(public_path / "data")
+    validate(root, CONTENT)
+    place = locate(root)
+    os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
+    os.chmod(place.ledger, 0o644)
+
+    refused = as_nobody(lambda: release_from_quarantine(root))
+
+    assert isinstance(refused, PermissionDenied)
+    assert refused.where == place.ledger
+    assert sizes(root) == {"train": 27}

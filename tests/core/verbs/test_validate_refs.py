@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, a_folder, rewritten
-from wdsctl.core.dataset_yaml import load
+from tests.build import Told, a_dataset, a_folder, rewritten
+from wdsctl.core.dataset_yaml import DatasetConfig, dump, load
+from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateReport, ValidateRequest, validate
@@ -156,3 +157,21 @@ def test_findings_of_a_blend_file_say_which_dataset_they_are_of(tmp_path: Path) 
     (tmp_path / "b.yaml").write_text("splits:\n  train:\n    blend: [{path: a, weight: 1}, {path: b, weight: 1}]\n")
     report = validate_blend(str(tmp_path / "b.yaml"), ValidateRequest(levels=("structure", "content")))
     assert [each.shard for each in report.findings if each.code == "WDS144"] == ["a/s.tar", "b/s.tar"]
+
+
+def test_what_was_written_into_dataset_yaml_while_references_were_looked_up_stays(tmp_path: Path) -> None:
+    root, store = a_primary(tmp_path, ["a/1.jpg"]), media(tmp_path)
+    config = Path(locate(root).dataset_yaml)
+
+    def meanwhile() -> None:
+        config.write_text(dump(DatasetConfig(refs={"sound": "elsewhere"})))
+
+    validate(root, refs(("image", store)), progress=Told(at_advance=meanwhile))
+    assert load(str(config)).refs == {"sound": "elsewhere", "image": "media"}
+
+
+def test_references_that_no_level_looks_up_are_refused(tmp_path: Path) -> None:
+    root, pair = a_primary(tmp_path, ["a/1.jpg"]), ("image", media(tmp_path))
+    with pytest.raises(UsageError, match="of the level refs") as caught:
+        validate(root, ValidateRequest(refs=(pair,)))
+    assert "--level structure,refs" in caught.value.hint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlalchemy import bindparam, delete, inspect, select
+from sqlalchemy import bindparam, delete, select
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_schema import known, quarantine, renamed, view_shard
@@ -18,22 +18,17 @@ def rename_shards(ledger: Ledger, names: Mapping[str, str], mark: bytes) -> None
     """
     if not names:
         return
-    steps = (
-        [{"old": old, "new": _BETWEEN + new} for old, new in names.items()],
-        [{"old": _BETWEEN + new, "new": new} for new in names.values()],
-    )
+    first = [{"old": old, "new": _BETWEEN + new} for old, new in names.items()]
+    second = [{"old": _BETWEEN + new, "new": new} for new in names.values()]
     with ledger.transaction() as connection:
-        renamed.create(connection, checkfirst=True)  # a ledger of this version may be older than the table
         if connection.execute(select(renamed.c.mark)).scalar() == mark:
             return
         connection.execute(delete(renamed))
         connection.execute(renamed.insert(), {"mark": mark})
         for table in (view_shard, known, quarantine):
-            if not inspect(connection).has_table(table.name):
-                continue
             moved = table.update().prefix_with("OR REPLACE").where(table.c.shard == bindparam("old"))
-            first, second = steps
-            connection.execute(moved.values(shard=bindparam("new")), first)
+            moved = moved.values(shard=bindparam("new"))
+            connection.execute(moved, first)
             if table is known:  # what is known of a shard that had the name and is gone is not of this one
                 connection.execute(delete(known).where(known.c.shard == bindparam("new")), second)
-            connection.execute(moved.values(shard=bindparam("new")), second)
+            connection.execute(moved, second)

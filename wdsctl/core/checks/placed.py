@@ -65,11 +65,12 @@ class Gathered:
 def merged(*sets: Iterable[Placed]) -> tuple[Placed, ...]:
     """What several looks at the same samples have found: what is of one code and part is one finding, as in one look.
 
-    Where two looks have seen some of the same samples, a sample that counts twice may be counted once.
+    Where two looks have seen some of the same samples, a sample that counts twice may be counted once. Findings of the
+    shard are one where they say the same: two sums may be wrong in two ways.
     """
-    kinds: dict[tuple[str, str], Placed] = {}
+    kinds: dict[tuple[str, str, str], Placed] = {}
     for each in (placed for found in sets for placed in found):
-        kind = (each.finding.code, each.finding.part)
+        kind = (each.finding.code, each.finding.part, "" if each.places else each.finding.message)
         kinds[kind] = _both(kinds[kind], each) if kind in kinds else each
     return tuple(kinds.values())
 

@@ -48,7 +48,7 @@ class Item(NamedTuple):
 
 
 class PlannedUnit(NamedTuple):
-    """A file to write: the samples at the positions from `first` to `last`. `folder`: its dataset below DEST, or ``."""
+    """A file to write: the samples at the positions from `first` to `last`. `folder`: its group's below DEST, or ``."""
 
     id: int
     stream: Stream
@@ -58,6 +58,11 @@ class PlannedUnit(NamedTuple):
     last: int
     samples: int
     size_bytes: int
+
+    @property
+    def dataset(self) -> str:
+        """The root of the dataset that the file is of, below DEST; empty where that is DEST itself."""
+        return os.path.join(self.folder, self.stream).rstrip("/")
 
 
 class PlanFile:

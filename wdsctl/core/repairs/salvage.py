@@ -134,16 +134,18 @@ def _after_the_mark(found: Salvaged, end: int, fixes: Fixes) -> int | None:
 
     Zeros that are no more and no less than what ends an archive end one. Others stand where members were.
     """
-    then = next(headers(found.read, found.size, end), None)
-    if then is None:
+    zeros = _bad_block(found, end)  # they may stand for a header that others have said more of
+    then = next(headers(found.read, found.size, zeros), None)
+    if then is None and zeros == end:
         fixes.add("trailing bytes left out", found.size - end)
         return None
-    if _ends_an_archive(found, end, then):
+    if then is not None and _ends_an_archive(found, end, then):
         found.begin = then
         fixes.add("archives joined")
         return then
     found.gaps.append(Gap(len(found.pieces)))
-    fixes.left.append(f"zeros at byte {end:,} where a header was: {then - end:,} bytes are left out")
+    lost = (found.size if then is None else then) - end
+    fixes.left.append(f"zeros at byte {zeros:,} where a header was: {lost:,} bytes are left out")
     fixes.add("damage left out")
     return then
 

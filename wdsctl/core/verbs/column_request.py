@@ -22,10 +22,12 @@ class ColumnRequest:
 
 def parse_columns(texts: Sequence[str]) -> dict[str, str]:
     """`tokens=lengths:tokens`, each. Raises UsageError."""
+    if not texts:
+        return {}
+    from wdsctl.core.columns import check_name
+
     wanted: dict[str, str] = {}
     for text in texts:
-        from wdsctl.core.columns import check_name
-
         name, equals, function = text.partition("=")
         if not equals or not function:
             raise UsageError(

@@ -16,6 +16,7 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.urls import shown
+from wdsctl.core.verbs.convert_begin import FINISHED
 from wdsctl.core.verbs.convert_carry import Lost, carrying_of, lost_findings, lost_of
 from wdsctl.core.verbs.convert_report import ConvertedDataset, ConvertOptions, ConvertReport
 from wdsctl.core.verbs.convert_sources import Opened
@@ -32,8 +33,8 @@ def foreseen(
         carrying = carrying_of(opened, recipe, [unit.stream for unit in units] if options.is_prepared else ())
         done = {unit.id: Done(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]") for unit in units}
         datasets = []
-        for folder, grouped in groupby(units, key=_dataset_of):
-            some, path = list(grouped), os.path.join(dest, folder).rstrip("/")
+        for below, grouped in groupby(units, key=lambda unit: unit.dataset):
+            some, path = list(grouped), os.path.join(dest, below).rstrip("/")
             datasets.append(
                 ConvertedDataset(
                     path=path,
@@ -46,10 +47,6 @@ def foreseen(
             lost += lost_of(shown(path), carrying, some[0].stream)
         report = reported(planned, units, done, opened, dest, options, tuple(datasets), started)
     return replace(report, dry_run=True, findings=(*problems(opened), *lost_findings(lost)))
-
-
-def _dataset_of(unit: PlannedUnit) -> str:
-    return os.path.join(unit.folder, unit.stream)
 
 
 def problems(opened: Opened) -> tuple[Finding, ...]:
@@ -108,7 +105,8 @@ def _of_splits(plan: PlanFile, opened: Opened, options: ConvertOptions) -> Itera
         if set(held.values()) - {0} != {total}:
             yield f"splits do not go along ({told}): `--apart split` makes a folder of each"
     elif counts.get(0):
-        yield f"{counts[0]:,} of {counted(total, 'sample')} are in no split, as in their source; the others: {told}"
+        as_before = ", as in their source" if known <= len(names) else ""
+        yield f"{counts[0]:,} of {counted(total, 'sample')} are in no split{as_before}; the others: {told}"
 
 
 def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterator[Finding]:
@@ -129,7 +127,7 @@ def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterato
 
 def finished_before(work: str) -> dict[str, object] | None:
     try:
-        with open(os.path.join(work, "finished.json"), encoding="utf-8") as file:
+        with open(os.path.join(work, FINISHED), encoding="utf-8") as file:
             said = json.load(file)
     except (OSError, ValueError):
         return None
@@ -141,7 +139,7 @@ def keep(work: str, fingerprint: str, report: ConvertReport, files: Mapping[str,
     kept = {name: getattr(report, name) for name in _KEPT} | {"datasets": [asdict(each) for each in report.datasets]}
     kept |= {"findings": [asdict(found) for found in report.findings], "notes": report.notes}
     said = {"fingerprint": fingerprint, "files": files, "report": kept}
-    write_text(os.path.join(work, "finished.json"), json.dumps(said, indent=1))
+    write_text(os.path.join(work, FINISHED), json.dumps(said, indent=1))
 
 
 def reported_again(

@@ -83,7 +83,7 @@ def _forget(dest: str, units: Sequence[PlannedUnit]) -> None:
     forget_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | {unit.folder for unit in units})
     for unit in units:
         remove(unit_path(dest, unit))
-    for below, folder in {os.path.join(unit.folder, unit.stream).rstrip("/"): unit.folder for unit in units}.items():
+    for below, folder in {unit.dataset: unit.folder for unit in units}.items():
         root = os.path.join(dest, below)
         if os.path.isdir(root):
             _forget_catalog(locate(root, writing=True), is_whole=bool(below))

@@ -24,7 +24,8 @@ from wdsctl.core.verbs.convert_sources import Opened
 
 @dataclass(frozen=True, slots=True)
 class Carrying:
-    """What may go along. `columns`: by stream, those that do and those that do not. `media`: None where there is none.
+    """What may go along, by stream. `columns`: those that do, and those that do not. `media`: facts, where there
+    are any.
 
     A store has no columns: they are of samples, and those are the primary's. Lines have no media.
     """

@@ -79,7 +79,7 @@ def columns_after(
             found = [_column(name, dataset, told.path) for dataset, told in zip(datasets, opened.told, strict=True)]
             _check_alike(found)
         except NotCarried as error:
-            left.append(Left(name, str(error), _anew(name, datasets, recipe, stream)))
+            left.append(Left(name, str(error), _anew(name, datasets, recipe, stream, is_lines=is_lines)))
             continue
         try:
             spec = _spec_after(found[0].facts, recipe, stream, is_lines=is_lines)
@@ -98,14 +98,16 @@ def _spec_after(facts: ColumnFacts, recipe: Recipe, stream: Stream, *, is_lines:
     return carried_spec(spec, facts.parts, recipe, stream)
 
 
-def _anew(name: str, datasets: Iterable[ShardsSource | None], recipe: Recipe, stream: Stream) -> Spec | None:
+def _anew(
+    name: str, datasets: Iterable[ShardsSource | None], recipe: Recipe, stream: Stream, *, is_lines: bool
+) -> Spec | None:
     """What makes a column anew that one of the sources has in its own way, or alone."""
     for dataset in datasets:
         kept = kept_columns(dataset.place).get(name, []) if dataset is not None else []
         column = readable(column_path(dataset.place, name, kept[-1])) if dataset is not None and kept else None
         if isinstance(column, Column):
             try:
-                return _spec_after(column.facts, recipe, stream, is_lines=False)
+                return _spec_after(column.facts, recipe, stream, is_lines=is_lines)
             except NotCarried as error:
                 return error.spec
     return None

@@ -77,7 +77,7 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
     config = common_config(opened.configs)
     carrying = carrying_of(opened, recipe, [unit.stream for unit in units] if options.is_prepared else ())
     datasets, findings, notes, lost = [], [], list[str](), list[Lost]()
-    for below, some in groupby(units, key=lambda unit: os.path.join(unit.folder, unit.stream).rstrip("/")):
+    for below, some in groupby(units, key=lambda unit: unit.dataset):
         mine = list(some)
         root = os.path.join(dest, below).rstrip("/")
         size = sum(done[unit.id].size_bytes for unit in mine)

@@ -56,11 +56,10 @@ class MediaFacts:
 def media_after(opened: Opened, recipe: Recipe) -> MediaFacts | None:
     """What becomes of the facts of media of the sources; None where there are none. Cost: a look at their catalogs."""
     holders = [tuple(_holders(source)) for source in opened.sources]
-    asked = {each.settings for some in holders for each in some} - {None}
-    settings = next(iter(asked), None)
-    if settings is None:
+    asked = dict.fromkeys(each.settings for some in holders for each in some if each.settings is not None)
+    if not asked:
         return None
-    why = ""
+    settings, why = next(iter(asked)), ""
     for some, told in zip(holders, opened.told, strict=True):
         missing = [each for each in some if each.settings is None and _may_hold(each.offsets, settings)]
         if missing or all(each.settings is None for each in some):
@@ -147,10 +146,15 @@ class _Reader:
     def __init__(self, catalog: Catalog, holder: Holder) -> None:
         self._catalog, self._holder = catalog, holder
         marks, settings = catalog.media.marks(), holder.settings
-        rows = {row.id: row for row in catalog.shards()}
-        ids = [shard.id for shard in holder.offsets.shards]
-        has = [settings is not None and marks.get(each) == mark_of(rows[each], settings) for each in ids]
-        self._ids, self._has = np.array(ids, np.int64), np.array(has, np.bool_)
+        # The catalog may be a newer one than the offsets: what is not as it was there has no facts of these samples.
+        known = {
+            (row.id, row.layout_hash)
+            for row in catalog.shards()
+            if settings is not None and marks.get(row.id) == mark_of(row, settings)
+        }
+        shards = holder.offsets.shards
+        self._ids = np.array([shard.id for shard in shards], np.int64)
+        self._has = np.array([(shard.id, shard.layout_hash) in known for shard in shards], np.bool_)
         self._first = holder.offsets.shard_row
 
     def facts(self, places: Ints) -> Iterator[tuple[int, FoundMedium]] | None:

@@ -34,6 +34,7 @@ from wdsctl.core.verbs.index import IndexRequest, index_at
 from wdsctl.core.view_definition import Definition
 
 _ALMOST = 0.001  # scores that are nearer than this are alike
+_OURS = ("files", "refs")  # options that nobody else gives an importer
 
 
 @dataclass(slots=True)
@@ -131,18 +132,14 @@ def _open_shards(
     _add(opened, _spec(told.form, root, mine, name), told, config, options, progress)
     if packed:
         told = ConvertSource(path=root, form="packed", reason=f"compressed tars, such as {packed[0]}")
-        _add(
-            opened,
-            _spec("packed", root, {"files": json.dumps(packed)}, f"{name}-packed"),
-            told,
-            None,
-            options,
-            progress,
-        )
+        spec = _spec("packed", root, {"files": json.dumps(packed)}, f"{name}-packed")
+        _add(opened, spec, told, None, options, progress)
 
 
 def _said(options: ConvertOptions) -> dict[str, str]:
-    """The options of the form of the sources."""
+    """The options of the form of the sources. Raises UsageError for those that are told them here."""
+    for name in options.form_options.keys() & _OURS:
+        raise UsageError(f"there is no option {name!r}", hint="leave it out")
     return {name: value for name, value in options.form_options.items() if not name.startswith("to.")}
 
 

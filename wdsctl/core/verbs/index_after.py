@@ -9,9 +9,11 @@ import os
 
 from wdsctl.core.catalog.media_settings import FACT
 from wdsctl.core.catalog.quick_facts import facts, has_quarantine, has_splits
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
-from wdsctl.core.place import Place
+from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.progress import Progress
+from wdsctl.core.urls import is_url
 from wdsctl.core.verbs.column_report import ColumnReport
 from wdsctl.core.verbs.index_request import IndexRequest
 from wdsctl.core.verbs.media_report import MediaReport
@@ -32,12 +34,21 @@ def check_after(place: Place, request: IndexRequest) -> None:
 
 def media_after(place: Place, request: IndexRequest, progress: Progress) -> tuple[MediaReport | None, list[Finding]]:
     """`settle_media`, where anything is asked for, or was."""
-    was_asked = os.path.exists(place.catalog) and FACT in facts(place.catalog)
-    if request.media == MediaRequest() and not was_asked:
+    if request.media == MediaRequest() and not _was_asked(place, request):
         return None, []
     from wdsctl.core.verbs.media import settle_media
 
     return settle_media(place, request.media, workers=request.workers, dry_run=request.dry_run, progress=progress)
+
+
+def _was_asked(place: Place, request: IndexRequest) -> bool:
+    """Whether the catalog has facts of media. One that is damaged, and would be made again, has none left."""
+    try:
+        return os.path.exists(place.catalog) and FACT in facts(place.catalog)
+    except CatalogError as error:
+        if request.dry_run and request.rebuild and error.code == "WDS302":
+            return False
+        raise
 
 
 def columns_after(
@@ -58,6 +69,13 @@ def columns_after(
         dry_run=request.dry_run,
         progress=progress,
     )
+
+
+def is_told(place: Place) -> bool:
+    """Whether nothing of what Energon says is lacking (`wdsctl.core.verbs.energon`), as far as a quick look tells."""
+    if place.only or not (is_url(place.root) or os.path.isdir(os.path.join(place.root, ENERGON_META))):
+        return True
+    return os.path.exists(place.dataset_yaml) and has_splits(place.catalog)
 
 
 def splits_after(place: Place, request: IndexRequest, progress: Progress) -> tuple[bool, tuple[Finding, ...]]:

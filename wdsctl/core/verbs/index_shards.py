@@ -13,7 +13,7 @@ from functools import partial
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
-from wdsctl.core.errors import CatalogError, UsageError
+from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import is_lines
@@ -121,8 +121,9 @@ def _to_be_read(changes: Changes, before: Published, wanted: Wanted) -> set[str]
     """Shards that look as they were, and whose hashes or rows of samples are asked for and are not there."""
     if wanted.sample_rows and not before.has_sample_rows:
         return {row.path for row in changes.same}
-    is_new = wanted.hashed
-    return {row.path for row in changes.same if is_new and row.sha256 is None and row.status != "unreadable"}
+    if not wanted.hashed:
+        return set()
+    return {row.path for row in changes.same if row.sha256 is None and row.status != "unreadable"}
 
 
 def _timed(before: Published, changes: Changes) -> int:
@@ -160,11 +161,11 @@ def _publish(
         draft.split_facts |= before.split_facts
         if draft.has_sample_rows and not wanted.sample_rows:
             draft.forget_sample_rows()
-        was_without, draft.has_sample_rows = not draft.has_sample_rows, wanted.sample_rows
+        draft.has_sample_rows = wanted.sample_rows
         if request.rebuild and work.kept:
             draft.adopt(place.catalog, [row.id for row in work.kept])
         _refresh(draft, before, changes)
-        if was_without and wanted.sample_rows:
+        if before.has_sample_rows is False and wanted.sample_rows:
             _add_rows(place, draft, work, request.workers, progress)
         if work.is_new or not is_whole(place, draft.generation):
             rows, findings = fold(place, draft, work, request.workers, progress)
@@ -189,7 +190,7 @@ def _add_rows(place: Place, draft: Draft, work: Folding, workers: int, progress:
     with closing(found):
         for row, (_, scan) in zip(work.kept, found, strict=True):
             if scan.layout_hash() != row.layout_hash:
-                raise CatalogError(
+                raise InputError(
                     "the samples of a shard are to get rows, and it is not there to be read as it was",
                     where=f"{place.shown} ({row.path})",
                     hint="bring it back, or forget it: `--missing drop`",
@@ -238,7 +239,7 @@ def _key_field(place: Place, asked: str | None, listing: ShardListing, before: P
 
 
 def _all_changed(changes: Changes, listing: ShardListing) -> Changes:
-    """With other keys, every shard is read again."""
+    """With other keys, every shard that is there is read again."""
     files = {shard.path: shard for shard in listing.shards}
     again = tuple((row, files[row.path]) for row in changes.same)
-    return replace(changes, changed=(*changes.changed, *again), same=(), touched=())
+    return replace(changes, changed=(*changes.changed, *again), same=(), touched=changes.vanished)

@@ -14,7 +14,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import MediaSettings
-from wdsctl.core.catalog.shard_row import ShardRow
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.errors import UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
@@ -81,14 +81,16 @@ def settle_media(
         return _foreseen(place, before, settings), []
     if settings is None:
         return (_dropped(place, before) if before else None), []
-    jobs = _jobs(place, generation, settings, rows, marks)
+    there = [row for row in rows if row.status != MISSING]
+    gone = any(row.samples and marks.get(row.id) != mark_of(row, settings) for row in rows if row.status == MISSING)
+    jobs = _jobs(place, generation, settings, there, marks)
     if not jobs and settings == before:
         forget_media_units(place)
-        return reported(place, "current"), []
+        return reported(place, "incomplete" if gone else "current"), []
     failures = _read(place, jobs, workers_for(place.root, workers), progress)
     progress.phase("finish")
     found = _publish(place, settings, jobs, failures)
-    report = reported(place, "incomplete" if failures else "made", read=len(jobs) - len(failures))
+    report = reported(place, "incomplete" if failures or gone else "made", read=len(jobs) - len(failures))
     return report, [*failures.values(), *found, *nothing_matched(place.shown, report)]
 
 

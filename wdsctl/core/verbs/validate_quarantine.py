@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
@@ -48,17 +48,12 @@ def keep_out(
     indexed, which are told of as WDS305: a place in one is another sample in the catalog, so nothing less than all of
     it is kept out. For a caller that holds the lock.
     """
-    if entry.ledger is None:
-        raise PermissionDenied(
-            "the ledger cannot be written, so nothing can be kept out",
-            where=place.ledger,
-            hint="ask the owner of the dataset, or make a catalog of your own: `--catalog DIR`",
-        )
+    ledger = _writable(place, entry)
     known = {row.path: row for row in rows}
     bad = [*_of_findings(known, outcome, stale, entry.run), *_of_parts(known, lacking, entry.run)]
-    before = _in_force(entry.ledger, known)
-    add_to_quarantine(entry.ledger, _with_keys(place, bad))
-    now = _in_force(entry.ledger, known)
+    before = _in_force(ledger, known)
+    add_to_quarantine(ledger, _with_keys(place, bad))
+    now = _in_force(ledger, known)
     return QuarantineReport(
         samples=sum(at is not None for _, at in now - before),
         shards=sum(at is None for _, at in now - before),
@@ -80,7 +75,7 @@ def release_from_quarantine(
 ) -> ReleaseReport:
     """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
 
-    `wait`: seconds to wait for another writer.
+    `wait`: seconds to wait for another writer. Raises PermissionDenied where the ledger cannot be written.
     """
     place = locate(root, catalog, writing=True)
     wait_for_catalog(place, wait, progress.note)
@@ -89,9 +84,18 @@ def release_from_quarantine(
         locked(place.lock, wait=wait, note=progress.note),
         journal(place, "validate", [shown(root), "--release"], progress) as entry,
     ):
-        ledger: Ledger | None = entry.ledger
-        count = release(ledger, shards=shards or None, codes=codes or None) if ledger is not None else 0
+        count = release(_writable(place, entry), shards=shards or None, codes=codes or None)
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))
+
+
+def _writable(place: Place, entry: Entry) -> Ledger:
+    if entry.ledger is None:
+        raise PermissionDenied(
+            "the ledger cannot be written, and it has what is in quarantine",
+            where=place.ledger,
+            hint="ask the owner of the dataset, or make a catalog of your own: `--catalog DIR`",
+        )
+    return entry.ledger
 
 
 def _in_force(ledger: Ledger, known: Mapping[str, ShardRow]) -> set[tuple[str, int | None]]:
@@ -135,14 +139,7 @@ def _with_keys(place: Place, rows: Sequence[Quarantined]) -> list[Quarantined]:
     return [
         row
         if row.place is None or row.shard not in firsts
-        else Quarantined(
-            shard=row.shard,
-            layout_hash=row.layout_hash,
-            place=row.place,
-            key=offsets.key(firsts[row.shard] + row.place),
-            code=row.code,
-            run_id=row.run_id,
-        )
+        else replace(row, key=offsets.key(firsts[row.shard] + row.place))
         for row in rows
     ]
 

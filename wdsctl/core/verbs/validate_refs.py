@@ -9,7 +9,7 @@ from contextlib import suppress
 from wdsctl.core.blend_file.paths import aux_meant
 from wdsctl.core.checks.refs import RefRule
 from wdsctl.core.checks.stores import FILESYSTEM, joined_marks, open_ref_store, trouble_of
-from wdsctl.core.dataset_yaml import DatasetConfig, dump, read, update_refs
+from wdsctl.core.dataset_yaml import DatasetConfig, dump, parse, read, update_refs
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
@@ -30,16 +30,16 @@ def rules_for(place: Place, asked: Sequence[tuple[str, str]], config: DatasetCon
     ]
 
 
-def remember(place: Place, rules: Sequence[RefRule], config: DatasetConfig) -> None:
+def remember(place: Place, rules: Sequence[RefRule]) -> None:
     """Write these rules into dataset.yaml, beside those of other fields, paths as seen from the dataset's root: stores
-    move with it.
+    move with it. The file is read here: since the run began, somebody may have written to it.
     """
-    refs = config.refs | {rule.field: _from_root(rule.store, place.root) for rule in rules}
+    refs = {rule.field: _from_root(rule.store, place.root) for rule in rules}
     if not os.path.exists(place.dataset_yaml):
         write_text(place.dataset_yaml, dump(DatasetConfig(refs=refs)))
         return
     text = read(place.dataset_yaml)
-    new = update_refs(text, refs, place.dataset_yaml)
+    new = update_refs(text, parse(text, place.dataset_yaml).refs | refs, place.dataset_yaml)
     if new != text:
         write_text(place.dataset_yaml, new)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
+from wdsctl.core.place import locate
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.root_name import located
 from wdsctl.core.verbs.validate_blend import datasets_of
 from wdsctl.core.verbs.validate_quarantine import ReleaseReport, release_from_quarantine
 
@@ -15,7 +15,7 @@ from wdsctl.core.verbs.validate_quarantine import ReleaseReport, release_from_qu
 def release_blend(
     path: str,
     *,
-    shards: Collection[str] = (),
+    shards: Sequence[str] = (),
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT,
@@ -28,9 +28,7 @@ def release_blend(
     reports = []
     for root in [root for root in datasets_of(path) if _has_quarantine(root, shards)]:
         progress.note(f"releasing {root}")
-        reports.append(
-            release_from_quarantine(root, shards=tuple(shards), workers=workers, wait=wait, progress=progress)
-        )
+        reports.append(release_from_quarantine(root, shards=shards, workers=workers, wait=wait, progress=progress))
     return ReleaseReport(
         root=path,
         released=sum(report.released for report in reports),
@@ -38,6 +36,6 @@ def release_blend(
     )
 
 
-def _has_quarantine(root: str, shards: Collection[str]) -> bool:
-    with Ledger.peek(located(root)[0].ledger) as ledger:
+def _has_quarantine(root: str, shards: Sequence[str]) -> bool:
+    with Ledger.peek(locate(root).ledger) as ledger:
         return any(not shards or row.shard in shards for row in quarantined(ledger))

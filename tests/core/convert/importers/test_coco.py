@@ -65,6 +65,13 @@ def test_annotations_of_no_category_are_refused_unless_they_are_to_be_left_out(t
     assert all(note["category_id"] != 77 for notes in kept for note in notes)
 
 
+def test_a_category_may_be_a_whole_number_with_a_point(tmp_path: Path) -> None:
+    (only,) = json.loads(held(a_coco(tmp_path, annotations=[BOXES[1] | {"category_id": 1.0}]))["07"]["json"])[
+        "annotations"
+    ]
+    assert only["category"] == "dog"
+
+
 def test_a_file_without_categories_may_have_annotations_that_name_some(tmp_path: Path) -> None:
     assert len(held(a_coco(tmp_path, categories=[]))) == 2
 

@@ -27,6 +27,7 @@ from wdsctl.core.printable import named
 
 _IMAGE = "file_name"
 _FIRST = 100  # images whose files are looked for
+_ID = int | float | str  # of a category, in an annotation: tables that were exported have 1.0 for 1
 
 
 class Coco:
@@ -139,7 +140,7 @@ class _Images:
         value = self._file.value(*place)
         kind = value.get("category_id") if isinstance(value, dict) else None
         # Whatever else stands there is the id of no category.
-        return self._id_of(value, "image_id"), kind if isinstance(kind, int | str | None) else str(kind)
+        return self._id_of(value, "image_id"), kind if isinstance(kind, _ID | None) else str(kind)
 
     def _id(self, place: tuple[int, int], field: str) -> Any:
         return self._id_of(self._file.value(*place), field)
@@ -169,7 +170,7 @@ class _Images:
     def _annotation(self, place: tuple[int, int]) -> dict[str, Any]:
         note: dict[str, Any] = self._file.value(*place)
         number = note.get("category_id")
-        category = self._categories.get(number) if isinstance(number, int | str) else None
+        category = self._categories.get(number) if isinstance(number, _ID) else None
         return note if category is None else {**note, "category": category}
 
     def _damaged(self, what: str) -> DatasetError:
