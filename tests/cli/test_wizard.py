@@ -9,6 +9,7 @@ import pytest
 
 from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report
+from tests.energon import energons
 from tests.remote import uploaded
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
@@ -177,6 +178,12 @@ def test_a_dataset_that_is_prepared_already_is_not_asked_about_its_split(tmp_pat
     talk(Request(source=str(tmp_path), dest=None, options=PrepareOptions()), ask, runs)
 
     assert ask.asked == []
+
+
+def test_a_dataset_that_energon_has_divided_is_not_asked_about_its_split(tmp_path: Path) -> None:
+    ask, runs = answers(), Runs(report=a_prepare_report(detection=None))
+    talk(Request(source=energons(tmp_path), dest=None, options=PrepareOptions()), ask, runs)
+    assert (ask.asked, runs.requests[0].options.split) == ([], None)
 
 
 def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,7 +148,8 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
         output.say("JSONL, in place: nothing is written but the catalog")
     if dest is None and kind == "folder":
         dest = interview.text("folder for the shards", beside(request.source))
-    if options.split is None and not _is_prepared(dest or request.source, options.catalog):
+    root = dest or request.source
+    if options.split is None and not (_is_prepared(root, options.catalog) or _is_divided(root)):
         question = "split, such as 8,1,1 (empty: all is train)"
         split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output)
         options = replace(options, split=split)
@@ -252,3 +253,13 @@ def _is_prepared(root: str, catalog: str | None) -> bool:
     from wdsctl.core.place import locate
 
     return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).dataset_yaml)
+
+
+def _is_divided(root: str) -> bool:
+    """Whether Energon has divided it, whose splits are taken over."""
+    from wdsctl.core.formats.energon_meta import energon_meta
+
+    if not is_url(root) and not os.path.isdir(root):
+        return False
+    with energon_meta(root) as meta:
+        return meta.is_divided()

@@ -232,6 +232,12 @@ CODES: dict[str, Code] = {
         "unpacked; wdsctl writes no file under such a name, and other tools may.",
         "Write the shard again with relative names, from the folder that holds the files: `tar -C FOLDER -cf ...`.",
     ),
+    "WDS129": Code(
+        "Energon counted otherwise",
+        "The dataset was prepared by Energon, whose `.nv-meta/.info.json` has other shards, or other numbers of "
+        "samples in them. It counts what it could read of a damaged shard, and does not look again when shards change.",
+        "What counts is what wdsctl has found: `wdsctl validate DATASET` looks at every header.",
+    ),
     "WDS140": Code(
         "a part does not begin as it must",
         "The header of an image, a sound, a video, an array or an archive is damaged, cut off, or of something else.",
@@ -421,7 +427,8 @@ CODES: dict[str, Code] = {
         "a reference leads outside",
         "A row names a file by an absolute path, with `..`, by a link that leaves the folder, or by a URL. Nothing "
         "outside the source is read, and nothing is fetched.",
-        "Write relative references. `-O base=FOLDER` says which folder they begin in.",
+        "Write relative references. Where rows have them, `-O base=FOLDER` says which folder they begin in; those of "
+        "an index of shards (wids, MDS, LitData) begin beside it.",
     ),
     "WDS231": Code(
         "a file that is referred to is missing",
@@ -754,6 +761,19 @@ CODES: dict[str, Code] = {
         "`batch_group_criterion` gives samples of one group unlike sizes. A group has the size that it was begun with; "
         "samples that want another one are left out and counted.",
         "Make the size a function of the group, or let the group tell the sizes apart.",
+    ),
+    "WDS514": Code(
+        "all samples are banned",
+        "`ban`, with the bans that the state has, leaves nothing of a dataset that is to be read. A blend in which it "
+        "has a share could not keep its weights.",
+        "Ban fewer samples, or give the dataset the weight 0 in the blend. States keep bans: to take one back, resume "
+        "from a state that was saved before it.",
+    ),
+    "WDS515": Code(
+        "a method is named almost like a hook",
+        "The task encoder has a method whose name is almost that of a hook, and does not override that hook: what it "
+        "does is not called. This is a warning.",
+        "Rename it to the hook, or, where it is no hook, begin its name with `_`.",
     ),
     "WDS520": Code(
         "the ranks do not run the same job",

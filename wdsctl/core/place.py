@@ -14,6 +14,7 @@ from wdsctl.core.urls import is_chained, is_url, plain, shown
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
 META = ".wdsctl"
+ENERGON_META = ".nv-meta"  # what Energon leaves beside shards
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,10 @@ class Place:
     @property
     def dataset_yaml(self) -> str:
         return os.path.join(self.meta, "dataset.yaml")
+
+    @property
+    def columns(self) -> str:
+        return os.path.join(self.meta, "columns")
 
     @property
     def work(self) -> str:

@@ -7,7 +7,7 @@ What the catalog excludes, or has in quarantine, is in no split of a file either
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -16,29 +16,25 @@ from wdsctl.core.catalog.quick import current_excluded
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.fields import did_you_mean
+from wdsctl.core.formats.energon_meta import found_beside
 from wdsctl.core.formats.split_yaml import SplitYaml, load_split_yaml
 from wdsctl.core.key_list import key_list
 from wdsctl.core.offsets import Offsets, ShardEntry
-from wdsctl.core.place import Place
+from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.split_patterns import Patterns, shard_and_key
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import Flags, flags_of, part_of
-from wdsctl.core.urls import is_url
-
-ENERGON_META = ".nv-meta"
 
 _NAMED = 3  # names in a message
 
 
 def split_file(place: Place, name: str) -> str:
     """Where a file of this name is: beside dataset.yaml, or where Energon keeps its own. Raises InputError."""
-    folders = [place.meta] if is_url(place.root) else [place.meta, os.path.join(place.root, ENERGON_META)]
-    paths = [os.path.join(folder, name) for folder in folders]
-    found = next((path for path in paths if os.path.isfile(path)), None)
-    if found is None:
+    found = found_beside(place, name)
+    if not os.path.isfile(found):
         raise InputError(
             f"there is no split_config {name!r}",
-            where=paths[0],
+            where=found,
             hint=f"it is a file beside dataset.yaml, or in {ENERGON_META}, as Energon's split.yaml is",
         )
     return found
@@ -73,28 +69,29 @@ def _matching(offsets: Offsets, patterns: Iterable[str], where: str) -> list[Sha
     wanted = list(patterns)
     table = Patterns(wanted)
     found = {shard.path: table.find(shard.path) for shard in offsets.shards}
-    _check(_absent(wanted, found), where)
+    check_named(absent(wanted, found), where)
     return [shard for shard in offsets.shards if found[shard.path]]
 
 
-def _absent(patterns: Iterable[str], found: Mapping[str, list[int]]) -> list[str]:
+def absent(patterns: Iterable[str], found: Mapping[str, list[int]]) -> list[str]:
     """The names of shards that are not there, one by one where a range names them."""
     used = {number for numbers in found.values() for number in numbers}
-    absent: list[str] = []
+    missing: list[str] = []
     for number, pattern in enumerate(patterns):
         if pattern.startswith("re:"):
-            absent += [] if number in used else [pattern]
+            missing += [] if number in used else [pattern]
         else:
-            absent += [name for name in expanded(pattern) if name not in found]
-    return absent
+            missing += [name for name in expanded(pattern) if name not in found]
+    return missing
 
 
-def _check(absent: list[str], where: str) -> None:
-    if absent:
-        more = ", ..." if len(absent) > _NAMED else ""
+def check_named(missing: Sequence[str], where: str) -> None:
+    """Raise DatasetError WDS217 where names in a file are not in the dataset."""
+    if missing:
+        more = ", ..." if len(missing) > _NAMED else ""
         raise DatasetError(
-            f"{counted(len(absent), 'name')} in the file {'is' if len(absent) == 1 else 'are'} not in the dataset: "
-            f"{', '.join(absent[:_NAMED])}{more}",
+            f"{counted(len(missing), 'name')} in the file {'is' if len(missing) == 1 else 'are'} not in the dataset: "
+            f"{', '.join(missing[:_NAMED])}{more}",
             where=where,
             hint="paths are meant from the root of the dataset; `wdsctl ls DATASET` lists its shards",
             code="WDS217",
@@ -114,18 +111,18 @@ def _gone(offsets: Offsets, read: SplitYaml, excluded: Mapping[int, SplitShard])
     for name in (each for text in read.excludes.samples for each in expanded(text)):
         path, key = shard_and_key(name, by_path)
         wanted.setdefault(path, []).append(key)
-    absent: list[str] = []
+    missing: list[str] = []
     for path, keys in wanted.items():
         if path not in by_path:
-            absent += [f"{path}/{key}" for key in keys]
+            missing += [f"{path}/{key}" for key in keys]
             continue
         place, shard = by_path[path]
         listed = key_list(keys)
         found = listed.find(offsets, np.arange(*offsets.shard_row[place : place + 2].tolist()))
         gone[shard.id] = gone.get(shard.id, np.zeros(shard.samples, np.bool_)) | (found >= 0)
         there = set(found.tolist())
-        absent += [f"{path}/{key}" for row, key in enumerate(keys) if row not in there]
-    _check(absent, where)
+        missing += [f"{path}/{key}" for row, key in enumerate(keys) if row not in there]
+    check_named(missing, where)
     return gone
 
 

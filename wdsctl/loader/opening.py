@@ -12,16 +12,19 @@ from wdsctl.core.blend_file import Leaf
 from wdsctl.core.catalog.quick import current_split
 from wdsctl.core.dataset_yaml import DatasetConfig, parse, read
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
+from wdsctl.core.formats.energon_meta import found_beside
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.root_name import located
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.selections import intersected, whole_view
 from wdsctl.core.split_file import split_file, split_of_file
+from wdsctl.core.splitting import SplitShard
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.urls import is_url
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.decode_functions import Functions
+from wdsctl.loader.first_use import after_first_use
 from wdsctl.loader.joins import AtOnce, Joined, joined_of
 from wdsctl.loader.sample_code import trusted
 from wdsctl.loader.selection import Selection
@@ -47,12 +50,13 @@ class Opened:
 
 
 class Reference(NamedTuple):
-    """What a source was opened of. `functions` decode its parts."""
+    """What a source was opened of. `functions` decode its parts. `is_member`: of a join."""
 
     opened: Opened
     leaf: Leaf
     functions: Functions
     joined: Joined | None
+    is_member: bool
 
 
 class Opener:
@@ -105,9 +109,8 @@ class Opener:
         if join is not None:
             configs = [opened.config, *(self._of_number[member.number].opened.config for member in members)]
             joined = joined_of(leaf, join, opened.place, opened.offsets, opened.selection, configs, members)
-        reference = Reference(opened, leaf, functions, joined)
+        reference = Reference(opened, leaf, functions, joined, is_member)
         source = self._source(reference, number, opened.selection)
-        source.is_member = is_member
         self._of_number.append(reference)
         self.sources.append(source)
         self.generations.append(opened.offsets.generation)
@@ -122,7 +125,7 @@ class Opener:
         return before
 
     def _source(self, reference: Reference, number: int, selection: Selection) -> Source:
-        opened, leaf, functions, joined = reference
+        opened, leaf, functions, joined, is_member = reference
         raw = self._dataset.raw
         is_shared = raw == "bytes" and not is_url(opened.place.root)
         make = Source if joined is None else joined.source
@@ -140,9 +143,10 @@ class Opener:
             functions=functions,
             raw=raw,
             aux=self._aux(leaf, opened.config.sample_type if joined is None else joined.joiner.sample_type),
+            view=opened.view,
+            whole=opened.whole if opened.view else selection,
+            is_member=is_member,
         )
-        if opened.view:
-            source.view, source.whole = opened.view, opened.whole
         if is_shared:
             self._local.expect(source.sizes, source.probes)
         return source
@@ -183,10 +187,13 @@ class Opener:
     def _open(self, leaf: Leaf, generation: int | None) -> Opened:
         place, view = located(leaf.path, self._dataset.catalog)
         file = leaf.split_config or self._dataset.split_config
-        if file:
-            current, of_split = split_of_file(place, split_file(place, file), leaf.split_part)
-        else:
-            current, of_split = current_split(place.catalog, leaf.split_part)
+
+        def opened(place: Place) -> tuple[int, list[SplitShard]]:
+            if file:
+                return split_of_file(place, split_file(place, file), leaf.split_part)
+            return current_split(place.catalog, leaf.split_part)
+
+        place, (current, of_split) = after_first_use(place, self._dataset.catalog, opened, divides=not file)
         parts, view_hash = of_split, ""
         if view:
             chosen = whole_view(place, view)
@@ -216,14 +223,14 @@ class Opener:
 
     def _config(self, place: Place, leaf: Leaf) -> DatasetConfig:
         name = leaf.dataset_config or self._dataset.dataset_config
-        path = os.path.join(place.meta, name) if name else place.dataset_yaml
+        path = found_beside(place, name) if name else place.dataset_yaml
         if name and not os.path.exists(path):
             raise InputError(
                 f"there is no dataset_config {name!r}", where=path, hint="it is a file beside dataset.yaml"
             )
         is_typed = not self._dataset.crude and os.path.exists(path)
         config = self._parsed(path) if is_typed else DatasetConfig(sample_type=CRUDE)
-        return trusted(config, place.meta, trust_code=self._dataset.trust_code)
+        return trusted(config, place, trust_code=self._dataset.trust_code)
 
     def _parsed(self, path: str) -> DatasetConfig:
         """Of a thousand datasets many have the same text."""

@@ -17,12 +17,14 @@ from typing import Any
 
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.formats.energon_meta import found_beside
+from wdsctl.core.place import Place
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, sample_type_of
 
 
-def trusted(config: DatasetConfig, folder: str, *, trust_code: bool) -> DatasetConfig:
-    """The config with the whole paths of its functions, whose files are in `folder`; as it is where it names none.
+def trusted(config: DatasetConfig, place: Place, *, trust_code: bool) -> DatasetConfig:
+    """The config with the whole paths of its functions, whose files lie `beside` it; as it is where it names none.
 
     Raises UsageError WDS222 where it does and may not.
     """
@@ -32,16 +34,21 @@ def trusted(config: DatasetConfig, folder: str, *, trust_code: bool) -> DatasetC
     if not trust_code:
         raise UsageError(
             f"the dataset has code beside it, {' and '.join(named)}, and nobody said that it may run",
-            where=folder,
+            where=os.path.dirname(found_beside(place, named[0].rpartition(":")[0])),
             hint="read it, and give trust_code=True; or write a field_map in its place",
             code="WDS222",
         )
     loader, chosen = config.sample_loader, config.part_filter
     return replace(
         config,
-        sample_loader=os.path.join(folder, loader) if loader else "",
-        part_filter=os.path.join(folder, chosen) if isinstance(chosen, str) and chosen else chosen,
+        sample_loader=_whole(place, loader) if loader else "",
+        part_filter=_whole(place, chosen) if isinstance(chosen, str) and chosen else chosen,
     )
+
+
+def _whole(place: Place, function: str) -> str:
+    file, _, name = function.rpartition(":")
+    return f"{found_beside(place, file)}:{name}"
 
 
 def facts_of(config: DatasetConfig) -> dict[str, str]:

@@ -56,7 +56,8 @@ def missing(path: str) -> CatalogError:
     return CatalogError(
         "there is no catalog",
         where=path,
-        hint=f"{command_beside(path, 'prepare')} makes it; one that is kept elsewhere is named by --catalog",
+        hint=f"{command_beside(path, 'prepare')} makes it; one that is kept elsewhere is named by --catalog, "
+        "in Python by catalog=",
         code="WDS301",
     )
 

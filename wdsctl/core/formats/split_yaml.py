@@ -53,6 +53,11 @@ def load_split_yaml(path: str) -> SplitYaml:
             text = file.read()
     except UnicodeDecodeError as error:
         raise _wrong(f"no UTF-8: {error.reason} at byte {error.start}", path) from error
+    return parse_split_yaml(text, path)
+
+
+def parse_split_yaml(text: str, path: str) -> SplitYaml:
+    """The same for a text; `path` is only named in errors. Raises DatasetError WDS217."""
     try:
         document = yaml_nodes.parse(text, path)
     except DatasetError as error:

@@ -34,6 +34,9 @@ class Asked:
         return bool(self.sample_type or self.field_map or self.redetect)
 
 
+NOT_ASKED = Asked()
+
+
 @contextmanager
 def as_asked() -> Iterator[None]:
     """What is wrong with an option is a matter of usage, though in dataset.yaml it would be one of the dataset."""
@@ -59,17 +62,31 @@ def check_config(place: Place, asked: Asked, progress: Progress) -> None:
         progress.note(f"dataset.yaml was broken ({error.message}); it is now {aside}, and another is written")
 
 
-def describe(place: Place, generation: int, asked: Asked, progress: Progress) -> tuple[Detection | None, bool]:
+def describe(
+    place: Place,
+    generation: int,
+    asked: Asked,
+    progress: Progress,
+    base: DatasetConfig | None = None,
+    *,
+    is_typed: bool = False,
+) -> tuple[Detection | None, bool]:
     """Write dataset.yaml, unless it is there and nobody asks for another: (what was found, whether it is another now).
 
-    The detection is None where nobody asks. A new file takes over the rule of the catalog's split.
+    The detection is None where nobody asks. A new file takes over the rule of the catalog's split. `base`: what a new
+    file says besides; where it `is_typed`, the sample type, too, unless another is asked for.
     """
+    base = base or DatasetConfig()
     there = os.path.exists(place.dataset_yaml)
     if there and not asked:
         return None, False
-    progress.phase("detect")
     with Catalog(place.catalog) as catalog:
         parts, rule = catalog.parts(), catalog.split_rule()
+    base = replace(base, split=base.split or rule)
+    if is_typed and not asked:
+        write_text(place.dataset_yaml, dump(base))
+        return None, True
+    progress.phase("detect")
     storage = storage_for(place.root)
     try:
         offsets = Offsets(place.offsets(generation))
@@ -77,7 +94,7 @@ def describe(place: Place, generation: int, asked: Asked, progress: Progress) ->
         found = detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
     finally:
         storage.close()
-    before = load(place.dataset_yaml) if there else DatasetConfig(split=rule)
+    before = load(place.dataset_yaml) if there else base
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
     config = replace(before, sample_type=sample_type, field_map=field_map, sample_loader="", part_filter=())
     is_new = not there or config != before

@@ -14,7 +14,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.column_request import ColumnRequest, OnError
-from wdsctl.core.verbs.index_after import check_after, columns_after, media_after, splits_after
+from wdsctl.core.verbs.index_after import check_after, columns_after, is_told, media_after, splits_after
 from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Missing
 from wdsctl.core.verbs.index_shards import check_shards, index_shards
 from wdsctl.core.verbs.journal import journal
@@ -90,7 +90,7 @@ def index(
         locked(place.lock, wait=wait, note=progress.note),
         journal(place, "index", [shown(spec.root), *said(request)], progress) as entry,
     ):
-        report = index_at(place, request, progress)
+        report = _taken_over(place, index_at(place, request, progress), request, progress)
         entry.findings += report.findings
         return report
 
@@ -113,6 +113,15 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
         and (media is None or media.state == "current"),
         seconds=time.monotonic() - started,
     )
+
+
+def _taken_over(place: Place, report: IndexReport, request: IndexRequest, progress: Progress) -> IndexReport:
+    """With what Energon has left there, where nobody has said it to us."""
+    if is_told(place):
+        return report
+    from wdsctl.core.verbs.energon import index_taken_over
+
+    return index_taken_over(place, report, request.workers, progress)
 
 
 def check_new(place: Place, exclude: Sequence[str], spec: RootSpec) -> None:

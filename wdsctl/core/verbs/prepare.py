@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wdsctl.core.called import said
 from wdsctl.core.catalog.ledger import Ledger
@@ -26,6 +27,7 @@ from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
+from wdsctl.core.verbs.index_after import is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare_source import (
@@ -38,6 +40,9 @@ from wdsctl.core.verbs.prepare_source import (
 )
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
+
+if TYPE_CHECKING:
+    from wdsctl.core.verbs.energon import TakenOver
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +150,13 @@ def _do(
     detection = split = None
     is_new = False
     if indexed.samples:
-        detection, is_new = describe(place, indexed.generation, asked, progress)
+        taken = _taken_over(place, indexed, asked, options, progress)
+        if taken is None:
+            detection, is_new = describe(place, indexed.generation, asked, progress)
+        else:
+            detection, is_new = taken.detection, True
+            entry.findings += taken.findings
+            indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
         split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
         is_new = is_new or is_divided
     return PrepareReport(
@@ -159,6 +170,17 @@ def _do(
         up_to_date=indexed.up_to_date and not is_new and (folder is None or folder.written == 0),
         dry_run=False,
     )
+
+
+def _taken_over(
+    place: Place, indexed: IndexReport, asked: Asked, options: PrepareOptions, progress: Progress
+) -> TakenOver | None:
+    """What Energon has left there, where nobody has said it to us."""
+    if is_told(place):
+        return None
+    from wdsctl.core.verbs.energon import take_over
+
+    return take_over(place, indexed, options.workers, progress, asked=asked, divides=options.split is None)
 
 
 def _check_options(options: PrepareOptions) -> None:

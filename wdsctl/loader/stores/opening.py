@@ -13,6 +13,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.urls import is_url, plain, shown
 from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.first_use import first_use
 from wdsctl.loader.stores.far_folder import FarFolderStore
 from wdsctl.loader.stores.folder import FolderStore
 from wdsctl.loader.stores.prepared import PreparedStore
@@ -32,7 +33,7 @@ def open_store(
 
     `generation`: that of a prepared dataset, by default the present one. `where`: the place in the blend file. Raises
     InputError, UsageError, PermissionDenied; CatalogError where the catalog cannot be used, StateMismatch where the
-    generation is gone.
+    generation is gone. A dataset on a disk that Energon has prepared is indexed where nobody has done that.
     """
     if reference.startswith(_FAR):
         return FarFolderStore(plain(reference.removeprefix(_FAR)), decoder)
@@ -45,6 +46,8 @@ def open_store(
             hint="name each of its datasets under a name of its own",
         )
     place = locate(reference)
+    if not is_url(reference) and not os.path.exists(place.catalog):
+        place = first_use(reference, divides=False) or place
     if os.path.exists(place.catalog):
         return _catalogued(place, decoder, generation)
     if is_url(reference):

@@ -1,0 +1,45 @@
+"""Datasets that Energon has prepared and nobody has indexed are indexed when they are first used."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.place import Place
+
+T = TypeVar("T")
+
+#: There is no catalog, or it has no such split: a run may have been killed before there were any.
+_UNUSED = ("WDS301", "WDS211")
+
+log = logging.getLogger("wdsctl.loader")
+
+
+def after_first_use(
+    place: Place, catalog: str | None, opened: Callable[[Place], T], *, divides: bool = True
+) -> tuple[Place, T]:
+    """What `opened` makes of a dataset; where it was never used before, after it is indexed.
+
+    What the user should know is logged as warnings. Raises what `opened` and `index_on_first_use` raise.
+    """
+    if not divides and not os.path.exists(place.dataset_yaml):  # a catalog comes before it
+        place = first_use(place.path, catalog, divides=False) or place
+    try:
+        return place, opened(place)
+    except (CatalogError, InputError) as error:
+        if error.code not in _UNUSED:
+            raise
+        used = first_use(place.path, catalog, divides=divides)
+        if used is None:
+            raise
+    return used, opened(used)
+
+
+def first_use(root: str, catalog: str | None = None, *, divides: bool) -> Place | None:
+    """`index_on_first_use`, which is imported where it is needed: hardly ever."""
+    from wdsctl.core.verbs.first_use import index_on_first_use
+
+    return index_on_first_use(root, catalog, log.warning, divides=divides)
