@@ -29,6 +29,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python docs/json_schemas.py --check
+	$(BIN)/python docs/man_page.py --check
 
 test: check  ## check, then the tests
 	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4
@@ -43,6 +44,7 @@ format: $(READY)  ## format the code
 docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/generate.py
 	$(BIN)/python docs/json_schemas.py
+	$(BIN)/python docs/man_page.py
 	$(BIN)/python docs/schema_text.py
 
 bench: $(READY)  ## measure against the peers, write docs/benchmarks.md

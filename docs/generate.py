@@ -20,6 +20,7 @@ from wdsctl.cli.apps import full_app
 from wdsctl.cli.main import main
 from wdsctl.core import errors
 from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.draft import KEY_INDEX
 from wdsctl.core.catalog.identity import VERSION
 from wdsctl.core.catalog.query_views import MORE_COLUMNS
 from wdsctl.core.codes import CODES
@@ -146,8 +147,8 @@ is known, an error carries a closer one.
 CLI = """\
 # The command line
 
-What `--help` says of each command. [features.md](features.md) lists what there is by command, and the guides stand
-beside it; [codes.md](codes.md) has the meaning of every code.
+What `--help` says of each command, as `man wdsctl` does. [features.md](features.md) lists what there is by command, and
+the guides stand beside it; [codes.md](codes.md) has the meaning of every code.
 
 Results go to stdout, everything else to stderr. With `--json` stdout is one JSON document that has `schema` (now 1)
 and `command`, or `error`, of a [schema](schemas/README.md). Options may be [configured](configuration.md). Progress is
@@ -221,7 +222,7 @@ def _catalog() -> str:
         parts.append(f"| `{name}` | {meaning} | {', '.join(f'`{column}`' for column in MORE_COLUMNS[name])} |\n")
     parts.append("\n## Tables\n")
     parts += [_table(table) for table in schema.metadata.tables.values()]
-    parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{schema.KEY_INDEX}`.\n")
+    parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{KEY_INDEX}`.\n")
     return "".join(parts)
 
 

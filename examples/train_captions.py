@@ -93,7 +93,7 @@ def main(argv: list[str] | None = None) -> int:
             restore(run, arguments.resume)
         train(run, arguments)
     except WdsctlError as error:
-        print(f"error: {error.message}\nhint:  {error.hint}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)  # with the place, and what to try
         return error.exit_code
     except OSError as error:
         print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wdsctl.core.catalog.catalog import PartCount, SplitCount
+from wdsctl.core.catalog.totals import PartCount, SplitCount
 from wdsctl.core.detect import Detection, Rejected
 from wdsctl.core.findings import Finding
 from wdsctl.core.verbs.index import IndexReport
@@ -89,6 +89,8 @@ def an_inspect_report(**changes: object) -> InspectReport:
         "shards": 5029,
         "samples": 1_204_332,
         "size_bytes": 40 * GIB,
+        "statuses": {"ok": 5029},
+        "looked_at": 5029,
         "parts": (
             PartCount(name="jpg", samples=1_204_332, share=1.0, size_bytes=39 * GIB, empty=0),
             PartCount(name="seg.png", samples=120, share=0.0001, size_bytes=39 << 20, empty=2),

@@ -217,6 +217,18 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
         assert isinstance(progress, Lines)
 
 
+@pytest.mark.parametrize(("is_terminal", "kind"), [(True, Lines), (False, Bars)])
+def test_no_bar_runs_into_lines_of_data_on_the_same_terminal(
+    monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Stream(is_terminal=True))
+    monkeypatch.setattr("sys.stdout", Stream(is_terminal=is_terminal))
+
+    with listening(Output(), is_streaming=True) as progress:
+        assert isinstance(progress, kind)
+
+
 def test_without_colour_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Stream(is_terminal=True)
     monkeypatch.setattr("sys.stderr", screen)

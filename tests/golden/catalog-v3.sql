@@ -100,6 +100,7 @@ INSERT INTO "meta" VALUES('generation','1');
 INSERT INTO "meta" VALUES('written_by','golden');
 INSERT INTO "meta" VALUES('last_shard_id','3');
 INSERT INTO "meta" VALUES('exclude','[]');
+INSERT INTO "meta" VALUES('totals','{"shards":3,"samples":6,"size_bytes":20486,"statuses":{"bad":1,"ok":2},"ids":[1,3],"digest":"4485b41764c3e65e763ad64c39e08cc4","excluded":0,"without_facts":2,"parts":[{"name":"jpg","samples":6,"share":1.0,"size_bytes":35,"empty":0},{"name":"txt","samples":4,"share":0.6666666666666666,"size_bytes":32,"empty":0},{"name":"seg.png","samples":1,"share":0.16666666666666666,"size_bytes":0,"empty":1}],"splits":[{"name":"train","share":2.0,"shards":2,"samples":4},{"name":"val","share":1.0,"shards":2,"samples":2}],"media":null}');
 CREATE TABLE sample (
 	id INTEGER NOT NULL, 
 	"key" TEXT NOT NULL, 

@@ -34,7 +34,7 @@ def of_media_folder(report: MediaFolderReport | MediaFolderInspectReport) -> int
 def of_inspect(report: InspectReport) -> int:
     if not report.samples:
         return NO_SAMPLES
-    is_whole = all(shard.status in ("ok", "missing") for shard in report.shard_list)  # kept as missing: as asked for
+    is_whole = report.statuses.keys() <= {"ok", "missing"}  # kept as missing: as asked for
     return 0 if is_whole and not at_least(report.stale, "error") else PARTLY
 
 

@@ -39,11 +39,14 @@ NOUNS = {
 
 
 @contextmanager
-def listening(output: Output) -> Iterator[Progress]:
-    """The progress for one call of a verb. However the call ends, the terminal is left as it was."""
+def listening(output: Output, *, is_streaming: bool = False) -> Iterator[Progress]:
+    """The progress for one call of a verb. However the call ends, the terminal is left as it was.
+
+    `is_streaming`: data comes to stdout meanwhile. On a terminal its lines would run into a bar, and there is none.
+    """
     if output.quiet:
         yield SILENT
-    elif is_lively(sys.stderr):
+    elif is_lively(sys.stderr) and not (is_streaming and sys.stdout.isatty()):
         from rich.console import Console
 
         with Bars(Console(stderr=True, no_color=not has_color(sys.stderr, output.no_color))) as bars:

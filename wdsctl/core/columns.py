@@ -40,6 +40,7 @@ from wdsctl.core.fields import did_you_mean
 from wdsctl.core.files import replacing
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
+from wdsctl.core.shard_digest import digest_of_rows
 from wdsctl.core.shard_index import IndexedShard, Ints
 
 MAGIC = b"WDSCOL1\n"
@@ -78,12 +79,8 @@ class Column:
     marks: NDArray[np.uint8]  # (shards, 16)
 
 
-def columns_folder(place: Place) -> str:
-    return os.path.join(place.meta, "columns")
-
-
 def column_path(place: Place, name: str, generation: int) -> str:
-    return os.path.join(columns_folder(place), f"{name}-{generation}.bin")
+    return os.path.join(place.columns, f"{name}-{generation}.bin")
 
 
 def check_name(name: str) -> str:
@@ -99,7 +96,7 @@ def check_name(name: str) -> str:
 def kept_columns(place: Place) -> dict[str, list[int]]:
     """The columns of a dataset: name -> the generations it is there for, ascending."""
     found: dict[str, list[int]] = {}
-    folder = columns_folder(place)
+    folder = place.columns
     with translated(folder, "list"):
         names = os.listdir(folder) if os.path.isdir(folder) else []
     for match in filter(None, map(_FILE.fullmatch, names)):
@@ -157,10 +154,7 @@ def read_column(path: str) -> Column:
 
 def digest_of(shards: Iterable[IndexedShard]) -> str:
     """Names shards in their order, their sizes, and where everything in them is. 32 hex digits."""
-    digest = blake2b(digest_size=16)
-    for shard in shards:
-        digest.update(f"{shard.id},{shard.size},{shard.layout_hash};".encode())
-    return digest.hexdigest()
+    return digest_of_rows((shard.id, shard.size, shard.layout_hash) for shard in shards)
 
 
 class ShardPiece(NamedTuple):
@@ -279,7 +273,7 @@ def no_such_column(place: Place, name: str, kept: Iterable[str]) -> InputError:
     names = ", ".join(kept)
     return InputError(
         f"the dataset has no column {name!r}; it has {names or 'none yet'}",
-        where=columns_folder(place),
+        where=place.columns,
         hint=did_you_mean(name, kept) or _made_by(place, name, "MODULE:FUNCTION"),
         code="WDS310",
     )

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import PartCount
+from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.evidence import Evidence, PartEvidence
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.storage import Range, Storage

@@ -91,6 +91,15 @@ class FsspecStorage:
             raise _without_sizes(path)
         return facts
 
+    def sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """The sizes of some files, asked for side by side; None of one that is not there."""
+        found: list[int | None] = []
+        for path, facts in zip(paths, self._facts([self._inner(path) for path in paths]), strict=True):
+            if isinstance(facts, BaseException) and not isinstance(facts, FileNotFoundError):
+                raise translate_remote(facts, path, "read") from facts
+            found.append(None if isinstance(facts, BaseException) else facts["size"])
+        return found
+
     def exists(self, path: str) -> bool:
         inner = self._inner(path)
         return bool(self._asked(lambda: self._filesystem().exists(inner), path, "read"))

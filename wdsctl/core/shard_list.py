@@ -61,7 +61,7 @@ def list_shards(
             used.update(excluding)
             continue
         if lower.endswith((".tar", *SUFFIXES)):
-            found = entry if isinstance(entry, ShardFile) else _shard(path, entry)
+            found = entry if isinstance(entry, ShardFile) else _shard(path, entry.path)
             if isinstance(found, ShardFile):
                 shards.append(found)
             else:
@@ -89,7 +89,7 @@ def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
     for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
         if is_excluded(path, exclude):
             continue
-        found = entry if isinstance(entry, ShardFile) else _shard(path, entry, "file")
+        found = entry if isinstance(entry, ShardFile) else _shard(path, entry.path, "file")
         if isinstance(found, ShardFile):
             files.append(found)
         else:
@@ -103,18 +103,24 @@ def is_excluded(path: str, exclude: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude)
 
 
-def _shard(path: str, entry: os.DirEntry[str], noun: str = "shard") -> ShardFile | Finding:
+def some_shards(root: str, paths: Iterable[str]) -> list[ShardFile]:
+    """Those of these files below `root`, a folder, that can be reached, as `list_shards` has them: a stat each."""
+    found = (_shard(path, os.path.join(root, path)) for path in paths)
+    return [each for each in found if isinstance(each, ShardFile)]
+
+
+def _shard(path: str, whole: str, noun: str = "shard") -> ShardFile | Finding:
     if printable(path) != path:
         message = f"a {noun} whose name is not UTF-8: it is left out; rename it"
         return Finding(code="WDS116", severity="error", message=message, shard=printable(path))
     try:
-        stat = entry.stat()
+        stat = os.stat(whole)
     except OSError as error:
         message = f"a {noun} that cannot be reached: {error.strerror}"
         return Finding(code="WDS002", severity="error", message=message, shard=path)
     if not S_ISREG(stat.st_mode):
         return Finding(code="WDS002", severity="error", message=f"a {noun} that is no regular file", shard=path)
-    return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(entry.path, os.R_OK))
+    return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(whole, os.R_OK))
 
 
 def holds_shards(root: str, only: str = "") -> bool:

@@ -34,6 +34,16 @@ def test_the_answer_says_where_from_what_and_how_much(tmp_path: Path, capsys: py
     assert capsys.readouterr().out == "a -> b: up to date (10 samples in 3 files)\n"
 
 
+def test_of_media_apart_from_labels_the_primary_is_what_to_look_at_next(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "x.txt": b"x"}})
+
+    assert main(["convert", "a", "b", "--layout", "polylithic", "--media", "png"]) == 0
+
+    assert "next: wdsctl inspect b/primary" in capsys.readouterr().err
+
+
 def test_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     some_shards(tmp_path / "a", 1)
 

@@ -76,6 +76,13 @@ def test_what_is_no_plain_text_does_not_go_to_a_terminal(wdsctl: Wdsctl, root: s
     assert (result.code, result.stdout, "WDS006" in result.stderr) == (2, "", True)
 
 
+def test_text_ends_its_line_on_a_terminal_and_nowhere_else(wdsctl: Wdsctl, root: str) -> None:
+    words = ("2", "--shard", "b.tar")
+    assert wdsctl("get", root, *words, stdout=Stream(is_terminal=True)).stdout == "two\n"
+    assert wdsctl("get", root, *words).stdout == "two"
+    assert wdsctl("get", root, "1.txt", stdout=Stream(is_terminal=True)).stdout == "a cät\n"
+
+
 def test_a_pipe_that_closes_is_no_error(root: str) -> None:
     command = f"{sys.executable} -m wdsctl get {root} 1.jpg; echo $? >&2"
     done = subprocess.run(

@@ -35,6 +35,8 @@ def test_everything_is_in_the_document(wdsctl: Wdsctl, indexed: Path) -> None:
         "shards",
         "samples",
         "size_bytes",
+        "statuses",
+        "looked_at",
         "parts",
         "splits",
         "shard_list",
@@ -123,7 +125,8 @@ def test_paths_in_sentences_are_as_one_would_type_them_here(
     monkeypatch.chdir(shards.parent)
     result = wdsctl("inspect", "shards")
     assert result.stderr.splitlines()[-1] == (
-        "  help: `wdsctl prepare shards` makes it; one that is kept elsewhere is named by --catalog"
+        "  help: `wdsctl prepare shards` makes it; one that is kept elsewhere is named by --catalog, in Python by "
+        "catalog="
     )
 
 
@@ -202,6 +205,7 @@ def test_a_blend_file_is_shown_as_a_tree(wdsctl: Wdsctl, indexed: Path, monkeypa
     assert result.code == 5
     assert "  ├ shards" in result.stdout
     assert "error[WDS002]" in result.stdout
+    assert "  --> blend.yaml:1 (train)" in result.stdout
     (split,) = wdsctl("inspect", "blend.yaml", "--json").document["splits"]
     assert split["tree"]["children"][0]["children"][0]["share"] == 0.75
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Wdsctl
+from tests.cli.conftest import Stream, Wdsctl
 
 
 def test_runs_are_listed_the_latest_first(wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +21,13 @@ def test_runs_are_listed_the_latest_first(wdsctl: Wdsctl, shards: Path, monkeypa
     assert split.split()[0] == "2"
     assert split.endswith("ok            1       30  split shards 8,1,1")
     assert index.endswith("ok         -> 1       30  index shards")
+
+
+def test_the_time_of_a_run_stays_in_one_line_on_a_terminal(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "train=8,val=1,test=1", "--by", "key", "--seed", "3")
+    told = wdsctl("log", shards, stdout=Stream(is_terminal=True)).stdout
+    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", told)) == 2
 
 
 @pytest.mark.parametrize(

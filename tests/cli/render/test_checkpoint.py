@@ -65,6 +65,13 @@ def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
     ]
 
 
+def test_what_is_empty_in_an_order_is_not_listed(piped: Show) -> None:
+    assert WHOLE.job is not None
+    report = replace(WHOLE, job=replace(WHOLE.job, order={"split": "train", "weights": "", "seed": 0}))
+
+    assert "  order    split train, seed 0" in piped(render_info(report))
+
+
 def test_what_is_wrong_is_told_with_its_file(piped: Show) -> None:
     broken = StateLine(path="rank1.pt", key="", facts=None, problem="the state is damaged: 'drawn' is '40'")
     passed = (PassedOver("model.pt", "made by code"),)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from tests.cli.render.conftest import Show
 from tests.cli.reports import SHARED_KEY, an_inspect_report
 from wdsctl.cli.render.inspect import render
+from wdsctl.core.findings import Finding
 from wdsctl.core.verbs.inspect import PartLine, SampleLine
 
 
@@ -24,7 +25,19 @@ def test_everything_is_told_in_order(piped: Show) -> None:
 def test_ten_shards_are_listed_and_the_rest_counted(piped: Show) -> None:
     lines = piped(render(an_inspect_report()))
     assert sum(line.endswith("  ok") for line in lines) == 10
-    assert "... and 5,019 more (--json lists them all)" in lines
+    assert "... and 5,019 more (`wdsctl ls shards -l` lists them all)" in lines
+
+
+def test_shards_that_are_not_ok_are_counted_by_what_they_are(piped: Show) -> None:
+    lines = piped(render(an_inspect_report(statuses={"bad": 2, "missing": 1, "ok": 5026})))
+    assert "  shards       2 bad, 1 missing, 5,026 ok" in lines
+
+
+def test_it_says_how_many_shards_were_looked_at_where_that_is_not_all(piped: Show) -> None:
+    lines = "\n".join(piped(render(an_inspect_report(looked_at=1000))))
+    assert "  looked at    1,000 of 5,029 shards" in lines
+    assert "`wdsctl index shards --dry-run` looks at all" in lines
+    assert "looked at" not in "\n".join(piped(render(an_inspect_report())))
 
 
 def test_a_dataset_without_splits_says_how_to_make_them(piped: Show) -> None:
@@ -40,6 +53,21 @@ def test_what_is_stale_is_told_last(piped: Show) -> None:
         piped(render(an_inspect_report(stale=(SHARED_KEY,))))[-1]
         == "  --> sample a/0042: keys that stand in several shards"
     )
+
+
+def test_of_many_stale_shards_ten_are_told_and_what_to_do(piped: Show) -> None:
+    stale = tuple(
+        Finding(code="WDS305", severity="error", message="has changed", shard=f"{i}.tar") for i in range(1000)
+    )
+
+    lines = piped(render(an_inspect_report(stale=stale)))
+
+    assert "  --> 9.tar: has changed" in lines
+    assert "  --> 10.tar: has changed" not in lines
+    assert lines[-2:] == [
+        "... and 990 more (--json lists them all)",
+        "`wdsctl index shards` brings the catalog up to date",
+    ]
 
 
 def test_keys_and_previews_move_no_cursor(piped: Show) -> None:

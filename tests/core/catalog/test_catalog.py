@@ -8,8 +8,9 @@ import pytest
 
 from tests.build import a_dataset, samples, some_shards
 from tests.core.dumps import catalog_of, query
-from wdsctl.core.catalog.catalog import Catalog, RepeatedKey, SplitCount
+from wdsctl.core.catalog.catalog import Catalog, RepeatedKey
 from wdsctl.core.catalog.shard_row import Held
+from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index

@@ -78,6 +78,14 @@ def test_a_new_draft_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
         assert catalog.facts()["uuid"] != uuid
 
 
+def test_what_a_killed_run_of_the_same_number_left_is_no_beginning(tmp_path: Path) -> None:
+    left = Path(a_catalog(tmp_path, a_shard(samples(0, 3))))
+    left.rename(left.with_name(f".catalog.sqlite.{os.getpid()}.partial"))
+
+    with Catalog(a_catalog(tmp_path, a_shard(samples(0, 2)))) as catalog:
+        assert [row.samples for row in catalog.shards()] == [2]
+
+
 def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
     with drafting(path) as draft:

@@ -12,7 +12,7 @@ from tests.core.dumps import catalog_of
 from tests.core.medley import a_medley, an_image, members, turned_clip
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.media_line import MediaLine, totals
+from wdsctl.core.catalog.media_line import MediaLine, media_counts
 from wdsctl.core.catalog.media_settings import MediaSettings, settings_from
 from wdsctl.core.catalog.quick import media_marks, media_numbers
 from wdsctl.core.errors import CatalogError
@@ -68,7 +68,7 @@ def test_the_lines_add_up_what_the_shards_have(tmp_path: Path) -> None:
             height=(32, 40),
         )
     ]
-    assert totals(lines) == {"image": 9}
+    assert media_counts(lines) == {"image": 9}
 
 
 def test_the_lines_tell_kinds_apart_and_durations(tmp_path: Path) -> None:

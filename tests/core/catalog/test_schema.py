@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, samples
-from wdsctl.core.catalog.catalog import Catalog, SplitCount
+from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION
 from wdsctl.core.catalog.quick import current_generation, read_split
 from wdsctl.core.catalog.schema import SAMPLES_A_SHARD
+from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
 

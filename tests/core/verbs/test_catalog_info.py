@@ -1,15 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_folder, an_image, some_shards
 from wdsctl.core.catalog.identity import VERSION
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.catalog_check import catalog_check
 from wdsctl.core.verbs.catalog_info import catalog_info
+from wdsctl.core.verbs.catalog_migrate import catalog_migrate
 from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_folder import index_media_folder
@@ -34,6 +36,15 @@ def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path
 def test_where_there_is_no_catalog_it_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no catalog"):
         catalog_info(some_shards(tmp_path, 1))
+
+
+@pytest.mark.parametrize("verb", [catalog_info, catalog_check, catalog_migrate, catalog_vacuum])
+def test_of_a_raw_folder_it_says_how_shards_are_made_of_it(tmp_path: Path, verb: Callable[[str], object]) -> None:
+    root = a_folder(tmp_path, {"a.png": an_image("PNG")})
+    with pytest.raises(InputError) as error:
+        verb(root)
+    assert error.value.code == "WDS003"
+    assert f"`wdsctl prepare {root} DEST`" in error.value.hint
 
 
 def test_the_catalog_of_a_folder_of_media_is_looked_after_too(tmp_path: Path) -> None:

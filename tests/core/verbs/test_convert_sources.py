@@ -218,7 +218,7 @@ def test_compressed_tars_that_are_not_taken_are_told(tmp_path: Path) -> None:
 def test_what_the_engine_tells_an_importer_cannot_be_asked_for(tmp_path: Path, form: str, option: str) -> None:
     source = beside(tmp_path / "a")
 
-    with pytest.raises(UsageError, match="there is no option"):
+    with pytest.raises(UsageError, match=f"{form} has no option"):
         to(tmp_path / "b", source, from_form=form, form_options={option: "x"})
 
 

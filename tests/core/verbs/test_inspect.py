@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset, rewritten, samples, some_shards, tree
+from tests.build import a_dataset, an_image, rewritten, samples, some_shards, tree
 from tests.core.dumps import catalog_of
 from tests.core.films import a_film, a_wav
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.media.facts import AudioFacts, Unreadable, VideoFacts
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import PartLine, inspect
+from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
 
 
@@ -108,21 +112,52 @@ def test_shards_that_were_excluded_are_not_called_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "word"), [(None, "missing"), (b"rubbish" * 99, "damaged")])
-def test_without_the_offsets_file_all_but_the_first_samples_is_shown(
-    tmp_path: Path, content: bytes | None, word: str
+@pytest.mark.parametrize("has_rows", [True, False])
+def test_without_the_offsets_file_all_is_shown_that_the_catalog_has(
+    tmp_path: Path, content: bytes | None, word: str, *, has_rows: bool
 ) -> None:
     root = some_shards(tmp_path, 2)
-    index(root)
+    index(root, sample_rows=has_rows)
     path = tmp_path / ".wdsctl" / "offsets-1.bin"
     path.unlink()
     if content is not None:
         path.write_bytes(content)
     report = inspect(root)
 
-    assert (report.samples, len(report.shard_list), report.first) == (10, 2, ())
+    assert (report.samples, len(report.shard_list), len(report.first)) == (10, 2, 3 if has_rows else 0)
     (finding,) = report.stale
     assert finding.code == "WDS302"
     assert finding.message == f"the offsets file is {word}; `wdsctl index {root}` makes it again"
+
+
+def test_where_samples_have_no_rows_the_first_ones_come_from_the_offsets_file(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    of_rows = inspect(root).first
+    index(root, sample_rows=False)
+
+    assert inspect(root).first == of_rows
+
+
+def test_a_catalog_without_totals_is_told_as_one_with_them(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.jpg": an_image("JPEG"), "1.txt": b"a"}, "b.tar": b"no tar"})
+    index(root, media=MediaRequest(selection="jpg"))
+    before = inspect(root)
+    with closing(sqlite3.connect(catalog_of(root))) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = 'totals'")
+
+    assert inspect(root) == replace(before, catalog_bytes=catalog_of(root).stat().st_size)
+    assert before.media is not None
+    assert before.statuses == {"bad": 1, "ok": 1}
+
+
+def test_shards_beyond_the_first_thousand_are_counted_and_not_listed(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1_003)
+    index(root)
+    report = inspect(root)
+
+    assert (report.shards, report.looked_at, report.statuses) == (1_003, 1_000, {"ok": 1_003})
+    assert [line.path for line in report.shard_list] == sorted(f"shard-{i:03}.tar" for i in range(1_003))[:1_000]
 
 
 def test_nothing_is_written(tmp_path: Path) -> None:

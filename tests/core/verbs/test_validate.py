@@ -82,6 +82,18 @@ def test_a_changed_a_new_and_a_vanished_shard_are_each_reported_once(tmp_path: P
     assert found(validate(root)) == [("WDS305", f"shard-00{i}.tar") for i in (1, 2, 3)]
 
 
+def test_a_shard_that_is_kept_as_missing_is_a_warning_as_index_says_it(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    (told,) = index(root, missing="keep").findings
+
+    report = validate(root)
+
+    assert (told.code, told.severity) == ("WDS306", "warning")
+    assert [(f.code, f.severity, f.shard) for f in report.findings] == [("WDS306", "warning", "shard-001.tar")]
+
+
 def test_a_shard_that_changed_behind_its_time_and_size_is_found(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 2)
     index(root)

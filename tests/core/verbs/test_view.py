@@ -247,6 +247,22 @@ def test_a_view_of_shards_that_changed_is_made_again(tmp_path: Path) -> None:
     assert len(held(root, "even")) == 7
 
 
+def test_a_view_that_has_become_empty_is_refused_and_stays_as_it_was(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    for name, where in (("even", "position % 2 = 0"), ("first", "shard = 'shard-000.tar'")):
+        create_view(root, name, Definition(where=where))
+    before = stored_view(locate(root).ledger, "first")
+    (tmp_path / "shard-000.tar").unlink()
+    index(root, missing="drop")
+
+    for dry_run in (True, False):
+        with pytest.raises(InputError, match="no sample fits") as error:
+            refresh_views(root, ["first"], dry_run=dry_run)
+        assert f"`wdsctl view delete {root} first` forgets it" in error.value.hint
+    assert stored_view(locate(root).ledger, "first") == before
+
+
 def test_keys_from_stdin_cannot_be_read_again(gallery: str) -> None:
     place = locate(gallery)
     create_view(gallery, "piped", Definition(where="width >= 40"))

@@ -56,7 +56,7 @@ def command(
 
     count = options.worker_count(workers)
     with ExitStack() as open_:
-        progress = open_.enter_context(listening(common.output))
+        progress = open_.enter_context(listening(common.output, is_streaming=not common.json))
         if check is not None:
             lines = _lines_of(check)
             verdicts = check_sums(root, lines, algorithm=algorithm, workers=count, catalog=catalog, progress=progress)

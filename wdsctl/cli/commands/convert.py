@@ -207,7 +207,9 @@ def command(
         report = convert(paths[:-1], paths[-1], chosen, progress=shown)
     output.answer("convert", report, render)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
-        output.say(f"next: wdsctl inspect {shlex.quote(path(report.datasets[0].path))}")
+        # Of media apart from labels the last one is the primary.
+        main = report.datasets[-1 if layout == "polylithic" else 0]
+        output.say(f"next: wdsctl inspect {shlex.quote(path(main.path))}")
     return exit_codes.of_convert(report)
 
 

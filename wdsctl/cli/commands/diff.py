@@ -45,7 +45,7 @@ def command(
     ] = None,
     common: options.Common,
 ) -> int:
-    """Compare two datasets: shards and samples added, removed, moved, changed; splits."""
+    """Compare two datasets. Shards and samples added, removed, moved, changed; splits."""
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.diff import render_diff
     from wdsctl.core.verbs.diff import diff

@@ -50,7 +50,7 @@ def command(
     catalog: options.Catalog = None,
     common: options.Common,
 ) -> int:
-    """Write one part of a sample, by its key, to stdout or to a file."""
+    """Write one part of a sample to stdout or a file, by its key."""
     from wdsctl.core.verbs.get import find, write
 
     is_file = output not in (None, "-")
@@ -86,6 +86,7 @@ def _to_stdout(wanted: Wanted) -> None:
     from wdsctl.core.verbs.get import read
 
     is_terminal = sys.stdout.isatty()
+    piece = b""
     for piece in read(wanted):
         if is_terminal and not _is_plain(piece):
             raise UsageError(
@@ -95,6 +96,8 @@ def _to_stdout(wanted: Wanted) -> None:
                 code="WDS006",
             )
         write_bytes(sys.stdout, piece)
+    if is_terminal and piece and not piece.endswith(b"\n"):
+        write_bytes(sys.stdout, b"\n")  # or the prompt stands behind the text
 
 
 def _is_plain(data: bytes) -> bool:

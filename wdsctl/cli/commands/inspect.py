@@ -96,7 +96,7 @@ def command(
     catalog: options.Catalog = None,
     common: options.Common,
 ) -> int:
-    """Show what is in a dataset or a blend file: a summary, samples, or statistics."""
+    """Show what is in a dataset or a blend file. A summary, samples, or statistics."""
     asked = _Asked(root, stats, samples, random, key, shard, seed, split, images, catalog)
     _check(asked)
     if _is_blend(root):

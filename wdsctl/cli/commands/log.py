@@ -30,7 +30,7 @@ def command(
     catalog: options.Catalog = None,
     common: options.Common,
 ) -> int:
-    """List what was done to a dataset: when, how it ended, from what to what."""
+    """List what was done to a dataset. When, how it ended, from what to what."""
     from wdsctl.cli.render.log import render_log, render_run
     from wdsctl.core.verbs.log import log, log_of_run
 

@@ -9,7 +9,7 @@ import typer
 
 from wdsctl.cli import options
 
-HELP = "Freeze selections of samples, to train on them or convert them."
+HELP = "Freeze selections of samples, to train on or to convert."
 
 EPILOG = """
 \b

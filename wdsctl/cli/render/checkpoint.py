@@ -120,7 +120,7 @@ def _facts(job: StateFacts) -> list[tuple[str, RenderableType]]:
         ("sources", f"{count(job.sources)}, of generation {', '.join(map(str, generations))}"),
         ("waiting", f"{count(job.pending, 'position')}{f' in {stages}' if stages else ''}"),
         ("banned", count(job.bans, "sample")),
-        ("order", ", ".join(f"{name} {_short(value)}" for name, value in job.order.items())),
+        ("order", ", ".join(f"{name} {_short(value)}" for name, value in job.order.items() if value != "")),
         ("recipe", job.recipe),
     ]
     return facts if job.lanes else [fact for fact in facts if fact[0] not in {"picked", "lanes", "waiting"}]

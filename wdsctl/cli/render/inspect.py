@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
     from wdsctl.core.verbs.inspect import InspectReport, SampleLine
 
-#: Shards listed; --json has them all.
+#: Shards listed; --json has the first 1,000.
 SHARDS_SHOWN = 10
+STALE_SHOWN = 10
 
 
 def render(report: InspectReport) -> Iterator[RenderableType]:
@@ -51,15 +52,29 @@ def render(report: InspectReport) -> Iterator[RenderableType]:
         yield from _samples(report.first)
     if report.stale:
         yield ""
-        yield from finding_lines(report.stale)
+        yield from _stale(report)
 
 
 def _facts(report: InspectReport) -> list[tuple[str, str]]:
     fields = f": {field_map(report.field_map)}" if report.field_map else ""
-    return [
+    facts = [
         ("sample type", f"{report.sample_type or 'not known'}{fields}"),
         ("catalog", f"{path(report.catalog)} ({size(report.catalog_bytes)}, generation {report.generation})"),
     ]
+    if report.statuses.keys() - {"ok"}:
+        facts.append(("shards", ", ".join(f"{count(number)} {status}" for status, number in report.statuses.items())))
+    if report.looked_at < report.shards:
+        words = f"{count(report.looked_at)} of {count(report.shards, 'shard')}, whether they are as they were"
+        facts.append(("looked at", f"{words} ({relative(command('index', report.root, '--dry-run'))} looks at all)"))
+    return facts
+
+
+def _stale(report: InspectReport) -> Iterator[RenderableType]:
+    yield from finding_lines(report.stale[:STALE_SHOWN])
+    if len(report.stale) > STALE_SHOWN:
+        yield f"... and {count(len(report.stale) - STALE_SHOWN)} more (--json lists them all)"
+    if any(finding.code == "WDS305" for finding in report.stale):
+        yield f"{relative(command('index', report.root))} brings the catalog up to date"
 
 
 def _excluded_and_views(report: InspectReport) -> Iterator[RenderableType]:
@@ -84,7 +99,8 @@ def _shards(report: InspectReport) -> Iterator[RenderableType]:
         [(shard.path, count(shard.samples), size(shard.size_bytes), shard.status) for shard in shown],
     )
     if len(shown) < report.shards:
-        yield f"... and {count(report.shards - len(shown))} more (--json lists them all)"
+        everywhere = relative(command("ls", report.root, "-l"))
+        yield f"... and {count(report.shards - len(shown))} more ({everywhere} lists them all)"
 
 
 def _samples(samples: tuple[SampleLine, ...]) -> Iterator[RenderableType]:

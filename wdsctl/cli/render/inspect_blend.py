@@ -59,12 +59,16 @@ def _add(rows: list[tuple[str, ...]], node: BlendNode, split: str, lead: str, be
             "" if node.weight is None else f"{node.weight:.6g}",
             "" if node.share is None else share(node.share),
             "" if node.samples is None else f"{most}{count(node.samples)}",
-            "" if node.epochs is None else f"{node.epochs:.3g}",
+            "" if node.epochs is None else _times(node.epochs),
         )
     )
     for i, child in enumerate(node.children):
         is_last = i + 1 == len(node.children)
         _add(rows, child, split, f"{below}{'└ ' if is_last else '├ '}", f"{below}{'  ' if is_last else '│ '}")
+
+
+def _times(epochs: float) -> str:
+    return f"{epochs:.3g}" if epochs < 1000 else count(round(epochs))
 
 
 def _called(node: BlendNode, split: str) -> str:
@@ -80,6 +84,5 @@ def _problem(problem: Problem) -> Iterator[RenderableType]:
     from rich.text import Text
 
     yield Text.assemble((f"error[{problem.code}]", STYLES["error"]), f": {relative(safe(problem.message))}")
-    yield labelled(
-        [("-->", f"{path(problem.where)} ({safe(problem.split)})"), ("help:", relative(problem.hint))], gap=1
-    )
+    yield labelled([("-->", f"{path(problem.where)} ({safe(problem.split)})")], gap=1)
+    yield labelled([("help:", relative(problem.hint))], gap=1)

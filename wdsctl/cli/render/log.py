@@ -20,7 +20,7 @@ def render_log(report: LogReport) -> Iterator[RenderableType]:
     if not report.runs:
         yield f"{path(report.root)}: no run is noted"
         return
-    yield table(("#run", "when", "#took", "how", "#generation", "#samples", "command"), map(_row, report.runs))
+    yield table(("#run", "=when", "#took", "how", "#generation", "#samples", "command"), map(_row, report.runs))
     if len(report.runs) < report.total:
         yield f"... and {count(report.total - len(report.runs))} before (-n 0 lists them all)"
 

@@ -63,8 +63,8 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
     """In the shape of errors: what kind, how often, where the first of them is, and what exactly."""
     for finding in findings:
         yield _head(finding)
-        message = "" if finding.message == title(finding) else relative(finding.message)
-        yield labelled([("-->", ": ".join(filter(None, (where(finding), message))))], gap=1)
+        message = "" if finding.message == title(finding) else finding.message
+        yield labelled([("-->", relative(": ".join(filter(None, (where(finding), message)))))], gap=1)
 
 
 def title(finding: Finding) -> str:

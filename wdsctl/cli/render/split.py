@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from wdsctl.core.catalog.catalog import SplitCount
+    from wdsctl.core.catalog.totals import SplitCount
     from wdsctl.core.verbs.split_export import ExportReport
     from wdsctl.core.verbs.split_leaks_report import LeaksReport
     from wdsctl.core.verbs.split_report import SplitReport, SplitsReport, StratumLine

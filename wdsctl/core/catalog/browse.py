@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.placed import INDEX_BITS, Members, PartPlace, Placed, ShardLine
@@ -59,10 +60,7 @@ class Browser:
 
     @property
     def generation(self) -> int:
-        said = self.meta.get("generation", "")
-        if not said.isdecimal():
-            raise damaged(self._path, "it does not say which generation it is")
-        return int(said)
+        return generation_of(self._path, self.meta)
 
     @property
     def has_rows(self) -> bool:
@@ -181,16 +179,6 @@ class Browser:
     def shard_samples(self) -> dict[int, int]:
         """How many samples each shard has, by its id."""
         return dict(self._rows("SELECT id, samples FROM shard WHERE removed IS NULL"))
-
-    def excluded(self) -> int:
-        """How many samples are in no split, since a rule or a quarantine excludes them."""
-        if not self._rows("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'excluded_shard'"):
-            return 0  # a catalog from before there were any
-        query = (
-            "SELECT coalesce(sum(excluded_shard.samples), 0) FROM excluded_shard "
-            "JOIN shard ON shard.id = excluded_shard.shard WHERE shard.removed IS NULL"
-        )
-        return int(self._rows(query)[0][0])
 
     def members(self, split: str) -> Members | None:
         """None where there is no such split."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,37 +14,20 @@ from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
-from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, SELECTION
+from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD
+from wdsctl.core.catalog.facts import exclude_of, generation_of, media_settings_of, selection_of
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.line_rows import are_implied
 from wdsctl.core.catalog.media_reader import MediaReader
-from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND, MediaSettings, settings_from
+from wdsctl.core.catalog.media_settings import FOLDER, KIND, MediaSettings
 from wdsctl.core.catalog.repeated_lines import repeated_lines
 from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.catalog.split_rows import SplitReader
-from wdsctl.core.selected_shards import Selection, selection_from
+from wdsctl.core.catalog.totals import PartCount, SplitCount, part_counts, split_counts
+from wdsctl.core.selected_shards import Selection
 from wdsctl.core.split_rules import SplitRule
 
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
-
-
-@dataclass(frozen=True, slots=True)
-class PartCount:
-    """How much there is of one part over a dataset. `share` is the share of samples that have it."""
-
-    name: str
-    samples: int
-    share: float
-    size_bytes: int
-    empty: int
-
-
-@dataclass(frozen=True, slots=True)
-class SplitCount:
-    name: str
-    share: float  # as asked for
-    shards: int  # that it has samples of
-    samples: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +63,7 @@ class Catalog:
     @property
     def generation(self) -> int:
         """The generation that the catalog describes. Raises CatalogError WDS302 where it does not say."""
-        said = self.facts().get("generation", "")
-        if not said.isdecimal():
-            raise damaged(self.path, "it does not say which generation it is")
-        return int(said)
+        return generation_of(self.path, self.facts())
 
     @property
     def last_shard_id(self) -> int:
@@ -114,33 +93,14 @@ class Catalog:
 
     def parts(self) -> list[PartCount]:
         """The parts of the current generation, the most frequent first."""
-        counts, shard = schema.shard_part.c, schema.shard.c
-        query = (
-            select(schema.ext.c.name, func.sum(counts.samples), func.sum(counts.bytes), func.sum(counts.empty))
-            .join(schema.ext, schema.ext.c.id == counts.ext)
-            .join(schema.shard, shard.id == counts.shard)
-            .where(shard.removed.is_(None))
-            .group_by(schema.ext.c.id)
-            .order_by(func.sum(counts.samples).desc(), schema.ext.c.id)
-        )
-        with self._reading() as connection:
-            total = connection.execute(select(func.sum(shard.samples)).where(shard.removed.is_(None))).scalar() or 0
-            return [
-                PartCount(name, samples, samples / total if total else 0.0, size, empty)
-                for name, samples, size, empty in connection.execute(query)
-            ]
+        query = "SELECT coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL"
+        with self._driver() as driver:
+            return part_counts(driver, driver.execute(query).fetchone()[0])
 
     def splits(self) -> list[SplitCount]:
         """The splits, in the order they were named."""
-        split, of_shard = schema.split.c, schema.split_shard.c
-        query = (
-            select(split.name, split.share, func.count(of_shard.shard), func.coalesce(func.sum(of_shard.samples), 0))
-            .join_from(schema.split, schema.split_shard, of_shard.split == split.id, isouter=True)
-            .group_by(split.id)
-            .order_by(split.id)
-        )
-        with self._reading() as connection:
-            return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
+        with self._driver() as driver:
+            return split_counts(driver)
 
     def split_rule(self) -> SplitRule | None:
         """How the splits without a set's name were made; None where there are none."""
@@ -153,17 +113,11 @@ class Catalog:
 
     def exclude(self) -> tuple[str, ...]:
         """The patterns of the shards that were left out when the dataset was indexed."""
-        try:
-            return tuple(json.loads(self.facts().get("exclude", "[]")))
-        except ValueError as error:
-            raise damaged(self.path, "its patterns do not parse") from error
+        return exclude_of(self.path, self.facts())
 
     def selection(self) -> Selection:
         """Which shards of the folder the dataset has."""
-        try:
-            return selection_from(self.facts().get(SELECTION))
-        except (ValueError, TypeError) as error:
-            raise damaged(self.path, "what it says of chosen shards does not parse") from error
+        return selection_of(self.path, self.facts())
 
     @property
     def has_sample_rows(self) -> bool:
@@ -187,10 +141,7 @@ class Catalog:
 
     def media_settings(self) -> MediaSettings | None:
         """What was asked of the media; None where their facts are not in the catalog. Ask before `media` is."""
-        try:
-            return settings_from(self.facts().get(FACT))
-        except (ValueError, TypeError) as error:
-            raise damaged(self.path, "what it says of media does not parse") from error
+        return media_settings_of(self.path, self.facts())
 
     @property
     def media(self) -> MediaReader:
@@ -236,8 +187,7 @@ class Catalog:
 
     def _repeated_lines(self, limit: int) -> tuple[int, list[RepeatedKey]]:
         field = self.key_field
-        with self._reading() as connection:
-            driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+        with self._driver() as driver:
             if not are_implied(driver):
                 raise without_rows(self.path)
             count, first = repeated_lines(driver, self.path, field, limit)
@@ -249,6 +199,12 @@ class Catalog:
         shards = select(shard_of).where(schema.sample.c.key == key).distinct().order_by(shard_of).limit(3)
         paths = select(schema.shard.c.path).where(schema.shard.c.id.in_(shards)).order_by(schema.shard.c.id)
         return tuple(connection.execute(paths).scalars())
+
+    @contextmanager
+    def _driver(self) -> Iterator[sqlite3.Connection]:
+        with self._reading() as connection:
+            driver: sqlite3.Connection = connection.connection.driver_connection  # type: ignore[assignment]
+            yield driver
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

@@ -10,7 +10,8 @@ import json
 import sqlite3
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from contextlib import nullcontext
+from dataclasses import fields, replace
 from functools import cached_property
 from itertools import chain, islice
 from operator import attrgetter
@@ -18,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, OF_SPLITS, SELECTION
+from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, OF_SPLITS, SELECTION, TOTALS
 from wdsctl.core.catalog.identity import SAMPLE_ROWS
 from wdsctl.core.catalog.media_settings import FACT, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.placed import INDEX_BITS
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.catalog.shard_row import ShardRow
+from wdsctl.core.catalog.totals import Totals, counted_totals
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 REINDEX = 0.2  # new bytes of shards over old ones, from which on the key index is made anew
 
-_KEY_INDEX = "CREATE INDEX IF NOT EXISTS sample_key ON sample (key)"
+KEY_INDEX = "CREATE INDEX IF NOT EXISTS sample_key ON sample (key)"
 _SAMPLES_A_SHARD = 1 << INDEX_BITS
 _AT_ONCE = 32  # samples an insert; older SQLites take no more than 999 values
 _SAMPLE_COLUMNS = 5
@@ -201,7 +203,7 @@ class Draft:
         """Facts and the key index. After this the draft is a catalog."""
         self._connection.execute("DELETE FROM meta")
         self._connection.executemany("INSERT INTO meta (key, value) VALUES (?, ?)", self._facts().items())
-        self._connection.execute(_KEY_INDEX)
+        self._connection.execute(KEY_INDEX)
         self._connection.commit()
 
     def _facts(self) -> dict[str, str]:
@@ -222,9 +224,16 @@ class Draft:
             facts[HASHED] = "1"
         if self.media_settings is not None:
             facts[FACT] = self.media_settings.as_text()
-        if self.kind is not None:
-            facts[KIND] = self.kind
+        facts |= {TOTALS: self._totals().as_text()} if self.kind is None else {KIND: self.kind}
         return facts | self.split_facts
+
+    def _totals(self) -> Totals:
+        totals = counted_totals(self._connection)
+        if self.media_settings is None:
+            return totals
+        from wdsctl.core.catalog.media_reader import MediaReader
+
+        return replace(totals, media=tuple(MediaReader(lambda: nullcontext(self.layer)).lines()))
 
     def expect(self, share: float) -> None:
         """How much is about to come, compared with what stays: much of it goes into a new key index sooner."""

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.identity import APPLICATION_ID, DAMAGE, VERSION, check, damaged
+from wdsctl.core.catalog.migrations import migrate
 from wdsctl.core.catalog.schema_text import catalog_statements
 from wdsctl.core.errors import StorageError
 from wdsctl.core.files import publish
@@ -41,6 +42,8 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
     try:
         with translated(path):
             os.makedirs(folder, exist_ok=True)
+            with suppress(FileNotFoundError):  # in containers a killed run often had the same number
+                os.unlink(draft)
             if not anew and os.path.exists(path):
                 check(path)
                 shutil.copyfile(path, draft)
@@ -63,7 +66,7 @@ def _connected(draft: str, path: str) -> Iterator[sqlite3.Connection]:
     is_new = not os.path.exists(draft)
     try:
         if not is_new:
-            _migrate(draft)
+            migrate(draft)
         uri = f"file:{quote(os.fsencode(draft))}"
         with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
             for pragma in _BUILD:
@@ -74,12 +77,6 @@ def _connected(draft: str, path: str) -> Iterator[sqlite3.Connection]:
             yield connection
     except DAMAGE as error:
         raise _translated(error, path) from error
-
-
-def _migrate(draft: str) -> None:
-    from wdsctl.core.catalog.migrations import migrate
-
-    migrate(draft)
 
 
 def _create(connection: sqlite3.Connection) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sqlite3
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from wdsctl.core.catalog.identity import check
 from wdsctl.core.catalog.published import reading
 from wdsctl.core.catalog.quick import INDEX_BITS
+from wdsctl.core.catalog.totals import counted_totals, totals_of
 from wdsctl.core.counted import counted
 
 #: Rows that belong to a shard, by table: the shard's id from the row's own columns.
@@ -84,7 +85,7 @@ def count_problems(path: str) -> list[Problem]:
     """Counts that do not agree with the rows that they count. About half a second a million samples."""
     with reading(path) as connection:
         told = dict(connection.execute("SELECT key, value FROM meta"))
-        problems = [*_split_counts(connection)]
+        problems = [*_split_counts(connection), *_totals(connection, told)]
         if told.get("sample_rows") != "0":
             rows = _samples_by_shard(connection)
             query = "SELECT id, path, samples FROM shard WHERE removed IS NULL"
@@ -138,6 +139,13 @@ def _shard_ids(connection: sqlite3.Connection, table: str, shard: str) -> list[i
 def _samples_by_shard(connection: sqlite3.Connection) -> dict[int, int]:
     query = f"SELECT id >> {INDEX_BITS}, count(*) FROM sample GROUP BY id >> {INDEX_BITS}"
     return dict(connection.execute(query))
+
+
+def _totals(connection: sqlite3.Connection, facts: dict[str, str]) -> Iterator[Problem]:
+    """Totals that are kept, and are not what their rows add up to. Those of media are not looked at."""
+    kept = totals_of(connection, facts)
+    if replace(kept, media=None) != counted_totals(connection):
+        yield Problem("what is kept of the whole is not what the rows of shards add up to")
 
 
 def _split_counts(connection: sqlite3.Connection) -> Iterator[Problem]:

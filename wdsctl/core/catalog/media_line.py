@@ -29,7 +29,7 @@ class MediaLine:
     seconds_range: tuple[float, float] | None = None
 
 
-def totals(lines: Sequence[MediaLine]) -> Mapping[str, int]:
+def media_counts(lines: Sequence[MediaLine]) -> Mapping[str, int]:
     """How many media there are of each kind."""
     counts: Counter[str] = Counter()
     for line in lines:

@@ -18,7 +18,7 @@ meta = Table(
     metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
-    comment="facts about the catalog itself: uuid, generation, the version that wrote it",
+    comment="facts about the catalog itself: uuid, generation, the version that wrote it; and its totals",
 )
 
 shard = Table(
@@ -81,7 +81,7 @@ split = Table(
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("share", Text, nullable=False, comment="its part of the ratio, as written; 0.0 where there is none"),
-    Column("by", Text, nullable=False, comment="shard, sample, key, group, pattern or keys"),
+    Column("by", Text, nullable=False, comment="shard, sample, key, group, balanced, pattern or keys"),
     Column("seed", Integer, nullable=False),
     comment="the splits, in the order they were named; SET/NAME in a set that has a name",
 )
@@ -247,5 +247,3 @@ VIEWS = {
         "FROM file LEFT JOIN media ON media.sample = file.id LEFT JOIN media_form ON media_form.id = media.form"
     ),
 }
-
-KEY_INDEX = "CREATE INDEX IF NOT EXISTS sample_key ON sample (key)"

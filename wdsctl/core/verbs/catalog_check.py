@@ -26,6 +26,7 @@ from wdsctl.core.offsets import Offsets, ShardEntry
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.verbs.fold import offsets_files
+from wdsctl.core.verbs.presence import check_made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
     Reads the whole catalog, and of offsets and columns the headers and ends. Memory: a few tens of MB.
     """
     place = locate(root, catalog)
+    check_made(place)
     path = place.catalog
     version = schema_version(path)
     checks: tuple[tuple[str, Callable[[], Iterable[Problem]]], ...] = (

@@ -10,6 +10,7 @@ from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION, missing
 from wdsctl.core.catalog.quick_facts import facts
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.catalog_files import CatalogFile, catalog_files
+from wdsctl.core.verbs.presence import check_made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +38,7 @@ class CatalogInfoReport:
 def catalog_info(root: str, *, catalog: str | None = None) -> CatalogInfoReport:
     """What the catalog of a dataset is. Raises CatalogError WDS301, WDS302, WDS303. Reads the whole catalog."""
     place = locate(root, catalog)
+    check_made(place)
     version = schema_version(place.catalog)
     told = facts(place.catalog)
     with Catalog(place.catalog) as published:

@@ -14,6 +14,7 @@ from wdsctl.core.place import locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import check_made
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ def catalog_migrate(
     Everything that writes does it by the way; nothing that reads needs it. Raises CatalogError WDS301 to WDS304.
     """
     place = locate(root, catalog, writing=not dry_run)
+    check_made(place)
     was = schema_version(place.catalog)
     if was < VERSION and not dry_run:
         with (

@@ -20,6 +20,7 @@ from wdsctl.core.urls import shown
 from wdsctl.core.verbs.catalog_files import CatalogFile, catalog_files
 from wdsctl.core.verbs.fold import KEPT_GENERATIONS
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.presence import check_made
 
 _OF_A_GENERATION = ("offsets", "names", "keyframes", "column")
 
@@ -62,6 +63,7 @@ def catalog_vacuum(
     if generations < 1:
         raise UsageError("at least the present generation stays", hint="`--generations 1` keeps it alone")
     place = locate(root, catalog, writing=not dry_run)
+    check_made(place)
     check(place.catalog)
     if dry_run:
         return _vacuumed(place, generations, damaged, progress, dry_run=True)

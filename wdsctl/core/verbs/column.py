@@ -15,7 +15,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import media_marks
 from wdsctl.core.column_function import find_function, importable
 from wdsctl.core.column_spec import Spec, check_part, parse_spec
-from wdsctl.core.columns import check_name, column_path, columns_folder, digest_of, kept_columns, no_such_column
+from wdsctl.core.columns import check_name, column_path, kept_columns, no_such_column
 from wdsctl.core.errors import UsageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
@@ -24,7 +24,7 @@ from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.stores import workers_for
 from wdsctl.core.verbs.column_job import jobs_of, units_folder
-from wdsctl.core.verbs.column_report import ColumnReport, readable, report_of
+from wdsctl.core.verbs.column_report import ColumnReport
 from wdsctl.core.verbs.column_request import ColumnRequest
 from wdsctl.core.verbs.column_work import finish, work_out
 from wdsctl.core.verbs.fold import KEPT_GENERATIONS
@@ -96,20 +96,6 @@ def check_media(place: Place, spec: Spec) -> None:
         )
 
 
-def column_reports(place: Place, generation: int, offsets: Offsets | None) -> tuple[list[ColumnReport], list[Finding]]:
-    """The columns that there are, for a reader: from their headers. Damaged ones are findings."""
-    reports, findings = [], []
-    for name, generations in kept_columns(place).items():
-        newest = max((each for each in generations if each <= generation), default=generations[-1])
-        column = readable(column_path(place, name, newest))
-        if isinstance(column, Finding):
-            findings.append(column)
-            continue
-        fits = offsets is None or column.facts.shards == digest_of(offsets.shards)
-        reports.append(report_of(column.facts, "current" if newest == generation and fits else "outdated"))
-    return reports, findings
-
-
 def _said(request: ColumnRequest) -> list[ColumnReport]:
     """What a dry run says."""
     drop = [ColumnReport(name=name, function="", state="would be dropped", generation=None) for name in request.drop]
@@ -140,7 +126,7 @@ def _prune(place: Place, generation: int) -> None:
 
 def _sweep(place: Place) -> None:
     """Remove what killed runs had begun to write. The caller holds the lock, so nobody else is at it now."""
-    folder = columns_folder(place)
+    folder = place.columns
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         if _DRAFT.fullmatch(name):
             _remove(os.path.join(folder, name))

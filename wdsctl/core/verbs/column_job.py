@@ -12,7 +12,7 @@ from wdsctl.core.catalog.quick import media_marks
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.column_function import find_function, source_of
 from wdsctl.core.column_spec import Spec, parse_spec
-from wdsctl.core.columns import MARK, Column, ColumnFacts, column_path, columns_folder, digest_of, kept_columns
+from wdsctl.core.columns import MARK, Column, ColumnFacts, column_path, digest_of, kept_columns
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
@@ -128,4 +128,4 @@ def mark_of(spec: Spec, source: str, row: ShardRow, of_media: bytes = b"") -> by
 
 
 def units_folder(place: Place, name: str) -> str:
-    return os.path.join(columns_folder(place), "units", name)
+    return os.path.join(place.columns, "units", name)

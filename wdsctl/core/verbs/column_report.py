@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -59,6 +60,27 @@ def report_of(facts: ColumnFacts, state: State) -> ColumnReport:
         max=summary.max,
         total=summary.total,
     )
+
+
+def column_reports(place: Place, generation: int, digest: str) -> tuple[list[ColumnReport], list[Finding]]:
+    """The columns that there are, for a reader: from their headers. Damaged ones are findings.
+
+    `digest`: names the shards of `generation`. Cost: some headers, whatever the number of shards.
+    """
+    if not os.path.isdir(place.columns):
+        return [], []
+    from wdsctl.core.columns import column_path, kept_columns
+
+    reports, findings = [], []
+    for name, generations in kept_columns(place).items():
+        newest = max((each for each in generations if each <= generation), default=generations[-1])
+        column = readable(column_path(place, name, newest))
+        if isinstance(column, Finding):
+            findings.append(column)
+            continue
+        is_current = newest == generation and column.facts.shards == digest
+        reports.append(report_of(column.facts, "current" if is_current else "outdated"))
+    return reports, findings
 
 
 def readable(path: str) -> Column | Finding:

@@ -34,7 +34,7 @@ from wdsctl.core.verbs.index import IndexRequest, index_at
 from wdsctl.core.view_definition import Definition
 
 _ALMOST = 0.001  # scores that are nearer than this are alike
-_OURS = ("files", "refs")  # options that nobody else gives an importer
+_OURS = {"packed": "files", "polylithic": "refs"}  # an option that nobody else gives this importer
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ def open_sources(
                 where=root,
                 hint="prepare it first; or convert it whole, and select from the result",
             )
-        spec = _spec(importer.name, root, _said(options), names[number])
+        spec = _spec(importer.name, root, _said(options, importer.name), names[number])
         _add(opened, spec, asked.told, _described(importer.name, root), options, progress)
     return opened
 
@@ -114,7 +114,7 @@ def _open_shards(
     opened: Opened, asked: _Asked, private: str, options: ConvertOptions, workers: int, progress: Progress
 ) -> None:
     root, view, name, told = asked
-    mine = _said(options) if options.from_form else {}
+    mine = _said(options, told.form) if options.from_form else {}
     found: list[Finding] = []
     place = _indexed(root, mine.get("catalog"), private, workers, options.wait, found, progress)
     is_selected = asked.is_selected(options)
@@ -125,7 +125,7 @@ def _open_shards(
     mine |= ({"view": view} if view else {}) | ({"split": options.split} if options.split else {})
     config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else None
     if options.layout == "monolithic" and (refs := _refs(place, config)):
-        mine |= {**_said(options), "refs": json.dumps(refs)}
+        mine |= {**_said(options, "polylithic"), "refs": json.dumps(refs)}
         told = replace(told, form="polylithic", reason=f"its dataset.yaml says where {', '.join(refs)} lead")
     if packed:
         told = replace(told, rejected=tuple(each for each in told.rejected if each.form != "packed"))
@@ -136,10 +136,10 @@ def _open_shards(
         _add(opened, spec, told, None, options, progress)
 
 
-def _said(options: ConvertOptions) -> dict[str, str]:
-    """The options of the form of the sources. Raises UsageError for those that are told them here."""
-    for name in options.form_options.keys() & _OURS:
-        raise UsageError(f"there is no option {name!r}", hint="leave it out")
+def _said(options: ConvertOptions, form: str) -> dict[str, str]:
+    """The options of the form of the sources. Raises UsageError for the one that is told the form here."""
+    if _OURS.get(form) in options.form_options:
+        raise UsageError(f"{form} has no option {_OURS[form]!r}", hint="leave it out")
     return {name: value for name, value in options.form_options.items() if not name.startswith("to.")}
 
 

@@ -75,12 +75,15 @@ def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> I
 def missing_finding(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:
     """One finding of the shards that are gone and kept; none where all are there."""
     gone = [row.path for row in rows if row.status == MISSING]
-    if not gone:
-        return []
-    has = "has" if len(gone) == 1 else "have"
-    words = f"{counted(len(gone), 'shard')} {has} vanished, and {'its' if len(gone) == 1 else 'their'} rows are kept"
+    return [vanished_finding(place, gone[0], len(gone))] if gone else []
+
+
+def vanished_finding(place: Place, first: str, count: int) -> Finding:
+    """Of so many shards that are gone and kept. `first`: the path of one of them, where it is known."""
+    words = f"{counted(count, 'shard')} {'has' if count == 1 else 'have'} vanished, and "
+    words += f"{'its' if count == 1 else 'their'} rows are kept"
     words += f" ({command_at(place, 'index', '--missing', 'drop')} forgets them)"
-    return [Finding(code="WDS306", severity="warning", message=words, shard=gone[0], count=len(gone))]
+    return Finding(code="WDS306", severity="warning", message=words, shard=first, count=count)
 
 
 def keeps_rows(listing: ShardListing, request: IndexRequest, before: bool | None, known: Sequence[str]) -> bool:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import SplitCount
 from wdsctl.core.catalog.split_rows import Parts
+from wdsctl.core.catalog.totals import SplitCount
 from wdsctl.core.split_rules import SplitRule, named_in
 from wdsctl.core.splitting_bits import NOWHERE, labels_of
 from wdsctl.core.verbs.split_ground import counts_of

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from wdsctl.core.called import said
-from wdsctl.core.catalog.catalog import Catalog, PartCount
-from wdsctl.core.catalog.shard_row import ShardRow
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
+from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.checks.hashes import Expected, read_sums, unhashed
 from wdsctl.core.checks.placed import Placed
 from wdsctl.core.checks.refs import RefRule
@@ -21,7 +22,7 @@ from wdsctl.core.checks.sampling import Sampling
 from wdsctl.core.checks.schema import rules_of
 from wdsctl.core.checks.stores import forget_stores
 from wdsctl.core.dataset_yaml import DatasetConfig, load
-from wdsctl.core.errors import DatasetError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.findings import SEVERITIES, Finding
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import locked
@@ -33,11 +34,11 @@ from wdsctl.core.selections import Selected, selected
 from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
-from wdsctl.core.verbs.inspect import open_offsets, stale_findings
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
+from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
-from wdsctl.core.verbs.validate_parts import incomplete, part_findings, repeated_keys, wanted_parts
+from wdsctl.core.verbs.validate_parts import incomplete, open_offsets, part_findings, repeated_keys, wanted_parts
 from wdsctl.core.verbs.validate_quarantine import keep_out
 from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
@@ -65,8 +66,10 @@ def validate(
     `found_refs`: references that a blend file tells of, where neither the request nor dataset.yaml does; they are not
     remembered. `wait`: for a quarantine, seconds to wait for another writer. What is found is in the report and in the
     ledger. Raises only where there is nothing to check (no catalog, no shard that matches, no such view), or, of a
-    quarantine, nothing can be written.
+    quarantine, nothing can be written; and where `refs` are named that no level looks up.
     """
+    if request.refs and "refs" not in request.levels:
+        raise UsageError("--refs is of the level refs", hint=f"add it: --level {','.join((*request.levels, 'refs'))}")
     place, view = located(root, catalog, writing=request.quarantine)
     wait_for_catalog(place, wait, progress.note)
     check_catalog(place)
@@ -143,7 +146,7 @@ class _Run:
         findings += self._of_parts(known, offsets, config)
         findings += no_samples(self.place, known.rows, findings) if not self.is_some else []
         if keeps_refs:
-            self._remember(rules, outcome, config)
+            self._remember(rules, outcome)
         stale = {found.shard for found in findings if found.code == "WDS305"}
         quarantine = self._quarantined(known, config, offsets, outcome, stale) if self.request.quarantine else None
         findings.sort(key=lambda found: (-SEVERITIES.index(found.severity), found.shard, found.code, found.key))
@@ -242,7 +245,11 @@ class _Run:
         expected: dict[str, list[Expected]],
         paths: list[str],
     ) -> Iterable[Finding]:
-        stale = [*known.listing.findings, *stale_findings(known.listing, known.rows)]
+        missing = sum(row.status == MISSING for row in known.rows)
+        stale = [
+            *known.listing.findings,
+            *differences(self.place, known.listing.shards, known.rows, missing),
+        ]
         yield from known.repeated
         yield from (each for each in stale if not self.is_some or each.shard in paths)
         if self._asks("hashes"):
@@ -263,11 +270,11 @@ class _Run:
             note_over_refs(self.entry.ledger, outcome, [*map(Placed, found)])
         return found
 
-    def _remember(self, rules: list[RefRule], outcome: Outcome, config: DatasetConfig) -> None:
+    def _remember(self, rules: list[RefRule], outcome: Outcome) -> None:
         asked = {field for field, _ in self.request.refs}
         kept = matching([rule for rule in rules if rule.field in asked], outcome)
         if kept:
-            remember(self.place, kept, config)
+            remember(self.place, kept)
         if lost := sorted(asked - {rule.field for rule in kept}):
             self.progress.note(f"--refs {', '.join(lost)}: it matches nothing in what was looked at, and is not kept")
 

@@ -6,18 +6,28 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from wdsctl.core.catalog.catalog import Catalog, PartCount
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.fields import parse_field_map
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.sample_types import SAMPLE_TYPES
 
 NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
 HARDLY_ANY = 0.01  # a part that so few have, and no field map names, is unexpected
+
+
+def open_offsets(place: Place, generation: int) -> Offsets | Finding:
+    """The offsets file, or what is wrong with it: everything else can be told without."""
+    try:
+        return Offsets(place.offsets(generation))
+    except (CatalogError, StorageError, PermissionDenied) as error:
+        return Finding(code=error.code, severity="error", message=f"{error.message}; {error.hint}")
 
 
 def repeated_keys(published: Catalog, progress: Progress) -> Iterator[Finding]:

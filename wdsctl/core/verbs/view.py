@@ -92,11 +92,7 @@ def create_view(
     before = stored_view(place.ledger, name)
     chosen = choose(place, definition, progress, skip_unknown=skip_unknown)
     if not chosen.samples:
-        raise InputError(
-            "no sample fits",
-            where=definition.as_options(),
-            hint=f"{command_at(place, 'inspect')} shows what there is",
-        )
+        raise _none_fits(definition, f"{command_at(place, 'inspect')} shows what there is")
     if before is not None and before[0].hash == chosen.hash:
         return _report(place, before[0], definition_of(before[0]), chosen, state="unchanged", dry_run=dry_run)
     if before is not None and not replace:
@@ -120,7 +116,8 @@ def refresh_views(
 ) -> RefreshReport:
     """Make views again from what is there now, all of them where none is named. Those that come out alike stay.
 
-    Raises InputError WDS330, UsageError where a view was made of keys from stdin, and what `choose` raises.
+    Raises InputError WDS330, or where no sample fits any more, and the view stays; UsageError where it was made of keys
+    from stdin; and what `choose` raises. Views before the one that fails are made again.
     """
     place = locate(root, catalog, writing=not dry_run)
     check_made(place)
@@ -189,6 +186,9 @@ def _refreshed(place: Place, name: str, progress: Progress, *, skip_unknown: boo
             hint="make it again: `wdsctl view create ... --keys FILE --replace`",
         )
     chosen = choose(place, definition, progress, skip_unknown=skip_unknown)
+    if not chosen.samples:
+        deleted = command_at(place, "view delete", name)
+        raise _none_fits(definition, f"the view {name!r} stays as it was; {deleted} forgets it")
     before = open_view(place, name, chosen.shards)
     if chosen.hash == old.hash and not before.changed:
         return _report(place, old, definition, chosen, state="unchanged", dry_run=dry_run, before=before.selected)
@@ -197,6 +197,10 @@ def _refreshed(place: Place, name: str, progress: Progress, *, skip_unknown: boo
         _keep(place, "view refresh", stored, chosen, progress, replace=True)
     comparable = None if before.changed else before.selected
     return _report(place, stored, definition, chosen, state="replaced", dry_run=dry_run, before=comparable)
+
+
+def _none_fits(definition: Definition, hint: str) -> InputError:
+    return InputError("no sample fits", where=definition.as_options(), hint=hint)
 
 
 def _stored(name: str, definition: Definition, chosen: Chosen) -> StoredView:

@@ -30,6 +30,16 @@ def test_what_is_no_file_is_missing(tmp_path: Path, reference: str) -> None:
     assert error.value.code == ("WDS404" if len(reference) == 300 else "WDS231")
 
 
+@pytest.mark.parametrize("reference", ["../x", "none.jpg"])
+def test_who_says_where_references_begin_is_told_of_rows_alone(tmp_path: Path, reference: str) -> None:
+    with pytest.raises(DatasetError) as of_rows:
+        file_part("jpg", str(tmp_path), reference, "row 3")
+    with pytest.raises(DatasetError) as of_an_index:
+        inside(str(tmp_path), "../x", "index.json")
+    assert "`-O base=FOLDER`" in of_rows.value.hint
+    assert "base=" not in of_an_index.value.hint
+
+
 def test_odd_names_of_files_are_names(tmp_path: Path) -> None:
     for name in ("a b.jpg", "..x", "x..", "$(rm -rf).jpg", "'; DROP TABLE.jpg", "\udcff.jpg"):
         (tmp_path / name).write_bytes(b"x")

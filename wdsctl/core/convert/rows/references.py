@@ -12,41 +12,47 @@ from wdsctl.core.os_errors import translate
 from wdsctl.core.printable import named
 from wdsctl.core.urls import is_url
 
+#: Who says where the references of rows begin; those of an index begin beside it, and nowhere else.
+_OF_ROWS = "`-O base=FOLDER` says which folder references begin in"
+
 
 def file_part(name: str, base: str, reference: str, where: str) -> LargePart:
     """The file that `reference` means, below the folder `base`, as a part that is read when its data is asked for.
 
     Raises DatasetError WDS230 where it leads outside (absolute, `..`, a link, a URL), WDS231 where there is no file.
     """
-    path = inside(base, reference, where)
+    path = inside(base, reference, where, begin=_OF_ROWS)
     try:
         status = os.stat(path)
         if not os.path.isfile(path):
-            raise _missing(reference, "this is no file", where)
+            raise _missing(reference, "this is no file", where, _OF_ROWS)
         return LargePart(name, path, 0, status.st_size)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise _missing(reference, "there is no such file", where) from error
+        raise _missing(reference, "there is no such file", where, _OF_ROWS) from error
     except OSError as error:
         raise translate(error, path, "read") from error
 
 
-def inside(base: str, reference: str, where: str) -> str:
-    """The path of `reference` below `base`. Raises DatasetError WDS230 where it leads outside, or could."""
+def inside(base: str, reference: str, where: str, *, begin: str = "") -> str:
+    """The path of `reference` below `base`. Raises DatasetError WDS230 where it leads outside, or could.
+
+    `begin`: what a user may do about the folder that references begin in, if anything.
+    """
     if "\0" in reference or not reference.strip():
-        raise _missing(reference, "this names no file", where)
+        raise _missing(reference, "this names no file", where, begin)
     if is_url(reference) or "://" in reference:
-        raise _outside(reference, "is a URL, and nothing is fetched", where)
+        raise _outside(reference, "is a URL, and nothing is fetched", where, begin)
     if os.path.isabs(reference):
-        raise _outside(reference, "is absolute", where)
+        raise _outside(reference, "is absolute", where, begin)
     if ".." in reference.split("/"):
-        raise _outside(reference, "has `..` in it", where)
+        raise _outside(reference, "has `..` in it", where, begin)
     path = os.path.join(base, reference)
     folder, name = os.path.split(path)
     real = os.path.join(_real(folder), name)
     if os.path.islink(real):
         real = os.path.realpath(real)
     if not is_below(_real(base), real):
-        raise _outside(reference, "is a link that leads outside", where)
+        raise _outside(reference, "is a link that leads outside", where, begin)
     return path
 
 
@@ -69,19 +75,23 @@ def _real(folder: str) -> str:
     return os.path.realpath(folder)
 
 
-def _outside(reference: str, what: str, where: str) -> WdsctlError:
+def _outside(reference: str, what: str, where: str, begin: str) -> WdsctlError:
     return DatasetError(
         f"the reference {named(reference)!r} {what}: refused",
-        hint="references are relative, and stay in the folder of the file that has them, or in `-O base=FOLDER`",
+        hint=_with("references are relative, and stay in the folder of the file that has them", begin),
         where=where,
         code="WDS230",
     )
 
 
-def _missing(reference: str, what: str, where: str) -> WdsctlError:
+def _missing(reference: str, what: str, where: str, begin: str) -> WdsctlError:
     return DatasetError(
         f"{named(reference)!r}: {what}",
-        hint="check the file; `-O base=FOLDER` says which folder references begin in",
+        hint=_with("check the file that names it", begin),
         where=where,
         code="WDS231",
     )
+
+
+def _with(hint: str, begin: str) -> str:
+    return f"{hint}; {begin}" if begin else hint

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, an_image, rewritten, samples, some_shards
+from tests.core.catalog.test_schema import rebuilt
+from tests.core.dumps import catalog_of
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.fact_names import TOTALS
+from wdsctl.core.catalog.identity import VERSION
+from wdsctl.core.catalog.published import reading
+from wdsctl.core.catalog.totals import Totals, counted_totals, totals_of
+from wdsctl.core.columns import digest_of
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.catalog_check import catalog_check
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.media_request import MediaRequest
+from wdsctl.core.verbs.split import split
+
+
+def kept_and_counted(path: Path | str) -> tuple[Totals, Totals]:
+    with reading(str(path)) as connection:
+        facts = dict(connection.execute("SELECT key, value FROM meta"))
+        assert TOTALS in facts
+        return totals_of(connection, facts), counted_totals(connection)
+
+
+def without(path: Path | str, totals: str | None) -> Path | str:
+    """The catalog with other totals, or none."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("DELETE FROM meta WHERE key = ?", (TOTALS,))
+        if totals is not None:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (TOTALS, totals))
+    return path
+
+
+def test_totals_are_the_sums_of_the_shards_after_everything_that_changes_them(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 12)
+    index(root)
+    split(root, {"train": 9, "val": 3})
+    rewritten(tmp_path / "shard-003.tar", samples(50, 7))
+    (tmp_path / "shard-001.tar").unlink()
+    (tmp_path / "shard-002.tar").rename(tmp_path / "other.tar")
+    rewritten(tmp_path / "shard-004.tar", b"no tar")
+    some_shards(tmp_path, 2, first=20)
+    index(root, missing="drop")
+    kept, counted = kept_and_counted(catalog_of(root))
+
+    assert kept == counted
+    assert (kept.shards, kept.statuses) == (13, {"bad": 1, "ok": 12})
+    assert kept.size_bytes == sum(path.stat().st_size for path in tmp_path.glob("*.tar"))
+    with Catalog(str(catalog_of(root))) as catalog:
+        rows = catalog.shards()
+        assert (list(kept.parts), list(kept.splits)) == (catalog.parts(), catalog.splits())
+    assert (kept.samples, kept.ids) == (sum(row.samples for row in rows), (rows[0].id, rows[-1].id))
+
+
+def test_the_digest_of_totals_names_the_shards_of_the_offsets_file(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 4)
+    index(root)
+    rewritten(tmp_path / "shard-001.tar", samples(50, 7))
+    (tmp_path / "shard-002.tar").rename(tmp_path / "a.tar")
+    (tmp_path / "shard-003.tar").unlink()
+    report = index(root, missing="keep")
+    offsets = Offsets(locate(root).offsets(report.generation))
+
+    assert kept_and_counted(catalog_of(root))[0].digest == digest_of(offsets.shards)
+
+
+def test_what_media_are_on_the_whole_is_among_the_totals(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"1.jpg": an_image("JPEG"), "2.jpg": b"none"}, "b.tar": {"3.txt": b"a"}})
+    index(root, media=MediaRequest(selection="auto"))
+    kept, counted = kept_and_counted(catalog_of(root))
+
+    with Catalog(str(catalog_of(root))) as catalog:
+        assert kept == replace(counted, media=tuple(catalog.media.lines()))
+    assert (len(kept.media or ()), kept.without_facts) == (2, 0)
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+@pytest.mark.parametrize("totals", [None, "no JSON", "[1]", "{}", '{"shards": 9, "of_tomorrow": 1}'])
+def test_a_catalog_without_totals_that_are_known_is_added_up(tmp_path: Path, version: int, totals: str | None) -> None:
+    with reading(str(without(rebuilt(tmp_path, version), totals))) as connection:
+        found = totals_of(connection, dict(connection.execute("SELECT key, value FROM meta")))
+
+    assert (found.shards, found.samples, found.statuses) == (3, 6, {"bad": 1, "ok": 2})
+    assert [(part.name, part.samples) for part in found.parts] == [("jpg", 6), ("txt", 4), ("seg.png", 1)]
+    assert [(each.name, each.samples) for each in found.splits] == [("train", 4), ("val", 2)]
+
+
+def test_a_check_finds_totals_that_are_not_the_sums(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    assert not catalog_check(root).findings
+    kept, _ = kept_and_counted(catalog_of(root))
+    without(catalog_of(root), replace(kept, samples=11).as_text())
+
+    (finding,) = catalog_check(root).findings
+    assert "not what the rows of shards add up to" in finding.message

@@ -1,0 +1,42 @@
+"""What the facts of a catalog, the rows of its table `meta`, say. `path` is the catalog that is damaged otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from wdsctl.core.catalog.fact_names import SELECTION
+from wdsctl.core.catalog.identity import damaged
+from wdsctl.core.catalog.media_settings import FACT, MediaSettings, settings_from
+from wdsctl.core.selected_shards import Selection, selection_from
+
+
+def generation_of(path: str, facts: Mapping[str, str]) -> int:
+    said = facts.get("generation", "")
+    if not said.isdecimal():
+        raise damaged(path, "it does not say which generation it is")
+    return int(said)
+
+
+def exclude_of(path: str, facts: Mapping[str, str]) -> tuple[str, ...]:
+    """The patterns of the shards that were left out when the dataset was indexed."""
+    try:
+        return tuple(json.loads(facts.get("exclude", "[]")))
+    except ValueError as error:
+        raise damaged(path, "its patterns do not parse") from error
+
+
+def selection_of(path: str, facts: Mapping[str, str]) -> Selection:
+    """Which shards of the folder the dataset has."""
+    try:
+        return selection_from(facts.get(SELECTION))
+    except (ValueError, TypeError) as error:
+        raise damaged(path, "what it says of chosen shards does not parse") from error
+
+
+def media_settings_of(path: str, facts: Mapping[str, str]) -> MediaSettings | None:
+    """What was asked of the media; None where their facts are not in the catalog."""
+    try:
+        return settings_from(facts.get(FACT))
+    except (ValueError, TypeError) as error:
+        raise damaged(path, "what it says of media does not parse") from error
