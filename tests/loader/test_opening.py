@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import locate
 from wdsctl.loader import get_loader, get_train_dataset
 
@@ -71,3 +71,19 @@ def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
         digests(root)
 
     assert (raised.value.code, raised.value.hint) == ("WDS302", f"`wdsctl index {root}` makes it again")
+
+
+def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits:\n  train:\n    blend:\n      - weight: 1\n        path: nowhere\n")
+    with pytest.raises(InputError) as caught:
+        get_loader(get_train_dataset(blend))
+    assert (caught.value.code, caught.value.where) == ("WDS002", f"{tmp_path / 'nowhere'} ({blend}:5)")
+
+
+def test_a_training_on_raw_files_is_told_how_they_become_shards(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(InputError, match="no tar files here") as caught:
+        get_loader(get_train_dataset(tmp_path))
+    assert (caught.value.code, caught.value.where) == ("WDS003", str(tmp_path))
+    assert f"`wdsctl prepare {tmp_path} DEST`" in str(caught.value.hint)

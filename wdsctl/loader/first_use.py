@@ -34,8 +34,16 @@ def after_first_use(
             raise
         used = first_use(place.path, catalog, divides=divides)
         if used is None:
+            _tell_why(place)
             raise
     return used, opened(used)
+
+
+def _tell_why(place: Place) -> None:
+    """Raise what helps more than that there is no catalog, if that is what is wrong: raw files, say, or no shards."""
+    from wdsctl.core.verbs.presence import check_made
+
+    check_made(place)
 
 
 def first_use(root: str, catalog: str | None = None, *, divides: bool) -> Place | None:

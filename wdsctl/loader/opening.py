@@ -103,7 +103,7 @@ class Opener:
         wanted = None if self._wanted is None else self._wanted[number]
         name = (leaf.path, leaf.split_part, leaf.dataset_config, leaf.split_config, wanted)
         if name not in self._opened:
-            self._opened[name] = self._open(leaf, wanted)
+            self._opened[name] = self._named(leaf, wanted)
         opened = self._opened[name]
         joined = None
         if join is not None:
@@ -183,6 +183,16 @@ class Opener:
     @cached_property
     def _local(self) -> LocalStorage:
         return LocalStorage()
+
+    def _named(self, leaf: Leaf, generation: int | None) -> Opened:
+        """Open it; what is wrong with it is told with the line of the blend file that names it."""
+        try:
+            return self._open(leaf, generation)
+        except (InputError, CatalogError) as error:
+            if leaf.where in ("", str(self._dataset.path)):
+                raise
+            where = f"{error.where} ({leaf.where})" if error.where else leaf.where
+            raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
 
     def _open(self, leaf: Leaf, generation: int | None) -> Opened:
         place, view = located(leaf.path, self._dataset.catalog)
