@@ -77,13 +77,13 @@ def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_pat
     blend = tmp_path / "blend.yaml"
     blend.write_text("splits:\n  train:\n    blend:\n      - weight: 1\n        path: nowhere\n")
     with pytest.raises(InputError) as caught:
-        get_loader(get_train_dataset(blend))
+        next(iter(get_loader(get_train_dataset(blend))))
     assert (caught.value.code, caught.value.where) == ("WDS002", f"{tmp_path / 'nowhere'} ({blend}:5)")
 
 
 def test_a_training_on_raw_files_is_told_how_they_become_shards(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a")
     with pytest.raises(InputError, match="no tar files here") as caught:
-        get_loader(get_train_dataset(tmp_path))
+        next(iter(get_loader(get_train_dataset(tmp_path))))
     assert (caught.value.code, caught.value.where) == ("WDS003", str(tmp_path))
     assert f"`wdsctl prepare {tmp_path} DEST`" in str(caught.value.hint)
