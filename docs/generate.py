@@ -25,6 +25,7 @@ from wdsctl.core.catalog.identity import VERSION
 from wdsctl.core.catalog.query_views import MORE_COLUMNS
 from wdsctl.core.codes import CODES
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.sample_id import INDEX_BITS
 
 HERE = Path(__file__).resolve().parent
 
@@ -212,7 +213,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _catalog() -> str:
-    parts = [CATALOG.format(version=VERSION, bits=schema.INDEX_BITS), "\n## Views\n"]
+    parts = [CATALOG.format(version=VERSION, bits=INDEX_BITS), "\n## Views\n"]
     for name, columns in _views():
         question, query = EXAMPLES[name]
         parts.append(f"\n### {name}\n\nColumns: {', '.join(f'`{column}`' for column in columns)}.\n")

@@ -7,10 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from wdsctl.core.catalog.placed import INDEX_BITS, PartPlace, Placed
+from wdsctl.core.catalog.placed import PartPlace, Placed
 from wdsctl.core.name_index import open_name_index
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
+from wdsctl.core.sample_id import INDEX_BITS
 
 _AT_ONCE = 1 << 14  # keys looked at together
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.loader.eras import is_whole
-from wdsctl.loader.references import INDEX_BITS
 from wdsctl.loader.source import Ref
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.storage import Range
 from wdsctl.loader.lazy_part import LARGE
@@ -23,7 +24,6 @@ from wdsctl.loader.selection import Selection
 Ints = NDArray[np.int64]
 Cuts = list[tuple[list[int], list[int]]]  # of each needed part: where it starts and ends, sample by sample
 
-INDEX_BITS = 28  # of a sample's id: its index in its shard
 GAP = 64 << 10  # bytes: parts of one sample that lie closer are read in one go, with what is between them
 APART = -1  # the span of a sample whose parts are read one by one
 

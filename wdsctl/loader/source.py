@@ -13,6 +13,7 @@ from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
 from wdsctl.core.place import Place
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.storage import Storage
@@ -24,7 +25,7 @@ from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
-from wdsctl.loader.references import GAP, INDEX_BITS, Block, Ints, References
+from wdsctl.loader.references import GAP, Block, Ints, References
 from wdsctl.loader.sample_code import facts_of
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection

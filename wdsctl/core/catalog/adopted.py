@@ -12,6 +12,7 @@ from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.media_settings import FACT
 from wdsctl.core.catalog.split_rows import SplitTables
+from wdsctl.core.sample_id import INDEX_BITS
 
 
 def adopt(draft: Connection, splits: SplitTables, path: str, shard_ids: Sequence[int], *, with_samples: bool) -> None:
@@ -46,7 +47,7 @@ def _adopt_media(draft: Connection, old: Connection, shard_ids: Iterable[int]) -
 
 def _samples(table: Table, number: ColumnElement[int], shard_id: int) -> Select[Any]:
     """The rows of the samples of one shard."""
-    first = shard_id << schema.INDEX_BITS
+    first = shard_id << INDEX_BITS
     return select(table).where(number >= first, number < first + schema.SAMPLES_A_SHARD)
 
 

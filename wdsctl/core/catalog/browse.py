@@ -15,11 +15,12 @@ from types import TracebackType
 from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
-from wdsctl.core.catalog.placed import INDEX_BITS, Members, PartPlace, Placed, ShardLine
+from wdsctl.core.catalog.placed import Members, PartPlace, Placed, ShardLine
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
 from wdsctl.core.printable import printable
+from wdsctl.core.sample_id import INDEX_BITS
 
 _LAST = chr(0x10FFFF)
 _AT_ONCE = 500  # rows fetched together

@@ -24,6 +24,7 @@ from wdsctl.core.catalog.repeated_lines import repeated_lines
 from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.catalog.split_rows import SplitReader
 from wdsctl.core.catalog.totals import PartCount, SplitCount, part_counts, split_counts
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.split_rules import SplitRule
 
@@ -173,7 +174,7 @@ class Catalog:
         room to sort keys. Cost: one pass over the key index, 0.3 s a million; of lines without rows see
         `repeated_lines`.
         """
-        key, shard_of = schema.sample.c.key, schema.sample.c.id.op(">>")(schema.INDEX_BITS)
+        key, shard_of = schema.sample.c.key, schema.sample.c.id.op(">>")(INDEX_BITS)
         repeated = select(key).group_by(key).having(func.min(shard_of) < func.max(shard_of)).order_by(key)
         if not self.has_sample_rows:
             return self._repeated_lines(limit)
@@ -195,7 +196,7 @@ class Catalog:
 
     def _shards_with(self, connection: Connection, key: str) -> tuple[str, ...]:
         """The first few shards that have this key."""
-        shard_of = schema.sample.c.id.op(">>")(schema.INDEX_BITS)
+        shard_of = schema.sample.c.id.op(">>")(INDEX_BITS)
         shards = select(shard_of).where(schema.sample.c.key == key).distinct().order_by(shard_of).limit(3)
         paths = select(schema.shard.c.path).where(schema.shard.c.id.in_(shards)).order_by(schema.shard.c.id)
         return tuple(connection.execute(paths).scalars())

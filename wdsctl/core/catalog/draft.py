@@ -22,13 +22,13 @@ import numpy as np
 from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, OF_SPLITS, SELECTION, TOTALS
 from wdsctl.core.catalog.identity import SAMPLE_ROWS
 from wdsctl.core.catalog.media_settings import FACT, KIND, MediaSettings, settings_from
-from wdsctl.core.catalog.placed import INDEX_BITS
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.totals import Totals, counted_totals
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selected_shards import selection_from
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.units import ShardFile

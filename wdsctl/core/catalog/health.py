@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from wdsctl.core.catalog.identity import check
 from wdsctl.core.catalog.published import reading
-from wdsctl.core.catalog.quick import INDEX_BITS
 from wdsctl.core.catalog.totals import counted_totals, totals_of
 from wdsctl.core.counted import counted
+from wdsctl.core.sample_id import INDEX_BITS
 
 #: Rows that belong to a shard, by table: the shard's id from the row's own columns.
 _OF_SHARD = {

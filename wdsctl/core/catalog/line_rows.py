@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from wdsctl.core.catalog.identity import SAMPLE_ROWS
-from wdsctl.core.catalog.placed import INDEX_BITS
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.offsets import Offsets
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.shard_scan import texts
 from wdsctl.core.temporary_space import in_temporary_space
 

@@ -14,6 +14,7 @@ from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.media_line import MediaLine
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.units import ShardFile
 
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
@@ -90,7 +91,7 @@ class MediaReader:
 
     def rows_of(self, shard_id: int, part: str) -> Iterator[tuple[int, Facts | Unreadable]]:
         """(index in the shard, facts) of every medium of one part of a shard, in order."""
-        first, t = shard_id << schema.INDEX_BITS, schema.media.c
+        first, t = shard_id << INDEX_BITS, schema.media.c
         query = (
             select(t.sample, *_FORM, *_NUMBERS)
             .select_from(_FORM_JOIN.join(schema.ext, schema.ext.c.id == t.ext))
@@ -102,7 +103,7 @@ class MediaReader:
 
     def of_shard(self, shard_id: int) -> dict[tuple[int, str], Facts | Unreadable]:
         """The facts of all media of a shard, by the sample's place in it and the part. Cost: a row a medium."""
-        first, t = shard_id << schema.INDEX_BITS, schema.media.c
+        first, t = shard_id << INDEX_BITS, schema.media.c
         query = (
             select(t.sample, schema.ext.c.name, *_FORM, *_NUMBERS)
             .select_from(_FORM_JOIN.join(schema.ext, schema.ext.c.id == t.ext))

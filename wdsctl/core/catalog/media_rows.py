@@ -11,6 +11,7 @@ from sqlalchemy.dialects import sqlite
 from wdsctl.core.catalog import schema
 from wdsctl.core.media.found import FoundMedium
 from wdsctl.core.media.stored import Form
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.units import ShardFile
 
 _AT_ONCE = 500  # ids in one statement: SQLite binds a limited number of values
@@ -41,7 +42,7 @@ class MediaTables:
     def put_shard(self, shard_id: int, mark: bytes, media: Sequence[FoundMedium]) -> None:
         """The media of a shard, in the place of those that it had."""
         self.remove_shard(shard_id)
-        first = shard_id << schema.INDEX_BITS
+        first = shard_id << INDEX_BITS
         rows = [self._row(first + each.row, each) for each in media]
         self._many(schema.media, rows)
         self._put_keyframes((first + each.row, each) for each in media)
@@ -58,7 +59,7 @@ class MediaTables:
         self._connection.execute(same.values(mark=now))
 
     def remove_shard(self, shard_id: int) -> None:
-        first = shard_id << schema.INDEX_BITS
+        first = shard_id << INDEX_BITS
         for table in (schema.media, schema.keyframes):
             t = table.c.sample
             self._connection.execute(delete(table).where(t >= first, t < first + schema.SAMPLES_A_SHARD))

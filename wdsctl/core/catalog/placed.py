@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-INDEX_BITS = 28  # of a sample's id: its place in its shard
+from wdsctl.core.sample_id import INDEX_BITS
 
 
 class PartPlace(NamedTuple):

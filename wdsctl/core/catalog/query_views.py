@@ -12,11 +12,12 @@ from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.line_rows import with_rows
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.catalog.row_view import MASK
-from wdsctl.core.catalog.schema import INDEX_BITS, VIEWS
+from wdsctl.core.catalog.schema import VIEWS
 from wdsctl.core.catalog.view_reader import stored_views
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.place import Place
 from wdsctl.core.query_guard import OTHERS, SCALARS, Guard
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.splitting import SplitShard
 
 #: Views beside those of the catalog: what they read, the table that they need, and their columns.

@@ -13,9 +13,8 @@ from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.published import reading
 from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import InputError
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.splitting import SplitShard
-
-INDEX_BITS = 28  # of a sample's id: its place in its shard
 
 
 def current_generation(path: str) -> int:

@@ -21,13 +21,14 @@ from wdsctl.core.catalog.media_settings import FACT
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.catalog.quick import refuse_media_folder
 from wdsctl.core.catalog.row_view import MASK, OF_PART, OF_SAMPLE, filled, hollow
-from wdsctl.core.catalog.schema import INDEX_BITS, MEDIA_FACTS
+from wdsctl.core.catalog.schema import MEDIA_FACTS
 from wdsctl.core.catalog.view_reader import KnownShard
 from wdsctl.core.columns import find_column, kept_columns
 from wdsctl.core.command_line import command_at
 from wdsctl.core.place import Place
 from wdsctl.core.query_errors import MISTAKES, Query, was_interrupted
 from wdsctl.core.query_guard import SCALARS, Guard
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import Flags, flags_of
 from wdsctl.core.sql_text import Token

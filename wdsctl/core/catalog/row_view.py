@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from wdsctl.core.catalog.schema import INDEX_BITS, MEDIA_FACTS
+from wdsctl.core.catalog.schema import MEDIA_FACTS
+from wdsctl.core.sample_id import INDEX_BITS
 
 MASK = (1 << INDEX_BITS) - 1
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.placed import INDEX_BITS
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.shard_scan import ShardScan, texts
 
 ROWS = 50_000  # samples turned into Python objects at a time

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, MetaData, Table, Text
 
-INDEX_BITS = 28
+from wdsctl.core.sample_id import INDEX_BITS
+
 SAMPLES_A_SHARD = 1 << INDEX_BITS
 
 metadata = MetaData()

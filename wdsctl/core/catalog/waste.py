@@ -7,6 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import Connection, Table, delete, func, or_, select
 
 from wdsctl.core.catalog import schema
+from wdsctl.core.sample_id import INDEX_BITS
 
 _BY_SHARD = (
     schema.shard_part,
@@ -34,7 +35,7 @@ class Waste:
         for table in _BY_SHARD:
             dropped[table.name] = self._run(table, table.c.shard.not_in(live))
         for table, sample in (*_BY_SAMPLE, (schema.keyframes, schema.keyframes.c.sample)):
-            dropped[table.name] = self._run(table, sample.op(">>")(schema.INDEX_BITS).not_in(live))
+            dropped[table.name] = self._run(table, sample.op(">>")(INDEX_BITS).not_in(live))
         return {name: count for name, count in dropped.items() if count}
 
     def _removed_shards(self, generations: Collection[int]) -> int:

@@ -12,12 +12,12 @@ from wdsctl.core.catalog.quick import current_generation, read_split
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.offsets import Offsets, ShardEntry
 from wdsctl.core.place import Place, locate
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.split_digest import split_digest
 from wdsctl.core.storage import Range
 from wdsctl.core.trace.block import Ints
 from wdsctl.core.trace.facts import SourceFacts
 
-INDEX_BITS = 28  # of a sample's id: its index in its shard
 _ROWS = 1 << 20  # looked through at once for a key
 
 

@@ -12,7 +12,6 @@ import numpy as np
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.media_settings import MediaSettings
-from wdsctl.core.catalog.quick import INDEX_BITS
 from wdsctl.core.convert.carried import is_changed
 from wdsctl.core.convert.importers.polylithic import PolylithicSource
 from wdsctl.core.convert.importers.shards import ShardsSource
@@ -26,6 +25,7 @@ from wdsctl.core.media.found import FoundMedium
 from wdsctl.core.media.selection import parse_selection
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.shard_index import Ints
 from wdsctl.core.transcode.parts import written_name
 from wdsctl.core.verbs.convert_sources import Opened

@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from wdsctl.core.catalog.quick import current_generation
-from wdsctl.core.catalog.schema import INDEX_BITS
 from wdsctl.core.catalog.view_reader import KnownShard, known_shards, stored_view, stored_views
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import replacing
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
     OpenView,
     Selected,

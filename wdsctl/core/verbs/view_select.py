@@ -16,7 +16,6 @@ from wdsctl.core.catalog.published import reading
 from wdsctl.core.catalog.quick import current_generation, refuse_media_folder
 from wdsctl.core.catalog.row_query import RowQuery
 from wdsctl.core.catalog.row_view import MASK
-from wdsctl.core.catalog.schema import INDEX_BITS
 from wdsctl.core.catalog.view_reader import KnownShard, ViewShard, known_shards
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
@@ -25,6 +24,7 @@ from wdsctl.core.key_lists import Listed, listed
 from wdsctl.core.keys import derive, mix
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
     Selected,
     as_view_shards,

@@ -13,10 +13,10 @@ from wdsctl.core.name_index import NOWHERE, NameIndex, offsets_digest, open_name
 from wdsctl.core.naming import split_name
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
+from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.loader.decoding import SampleDecoder
-from wdsctl.loader.references import INDEX_BITS
 from wdsctl.loader.stores.entry import Entry
 from wdsctl.loader.stores.known_facts import KnownFacts
 from wdsctl.loader.stores.missing import missing, twice
