@@ -18,7 +18,7 @@ from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.recipes import pipeline_of
 from wdsctl.loader.run_work import Run, RunRefs, RunWork
-from wdsctl.loader.source import Piece
+from wdsctl.loader.source import RefRange
 from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import open_streams
@@ -93,7 +93,7 @@ class Counting(BulkStage):
 
     asked: list[int] = []  # noqa: RUF012 - a stage has slots and no place of its own
 
-    def batch(self, pieces: Sequence[Piece], stats: Stats) -> Any:
+    def batch(self, pieces: Sequence[RefRange], stats: Stats) -> Any:
         self.asked.append(sum(stop - start for _, _, start, stop in pieces))
         return super().batch(pieces, stats)
 

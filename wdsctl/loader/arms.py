@@ -14,8 +14,7 @@ from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.order.legs import Leg, Order, legs, place
 from wdsctl.loader.order.shuffle import Window
 from wdsctl.loader.references import Block
-from wdsctl.loader.source import Piece as Run
-from wdsctl.loader.source import Ref, Source
+from wdsctl.loader.source import Ref, RefRange, Source
 
 Ints = NDArray[np.int64]
 
@@ -138,9 +137,9 @@ class ArmCursor:
             self._at = stop
         return refs
 
-    def runs(self, count: int) -> list[Run]:
+    def runs(self, count: int) -> list[RefRange]:
         """The next references of an arm that is `in_runs`, as runs of neighbours in blocks."""
-        runs: list[Run] = []
+        runs: list[RefRange] = []
         while count:
             if self._run is None or self._at >= self._end:
                 self._run = self._arm.run(*self._ready())

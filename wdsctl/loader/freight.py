@@ -11,7 +11,7 @@ from operator import add
 from typing import Any, NamedTuple
 
 from wdsctl.loader.samples import source_at
-from wdsctl.loader.source import Piece, PlainType, Source
+from wdsctl.loader.source import PlainType, RefRange, Source
 from wdsctl.loader.workers import Memory, room
 
 
@@ -40,7 +40,7 @@ class Freight(NamedTuple):
         return [self.keys, self.restore_keys, origins, *parts]
 
 
-def freight_of(pieces: Sequence[Piece], plain: PlainType) -> Freight | None:
+def freight_of(pieces: Sequence[RefRange], plain: PlainType) -> Freight | None:
     """Samples that are plain and of this type, read into the ring of this worker; None where there is no room.
 
     None outside of a worker, too, and where views are wanted. Raises WdsctlError for the first that cannot be read.

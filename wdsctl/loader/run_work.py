@@ -17,7 +17,7 @@ from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand, Window
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.recipes import pipeline_of
-from wdsctl.loader.source import Piece, Ref
+from wdsctl.loader.source import Ref, RefRange
 from wdsctl.loader.stages.batches import BatchCursor
 from wdsctl.loader.stages.bulk import origins_of
 from wdsctl.loader.stages.grouping import Rows, Straight
@@ -98,10 +98,10 @@ class RunRefs:
         self._arm = arm
         self._runs = runs
         self._step = step
-        self._made: dict[Run, list[Piece]] = {}
+        self._made: dict[Run, list[RefRange]] = {}
         self._window: tuple[int, int, Any] = (0, 0, None)
         self._refs: list[Ref] | None = None
-        self.pieces: list[Piece] = []
+        self.pieces: list[RefRange] = []
         self.picks = 0
 
     def go_to(self, run: Run) -> None:
@@ -126,13 +126,13 @@ class RunRefs:
             self._refs = [(source, block, i) for source, block, start, stop in self.pieces for i in range(start, stop)]
         return self._refs
 
-    def _make(self, run: Run) -> dict[Run, list[Piece]]:
+    def _make(self, run: Run) -> dict[Run, list[RefRange]]:
         """The references of this run and the next ones."""
         last = run.number + self._step * max(1, TOGETHER // self._runs.size)
         runs = [Run(run.epoch, number) for number in range(run.number, min(last, self._runs.batches), self._step)]
         places = [self._places(each) for each in runs]
         positions, passes = (np.concatenate(column) for column in zip(*places, strict=True))
-        made: dict[Run, list[Piece]] = {}
+        made: dict[Run, list[RefRange]] = {}
         begin = 0
         together = self._arm.run(positions, passes) if self._arm.in_runs else None
         refs = self._arm.refs(positions, passes) if together is None else []

@@ -32,7 +32,7 @@ from wdsctl.loader.selection import Selection
 from wdsctl.loader.stores.store import FileStore
 
 Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
-Piece = tuple["Source", Block, int, int]  # those from one to before another
+RefRange = tuple["Source", Block, int, int]  # those from one to before another
 PlainType = tuple[str, tuple[str, ...]]  # a sample type and some of its fields
 
 

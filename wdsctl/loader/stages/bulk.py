@@ -20,7 +20,7 @@ from wdsctl.loader.batch import CrudeBatch, batch_type_of
 from wdsctl.loader.failures import STORAGE_DOWN
 from wdsctl.loader.freight import Freight, freight_of
 from wdsctl.loader.samples import BASE_FIELDS, TYPES
-from wdsctl.loader.source import Piece, PlainType, Source
+from wdsctl.loader.source import PlainType, RefRange, Source
 from wdsctl.loader.stats import Stats
 
 
@@ -30,7 +30,7 @@ class BulkStage:
 
     size: int
 
-    def batch(self, pieces: Sequence[Piece], stats: Stats) -> Any:
+    def batch(self, pieces: Sequence[RefRange], stats: Stats) -> Any:
         """These references as a batch; None where that cannot be, or where one of them cannot be read.
 
         In a worker it may be `Freight`, of which `batch_of` makes the batch where it arrives.
@@ -87,7 +87,7 @@ def _left_out(plain: PlainType) -> list[tuple[str, Any]]:
     return [(field.name, field.default) for field in dataclasses.fields(TYPES[name]) if field.name not in filled]
 
 
-def _loaded(pieces: Sequence[Piece], plain: PlainType) -> list[list[Any]]:
+def _loaded(pieces: Sequence[RefRange], plain: PlainType) -> list[list[Any]]:
     columns: list[list[Any]] = [[] for _ in ("keys", "restore keys", "sources", *plain[1])]
     for source, block, start, stop in pieces:
         if stop - start > 1:

@@ -11,7 +11,7 @@ from wdsctl.loader.order.blend import Blend
 from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.order.mixing import History, Mixing
 from wdsctl.loader.recalled import refs_at
-from wdsctl.loader.source import Piece, Ref
+from wdsctl.loader.source import Ref, RefRange
 
 BLOCK = 1024  # picks whose arms are worked out at once
 
@@ -71,7 +71,7 @@ class RefCursor:
                 self.picks += 1
         return refs
 
-    def pieces(self, count: int) -> list[Piece]:
+    def pieces(self, count: int) -> list[RefRange]:
         """The next `count` references of a lane without end, in runs of neighbours where its one arm has them."""
         if len(self._stage.arms) > 1 or not self._stage.arms[0].in_runs:
             return [(source, block, i, i + 1) for source, block, i in self.take(count)]
