@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.hooked import Draws, loader_of
 from tests.loader.running import digests, taken
 from tests.opened import open_files
@@ -214,6 +214,7 @@ def test_a_split_without_samples_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_dataset_without_a_catalog_is_refused(tmp_path: Path) -> None:
+    a_shard(tmp_path / "a.tar", [("1", {"txt": b"1"})])
     with pytest.raises(CatalogError) as raised:
         loader_of(str(tmp_path)).state_dict()
 
