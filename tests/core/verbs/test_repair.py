@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 import sys
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -282,3 +283,26 @@ def test_in_place_a_shard_that_is_still_being_written_stays_as_it_is(
 
     assert [finding.code for finding in report.findings] == ["WDS202"]
     assert path.read_bytes() == a_shard(samples(10, 9))
+
+
+def test_samples_that_the_catalog_knows_of_and_the_copy_lacks_are_told(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 10), "b.tar": samples(10, 3)})
+    index(root)
+    sizes = {name: os.path.getsize(f"{root}/{name}") for name in ("a.tar", "b.tar")}
+    os.truncate(f"{root}/a.tar", sizes["a.tar"] // 2)
+
+    report = repair(root, to(tmp_path))
+    again = repair(root, to(tmp_path))
+
+    left = len(keys_in(f"{tmp_path}/fixed/a.tar"))
+    assert 0 < left < 10
+    told = [finding.message for finding in report.findings if finding.shard == "a.tar"]
+    assert f"the catalog knows 10 samples of it, and {left} are left" in told
+    assert [finding.message for finding in again.findings] == [finding.message for finding in report.findings]
+    assert all(finding.shard == "a.tar" for finding in report.findings)
+
+
+def keys_in(path: str) -> set[str]:
+    """The keys in a tar, by the standard library."""
+    with tarfile.open(path) as tar:
+        return {name.partition(".")[0] for name in tar.getnames()}

@@ -191,7 +191,8 @@ def _refs(place: Place, config: DatasetConfig | None) -> dict[str, str]:
     raise UsageError(
         f"--layout monolithic: there are no media in it ({', '.join(parts)}), and nothing says where they are",
         where=place.shown,
-        hint="name the blend file that does: `wdsctl convert BLEND.yaml DEST -O media=FIELD`; or "
+        hint="name the folder that polylithic.json is in, where there is one; or the blend file that says it: "
+        "`wdsctl convert BLEND.yaml DEST -O media=FIELD`; or "
         f"{command_at(place, 'validate', '--level', 'refs', '--refs', 'FIELD=STORE')} writes it into dataset.yaml",
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import refuse_media_folder
@@ -24,7 +24,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.repairs.unit import RepairedShard, RepairUnit, repair_shard
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.stores import workers_for
-from wdsctl.core.units import ShardFile
+from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.urls import is_url, plain
 from wdsctl.core.verbs.presence import no_shards
 
@@ -71,7 +71,8 @@ def repair(
     workers: int = 1,
     progress: Progress = SILENT,
 ) -> RepairReport:
-    """Write fixed copies of the broken shards below `root`. It needs no catalog.
+    """Write fixed copies of the broken shards below `root`. It needs no catalog; where there is one, it
+    tells of shards that have fewer samples now than that knows of (not in a dry run, which makes no copies).
 
     Nothing in `root` changes, unless in place is asked for. A run that was killed goes on where it was. Raises
     UsageError where it does not say where to, InputError where there are no shards, PermissionDenied and StorageError
@@ -94,6 +95,8 @@ def repair(
                 os.makedirs(marks, exist_ok=True)
             _carry_config(place, dest)
         results = _run(units, workers_for(place.root, workers), progress)
+        if not request.dry_run:
+            results = [*_against_catalog(place, dest, results)]
     results.sort(key=lambda each: each.shard)
     became = Counter(each.became for each in results)
     return RepairReport(
@@ -173,6 +176,29 @@ def _shards(place: Place) -> Sequence[ShardFile]:
     if not listing.shards:
         raise no_shards(place)
     return listing.shards
+
+
+def _against_catalog(place: Place, dest: str, results: Sequence[RepairedShard]) -> Iterator[RepairedShard]:
+    """The results; of shards that have fewer samples now than the catalog knows of, that is said."""
+    known = _known_samples(place)
+    for each in results:
+        expected = known.get(each.shard, 0)
+        if each.became != "fixed" or not expected:
+            yield each
+            continue
+        stat = os.stat(os.path.join(dest, each.shard))
+        there = len(scan_file(dest, ShardFile(each.shard, stat.st_size, stat.st_mtime_ns)).counts)
+        words = f"the catalog knows {expected:,} samples of it, and {there:,} are left"
+        yield replace(each, left=(*each.left, words)) if there < expected else each
+
+
+def _known_samples(place: Place) -> dict[str, int]:
+    """By shard; of none where there is no catalog, or none that can be used."""
+    try:
+        with Catalog(place.catalog) as published:
+            return {row.path: row.samples for row in published.shards()}
+    except CatalogError:
+        return {}
 
 
 def _unit(place: Place, shard: ShardFile, dest: str, request: RepairRequest) -> RepairUnit:
