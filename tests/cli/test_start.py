@@ -135,12 +135,16 @@ def test_what_we_start_has_the_streams_that_were_closed(closed: str) -> None:
 def test_numpy_starts_no_threads_for_work_that_no_command_has(tmp_path: Path, asked: str | None, used: str) -> None:
     root = a_dataset(tmp_path, {"a.jsonl": b'{"a": 1}\n'})
     program = """
-import os, sys
+import os, sys, time
 from wdsctl.cli.start import run
 try:
     run()
 except SystemExit:
-    print(os.environ["OPENBLAS_NUM_THREADS"], "numpy" in sys.modules, len(os.listdir("/proc/self/task")))
+    used = os.environ["OPENBLAS_NUM_THREADS"]
+    until_s = time.monotonic() + 10  # our own threads have been told to end, and are listed until they have
+    while len(os.listdir("/proc/self/task")) > int(used) and time.monotonic() < until_s:
+        time.sleep(0.01)
+    print(used, "numpy" in sys.modules, len(os.listdir("/proc/self/task")))
 """
     environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
     if asked is not None:
