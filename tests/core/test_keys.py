@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wdsctl.core.keys import WORD, derive, mix, mix_one
+from wdsctl.core.keys import WORD, derive, derive_each, mix, mix_one
 
 PARTS = st.lists(st.integers() | st.text() | st.binary(), max_size=4)
 WORDS = st.integers(0, WORD)
@@ -74,6 +74,14 @@ def test_only_the_same_parts_have_the_same_key(one: list[int | str | bytes], oth
 )
 def test_look_alikes_have_different_keys(one: tuple[int | str, ...], other: tuple[int | str, ...]) -> None:
     assert derive(*one) != derive(*other)
+
+
+@settings(deadline=None)
+@given(PARTS, st.lists(st.integers(), max_size=4))
+def test_keys_that_differ_in_the_last_part_are_those_that_each_would_have(
+    parts: list[int | str | bytes], lasts: list[int]
+) -> None:
+    assert derive_each(parts, lasts) == [derive(*parts, last) for last in lasts]
 
 
 def test_seeds_and_epochs_never_meet() -> None:

@@ -180,3 +180,34 @@ def test_the_samples_of_a_pass_are_shared_out_among_the_lanes(name: str, arms: d
     refs = [ref for cursor in cursors for ref in told(cursor.take(cursor.samples_of_a_pass()))]
 
     assert sorted(refs) == sorted(told(arm.refs(np.arange(arm.order.n), np.zeros(arm.order.n, np.int64))))
+
+
+class Positions:
+    """An arm that hands out the positions themselves, of a dataset as large as one likes."""
+
+    in_runs = True
+
+    def __init__(self, n: int, passes: int) -> None:
+        self.order = Shuffled(n=n, slice_samples=16, window_samples=1000, seed=3, passes=passes)
+
+    def run(self, positions: Any, passes: Any) -> Any:
+        return None, list(zip(positions.tolist(), passes.tolist(), strict=True))
+
+    def will_need(self, window: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("passes", [0, 1, 3, -1])
+@pytest.mark.parametrize("n", [5000, 1 << 40])
+def test_a_window_of_many_arms_is_kept_small_and_says_the_same(n: int, passes: int) -> None:
+    arm: Any = Positions(n, passes)
+    one, many = (ArmCursor(arm, Lane(1), 2, [], arms) for arms in (1, 500))
+
+    def told(cursor: ArmCursor) -> list[Any]:
+        return [block[i] for _, block, i in cursor.take(6000)]  # type: ignore[index]
+
+    assert told(one) == told(many)
+    kept = many._window
+    assert kept is not None
+    assert kept.positions.itemsize == (8 if kept.positions.max() >= 1 << 31 else 4)
+    assert (kept.passes.strides == (0,)) is (passes in {0, 1})  # of one pass, which is there once

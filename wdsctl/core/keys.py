@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from numpy.typing import NDArray
 
 PERSON = b"wdsctl.order"
@@ -29,8 +31,18 @@ def derive(*parts: int | str | bytes) -> int:
     Raises TypeError for anything but int, str and bytes; bool and numpy's integers are refused too, because what has
     two spellings would have two keys.
     """
-    text = b"".join(map(_canonical, parts))
-    return int.from_bytes(blake2b(text, digest_size=8, person=PERSON).digest(), "little")
+    return _key_of(_hashed(parts))
+
+
+def derive_each(parts: Sequence[int | str | bytes], lasts: Iterable[int]) -> list[int]:
+    """`derive(*parts, last)` for each last part, in a third of the time: the first parts are hashed once."""
+    begun = _hashed(parts)
+    keys = []
+    for last in lasts:
+        hashed = begun.copy()
+        hashed.update(_canonical(last))
+        keys.append(_key_of(hashed))
+    return keys
 
 
 def mix(key: int | NDArray[np.uint64], values: NDArray[np.uint64] | NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -55,6 +67,14 @@ def mix_one(key: int, value: int) -> int:
 def array_word(value: int) -> NDArray[np.uint64]:
     """An array without axes: small blocks are all overhead, and ufuncs take it up in half the time of a scalar."""
     return np.array(value & WORD, dtype=np.uint64)
+
+
+def _hashed(parts: Sequence[int | str | bytes]) -> blake2b:
+    return blake2b(b"".join(map(_canonical, parts)), digest_size=8, person=PERSON)
+
+
+def _key_of(hashed: blake2b) -> int:
+    return int.from_bytes(hashed.digest(), "little")
 
 
 def _canonical(part: int | str | bytes) -> bytes:

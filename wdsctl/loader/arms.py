@@ -93,6 +93,7 @@ class ArmCursor:
         self._arm = arm
         self._epoch = epoch
         self._legs: tuple[Leg, ...] = legs(arm.order, lane, lanes, taken, epoch * arm.order.epoch_slices)
+        self._is_of_many = arms > 1
         self._chunk = max(16, REFERENCES // arms) if arms > 1 else 1 << 62
         self._least = -(-TOGETHER // arm.order.size) if arms > 1 else 1
         self._leg = self._left = 0
@@ -188,7 +189,8 @@ class ArmCursor:
             self._advance()
         self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
         rows = slice(self._begin, self._end)
-        return self._window.positions[rows], self._window.passes[rows]
+        window = self._window
+        return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
 
     def _advance(self) -> None:
         if self._window is None:
@@ -214,4 +216,16 @@ class ArmCursor:
         self._arm.will_need(window)
         size = len(window.positions)
         self._size = size if self._left < 0 else min(size, self._left)
-        self._window, self._at, self._end, self._run = window, at, 0, None
+        self._window = _kept(window) if self._is_of_many else window
+        self._at, self._end, self._run = at, 0, None
+
+
+def _kept(window: Window) -> Window:
+    """A window without what is read once, and of 32 bits where its numbers allow: a blend holds one for each of its
+    sources in each lane."""
+    return Window(_halved(window.positions), _halved(window.passes), np.empty((0, 2), np.int64), window.stop)
+
+
+def _halved(numbers: Ints) -> Ints:
+    # One number that stands for all takes no memory at all.
+    return numbers.astype(np.int32) if numbers.strides[0] and numbers.max() < 1 << 31 else numbers

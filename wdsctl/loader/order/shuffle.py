@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from wdsctl.core.errors import UsageError
-from wdsctl.core.keys import derive, mix
+from wdsctl.core.keys import derive, derive_each, mix
 from wdsctl.loader.order.permutation import MOST, permutation, permutations, permute, permute_each
 from wdsctl.loader.order.short import NO_SHORTS, Shorts, keyed_places, last_place, shorts
 
@@ -111,11 +111,13 @@ class Shuffled:
         slots = np.arange(first + start * step, first + edges[-1] * step, step)
         drawn, passes = self._drawn(slots)
         positions, sizes = self._samples(drawn)
-        numbers = np.repeat(passes, sizes)
+        # Most windows are of one pass, which is then there once: a blend holds a window for each of its sources.
+        of_one = passes[0] == passes[-1] and bool((passes == passes[0]).all())
+        numbers = np.broadcast_to(passes[:1].copy(), positions.shape) if of_one else np.repeat(passes, sizes)
         if self.passes != AS_THEY_LIE:
-            keys = [derive("window", self.seed, first + edge * step) for edge in edges[:-1]]
+            keys = derive_each(("window", self.seed), [first + edge * step for edge in edges[:-1]])
             way = permutation(positions.size, keys[0]) if len(keys) == 1 else permutations(_sums(sizes, edges), keys)
-            positions, numbers = positions[way], numbers[way]
+            positions, numbers = positions[way], numbers if of_one else numbers[way]
         return Window(positions, numbers, self._reads(drawn), edges[-1])
 
     def samples_before(self, strand: Strand, count: int) -> int:
@@ -221,7 +223,7 @@ class Shuffled:
         if epoch == epochs[-1]:
             return permute(turns, n, derive("slices", self.seed, epoch))
         numbers, which = np.unique(epochs, return_inverse=True)
-        return permute_each(turns, which, n, [derive("slices", self.seed, epoch) for epoch in numbers.tolist()])
+        return permute_each(turns, which, n, derive_each(("slices", self.seed), numbers.tolist()))
 
     def _samples(self, slices: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The positions of these slices, slice by slice, and how many each has. Only the short one reaches past n."""
