@@ -91,7 +91,22 @@ def test_no_turn_after_the_last_is_submitted_and_the_turns_begin_again(depth: in
     assert submitted == [*range(5)] * 3
 
 
+def test_a_turn_after_the_last_is_submitted_when_it_is_asked_for() -> None:
+    """Of a pass that is cut at so many batches, where a run of positions gave none."""
+    with ahead(100, 2, last=5) as (engine, submitted):
+        assert [engine.draw(turn) for turn in range(7)] == [100] * 7
+    assert submitted == [*range(7)]
+
+
 def test_turns_do_not_begin_again_while_others_are_under_way() -> None:
     with ahead(100, 2) as (engine, _):
         engine.draw(0)
+        assert not engine.again(None)
+
+
+def test_turns_do_not_begin_again_after_the_end_of_the_workers() -> None:
+    """An interrupt right after it, say, where there was more under way than was asked for."""
+    with ahead(100, 2) as (engine, _):
+        engine.draw(0)
+        engine.close()
         assert not engine.again(None)

@@ -20,11 +20,14 @@ from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, energons
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, training_of
 from tests.remote import uploaded
+from wdsctl.core.catalog.quick import current_split
 from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
-from wdsctl.core.place import locate
+from wdsctl.core.place import Place, locate
+from wdsctl.core.splitting import SplitShard
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import prepare
 from wdsctl.loader import get_loader, get_val_dataset
+from wdsctl.loader.first_use import after_first_use
 from wdsctl.loader.stores import open_store
 
 CODE = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
@@ -126,6 +129,19 @@ def test_splits_that_do_not_fit_stop_the_training_each_time(tmp_path: Path) -> N
             keys_of(root)
     (tmp_path / ".nv-meta" / "split.yaml").write_text("split_parts: {train: ['parts/data-{0..1}.tar']}\n")
     assert len(keys_of(root)) == 8
+
+
+def test_a_process_that_looked_just_before_another_was_done_reads_what_that_has_made(tmp_path: Path) -> None:
+    root = energons(tmp_path)
+
+    def opened(place: Place) -> tuple[int, list[SplitShard]]:
+        if not os.path.exists(place.catalog):
+            index(root)
+            raise InputError("the dataset has no split 'train'; it has none yet", hint="", code="WDS211")
+        return current_split(place.catalog, "train")
+
+    _, (_, parts) = after_first_use(locate(root), None, opened)
+    assert sum(part.samples for part in parts) == len(TRAIN)
 
 
 def test_processes_that_come_at_once_index_it_once(tmp_path: Path) -> None:

@@ -73,6 +73,14 @@ def test_what_a_method_of_the_encoder_calls_is_a_helper() -> None:
     assert not list(near_hooks(Helped))
 
 
+def test_a_value_that_answers_to_any_name_is_no_method() -> None:
+    class Anything:
+        def __getattr__(self, name: str) -> Any:
+            return Anything()
+
+    assert not list(near_hooks(encoder_with("encode_sample", own=Anything())))
+
+
 def test_a_misspelt_hook_is_told_in_a_subclass_of_ones_own_in_a_mixin_around_another_encoder_and_decorated() -> None:
     own = encoder_with("encode_sample")
 

@@ -13,7 +13,7 @@ from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import training_of
 from tests.loader.workers.interrupts import interrupted_within
 from wdsctl import loader as package
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset, passes
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +64,21 @@ def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
                     got.append(digest(batch))
     assert got == truth
     assert interrupts
+
+
+def test_an_interrupt_while_the_next_pass_is_begun_without_the_last_ones_workers_loses_nothing(
+    dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = [digest(batch) for batch in endless_or_finite(dataset, "finite", 0)]
+    with endless_or_finite(dataset, "finite", 1, persistent_workers=False) as loader:
+        batches = iter(loader)
+        assert [digest(next(batches)) for _ in truth] == truth
+        with monkeypatch.context() as patch:
+            patch.setattr(passes, "RunJob", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                next(batches)
+        assert [digest(batch) for batch in loader] == truth
+
+
+def interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt

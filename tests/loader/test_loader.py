@@ -80,43 +80,43 @@ def test_config_is_json_and_names_the_plan(dataset: str) -> None:
 
 def test_a_loader_that_is_closed_gives_its_files_back_and_goes_on_when_it_is_asked(dataset: str) -> None:
     truth = digests(loader_of(dataset), 12)
-    before = open_files()
+    before = open_files(dataset)
     loader = loader_of(dataset)
 
     first = digests(loader, 5)
-    running = open_files()
+    running = open_files(dataset)
     loader.close()
-    closed = open_files()
+    closed = open_files(dataset)
     with loader:
         rest = digests(loader, 7)
-    left = open_files()
+    left = open_files(dataset)
     del loader
 
     assert first + rest == truth
     assert len(running) > len(closed)
     assert closed == left == before, "small offsets are read, not mapped: nothing stays open"
-    assert open_files() == before
+    assert open_files(dataset) == before
 
 
 def test_a_loader_that_is_dropped_gives_its_files_back(dataset: str) -> None:
-    before = open_files()
+    before = open_files(dataset)
 
     for _ in range(3):
         taken(loader_of(dataset), 3)
 
-    assert open_files() == before
+    assert open_files(dataset) == before
 
 
 def test_restoring_again_and_again_opens_no_more_files(dataset: str) -> None:
     loader = loader_of(dataset)
     taken(loader, 5)
-    before = open_files()
+    before = open_files(dataset)
 
     for _ in range(5):
         loader.load_state_dict(loader.state_dict())
         taken(loader, 5)
 
-    assert open_files() == before
+    assert open_files(dataset) == before
 
 
 def test_two_loaders_run_side_by_side(dataset: str) -> None:

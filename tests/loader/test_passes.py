@@ -15,7 +15,7 @@ from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import strict
 from wdsctl.core.errors import SampleFailed, StateMismatch
-from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset, merge_states
+from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 
 SAMPLES = 25
 
@@ -115,6 +115,14 @@ def test_a_sample_that_is_skipped_makes_its_batch_smaller_and_an_empty_batch_doe
     assert (loader.stats.batches, loader.stats.samples, loader.stats.skipped) == (5, 16, 9)
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_that_hooks_left_out_do_not_count_for_a_limit(workers: int, dataset: str) -> None:
+    with loader_of(dataset, encoder=Skips(), limit=3, worker_config=WorkerConfig(num_workers=workers)) as loader:
+        passes = [keys(list(loader)) for _ in range(2)]
+
+    assert passes == [[[8, 10, 11], [12, 13, 14, 15], [16, 17, 18, 19]]] * 2
+
+
 def test_a_pass_in_which_everything_is_skipped_is_empty(dataset: str) -> None:
     class Nothing(Raw):
         def encode_sample(self, sample: Any) -> Any:
@@ -164,45 +172,6 @@ def test_a_state_of_any_batch_gives_the_rest_of_the_pass_and_the_next_pass(
         assert resumed.state_dict()["pass"] == 4
         assert json.dumps(state) == given
     assert len({json.dumps(shape_of({**state, "cursors": 0}), sort_keys=True) for state in states}) == 1
-
-
-@pytest.mark.parametrize(("before", "after"), [(1, 2), (1, 4), (2, 1), (2, 3), (3, 2), (4, 4)])
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_a_pass_goes_on_on_another_number_of_ranks(before: int, after: int, rounds: int, dataset: str) -> None:
-    world = [loader_of(dataset, rank, before) for rank in range(before)]
-    for loader in world:
-        list(islice(loader, rounds))
-    states = [json.loads(json.dumps(loader.state_dict())) for loader in world]
-    left = in_order()[rounds * before :]
-
-    resumed = [loader_of(dataset, rank, after) for rank in range(after)]
-    for loader in resumed:
-        loader.restore_state_rank(states)
-
-    assert [keys(list(loader)) for loader in resumed] == [left[rank::after] for rank in range(after)]
-    assert [keys(list(loader)) for loader in resumed] == [in_order()[rank::after] for rank in range(after)]
-
-
-def test_a_generator_is_gone_on_with_by_whoever_gets_its_sample(dataset: str) -> None:
-    class Twice(Raw):
-        def encode_sample(self, sample: Any) -> Iterator[Any]:
-            for copy in range(2):
-                yield int(sample["__key__"]), copy
-
-    world = [loader_of(dataset, rank, 2, encoder=Twice(), batch_size=None) for rank in range(2)]
-    before = [list(islice(loader, 3)) for loader in world]
-    state = merge_states(json.loads(json.dumps([loader.state_dict() for loader in world])))
-    alone = loader_of(dataset, encoder=Twice(), batch_size=None)
-    alone.load_state_dict(state)
-    again = loader_of(dataset, encoder=Twice(), batch_size=None)
-    again.load_state_dict(alone.state_dict())
-
-    after = list(alone)
-
-    assert before == [[(0, 0), (0, 1), (2, 0)], [(1, 0), (1, 1), (3, 0)]]
-    assert after[:4] == [(2, 1), (3, 1), (4, 0), (4, 1)]
-    assert list(again) == after
-    assert sorted([*before[0], *before[1], *after]) == [(i, copy) for i in range(SAMPLES) for copy in range(2)]
 
 
 def test_breaking_out_of_a_pass_goes_on_where_it_was(dataset: str) -> None:

@@ -46,6 +46,8 @@ FIELDS = (
 SHARED = ("world", "generation", "pass", "base", "lanes", "bans")  # what all ranks of a job have alike
 SAVED_BY = "give what save_state_rank() or state_dict() returned"
 
+ALL_GIVEN = {"given": 1 << 31, "bans": 0}  # of a run that a rank has drawn to its end
+
 _NAMED = 8  # ranks, lanes or fields that a message lists
 
 
@@ -76,7 +78,9 @@ def check_form(state: Any) -> State:
 def merge_states(states: Sequence[State]) -> State:
     """The state of the whole job from the states of all its ranks, saved at the same step; any ranks resume from it.
 
-    Raises StateMismatch WDS502, naming the ranks, where steps or plans differ or ranks or lanes are missing or double.
+    In a pass, hooks may leave out all of a batch or make several of one: ranks that have given equally many are at one
+    step, however many were drawn for them. Raises StateMismatch WDS502, naming the ranks, where steps or plans differ
+    or ranks or lanes are missing or double.
     """
     if not states:
         raise _misfit("there are no states to merge")
@@ -91,11 +95,10 @@ def merge_states(states: Sequence[State]) -> State:
     for state in ordered[1:]:
         _same_job(first, state)
     _all_ranks([state["rank"] for state in ordered], first["world"])
-    steps = {state["rank"]: state["drawn"] for state in ordered}
-    if len(set(steps.values())) > 1:
-        raise _misfit(f"the ranks were saved at different steps (rank: batches of the world): {_shown(steps)}")
-    cursors = {number: cursor for state in ordered for number, cursor in state["cursors"].items()}
-    return {**first, "kind": "world", "rank": -1, "cursors": dict(sorted(cursors.items(), key=_number))}
+    _same_step(ordered)
+    drawn, cursors = _lanes_of_all(ordered) if first["lanes"] else _runs_of_all(ordered)
+    cursors = dict(sorted(cursors.items(), key=_number))
+    return {**first, "kind": "world", "rank": -1, "drawn": drawn, "cursors": cursors}
 
 
 def missing_ranks(states: Sequence[State]) -> list[int]:
@@ -163,6 +166,39 @@ def _same_job(first: State, state: State) -> None:
     for key in SHARED:
         if state[key] != first[key]:
             raise _misfit(f"{ranks} differ in {key!r}")
+
+
+def _same_step(states: Sequence[State]) -> None:
+    steps = {state["rank"]: state["drawn"] for state in states}
+    # The world draws a round at a time: a rank that is ahead is so by whole ones.
+    alike = {(state["virtual"], state["drawn"] % len(states)) for state in states}
+    if len(set(steps.values())) > 1 and (states[0]["pass"] is None or len(alike) > 1):
+        raise _misfit(f"the ranks were saved at different steps (rank: batches of the world): {_shown(steps)}")
+
+
+def _lanes_of_all(states: Sequence[State]) -> tuple[int, State]:
+    """Batches that were drawn, and all cursors. Lanes know where they stand: the count may be that of any rank."""
+    drawn = max(state["drawn"] for state in states)
+    return drawn, {lane: cursor for state in states for lane, cursor in state["cursors"].items()}
+
+
+def _runs_of_all(states: Sequence[State]) -> tuple[int, State]:
+    """How many runs all ranks have drawn, and what has left of those behind them. Of a run knows the rank whose it is:
+    the others have what was known when they began."""
+    world = len(states)
+    drawn: int = min(state["drawn"] for state in states)
+    cursors: State = {}
+    for state in states:
+        begun = {run: cursor for run, cursor in state["cursors"].items() if _is_own(int(run), state)}
+        ahead = range(drawn + state["rank"], state["drawn"] + state["rank"], world)
+        cursors |= {**begun, **{str(run): dict(ALL_GIVEN) for run in ahead}}
+    return drawn, cursors
+
+
+def _is_own(run: int, state: State) -> bool:
+    """Whether a run is one that the rank of this state is at, or comes to."""
+    ahead: int = run - state["drawn"] - state["rank"]
+    return ahead >= 0 and ahead % state["world"] == 0
 
 
 def _all_ranks(ranks: Sequence[int], world: int) -> None:

@@ -69,7 +69,7 @@ class Bans:
 def check_what_is_left(bans: Bans, streams: Streams, drawn: int) -> None:
     """Raise UsageError WDS514 where an arm that is drawn from after so many batches of the job has nothing left.
 
-    Looks at the samples of each arm in their order up to the first that is not banned: some 2 us each.
+    Looks at the samples of each arm in their order up to the first that is not banned: some 5 us each.
     """
     banned = {each for entry in bans.entries for each in entry}
     if not banned:

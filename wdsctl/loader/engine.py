@@ -23,7 +23,7 @@ class Engine(Protocol):
         """Start now what would be started by the first turn."""
 
     def again(self, last: int | None) -> bool:
-        """Count turns from 0 again, up to `last`; False where that cannot be, and another engine is needed."""
+        """Count turns from 0 again, mostly up to `last`; False where that cannot be, and another engine is needed."""
 
     def close(self) -> None: ...
 
@@ -58,7 +58,7 @@ class _Taken(NamedTuple):
 
 
 class _Count(NamedTuple):
-    """`begun`: tasks that the pool had been given before turn 0. `last`: turns there are; None: without end."""
+    """`begun`: tasks that the pool had been given before turn 0. `last`: turns that are foreseen; None: without end."""
 
     begun: int
     last: int | None
@@ -124,7 +124,8 @@ class Ahead:
 
     def again(self, last: int | None) -> bool:
         taken = self._settled()
-        if self._submitted != (0 if taken is None else taken.turn + 1) or self._stopped:
+        is_under_way = self._submitted != (0 if taken is None else taken.turn + 1)
+        if is_under_way or self._stopped or self._pool.is_closed:
             return False
         self._count = _Count(self._pool.submitted, last, None)
         return True
@@ -145,13 +146,13 @@ class Ahead:
         return self._pool.submitted - self._count.begun
 
     def _run_ahead_of(self, turn: int) -> None:
-        """Submit what workers are to do until this turn's result was taken."""
+        """Submit what workers are to do until this turn's result was taken: itself, if nobody foresaw it."""
         submitted, depth = self._submitted, self._depth()
         until = turn + self._workers * depth
         if submitted > until - max(1, depth // _PARTS * self._workers):
             return
         if self._count.last is not None:
-            until = min(until, self._count.last)
+            until = min(until, max(self._count.last, turn + 1))
         for each in range(submitted, until):
             self._pool.submit(self._worker_of(each), self._task_of(each))
         self._pool.send()

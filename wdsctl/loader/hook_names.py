@@ -66,7 +66,11 @@ def _plain(name: str) -> str:
 
 def _function(value: Any) -> Any:
     """What a class defines under a name, out of what decorators made of it."""
-    return inspect.unwrap(value.__func__ if isinstance(value, (staticmethod, classmethod)) else value)
+    inner = value.__func__ if isinstance(value, (staticmethod, classmethod)) else value
+    try:
+        return inspect.unwrap(inner)
+    except ValueError:  # what answers to any name has a `__wrapped__` without end, and is no function
+        return inner
 
 
 def _names_in(function: Any) -> Iterator[str]:

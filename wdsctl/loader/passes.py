@@ -118,9 +118,11 @@ class Passes:
 
     @property
     def is_even(self) -> bool:
-        """Whether all ranks have equally many batches in a pass."""
-        least, more = divmod(self._runs.batches, self._world)
-        return not more or self._dataset.uneven != "keep" or (self._most is not None and self._most <= least)
+        """Whether all ranks have equally many batches left in this pass, of which some may have come on other ranks."""
+        stand = self._at[0]
+        least, more = divmod(self._runs.batches - stand.drawn, self._world)
+        is_cut = self._most is not None and self._most - stand.batches <= least
+        return not more or is_cut or self._dataset.uneven != "keep"
 
     @property
     def has_more(self) -> bool:
@@ -166,7 +168,8 @@ class Passes:
             self._begin(stand)
             return
         if self._workers.persistent_workers and self._engine.again(self._turns_from(0)):
-            self._at, self._begun = (stand, None), 0
+            self._begun = 0
+            self._at = (stand, None)
             return
         self._engine.close()
         self._begin(stand)
@@ -213,7 +216,6 @@ class Passes:
         self.pipeline = pipeline_of(dataset, streams, self._bans)
 
     def _begin(self, stand: Stand) -> None:
-        self._at = (stand, None)
         self._begun = stand.drawn
         workers = self._workers.num_workers
         step = self._world * max(1, workers)
@@ -223,6 +225,7 @@ class Passes:
             if workers
             else _Remembered(InProcess(job.here(), self._task_of))
         )
+        self._at = (stand, None)  # last: until then, an interrupted pass begins once more
 
     def _new_pool(self, job: RunJob, workers: int) -> Engine:
         return Ahead(

@@ -52,7 +52,10 @@ def rank_state(
 def for_rank(state: State | Sequence[State], rank: int, world: int, run: RunKind) -> State:
     """The state that a rank resumes from: its own, where the world is as large as it was, else that of the world."""
     if isinstance(state, (list, tuple)):
-        state = merge_states(state)
+        given, state = state, merge_states(state)
+        # Where the ranks are those that saved it, each goes on at its own place.
+        drawn = [each["drawn"] for each in given if (each["rank"], each["world"]) == (rank, world)]
+        state = {**state, "drawn": drawn[0]} if drawn else state
     state = check_form(state)
     if state["kind"] == "rank" and state["world"] == 1 and world > 1:
         state = merge_states([state])  # the one rank that there was: all of them

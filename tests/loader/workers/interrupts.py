@@ -38,15 +38,3 @@ def interrupted_within(function: Callable[..., Any], package: ModuleType) -> Ite
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
-
-
-@contextmanager
-def interrupted_once(seconds: float) -> Iterator[None]:
-    """After so many seconds."""
-    handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, handler)

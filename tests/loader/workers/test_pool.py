@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
-from tests.loader.workers.interrupts import interrupted_once, interrupted_within
+from tests.loader.workers.interrupts import interrupted_within
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import workers
 from wdsctl.loader.workers import Pool, status
+from wdsctl.loader.workers.pool import _wait_for_the_end
 
 FAST = 1.0  # seconds of silence: where nothing hangs, none is so long on a machine that is busy
 PATIENT: dict[str, Any] = {"log": lambda _: None, "timeout_seconds": FAST, "first_timeout_seconds": 60}
@@ -332,7 +333,7 @@ def test_an_interrupt_while_it_closes_leaves_no_process(tmp_path: Path) -> None:
     pool.send()
     _until_there(tmp_path / "begun")
 
-    with interrupted_once(0.2), pytest.raises(KeyboardInterrupt):
+    with interrupted_within(_wait_for_the_end, workers), pytest.raises(KeyboardInterrupt):
         pool.close()
 
     assert gone(pids)
@@ -350,6 +351,18 @@ def test_closing_lets_work_close(tmp_path: Path) -> None:
         consumer.collect()
 
     assert mark.exists()
+
+
+def test_closing_lets_work_close_though_a_later_pool_was_forked_with_its_descriptors(tmp_path: Path) -> None:
+    class Closes(Stream):
+        def close(self) -> None:
+            (tmp_path / f"closed-{self.index}").touch()
+
+    first = Pool(Closes, lambda _: 0, workers=2)
+    with a_pool():
+        first.close()
+
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["closed-0", "closed-1"]
 
 
 def test_fifty_pools_leave_no_descriptor_and_no_process() -> None:

@@ -112,7 +112,7 @@ class Channel:
     def hang_up(self) -> None:
         """The worker's next read or write tells it to end."""
         self.page.epoch = _NO_EPOCH
-        self._socket.close()
+        wire.hang_up(self._socket)
 
     def close(self) -> None:
         """Lets go of all descriptors; blocks that are lent out stay mapped."""

@@ -17,7 +17,7 @@ from wdsctl.loader.workers.fresh import interpreter, luggage
 from wdsctl.loader.workers.nursery import Fork, HowEnded, tend
 from wdsctl.loader.workers.options import PoolOptions
 from wdsctl.loader.workers.process import Ends, flush_output, run_forked
-from wdsctl.loader.workers.wire import receive_parcel, send_parcel
+from wdsctl.loader.workers.wire import hang_up, receive_parcel, send_parcel
 from wdsctl.loader.workers.work import OpenWork
 
 #: A nursery that does not answer for so long is given up, in seconds: a fresh one may import torch from a slow disk.
@@ -120,7 +120,7 @@ class Nursery:
         process, self._process = self._process, None
         self._is_asking = False
         if control:
-            control.close()
+            hang_up(control)
         if process and _ended(process, _END) is None:
             process.kill()
             process.wait()

@@ -154,8 +154,12 @@ class Pool:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def is_closed(self) -> bool:
+        return not self._closing.alive
+
     def _check_open(self) -> None:
-        if not self._closing.alive:
+        if self.is_closed:
             raise UsageError("the pool is closed", hint="make a new one")
 
     def _advance(self, seat: Seat) -> None:

@@ -66,14 +66,11 @@ class _Server:
         self._is_stopped = False
         self._encode = Encoder().encode
 
-    def serve(self) -> None:
+    def serve(self) -> NoReturn:
         """Orders, one after the other. After an error nothing is done until the next OPEN."""
         while True:
             order = wire.order_of(wire.read_exactly(self._channel, wire.ORDER_BYTES))
             raw = wire.read_exactly(self._channel, order.size)
-            if order.kind == wire.CLOSE:
-                self.close()
-                return
             if order.epoch != self._page.epoch:
                 continue
             if order.kind == wire.OPEN:

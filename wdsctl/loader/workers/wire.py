@@ -7,6 +7,7 @@ the segments themselves unless they lie in a block. Segments begin at multiples 
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import socket
 import struct
@@ -16,7 +17,7 @@ from typing import NamedTuple
 from wdsctl.loader.workers.memory import aligned
 
 # what an order asks for
-OPEN, TASK, CLOSE = 1, 2, 3
+OPEN, TASK = 1, 2
 # what an answer is
 RESULT, ERROR = 1, 2
 INLINE = -1
@@ -106,6 +107,14 @@ def receive_into(channel: socket.socket, view: memoryview) -> tuple[int, list[in
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     return count, descriptors.tolist()
+
+
+def hang_up(channel: socket.socket) -> None:
+    """Close it, and tell the other side: processes that were forked meanwhile, for another pool say, hold copies of
+    this end, and with one of them open the other side would not see that it is closed."""
+    with contextlib.suppress(OSError):  # the other side is gone, or this one was closed before
+        channel.shutdown(socket.SHUT_RDWR)
+    channel.close()
 
 
 def send_parcel(channel: socket.socket, raw: bytes, descriptors: Sequence[int] = ()) -> None:
