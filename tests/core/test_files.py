@@ -31,13 +31,15 @@ def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool)
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
-def test_what_a_killed_run_of_the_same_number_left_is_no_beginning(tmp_path: Path) -> None:
+def test_writers_of_one_file_leave_one_another_alone_and_the_last_to_end_wins(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    (tmp_path / f".a.txt.{os.getpid()}.partial").write_text("half")
-
-    with replacing(str(path)) as draft, open(draft, "a", encoding="utf-8") as file:
-        file.write("whole")
-    assert path.read_text() == "whole"
+    with replacing(str(path)) as one:
+        Path(one).write_text("one")
+        with replacing(str(path)) as other:
+            Path(other).write_text("other")
+        assert path.read_text() == "other"
+    assert path.read_text() == "one"
+    assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_a_full_disk_is_said_with_the_place(tmp_path: Path) -> None:

@@ -13,17 +13,16 @@ from wdsctl.core.os_errors import translated
 
 @contextmanager
 def replacing(path: str, *, durable: bool = True) -> Iterator[str]:
-    """A free name beside `path` to build a file under; when the block ends well, that file becomes `path`.
+    """A new name beside `path` to build a file under; when the block ends well, that file becomes `path`.
 
     Whatever goes wrong, `path` is what it was before and nothing is left over. OSErrors come out as ours.
     `durable=False` leaves out the sync, for files whose reader can tell that they are damaged and make them again.
     """
     folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
+    # Not the process's number: containers that share a folder often run one of the same number.
+    draft = os.path.join(folder, f".{name}.{int.from_bytes(os.urandom(4), 'big')}.partial")
     with translated(path):
         os.makedirs(folder or ".", exist_ok=True)
-        with suppress(FileNotFoundError):  # in containers a killed run often had the same number
-            os.unlink(draft)
         try:
             yield draft
             if durable:

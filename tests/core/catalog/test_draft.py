@@ -11,6 +11,7 @@ from tests.build import a_dataset, a_scan, a_shard, samples
 from tests.core.dumps import query
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.catalog.health import orphan_problems
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.split_rules import SplitRule
@@ -84,6 +85,19 @@ def test_what_a_killed_run_of_the_same_number_left_is_no_beginning(tmp_path: Pat
 
     with Catalog(a_catalog(tmp_path, a_shard(samples(0, 2)))) as catalog:
         assert [row.samples for row in catalog.shards()] == [2]
+
+
+def test_a_shard_that_is_removed_leaves_no_row_of_it_but_its_own(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
+    with drafting(path) as draft:
+        draft.splits.begin_set("", SplitRule({"train": 1}))
+        draft.splits.add("", "train", [SplitShard(1, 2, b"\3"), SplitShard(2, 2, b"\3")])
+        draft.splits.exclude([SplitShard(1, 1, b"\4"), SplitShard(2, 1, b"\4")])
+    with drafting(path) as draft:
+        draft.remove_shard(2)
+
+    assert orphan_problems(path) == []
+    assert query(path, "SELECT shard FROM excluded_shard") == [(1,)]
 
 
 def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.selections import of_split
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.splitting_bits import flags_of
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.split import split
+from wdsctl.core.verbs.split import SplitRequest, split, split_by
 
 CODE = "sample_type: {__module__: megatron.energon, __class__: TextSample}\nsample_loader: sample_loader.py:load\n"
 
@@ -77,6 +78,20 @@ def test_splits_of_our_own_win_and_what_is_excluded_with_them(tmp_path: Path) ->
     own.write_text("sample_type: TextSample\nfield_map: {text: txt}\nsplit: {shares: {train: 1}}\n")
     index(root)
     assert len(keys(root, "train")) == 20
+
+
+def test_splits_come_beside_a_set_of_our_own_and_what_is_excluded_is_in_neither(tmp_path: Path) -> None:
+    root = energons(tmp_path / "data")
+    meta = (tmp_path / "data" / ".nv-meta").rename(tmp_path / "later")
+    index(root)
+    split_by(root, SplitRequest(rule=SplitRule({"a": 1}), of_set="own"))
+    meta.rename(tmp_path / "data" / ".nv-meta")
+    index(root)
+
+    assert (keys(root, "train"), keys(root, "val")) == (TRAIN, VAL)
+    out = {f"{i:06}" for i in (1, 2, 4, 5, 6, 7)}
+    assert keys(root, "own/a") == sorted({f"{i:06}" for i in range(20)} - out)
+    assert index(root).up_to_date
 
 
 def test_splits_that_are_asked_for_win_and_what_is_excluded_stays_out(tmp_path: Path) -> None:

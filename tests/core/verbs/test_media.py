@@ -223,6 +223,19 @@ def test_a_shard_that_is_missing_has_no_facts_and_is_looked_at_when_it_is_there_
     assert (of(again).state, of(again).read, widths(root)) == ("made", 1, numbered(9))
 
 
+def test_of_a_missing_shard_nothing_stays_that_was_not_asked_for(tmp_path: Path) -> None:
+    both = {"png": an_image("PNG", (3, 5)), "jpg": an_image("JPEG", (3, 5))}
+    root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.{part}": data for part, data in both.items()} for i in range(3)})
+    index(root, media=MediaRequest(selection="png"))
+    (tmp_path / "1.tar").unlink()
+    report = index(root, media=MediaRequest(selection="jpg"), missing="keep")
+
+    assert (of(report).state, of(report).counts, of(report).read) == ("incomplete", {"image": 2}, 2)
+    shown = inspect(root, samples=0).media
+    assert shown is not None
+    assert (shown.state, [line.part for line in shown.lines]) == ("incomplete", ["jpg"])
+
+
 def test_a_shard_that_cannot_be_read_is_told_of_and_tried_again(public_path: Path, as_nobody: AsNobody) -> None:
     root = pictures(public_path / "data", 3)
     os.chmod(root, 0o777)  # noqa: S103 - the point of it

@@ -17,6 +17,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.errors import InputError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
+from wdsctl.core.verbs.catalog_check import catalog_check
 from wdsctl.core.verbs.index import IndexReport, index
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.renames import carry_over
@@ -160,6 +161,20 @@ def test_killed_between_the_offsets_and_the_catalog_the_next_run_does_it(tmp_pat
     report = index(root)
 
     assert pairs(report) == [("shard-001.tar", "b.tar")]
+    assert index(root).up_to_date
+
+
+def test_a_name_that_is_taken_back_after_a_killed_run_is_what_the_offsets_say_again(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    with Catalog(str(catalog_of(tmp_path))) as catalog:
+        row = catalog.shards()[0]
+    carry_over(locate(root), [(row, replace(row, path="b.tar"))])
+    assert not index(root, dry_run=True).up_to_date
+    index(root)
+
+    assert [shard.path for shard in Offsets(locate(root).offsets(1)).shards] == ["shard-000.tar", "shard-001.tar"]
+    assert catalog_check(root).findings == ()
     assert index(root).up_to_date
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.build import a_dataset, rewritten, samples, some_shards
@@ -75,6 +76,17 @@ def test_a_shard_that_was_written_anew_is_out_of_quarantine(tmp_path: Path) -> N
 
     assert sum(sample.startswith("shard-000.tar") for sample in splits_of(root)) == 7
     assert "shard-001.tar/000005" not in splits_of(root)
+
+
+def test_where_all_that_is_in_quarantine_was_written_anew_a_new_catalog_is_up_to_date(tmp_path: Path) -> None:
+    root = a_divided(tmp_path)
+    in_quarantine(root, ("shard-000.tar", None, ""))
+    rewritten(tmp_path / "shard-000.tar", samples(0, 7))
+    os.unlink(locate(root).catalog)
+    index(root)
+
+    assert settled(root) == Settled(is_changed=False, excluded=0)
+    assert index(root).up_to_date
 
 
 def test_excludes_survive_a_rebuild_and_a_shard_that_goes(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ class Draft:
     def remove_shard(self, shard_id: int) -> None:
         """A shard that is gone or has changed: its row stays and says so, its samples go."""
         self._connection.execute("DELETE FROM sample WHERE id >= ? AND id < ?", _ids(shard_id))
-        for table in ("shard_part", "split_shard"):
+        for table in ("shard_part", "split_shard", "excluded_shard"):
             self._connection.execute(f"DELETE FROM {table} WHERE shard = ?", (shard_id,))
         self.media.remove_shard(shard_id)
         self._connection.execute("UPDATE shard SET removed = ? WHERE id = ?", (self.generation, shard_id))

@@ -24,7 +24,7 @@ def deal_new(
     place: Place,
     draft: Draft,
     rows: Sequence[ShardRow],
-    rule: SplitRule,
+    rule: SplitRule | None,
     held: Mapping[str, Held],
     grown: Mapping[str, int],
 ) -> list[Finding]:
@@ -35,7 +35,7 @@ def deal_new(
     were), only what is behind is dealt. Returns a finding for every split that is empty all the same.
     """
     known = draft.splits.rules()
-    rules = known or {"": rule}
+    rules = known or ({} if rule is None else {"": rule})
     findings = []
     for of_set, mine in rules.items():
         if mine.is_counted:

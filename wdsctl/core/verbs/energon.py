@@ -88,7 +88,7 @@ def take_over(
     if is_described and split is not None:
         _write_rules(place, base.split, base.exclude)
     detection, _ = describe(place, indexed.generation, asked, progress, base, is_typed=config is not None)
-    settled = settle_splits(place, workers, progress)
+    settled = settle_splits(place, workers, progress, base.split, base.exclude)
     if said:
         progress.note(f"taken over from {place.shown}/{ENERGON_META}: {', '.join(said)}")
     return TakenOver(detection, (*findings, *settled.findings))

@@ -34,7 +34,8 @@ class _Notes(Silent):
 def index_on_first_use(root: str, catalog: str | None, say: Say, *, divides: bool = True) -> Place | None:
     """Index a dataset that Energon has prepared and that has no catalog or no splits yet: where its catalog is now.
 
-    None for all other datasets, which are left alone. `divides`: whether the splits are wanted, too.
+    One that has them by now is left alone: another process may have made them since the caller looked. None for
+    datasets that Energon has not prepared, which have to do without. `divides`: whether the splits are wanted, too.
     Whoever comes while another process does it waits for their end, however long that takes: a dead one is taken over
     from. Killed, it is continued by the next: finished shards are kept. `say` gets a line that names the command that
     does it ahead of time, and a line a kind of what was found.
@@ -42,8 +43,10 @@ def index_on_first_use(root: str, catalog: str | None, say: Say, *, divides: boo
     Cost: that of `index` in one process.
     """
     place = locate(root, catalog)
-    if place.only or _is_ready(place, divides=divides):
+    if place.only:
         return None
+    if _is_ready(place, divides=divides):
+        return place
     with energon_meta(place.root) as meta:
         if not meta.is_prepared():
             return None

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -57,7 +57,7 @@ class Folding:
     added: Sequence[ShardFile]
     changed: Sequence[tuple[ShardRow, ShardFile]]
     removed: Sequence[ShardRow]
-    rule: SplitRule | None
+    rule: SplitRule | None  # of the set without a name; rules of others are facts of the draft
     ids: Mapping[str, int]  # of shards that a new catalog knows from the old one, by path: they keep their numbers
     held: Mapping[str, Held]  # which splits had the shards that are read again, by path
     is_new: bool = True  # whether shards come or go: it is then a generation of its own
@@ -97,7 +97,7 @@ def fold(
                     if held is not None and _has_grown(scan, held):
                         grown[shard.path] = held.samples
             progress.phase("finish")
-            if work.rule is not None:
+            if work.rule is not None or draft.split_facts:
                 from wdsctl.core.verbs.deal import deal_new
 
                 findings += deal_new(place, draft, rows, work.rule, work.held, grown)
@@ -161,12 +161,16 @@ def forget_units(place: Place) -> None:
     shutil.rmtree(place.work, ignore_errors=True)
 
 
-def is_whole(place: Place, generation: int) -> bool:
-    """Whether the offsets file of a generation is there and sound, as far as its header and lengths tell."""
+def is_whole(place: Place, generation: int, rows: Iterable[ShardRow]) -> bool:
+    """Whether the offsets file of a generation is there and sound, as far as its header and lengths tell, and names
+    these shards: a run that was killed may have given them names that were taken back since.
+    """
     try:
-        return Offsets(place.offsets(generation)).generation == generation
+        offsets = Offsets(place.offsets(generation))
     except (OSError, CatalogError):
         return False
+    names = {shard.id: shard.path for shard in offsets.shards}
+    return offsets.generation == generation and names == {row.id: row.path for row in rows}
 
 
 def offsets_files(place: Place) -> list[str]:

@@ -57,7 +57,7 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     if request.rebuild:
         changes = replace(changes, added=listing.shards, changed=(), same=(), touched=changes.vanished)
     work = _folding(place, before, changes, ids, request, wanted)
-    current = not work.is_new and wanted.is_as(before) and is_whole(place, before.generation)
+    current = not work.is_new and wanted.is_as(before) and is_whole(place, before.generation, before.rows)
     report = Counts(place, changes, len(work.removed), started, listing.findings, wanted)
     if request.dry_run:
         return report.of(before.generation, work.kept, (), up_to_date=current and not changes.touched, dry_run=True)
@@ -167,7 +167,7 @@ def _publish(
         _refresh(draft, before, changes)
         if before.has_sample_rows is False and wanted.sample_rows:
             _add_rows(place, draft, work, request.workers, progress)
-        if work.is_new or not is_whole(place, draft.generation):
+        if work.is_new or not is_whole(place, draft.generation, work.kept):
             rows, findings = fold(place, draft, work, request.workers, progress)
     tidy(place, draft.generation)
     return rows, findings, draft.generation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -81,15 +82,15 @@ def settle_media(
         return _foreseen(place, before, settings), []
     if settings is None:
         return (_dropped(place, before) if before else None), []
-    there = [row for row in rows if row.status != MISSING]
-    gone = any(row.samples and marks.get(row.id) != mark_of(row, settings) for row in rows if row.status == MISSING)
-    jobs = _jobs(place, generation, settings, there, marks)
+    lacking = [row for row in rows if row.samples and marks.get(row.id) != mark_of(row, settings)]
+    gone = [row.id for row in lacking if row.status == MISSING]
+    jobs = _jobs(place, generation, settings, [row for row in lacking if row.status != MISSING])
     if not jobs and settings == before:
         forget_media_units(place)
         return reported(place, "incomplete" if gone else "current"), []
     failures = _read(place, jobs, workers_for(place.root, workers), progress)
     progress.phase("finish")
-    found = _publish(place, settings, jobs, failures)
+    found = _publish(place, settings, jobs, {*gone, *failures})
     report = reported(place, "incomplete" if failures or gone else "made", read=len(jobs) - len(failures))
     return report, [*failures.values(), *found, *nothing_matched(place.shown, report)]
 
@@ -111,21 +112,16 @@ class _Job:
     unit: ShardUnit
 
 
-def _jobs(
-    place: Place, generation: int, settings: MediaSettings, rows: Sequence[ShardRow], marks: Mapping[int, bytes]
-) -> list[_Job]:
-    """The shards that are not in the catalog as they are now and as it is asked for."""
+def _jobs(place: Place, generation: int, settings: MediaSettings, rows: Sequence[ShardRow]) -> list[_Job]:
+    """A job for each of these shards, which are not in the catalog as they are now and as it is asked for."""
     offsets = place.offsets(generation)
     places = {shard.id: i for i, shard in enumerate(Offsets(offsets).shards)}
     jobs = []
     for row in rows:
         mark = mark_of(row, settings)
-        if row.samples and marks.get(row.id) != mark:
-            result = os.path.join(media_units(place), mark.hex())
-            unit = ShardUnit(
-                place.root, offsets, places[row.id], settings.selection, result, keyframes=settings.keyframes
-            )
-            jobs.append(_Job(row, mark, unit))
+        result = os.path.join(media_units(place), mark.hex())
+        unit = ShardUnit(place.root, offsets, places[row.id], settings.selection, result, keyframes=settings.keyframes)
+        jobs.append(_Job(row, mark, unit))
     return jobs
 
 
@@ -147,16 +143,17 @@ def _read(place: Place, jobs: Sequence[_Job], workers: int, progress: Progress) 
     return failures
 
 
-def _publish(
-    place: Place, settings: MediaSettings, jobs: Sequence[_Job], failures: Mapping[int, Finding]
-) -> list[Finding]:
-    """Put what was found into the next catalog. Returns what is wrong with the media."""
+def _publish(place: Place, settings: MediaSettings, jobs: Sequence[_Job], unread: AbstractSet[int]) -> list[Finding]:
+    """Put what was found into the next catalog. Returns what is wrong with the media. `unread`: the ids of shards that
+    were to be looked at and could not be; what was known of them is not what is asked now.
+    """
     findings: list[Finding] = []
     with drafting(place.catalog, ready=partial(check_held, place.lock)) as draft:
         draft.media_settings = settings
+        for shard_id in unread:
+            draft.media.remove_shard(shard_id)
         for job in jobs:
-            if job.row.id in failures:
-                draft.media.remove_shard(job.row.id)
+            if job.row.id in unread:
                 continue
             # Looked at again where the file was damaged: its machine went down before it was written out.
             found = load_found(job.unit.result) or found_in(job.unit)

@@ -67,7 +67,12 @@ def mark_of(place: Place, generation: int, rules: Mapping[str, SplitRule], exclu
     """Names all that splits and excludes follow from: while it is the same, nothing is to be done."""
     files = [os.path.join(place.meta, file) for rule in rules.values() for file in rule.keys.values()]
     files += [os.path.join(place.meta, file) for file in excludes.key_files]
-    told: list[Any] = [generation, rules_text(rules), plain_excludes(excludes), list(map(_stamp, files))]
+    told: list[Any] = [
+        generation,
+        rules_text(dict(sorted(rules.items()))),
+        plain_excludes(excludes),
+        list(map(_stamp, files)),
+    ]
     told += [[asdict(row) | {"run_id": 0} for row in said.quarantine]]
     told += [None if said.known is None else list(said.known.found.items())]
     told += [_stamp(place.dataset_yaml)] if OF_PARTS in excludes.codes else []  # which parts a sample needs

@@ -17,14 +17,16 @@ from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.split_rules import Rules
+from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.splitting_bits import without
 from wdsctl.core.verbs.split_bring import Brought, afresh, bring
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_problems import Problem
 from wdsctl.core.verbs.split_put import is_plain, put_changes, put_set
-from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of
+from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of, with_more
+
+_NO_EXCLUDES = Excludes()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +38,17 @@ class Settled:
     findings: tuple[Finding, ...] = ()
 
 
-def settle_splits(place: Place, workers: int, progress: Progress) -> Settled:
+def settle_splits(
+    place: Place, workers: int, progress: Progress, rule: SplitRule | None = None, excludes: Excludes = _NO_EXCLUDES
+) -> Settled:
     """Give places to samples that have none, by the rules of their sets, and none to what is excluded.
 
-    For a caller that holds the lock. What cannot be done (a value that is not there, a list of keys that is gone) is a
-    finding, and those samples stay without a place. Cost where nothing has changed: a few rows of the catalog.
+    `rule`, `excludes`: what dataset.yaml says since just now, of a set without a name and of excludes where there were
+    none. For a caller that holds the lock. What cannot be done (a value that is not there, a list of keys that is
+    gone) is a finding, and those samples stay without a place. Cost where nothing has changed: a few rows of the
+    catalog.
     """
-    state = state_of(place)
+    state = with_more(state_of(place), rule, excludes)
     said = noted(place, state.excludes.codes)
     rules = {**state.rules, **state.new}
     if not state.is_kept and not state.new and not state.excludes and not said.quarantine:
@@ -67,6 +73,8 @@ def _settle(
         findings.append(_failed("", error))
         excluded = Excluded({i: part for i, part in state.excluded.items() if i in ground.sizes})
         mark = ""
+    if not (state.is_kept or state.new or state.excludes or state.excluded or excluded.parts or findings):
+        return Settled(is_changed=False, excluded=0)  # what is in quarantine is of shards as they once were
     made: dict[str, Brought] = {}
     for of_set, rule in rules.items():
         before: Parts = {} if of_set in state.new else parts_of_set(place, of_set)

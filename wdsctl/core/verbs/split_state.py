@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.split_rows import GivenBySet, Parts
 from wdsctl.core.dataset_yaml import DatasetConfig, load
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.split_rules import Excludes, Rules
+from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.stores import workers_for
 from wdsctl.core.verbs.split_ground import Ground
@@ -53,6 +53,19 @@ def state_of(place: Place) -> State:
     if authored.split is not None and "" not in rules:
         new = {"": authored.split} | new
     return State(rules, authored.exclude, new, given, excluded, mark)
+
+
+def no_such_set(name: str, state: State, where: str = "") -> InputError:
+    """The error that says which sets there are."""
+    sets = ", ".join(filter(None, state.rules)) or "none that has a name"
+    what = f"no set of splits {name!r}; it has {sets}" if name else "no splits yet"
+    return InputError(f"the dataset has {what}", where=where, hint="`wdsctl split DATASET` lists them", code="WDS211")
+
+
+def with_more(state: State, rule: SplitRule | None, excludes: Excludes) -> State:
+    """The same, where the set without a name has this rule from now on, and nothing else was excluded so far."""
+    new = state.new if rule is None else {"": rule} | state.new
+    return replace(state, new=new, excludes=state.excludes or excludes)
 
 
 def parts_of_set(place: Place, of_set: str) -> Parts:

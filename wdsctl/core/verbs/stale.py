@@ -68,7 +68,8 @@ def _remote(place: Place, rows: Sequence[ShardRow]) -> list[ShardFile]:
 
 def differences(place: Place, there: Sequence[ShardFile], rows: Sequence[ShardRow], missing: int) -> list[Finding]:
     """Shards that are new, have changed or are gone; those of the `missing` that were kept as such, and are, are one
-    warning."""
+    warning.
+    """
     paths = {shard.path for shard in there}
     gone = [row for row in rows if row.status == MISSING and row.path not in paths]
     back = sum(row.status == MISSING and row.path in paths for row in rows)
