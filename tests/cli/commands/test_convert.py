@@ -121,3 +121,29 @@ def test_a_finished_destination_says_what_to_do_instead(tmp_path: Path, capsys: 
 
     assert main(["convert", "a", "b", "--shard-samples", "2"]) == 2
     assert "what is finished does not grow" in capsys.readouterr().err
+
+
+def test_what_was_left_out_is_told_again_where_all_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a_dataset(tmp_path / "a", {"0.tar": {"x.png": an_image("PNG"), "y.png": b"broken"}})
+    command = ["convert", "a", "b", "--image", "jpeg:80"]
+    assert main(command) == 5
+    capsys.readouterr()
+
+    assert main(command) == 5
+
+    said = capsys.readouterr().out
+    assert said.startswith("a -> b: up to date (1 sample in 1 file)\n  left out: 1 sample that")
+    assert "error[WDS341]" in said
+
+
+@pytest.mark.parametrize("form", ["folder", "jsonl"])
+def test_forms_of_loose_files_are_not_counted_by_the_pieces_they_were_written_in(
+    tmp_path: Path, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some_shards(tmp_path / "a", 2)
+
+    assert main(["convert", "a", "b", "--to", form, "--shard-samples", "4"]) == 0
+
+    said = capsys.readouterr().out
+    assert f"10 samples as {form}, " in said
+    assert "in 3 files" not in said

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames, renamed
+from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames, renamed, unmet
 from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.errors import UsageError
 
@@ -40,3 +40,9 @@ def test_a_renamed_part_meets_another_that_goes_along_under_its_new_name() -> No
     assert renamed(rules, ("jpg", "txt")) == (("txt", True),)
     assert renamed(rules, ("cls", "npy", "txt")) == (("cls", False), ("txt", False))
     assert renamed(rules, ("a", "b", "jpg")) == (("a", False), ("b", False))
+
+
+def test_rules_for_parts_that_are_not_there_are_named() -> None:
+    rules = PartRules(keep=("jpg", "tx", "*.png"), drop=("jso",), rename=(("jpg", "image"), ("nope", "x")))
+
+    assert unmet(rules, ["jpg", "seg.png", "json"]) == ["--parts tx", "--drop-parts jso", "--rename-part nope"]

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.build import some_shards
+from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -50,3 +51,12 @@ def test_samples_in_no_split_beside_others_that_are_in_one_are_told(tmp_path: Pa
 
     assert report.notes == ("4 of 14 samples are in no split, as in their source; the others: train 8, val 2",)
     assert to(tmp_path / "again", one).notes == ()
+
+
+def test_rules_for_parts_that_no_sample_has_are_told(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+
+    made = to(tmp_path / "b", source, parts=PartRules(keep=("jpg", "tx")))
+    again = to(tmp_path / "b", source, parts=PartRules(keep=("jpg", "tx")))
+
+    assert made.notes == again.notes == ("no sample has such a part: --parts tx",)

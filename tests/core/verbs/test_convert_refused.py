@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.errors import DatasetError
+from tests.build import a_folder
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.verbs.convert import convert
 
 
@@ -40,3 +41,28 @@ def test_a_table_that_is_named_by_a_relative_path_has_not_changed(
     monkeypatch.chdir(tmp_path)
     Path("labels.csv").write_text("a,b\nx,1\ny,2\n", encoding="utf-8")
     assert convert(["labels.csv"], "made").samples == 2
+
+
+def test_where_every_sample_fails_nothing_is_made_and_the_first_fault_is_told(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"rows.csv": b"image,n\ngone.jpg,1\nlost.jpg,2\n"})
+
+    with pytest.raises(DatasetError, match=r"2 samples failed\n.*gone\.jpg") as error:
+        convert([f"{root}/rows.csv"], f"{root}/made")
+
+    assert (error.value.code, error.value.exit_code) == ("WDS231", 3)
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_a_file_that_rows_name_is_a_part_of_the_source(tmp_path: Path, form: str) -> None:
+    rows = {"csv": b"image,n\na.jpg,1\nb.jpg,2\n", "jsonl": b'{"image":"a.jpg"}\n{"image":"b.jpg"}\n'}
+    root = a_folder(tmp_path, {f"rows.{form}": rows[form], "a.jpg": b"a"})
+    source, dest = f"{root}/rows.{form}", f"{root}/made"
+    assert convert([source], dest).failed == 1
+    assert convert([source], dest).up_to_date
+
+    a_folder(tmp_path, {"b.jpg": b"it has come"})
+
+    with pytest.raises(UsageError) as error:
+        convert([source], dest)
+    assert error.value.code == "WDS345"

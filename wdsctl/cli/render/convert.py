@@ -16,12 +16,18 @@ if TYPE_CHECKING:
 #: Datasets shown, where it is taken apart into many.
 DATASETS_SHOWN = 20
 
+#: Forms that are files beside each other, however they were written: `files` are the pieces that were worked on.
+LOOSE = ("folder", "jsonl")
+
 
 def render(report: ConvertReport) -> Iterator[RenderableType]:
     sources = dict.fromkeys(path(source.path) for source in report.sources)
     route = f"{', '.join(sources)} -> {path(report.dest)}"
     if report.up_to_date:
-        yield f"{route}: up to date ({count(report.samples, 'sample')} in {count(report.files, 'file')})"
+        done = report.samples - report.failed
+        yield f"{route}: up to date ({_in_files(report, done, report.files)})"
+        yield from (f"  {text}" for text in _left_out(report))
+        yield from finding_lines(gravest_first(report.findings))
         return
     yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
     rows: list[tuple[str, RenderableType]] = []
@@ -32,15 +38,15 @@ def render(report: ConvertReport) -> Iterator[RenderableType]:
     done = report.samples - report.failed
     would = "would be: " if report.dry_run else ""
     files = "" if report.dry_run else f" ({count(report.written_files)} written, {count(report.kept_files)} kept)"
+    if report.form in LOOSE:
+        files = ""
     amount = f"{'about ' if report.dry_run else ''}{size(report.size_bytes)}"
-    rows.append(
-        ("write", f"{would}{count(done, 'sample')} in {count(report.files, 'file')} of {report.form}, {amount}{files}")
-    )
+    rows.append(("write", f"{would}{_in_files(report, done, report.files, f' of {report.form}')}, {amount}{files}"))
     rows += [("", text) for text in _left_out(report)]
     tells = len(report.datasets) > 1 or not report.dry_run or any(dataset.columns for dataset in report.datasets)
     shown = report.datasets if tells else ()
     for dataset in shown[:DATASETS_SHOWN]:
-        rows.append(("dataset", _dataset(dataset)))
+        rows.append(("dataset", _dataset(report, dataset)))
     if len(shown) > DATASETS_SHOWN:
         rows.append(("", f"... and {count(len(shown) - DATASETS_SHOWN)} more"))
     rows += [("note", note) for note in report.notes]
@@ -61,10 +67,17 @@ def _left_out(report: ConvertReport) -> Iterator[str]:
         yield f"left out: {count(report.apart, 'sample')} that say nothing of where they belong"
 
 
-def _dataset(dataset: ConvertedDataset) -> str:
+def _in_files(report: ConvertReport, samples: int, files: int, of_what: str = "") -> str:
+    """`40 samples in 3 files of parquet`; of forms whose files are not counted by shards: `40 samples as jsonl`."""
+    if report.form in LOOSE:
+        return f"{count(samples, 'sample')} as {report.form}"
+    return f"{count(samples, 'sample')} in {count(files, 'file')}{of_what}"
+
+
+def _dataset(report: ConvertReport, dataset: ConvertedDataset) -> str:
     splits = ", ".join(f"{safe(name)} {count(samples)}" for name, samples in dataset.splits.items())
     columns = "" if not dataset.columns else f"columns {', '.join(map(safe, dataset.columns))}"
     media = "" if not dataset.media else f"facts of {dataset.media:,} media"
-    amount = f"{count(dataset.samples, 'sample')} in {count(dataset.files, 'file')}"
+    amount = _in_files(report, dataset.samples, dataset.files)
     facts = [amount, dataset.sample_type, splits, columns, media]
     return f"{path(dataset.path)}: {', '.join(filter(None, facts))}"

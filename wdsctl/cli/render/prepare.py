@@ -81,7 +81,7 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         (folder.incomplete, "incomplete sample", ""),
         (folder.strays, "stray file", ""),
         (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
-        (folder.ignored, "hidden file or folder", "hidden files or folders"),
+        (folder.ignored, "file or folder passed over", "files or folders passed over"),
         (folder.vanished, "vanished sample", ""),
     )
     left_out = ", ".join(counted(n, noun, plural) for n, noun, plural in reasons if n)

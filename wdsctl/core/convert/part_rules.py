@@ -40,6 +40,17 @@ def renamed(rules: PartRules, names: tuple[str, ...]) -> tuple[tuple[str, bool],
     )
 
 
+def unmet(rules: PartRules, names: Iterable[str]) -> list[str]:
+    """What the rules say of parts that are not among `names`, such as a name that was mistyped."""
+    there = tuple(names)
+    said = (
+        *(("--parts", pattern) for pattern in rules.keep),
+        *(("--drop-parts", pattern) for pattern in rules.drop),
+        *(("--rename-part", old) for old, _ in rules.rename),
+    )
+    return [f"{flag} {pattern}" for flag, pattern in said if not any(matches(name, (pattern,)) for name in there)]
+
+
 def parse_renames(texts: Iterable[str]) -> Pairs:
     """`png=jpg` and the like. Raises UsageError."""
     pairs: dict[str, str] = {}

@@ -5,6 +5,7 @@ Nothing is written to the destination before the plan is whole. Memory does not 
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Literal, NamedTuple
 
 from wdsctl.core.convert.collisions import OnCollision, settle_collisions
 from wdsctl.core.convert.groups import Group
-from wdsctl.core.convert.part_rules import is_media, new_name, renamed
+from wdsctl.core.convert.part_rules import is_media, new_name, renamed, unmet
 from wdsctl.core.convert.plan_file import new_plan
 from wdsctl.core.convert.recipe import PartRules, Stream
 from wdsctl.core.convert.source import Detailed, Known, Source
@@ -92,6 +93,8 @@ def make_plan(
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
         more = {"samples": samples, "repeated": repeated, "bare": counts.bare, "apart": counts.apart}
         connection.executemany("INSERT INTO meta VALUES (?, ?)", ((name, str(n)) for name, n in more.items()))
+        missed = unmet(request.parts, counts.names) if all(isinstance(each, Detailed) for each in sources) else []
+        connection.execute("INSERT INTO meta VALUES ('unmet', ?)", (json.dumps(missed),))
     return made
 
 
@@ -103,6 +106,7 @@ class _Counts:
     apart: int = 0
     renamed: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
+    names: set[str] = field(default_factory=set)  # of parts, where there are rules for them
 
 
 def _rows(
@@ -169,6 +173,8 @@ def _sized(source: Source, request: PlanRequest, counts: _Counts) -> Iterator[tu
     measure = _measure(request)
     rules = request.parts
     for known in source.known():
+        if rules != PartRules():
+            counts.names.update(name for name, _ in known.parts)
         for name, is_met in renamed(rules, tuple(name for name, _ in known.parts)) if rules.rename else ():
             counts.renamed[name] += 1
             counts.met[name] += is_met

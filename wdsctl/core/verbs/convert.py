@@ -30,7 +30,15 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_name import parse_root
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.urls import plain, shown
-from wdsctl.core.verbs.convert_answer import finished_before, foreseen, keep, problems, reported, reported_again
+from wdsctl.core.verbs.convert_answer import (
+    finished_before,
+    foreseen,
+    keep,
+    nothing_made,
+    problems,
+    reported,
+    reported_again,
+)
 from wdsctl.core.verbs.convert_begin import (
     FINISHED,
     PLAN,
@@ -143,6 +151,11 @@ def _run(
             if written:
                 _check_sources(opened, work)
             units = [unit for unit in planned.units() if done[unit.id].samples]
+            if not units:
+                failed = nothing_made(planned.units(), done)
+                for name in (PLAN, DONE):  # what failed is tried again by the next run
+                    remove(os.path.join(work, name))
+                raise failed
             finish_target(units, done, recipe, dest, work)
             made = finish(Written(planned, units, done, recipe, dest), opened, options, place, progress)
             report = reported(planned, units, done, opened, dest, options, made.datasets, started)

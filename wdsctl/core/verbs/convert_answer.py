@@ -12,14 +12,17 @@ from itertools import groupby
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
+from wdsctl.core.printable import one_line
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.convert_begin import FINISHED
 from wdsctl.core.verbs.convert_carry import Lost, carrying_of, lost_findings, lost_of
 from wdsctl.core.verbs.convert_report import ConvertedDataset, ConvertOptions, ConvertReport
 from wdsctl.core.verbs.convert_sources import Opened
+
+LEFT_OUT = ": the sample is left out"
 
 _KEPT = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart")
 
@@ -82,11 +85,18 @@ def reported(
         apart=int(facts["apart"]),
         datasets=datasets,
         findings=tuple(_failures(plan.units(), done)),
-        notes=tuple(_of_splits(plan, opened, options)),
+        notes=(*_of_parts(facts), *_of_splits(plan, opened, options)),
         up_to_date=False,
         dry_run=False,
         seconds=time.monotonic() - started,
     )
+
+
+def _of_parts(facts: Mapping[str, str]) -> Iterator[str]:
+    """What was asked for parts that no sample has. Plans of older versions do not know."""
+    unmet: list[str] = json.loads(facts.get("unmet", "[]"))
+    if unmet:
+        yield f"no sample has such a part: {', '.join(unmet)}"
 
 
 def _of_splits(plan: PlanFile, opened: Opened, options: ConvertOptions) -> Iterator[str]:
@@ -114,7 +124,7 @@ def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterato
     first: dict[tuple[str, bool], Finding] = {}
     for unit in units:
         for key, code, message, is_kept, count in json.loads(done[unit.id].told):
-            said = f"{message}{': it is as it was' if is_kept else ': the sample is left out'}"
+            said = f"{message}{': it is as it was' if is_kept else LEFT_OUT}"
             severity: Severity = "warning" if is_kept else "error"
             before = first.get((code, is_kept))
             first[code, is_kept] = (
@@ -123,6 +133,20 @@ def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterato
                 else replace(before, count=before.count + count)
             )
     yield from first.values()
+
+
+def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> DatasetError:
+    """What to raise where every sample failed: an empty dataset would look like an answer."""
+    found = list(_failures(units, done))
+    first = found[0]
+    why = first.message.removesuffix(LEFT_OUT)
+    count = len({pos for each in done.values() for pos in each.left_out})
+    return DatasetError(
+        f"no sample could be read, or written anew: {counted(count, 'sample')} failed\n  {why}",
+        hint=f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more",
+        where=f"sample {one_line(first.key)}",
+        code=first.code,
+    )
 
 
 def finished_before(work: str) -> dict[str, object] | None:

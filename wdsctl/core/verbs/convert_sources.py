@@ -61,6 +61,7 @@ class Opened:
 def recognised(path: str, form: str) -> tuple[Importer, ConvertSource]:
     """The importer of a source: the one that is named, or the one that it looks like most. Raises InputError."""
     if form:
+        importers.check_readable(path)
         return importers.get(form), ConvertSource(path=path, form=form, reason="as told")
     found: list[tuple[Importer, Recognised]] = importers.find(path)
     if not found or (len(found) > 1 and found[0][1].score - found[1][1].score < _ALMOST):

@@ -140,3 +140,28 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
         return most
 
     assert peak(50_000) < peak(5_000) + 100_000
+
+
+def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": "läbel,n\na,1\n".encode("latin-1")})
+
+    error = refused(f"{root}/t.csv")
+
+    assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:1")
+
+
+def test_carriage_returns_alone_are_told_with_the_command_that_mends_them(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"a,b\r1,2\r"})
+
+    error = refused(f"{root}/t.csv")
+
+    assert "carriage return" in error.message
+    assert "tr '\\r' '\\n'" in error.hint
+
+
+def test_a_quote_that_never_ends_is_told_as_such(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b'a,b\n1,"2\n3,4\n'})
+
+    (error,) = faults(f"{root}/t.csv").values()
+
+    assert "a quote begins in it" in error.message

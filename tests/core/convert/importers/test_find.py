@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.build import a_folder
 from wdsctl.core.convert import exporters, importers
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 
 FORMS = Path(__file__).parents[3] / "golden" / "forms"
 
@@ -70,3 +73,23 @@ def test_what_does_not_exist_is_missing_and_no_odd_form(tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
         importers.best(str(tmp_path / "none"))
     assert error.value.code == "WDS002"
+
+
+def test_a_pipe_is_refused_at_once_also_where_a_form_is_named(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "rows.csv")
+
+    for look in (importers.best, importers.check_readable):
+        with pytest.raises(InputError, match="no file and no folder"):
+            look(str(pipe))
+
+
+def test_a_folder_that_may_not_be_listed_is_no_unknown_form(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (closed := public_path / "closed").mkdir()
+    closed.chmod(0o000)
+
+    said = as_nobody(lambda: importers.best(str(closed)))
+
+    closed.chmod(0o700)
+    assert isinstance(said, PermissionDenied)

@@ -84,3 +84,12 @@ def test_a_link_back_to_a_folder_above_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "b" / "up").symlink_to(tmp_path)
 
     assert list(held(root)) == ["a/1", "b/2"]
+
+
+def test_a_link_that_leads_nowhere_is_one_failed_image(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"cat/1.jpg": b"1", "dog/1.jpg": b"2"})
+    (tmp_path / "cat/2.jpg").symlink_to(tmp_path / "nowhere.jpg")
+
+    assert list(faults(root, form="imagefolder")) == [1]
+    report = convert([root], f"{root}-made", ConvertOptions(from_form="imagefolder"))
+    assert (report.samples, report.failed) == (3, 1)

@@ -107,3 +107,22 @@ def test_without_pyarrow_the_command_that_installs_it_is_told(tmp_path: Path, mo
 
     assert error.code == "WDS236"
     assert error.hint == "pip install 'wdsctl[parquet]'"
+
+
+@pytest.mark.parametrize("kind", [pa.binary_view(), pa.dictionary(pa.int32(), pa.binary()), pa.large_binary()])
+def test_bytes_are_parts_however_they_are_stored(tmp_path: Path, kind: Any) -> None:
+    images = pa.array([JPEG, PNG], pa.binary())
+    stored = images.dictionary_encode() if pa.types.is_dictionary(kind) else images.cast(kind)
+
+    assert held(a_table(tmp_path / "t.parquet", {"image": stored})) == {
+        "000000000": {"jpg": JPEG},
+        "000000001": {"png": PNG},
+    }
+
+
+def test_times_in_lists_and_far_ones_are_no_damage(tmp_path: Path) -> None:
+    columns = {"seen": pa.array([[1]], pa.list_(pa.timestamp("ns"))), "far": pa.array([2**62], pa.timestamp("us"))}
+
+    (parts,) = held(a_table(tmp_path / "t.parquet", columns)).values()
+
+    assert json.loads(parts["json"]) == {"seen": ["1970-01-01T00:00:00.000000001"], "far": 2**62}

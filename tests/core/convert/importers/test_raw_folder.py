@@ -10,6 +10,8 @@ from tests.build import a_folder
 from tests.core.convert.forms import held, refused
 from wdsctl.core.convert import importers
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions
 
 
 def test_files_that_share_a_name_are_one_sample(tmp_path: Path) -> None:
@@ -46,3 +48,14 @@ def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:
     a_folder(tmp_path, {"2.jpg": b"x"})
     with importer.open(root, {}) as second:
         assert second.mark() != before
+
+
+@pytest.mark.parametrize(("policy", "done"), [("skip", "left out"), ("keep", "only what there is was taken")])
+def test_what_an_option_leaves_out_is_told(tmp_path: Path, policy: str, done: str) -> None:
+    root = a_folder(tmp_path / "raw", {"1.jpg": b"x", "1.txt": b"y", "2.jpg": b"x", "3.jpg": b"x", "3.txt": b"y"})
+
+    report = convert([root], str(tmp_path / "made"), ConvertOptions(form_options={"on-missing": policy}))
+
+    (found,) = report.findings
+    assert (found.code, found.severity) == ("WDS201", "warning")
+    assert found.message == f"1 incomplete sample (such as 2: no txt): {done}"

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from wdsctl.core.convert.source import Importer, Recognised
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.fields import did_you_mean
+from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named as shown
 from wdsctl.core.urls import is_url
 
@@ -72,6 +73,8 @@ def best(path: str) -> tuple[Importer, Recognised]:
         raise InputError("the path does not exist", hint="check it", where=shown(path))
     found = find(path)
     if not found:
+        check_readable(path)
+    if not found:
         raise InputError(
             "this looks like no form that can be converted",
             where=shown(path),
@@ -87,3 +90,23 @@ def best(path: str) -> tuple[Importer, Recognised]:
             code="WDS235",
         )
     return found[0]
+
+
+def check_readable(path: str) -> None:
+    """Raises InputError for what is neither file nor folder (to open a pipe waits for who writes into it), and what
+    reading it raises, as PermissionDenied: it might be of any form.
+    """
+    if is_url(path):
+        return
+    if os.path.isdir(path):
+        with translated(path, "list"), os.scandir(path):
+            pass
+    elif os.path.isfile(path):
+        with translated(path, "read"), open(path, "rb"):
+            pass
+    elif os.path.lexists(path):
+        raise InputError(
+            "this is no file and no folder, and cannot be read twice",
+            hint="write what comes out of it into a file first, and convert that",
+            where=shown(path),
+        )

@@ -64,7 +64,7 @@ class Coco:
             )
         rows = _Images(file, skip_orphans=given.one_of(self.name, options, "orphans", ("error", "skip")) == "skip")
         base = base_of(os.path.dirname(file), rows.first_files(), beside=_beside(file))
-        return row_source(rows, Shape.of(options, base=base, media=(_IMAGE,), key=":stem"))
+        return row_source(rows, Shape.of(options, base=base, media=(_IMAGE,), key=":stem"), names_files=True)
 
 
 IMPORTER = Coco()

@@ -18,6 +18,7 @@ from wdsctl.core.convert.rows.samples import OPTIONS, Shape
 from wdsctl.core.convert.rows.source import row_source
 from wdsctl.core.convert.rows.text_rows import LONGEST, Record, TextRows, check_text, lines_of
 from wdsctl.core.convert.source import Options, Recognised, Source
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
@@ -50,7 +51,8 @@ class CsvTable:
         first = [row.values for row in islice(rows.rows(0), LOOKED_AT) if row.fault is None]
         media = media_fields(self.name, options, first or [dict.fromkeys(reader.columns, "")])
         base = base_of(os.path.dirname(file), references(first, media))
-        return row_source(rows, Shape.of(options, base=base, media=media, key=":stem" if media else ":row"))
+        shape = Shape.of(options, base=base, media=media, key=":stem" if media else ":row")
+        return row_source(rows, shape, names_files=bool(media))
 
 
 IMPORTER = CsvTable()
@@ -103,10 +105,14 @@ class _Reader:
 
 def _misfit(cells: list[str], columns: tuple[str, ...], path: str, line: int) -> WdsctlError | None:
     if len(cells) != len(columns):
-        return _bad_row(f"{len(cells)} fields, and the header has {len(columns)}", path, line)
+        return _bad_row(f"{counted(len(cells), 'field')}, and the header has {len(columns)}", path, line)
+    return _not_text("row", cells, path, line)
+
+
+def _not_text(what: str, cells: list[str], path: str, line: int) -> WdsctlError | None:
     if any("\udc80" <= letter <= "\udcff" for cell in cells if not cell.isascii() for letter in cell):
         return DatasetError(
-            "the row is not UTF-8",
+            f"the {what} is not UTF-8",
             hint="`iconv -f LATIN1 -t UTF-8 OLD > NEW`, with the encoding that the file was written in",
             where=f"{named(path)}:{line}",
             code="WDS124",
@@ -115,9 +121,15 @@ def _misfit(cells: list[str], columns: tuple[str, ...], path: str, line: int) ->
 
 
 def _bad_row(why: str, path: str, line: int) -> WdsctlError:
+    hint = "mend the row; `-O delimiter=tab` and `-O quotes=no` say how the file is written"
+    if why.startswith("new-line character"):
+        why = "a line ends in a carriage return alone"
+        hint = "`tr '\\r' '\\n' < OLD > NEW` ends the lines as other systems do"
+    elif why == "unexpected end of data":
+        why = "a quote begins in it, and the file ends before the quote does"
     return DatasetError(
         f"the row cannot be read: {why}",
-        hint="mend the row; `-O delimiter=tab` and `-O quotes=no` say how the file is written",
+        hint=hint,
         where=f"{named(path)}:{line}",
         code="WDS232",
     )
@@ -145,6 +157,7 @@ def _delimiter(path: str, head: bytes, options: Options) -> str:
 def _header(path: str, reader: _Reader) -> tuple[str, ...]:
     with translated(path, "read"), open(path, "rb") as file:
         cells, fault, *_ = next(reader.lists(file, path, 0, 1))
+    fault = fault or _not_text("header", cells, path, 1)
     if fault is not None:
         raise fault
     columns = tuple(cell.strip() or f"column_{i}" for i, cell in enumerate(cells))

@@ -17,7 +17,7 @@ from wdsctl.core.convert.rows.samples import Sample, failed
 from wdsctl.core.convert.rows.source import SampleSource
 from wdsctl.core.convert.source import LargePart, Options, Part, Recognised, Source
 from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.errors import DatasetError, InputError
+from wdsctl.core.errors import DatasetError, InputError, WdsctlError
 from wdsctl.core.formats.folder_walk import LITTER
 from wdsctl.core.naming import split_name
 from wdsctl.core.os_errors import translated
@@ -98,8 +98,11 @@ class _Walk:
             fault = DatasetError(f"the file {what}", hint="move it away", where=named(where), code="WDS232")
             return failed(place, fault)
         label = segments[self._depth]
-        with translated(where, "read"):
-            size = os.stat(where).st_size
+        try:
+            with translated(where, "read"):
+                size = os.stat(where).st_size
+        except WdsctlError as error:  # a link that leads nowhere, say
+            return failed(place, error)
         parts = (
             Part("cls", str(self._numbers[label]).encode()),
             LargePart(of_name(path), where, 0, size),
@@ -113,9 +116,12 @@ class _Walk:
         """Of all files: names, sizes and times."""
         digest = blake2b(digest_size=16)
         for path in _files(self._root, ""):
-            with translated(path, "read"):
+            try:
                 status = os.stat(os.path.join(self._root, path))
-            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+                facts = f"{status.st_size}\0{status.st_mtime_ns}"
+            except OSError as error:
+                facts = str(error.errno)
+            digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogateescape"))
         return digest.digest()
 
     def close(self) -> None:

@@ -55,10 +55,11 @@ class JsonLines:
         first = [row for row in islice(rows.rows(0), LOOKED_AT) if row.fault is None]
         values = [row.values for row in first]
         if any(KEY in row for row in values):
-            return row_source(rows, kept_shape(self.name, options))
+            return row_source(rows, kept_shape(self.name, options), names_files=True)
         media = media_fields(self.name, options, values) if values else ()
         base = base_of(os.path.dirname(files[0]), references(values, media)) if len(files) == 1 else ""
-        return row_source(rows, Shape.of(options, base=base, media=media, key=":stem" if media else ":row"))
+        shape = Shape.of(options, base=base, media=media, key=":stem" if media else ":row")
+        return row_source(rows, shape, names_files=bool(media))
 
 
 IMPORTER = JsonLines()

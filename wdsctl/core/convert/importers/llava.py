@@ -51,7 +51,7 @@ class Llava:
         media = media_fields(self.name, options, first) if first else ()
         base = base_of(os.path.dirname(path), references(first, media))
         key = "id" if first and all("id" in row for row in first) else ":stem" if media else ":row"
-        return row_source(rows, Shape.of(options, base=base, media=media, key=key))
+        return row_source(rows, Shape.of(options, base=base, media=media, key=key), names_files=bool(media))
 
 
 IMPORTER = Llava()

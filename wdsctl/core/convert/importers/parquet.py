@@ -53,7 +53,9 @@ class Parquet:
         # Beside bytes, a text that looks like a file's name is only their name.
         looked_at = () if bytes_in else islice(rows.rows(0), LOOKED_AT)
         refs = media_fields(self.name, options, [dict.fromkeys(schema.names), *(row.values for row in looked_at)])
-        return row_source(rows, Shape.of(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row"))
+        shape = Shape.of(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        # Beside bytes, to look for names would be to read all of the bytes.
+        return row_source(rows, shape, names_files=bool(refs) and not bytes_in)
 
 
 IMPORTER = Parquet()

@@ -12,7 +12,9 @@ from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.samples import Sample
 from wdsctl.core.convert.rows.source import SampleSource
 from wdsctl.core.convert.source import LargePart, Options, Recognised, Source
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.findings import Finding
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder
 from wdsctl.core.naming import split_name
 
@@ -42,10 +44,25 @@ class RawFolder:
             # Here the same options are of the form.
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
             raise
-        return SampleSource(_Listed(path, listing))
+        return SampleSource(_Listed(path, listing), problems=_told(listing, on_missing))
 
 
 IMPORTER = RawFolder()
+
+
+def _told(listing: Listing, on_missing: OnMissing) -> Iterator[Finding]:
+    """What the user said may be missing, with how much of it there was."""
+    said = (
+        (listing.incomplete, "incomplete sample", ""),
+        (listing.strays, "stray file", ""),
+        (listing.unreadable, "unreadable file or folder", "unreadable files or folders"),
+    )
+    count = sum(n for n, *_ in said)
+    if count:
+        what = ", ".join(counted(n, noun, plural) for n, noun, plural in said if n)
+        such = f" (such as {listing.examples[0]})" if listing.examples else ""
+        done = "left out" if on_missing == "skip" else "only what there is was taken"
+        yield Finding(code="WDS201", severity="warning", message=f"{what}{such}: {done}", count=count)
 
 
 class _Listed:

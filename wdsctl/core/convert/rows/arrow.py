@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from wdsctl.core.convert.rows.arrow_values import is_list, values_of
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.os_errors import translate
 from wdsctl.core.printable import named
@@ -54,12 +55,19 @@ def media_columns(schema: Any) -> tuple[str, ...]:
 
 def _is_media(kind: Any) -> bool:
     types = loaded("pyarrow.types", "the file")
-    kind = getattr(kind, "storage_type", kind)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
-        kind = kind.value_type
+    kind = _plain(kind)
+    if is_list(kind):
+        kind = _plain(kind.value_type)
     if types.is_struct(kind):
         return {kind.field(i).name for i in range(kind.num_fields)} == {"bytes", "path"}
-    return any(check(kind) for check in (types.is_binary, types.is_large_binary, types.is_fixed_size_binary))
+    kinds = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(check(kind) for check in kinds)
+
+
+def _plain(kind: Any) -> Any:
+    """What values of a type are, however they are stored: by their places in a dictionary, say."""
+    kind = getattr(kind, "storage_type", kind)
+    return kind.value_type if loaded("pyarrow.types", "the file").is_dictionary(kind) else kind
 
 
 def check_names(schema: Any, path: str) -> None:
@@ -73,20 +81,11 @@ def check_names(schema: Any, path: str) -> None:
 
 def dicts(batch: Any, skip: int = 0) -> Iterator[dict[str, Any]]:
     """The rows of a record batch, without the first `skip`, a few at a time."""
-    batch = _without_nanoseconds(batch)
     step = max(1, min(1024, BYTES_AT_ONCE * batch.num_rows // max(1, batch.nbytes)))
     for at in range(skip, batch.num_rows, step):
-        yield from batch.slice(at, step).to_pylist()
-
-
-def _without_nanoseconds(batch: Any) -> Any:
-    """Times that Python's cannot hold, as text."""
-    arrow, types = loaded("pyarrow", "the file"), loaded("pyarrow.types", "the file")
-    for i, column in enumerate(batch.schema):
-        kind = column.type
-        if (types.is_timestamp(kind) and kind.unit == "ns") or kind == arrow.time64("ns"):
-            batch = batch.set_column(i, column.name, batch.column(i).cast(arrow.string()))
-    return batch
+        some = batch.slice(at, step)
+        columns = [values_of(column) for column in some.columns]
+        yield from (dict(zip(some.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
 
 
 def arrow_batches(path: str) -> Iterator[Any]:

@@ -12,6 +12,7 @@ from typing import Protocol
 from wdsctl.core.convert.rows.samples import Piece, Row, Sample, Shape, sample_of
 from wdsctl.core.convert.source import Entry, Known, LargePart, Part
 from wdsctl.core.errors import DatasetError, InputError
+from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
 from wdsctl.core.storage import LocalStorage
@@ -60,19 +61,36 @@ class RowSamples:
     def mark(self) -> bytes:
         return mark_of(self._rows.files())
 
+    def mark_of_references(self) -> bytes:
+        """16 bytes that change when a file that a row names does, comes, or goes. Cost: reads all rows."""
+        digest = blake2b(digest_size=16)
+        for sample in self.samples(0):
+            digest.update(b"\0" if sample.fault is None else sample.fault.code.encode())
+            for piece in sample.pieces:
+                if isinstance(piece, LargePart):
+                    digest.update(_state_of(piece.path))
+        return digest.digest()
+
     def close(self) -> None:
         self._rows.close()
 
 
-def row_source(rows: Rows, shape: Shape, splits: Iterable[str] = ()) -> SampleSource:
-    """A source of samples that are rows. `splits`: those that a row may be in."""
-    return SampleSource(RowSamples(rows, shape), splits)
+def row_source(rows: Rows, shape: Shape, splits: Iterable[str] = (), *, names_files: bool = False) -> SampleSource:
+    """A source of samples that are rows. `splits`: those that a row may be in. `names_files`: rows name files, which
+    are as much a part of the source as the rows themselves.
+    """
+    samples = RowSamples(rows, shape)
+    return NamingSource(samples, splits) if names_files else SampleSource(samples, splits)
 
 
 class SampleSource:
-    """Keeps one iterator open. Asked for the place that comes next it goes on, and otherwise begins there anew."""
+    """Keeps one iterator open. Asked for the place that comes next it goes on, and otherwise begins there anew.
 
-    def __init__(self, samples: Samples, splits: Iterable[str] = ()) -> None:
+    `problems`: what is not as it should be, and not in the samples any more.
+    """
+
+    def __init__(self, samples: Samples, splits: Iterable[str] = (), problems: Iterable[Finding] = ()) -> None:
+        self.problems = tuple(problems)
         self._samples = samples
         self._bits = {name: 1 << b for b, name in enumerate(splits)}
         self._storage = LocalStorage()
@@ -149,6 +167,22 @@ class SampleSource:
         return sample
 
 
+class NamingSource(SampleSource):
+    """Of rows that name files: what is made of it follows from these, too."""
+
+    def __init__(self, samples: RowSamples, splits: Iterable[str] = ()) -> None:
+        super().__init__(samples, splits)
+        self._rows = samples
+
+    def mark(self) -> bytes:
+        """Names, sizes and times of the files that hold the rows, and of those that they name."""
+        return blake2b(self.files_mark() + self._rows.mark_of_references(), digest_size=16).digest()
+
+    def files_mark(self) -> bytes:
+        """Of the files that hold the rows; those that they name are looked at when they are read."""
+        return self._rows.mark()
+
+
 def _unchanged(piece: Piece) -> Piece:
     """The piece, if it is no whole file that has another size by now: what grew would be cut."""
     if isinstance(piece, LargePart) and piece.offset == 0:
@@ -172,7 +206,11 @@ def mark_of(files: Iterable[str]) -> bytes:
     """16 bytes that change when a file's path, size or time does."""
     digest = blake2b(digest_size=16)
     for path in files:
-        with translated(path, "read"):
-            status = os.stat(path)
-        digest.update(f"{os.fspath(path)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        digest.update(_state_of(path))
     return digest.digest()
+
+
+def _state_of(path: str) -> bytes:
+    with translated(path, "read"):
+        status = os.stat(path)
+    return f"{os.fspath(path)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape")
