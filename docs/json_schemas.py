@@ -63,10 +63,23 @@ ANSWERS: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    code: str
+    message: str
+    where: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
 class Ls:
     root: str
     what: What
     entries: tuple[Listed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LsCut(Ls):
+    error: Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +134,8 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    code: str
-    message: str
-    where: str
-    hint: str
+class TableCut(Table):
+    error: Failure
 
 
 PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
@@ -136,8 +146,8 @@ OWN: dict[str, tuple[type, ...]] = {
     "config check": (Configuration,),
     "config path": (Configuration,),
     "config show": (Configuration,),
-    "ls": (Ls,),
-    "sql": (Table,),
+    "ls": (Ls, LsCut),
+    "sql": (Table, TableCut),
 }
 
 README = """\
@@ -148,7 +158,8 @@ README = """\
 With `--json` stdout is one JSON document: `schema`, the version of what is described here, `command`, and the fields of
 the command's answer. There is a [JSON Schema](https://json-schema.org/draft/2020-12) for each command. Fields may be
 added without a new version; one that goes, or means something else, makes a new one. Whatever fails answers with
-[error](error.json) in the place of the command's answer.
+[error](error.json) in the place of the command's answer. `ls` and `sql` write as they read: what fails behind the first
+entry or row ends their document, whose last field is then `error`.
 
 {rows}"""
 EDIT = "<!-- Written by docs/json_schemas.py from the reports of the verbs. Edit those, then run `make docs`. -->"

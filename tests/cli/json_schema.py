@@ -27,7 +27,7 @@ def schema_of(command: str) -> dict[str, Any]:
 
 def check(document: dict[str, Any]) -> None:
     """Raise AssertionError where a command's document is not what its schema says."""
-    schema = schema_of("error" if "error" in document else document["command"])
+    schema = schema_of(document.get("command", "error"))
     wrong = mismatch(document, schema, schema.get("$defs", {}))
     assert not wrong, wrong
 

@@ -17,6 +17,7 @@ from tests.cli.test_startup import HEAVY
 def root(wdsctl: Wdsctl, shards: Path) -> Path:
     wdsctl("index", shards)
     wdsctl("split", shards, "train=8,trial=1,val=1")
+    wdsctl("split", shards, "a=1,b=1", "--set", "halves")
     wdsctl("view", "create", shards, "first", "--where", "position = 0")
     return shards
 
@@ -52,6 +53,9 @@ def offered(*words: object, light: Collection[str] = ()) -> list[str]:
         (("get", "ROOT", "3/0000", "--shard", "train-000009"), ["train-000009.tar"]),
         (("explain", "WDS10"), [f"WDS10{i}" for i in range(1, 10)]),
         (("vali",), ["validate"]),
+        (("validate", "ROOT", "--level", "h"), ["headers", "hashes"]),
+        (("validate", "ROOT", "--level", "headers,h"), ["headers,hashes"]),
+        (("split", "ROOT", "--set", ""), ["halves"]),
         (("diff", "ROOT", "--cont"), ["--content"]),
     ],
 )
@@ -66,6 +70,13 @@ def test_keys_of_lines_are_offered_from_the_offsets(wdsctl: Wdsctl, tmp_path: Pa
     lines.write_bytes(b"".join(b'{"id": "q%d"}\n' % i for i in range(30)))
     wdsctl("index", lines, "--key", "id")
     assert offered("get", lines, "q2", light={"numpy"}) == ["q2", *(f"q{i}" for i in range(20, 30))]
+
+
+def test_the_catalog_that_is_named_is_asked(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    wdsctl("index", shards, "--catalog", elsewhere)
+    wdsctl("split", shards, "train=8,val=1", "--catalog", elsewhere)
+    assert offered("inspect", "--catalog", elsewhere, shards, "--split", "v") == ["val"]
 
 
 @pytest.mark.parametrize("there", ["nowhere", "."])

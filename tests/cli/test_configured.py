@@ -91,3 +91,34 @@ def test_help_does_not_look_for_a_configuration() -> None:
     assert not {"wdsctl.core.config", "tomllib"} & loaded
     assert "tomllib" not in modules_after("config", "path")
     assert sys.version_info >= (3, 10)
+
+
+def test_what_is_typed_takes_the_place_of_a_configured_option_that_does_not_go_with_it(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "wdsctl.toml").write_text(
+        '[sql]\ncsv = true\n[inspect]\nsamples = 1\n[validate]\nformat = "sarif"\n[ls]\nparts = true\n'
+    )
+    assert wdsctl("sql", runs, "SELECT 1 AS a, 2 AS b").stdout == "a,b\n1,2\n"
+    assert wdsctl("sql", runs, "SELECT 1 AS a, 2 AS b", "--tsv").stdout == "a\tb\n1\t2\n"
+    assert wdsctl("sql", runs, "SELECT 1 AS a", "--json").document["rows"] == [{"a": 1}]
+    assert "contents are of" in wdsctl("inspect", runs, "--stats").stdout
+    assert wdsctl("validate", runs, "--json").document["command"] == "validate"
+    assert wdsctl("ls", runs, "--shards").stdout.startswith("train-")
+    assert wdsctl("sql", runs, "SELECT 1", "--csv", "--tsv").code == 2
+
+
+def test_what_is_configured_and_says_more_of_what_nobody_asks_for_is_idle(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "wdsctl.toml").write_text(
+        '[split]\nby = "key"\nseed = 3\nrest = "train"\n[inspect]\nseed = 4\n[convert]\nseed = 4\n'
+    )
+    made = wdsctl("split", runs, "8,2", "--json").document
+    assert (made["by"], made["seed"]) == ("key", 3)
+    assert wdsctl("split", runs, "8,2", "--by", "sample", "--json").document["by"] == "sample"
+    assert wdsctl("split", "--catalog", runs / ".wdsctl", runs).code == 0
+    assert wdsctl("split", runs, "--pattern", "val=*1.tar").code == 0
+    assert wdsctl("inspect", runs).code == 0
+    assert wdsctl("inspect", runs, "--random", 1, "--json").document["seed"] == 4
+    assert wdsctl("convert", runs, tmp_path / "dest", "--dry-run").code == 0

@@ -220,3 +220,27 @@ def test_ctrl_c_is_the_parents_alone_and_leaves_nothing_behind(busy: tuple[subpr
     assert err.count(b"Traceback") == 1, err.decode()
     assert err.rstrip().endswith(b"KeyboardInterrupt")
     assert out == b"main\n"
+
+
+@pytest.mark.parametrize(
+    "moment", ["return _launch", "return _spawn_process", "call _start_executor_manager_thread", "return submit"]
+)
+def test_ctrl_c_while_a_worker_starts_leaves_no_traceback(moment: str) -> None:
+    script = """
+import os, signal, sys
+from wdsctl.core.parallel import map_units
+
+def interrupt(frame, event, _):
+    if (event, frame.f_code.co_name) == (sys.argv[1], sys.argv[2]):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.setprofile(interrupt)
+try:
+    list(map_units(abs, range(9), 2))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    command = [sys.executable, "-c", script, *moment.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

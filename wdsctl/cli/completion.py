@@ -32,6 +32,13 @@ def splits(context: typer.Context, incomplete: str) -> list[str]:
     return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.splits()))
 
 
+def sets(context: typer.Context, incomplete: str) -> list[str]:
+    def named(_place: Place, browser: Browser) -> Iterator[str]:
+        return iter(dict.fromkeys(name.rpartition("/")[0] for name in browser.splits() if "/" in name))
+
+    return _of_dataset(context, incomplete, named)
+
+
 def parts(context: typer.Context, incomplete: str) -> list[str]:
     return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.part_names()))
 
@@ -59,6 +66,15 @@ def codes(incomplete: str) -> list[str]:
     return [code for code in CODES if code.startswith(incomplete.upper())]
 
 
+def levels(incomplete: str) -> list[str]:
+    """Of the last one in a list with commas."""
+    from wdsctl.core.checks.levels import ALL, LEVELS
+
+    before, comma, last = incomplete.rpartition(",")
+    said = before.split(",")
+    return [f"{before}{comma}{name}" for name in (*LEVELS, ALL) if name.startswith(last) and name not in said]
+
+
 def _keys(place: Place, browser: Browser, prefix: str) -> Iterator[str]:
     if browser.has_rows:
         return (key for _, key in browser.keys(prefix))
@@ -78,7 +94,7 @@ def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place,
     if not isinstance(root, str) or not root:
         return []
     try:
-        place, _ = located(root)
+        place, _ = located(root, context.params.get("catalog"))
         with Browser(place.catalog) as browser:
             return list(islice((name for name in names(place, browser) if name.startswith(incomplete)), MOST))
     except WdsctlError:
@@ -89,8 +105,10 @@ COMPLETED: dict[str, Complete | Callable[[str], list[str]]] = {
     "exclude_code": codes,
     "first": views,
     "key": keys,
+    "level": levels,
     "name": views,
     "names": views,
+    "of_set": sets,
     "part": parts,
     "second": views,
     "shard": shards,

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from wdsctl.cli.apps import full_app
 from wdsctl.cli.bare_options import BARE
+from wdsctl.cli.fitting import fitting
 from wdsctl.cli.options import GROUPS
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ def defaults_for(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Settin
     if config.problems:
         raise config.problems[0].as_error()
     command = " ".join(words[: 2 if words[0] in GROUPS else 1])
-    made = {parameters[command][option].name: setting for option, setting in config.of(command).items()}
+    mine = fitting(command, config.of(command), words, parameters[command])
+    made = {parameters[command][option].name: setting for option, setting in mine.items()}
     values: dict[str, Any] = {name: _value(setting) for name, setting in made.items()}
     for name in reversed(command.split()):
         values = {name: values}

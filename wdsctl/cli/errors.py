@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wdsctl.cli.figures import path, relative, safe
-from wdsctl.cli.output import document, has_color, write
+from wdsctl.cli.output import document, facts, has_color, write
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
 
 if TYPE_CHECKING:
@@ -52,14 +52,15 @@ class Manner:
         )
 
 
-def report(error: WdsctlError, manner: Manner) -> int:
+def report(error: WdsctlError, manner: Manner, *, is_answered: bool = False) -> int:
     """Say it, on stderr or as one JSON document on stdout. Returns the exit code.
 
-    Where stdout takes no more, the document cannot come: the text comes in its place.
+    Where stdout takes no more, the document cannot come: the text comes in its place. `is_answered`: the end of a
+    document that had begun tells of it.
     """
     if manner.debug:
         _tell("".join(traceback.format_exception(error)))
-    if not (manner.json and _is_answered(error)):
+    if not is_answered and not (manner.json and _is_answered(error)):
         text = as_text(error, is_colored=has_color(sys.stderr, manner.no_color))
         _tell(_fitted(text) if sys.stderr.isatty() else text)
     return error.exit_code
@@ -120,9 +121,8 @@ def bug() -> int:
 
 
 def _is_answered(error: WdsctlError) -> bool:
-    facts = {"code": error.code, "message": error.message, "where": error.where, "hint": error.hint}
     try:
-        write(sys.stdout, document({"error": facts}))
+        write(sys.stdout, document({"error": facts(error)}))
     except StorageError:
         return False
     return True

@@ -16,7 +16,7 @@ from wdsctl.cli.bare_options import filled
 from wdsctl.cli.coercion import lighten
 from wdsctl.cli.configured import defaults_for
 from wdsctl.cli.options import command_of, common_first
-from wdsctl.cli.output import PipeClosed, write
+from wdsctl.cli.output import Answered, PipeClosed, write
 from wdsctl.cli.start import INTERRUPTED
 from wdsctl.core.called import typed
 from wdsctl.core.errors import WdsctlError
@@ -43,6 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return errors.report(errors.from_typer(error, settings), manner)
         except WdsctlError as error:
             return errors.report(error, manner)
+        except Answered as answered:
+            return errors.report(answered.error, manner, is_answered=True)
     except PipeClosed:
         return _pipe_closed()
     except Exception:  # noqa: BLE001 - the one boundary: what is not ours is a bug, and keeps its traceback

@@ -6,12 +6,12 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from wdsctl.cli.labelled import Labelled
-from wdsctl.core.errors import StorageError
+from wdsctl.core.errors import StorageError, WdsctlError
 from wdsctl.core.os_errors import is_full
 
 if TYPE_CHECKING:
@@ -26,6 +26,14 @@ T = TypeVar("T")
 
 class PipeClosed(Exception):  # noqa: N818 - no error of ours or of the user's
     """Nobody reads stdout any more (`wdsctl inspect DATASET | head -1`)."""
+
+
+class Answered(Exception):  # noqa: N818 - the error is what it holds
+    """What failed behind a document's first entries, and stands at the document's end."""
+
+    def __init__(self, error: WdsctlError) -> None:
+        super().__init__(error)
+        self.error = error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +61,30 @@ def document(content: Mapping[str, Any]) -> str:
     return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
 
 
+def listed(head: Mapping[str, Any], name: str, entries: Iterable[str]) -> Iterator[str]:
+    """A document whose last field is a list, entry by entry, each JSON already: there may be a billion of them.
+
+    What fails before the first entry is raised. What fails behind it ends the document, as its field `error`, and is
+    raised as Answered: stdout stays one document.
+    """
+    rest = iter(entries)
+    first = next(rest, None)
+    opening = json.dumps({"schema": SCHEMA, **head}, ensure_ascii=False).removesuffix("}")
+    yield f'{opening}, "{name}": [' + ("" if first is None else f"\n{first}")
+    try:
+        for entry in rest:
+            yield f",\n{entry}"
+    except WdsctlError as error:
+        yield f'\n], "error": {json.dumps(facts(error), ensure_ascii=False)}}}\n'
+        raise Answered(error) from error
+    yield "]}\n" if first is None else "\n]}\n"
+
+
+def facts(error: WdsctlError) -> dict[str, str]:
+    """What a document says of an error."""
+    return {"code": error.code, "message": error.message, "where": error.where, "hint": error.hint}
+
+
 def plain(value: Any) -> Any:
     """Dataclasses, mappings and tuples as what JSON has."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -73,6 +105,15 @@ def has_color(stream: TextIO, no_color: bool = False) -> bool:
 def is_lively(stream: TextIO) -> bool:
     """Whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def can_write(stream: TextIO, letters: str) -> bool:
+    """Whether the stream's encoding has these letters."""
+    try:
+        letters.encode(stream.encoding or "utf-8")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
 
 
 def width(stream: TextIO) -> int:

@@ -68,7 +68,7 @@ def _run(
     try:
         while True:
             for i, unit in islice(units, in_flight - len(places)):
-                with _starting(), _nameless_main():
+                with _starting(), _nameless_main(), _whole():
                     places[pool.submit(_work, fn, unit)] = i
             if not places:
                 return
@@ -129,6 +129,26 @@ def _context(preload: Sequence[str]) -> BaseContext:
         finally:
             signal.signal(signal.SIGINT, before)
     return context
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    """Let Ctrl-C wait until the block is done.
+
+    A pool that is left in the middle of starting a worker does not know of it, and the worker says so in a traceback.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _, frame: came.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(signal.SIGINT, came[0])
 
 
 @contextmanager

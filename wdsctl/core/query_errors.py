@@ -88,9 +88,12 @@ class Query:
         """What is wrong with the text as a whole, or turns out to be wrong with it while it runs."""
         if "cannot modify" in said:
             return self._denied(Denied("act", ""), words, guard)
-        if match := _NEAR.match(said):
+        match = _NEAR.match(said)
+        # An expression stands in brackets of ours, whose end SQLite blames where that of the text is missing.
+        is_cut = said == "incomplete input" or (match and match[1] == ")" and self._is_incomplete())
+        if match and not is_cut:
             return self.refused(said, f"{self.doc} has examples", self._failing(words, match[1] or match[2], said))
-        if said == "incomplete input":
+        if is_cut:
             return self.refused("the text ends too early", f"{self.doc} has examples", words[-1] if words else None)
         return self.refused(guard.problem or said, f"{self.doc} tells what can be asked")
 
@@ -104,6 +107,14 @@ class Query:
             message = f"{denied.name} cannot be read: only the documented views can"
             return self.refused(message, f"there are {views}", word)
         return self.refused("only reading is allowed", f"write a SELECT over {views}", words[0])
+
+    def _is_incomplete(self) -> bool:
+        with closing(sqlite3.connect(":memory:")) as connection:
+            try:
+                connection.execute(f"EXPLAIN {self.before}{self.text}").close()
+            except sqlite3.Error as error:
+                return str(error) == "incomplete input"
+        return False
 
     def _failing(self, words: Sequence[Token], near: str, said: str) -> Token | None:
         """The word at which the text stops making sense: up to the one before, it is only incomplete."""

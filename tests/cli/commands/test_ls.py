@@ -1,14 +1,20 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build import a_dataset, some_shards
 from tests.cli.conftest import Stream, Wdsctl
+from wdsctl.cli.commands.ls import document, write_all
+from wdsctl.cli.output import Answered
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.ls import Listed, ListedShard, Listing
 
 
 @pytest.fixture
@@ -36,6 +42,21 @@ def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
     assert (document["schema"], document["command"], document["what"]) == (1, "ls", "parts")
     assert [entry["name"] for entry in document["entries"]] == ["x/1.jpg", "x/1.txt", "new\nline.txt"]
     assert wdsctl("ls", root, "none", "--json").document["entries"] == []
+
+
+@pytest.mark.parametrize("number", [1, 60])
+def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def entries() -> Iterator[Listed]:
+        yield from (ListedShard(path=f"{i}.tar", size_bytes=1, samples=1, status="ok") for i in range(number))
+        raise CatalogError("it ends here", hint="make it again", where="here")
+
+    stdout = Stream()
+    monkeypatch.setattr(sys, "stdout", stdout)
+    with pytest.raises(Answered, match="it ends here"):
+        write_all(document(Listing("d", "shards", entries(), iter(()))))
+    answer = json.loads(stdout.getvalue())
+    assert len(answer["entries"]) == number
+    assert answer["error"] == {"code": "WDS300", "message": "it ends here", "where": "here", "hint": "make it again"}
 
 
 def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:

@@ -51,6 +51,19 @@ def test_a_dataset_without_a_catalog_says_so(wdsctl: Wdsctl, shards: Path) -> No
     assert result.stderr.startswith("error[WDS301]: ")
 
 
+def test_one_set_may_be_shown_and_has_to_be_there(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "8,1,1")
+    wdsctl("split", shards, "1,1", "--set", "halves")
+
+    shown = wdsctl("split", shards, "--set", "halves", "--json").document
+    assert [each["name"] for each in shown["sets"]] == ["halves"]
+    assert len(wdsctl("split", shards, "--json").document["sets"]) == 2
+    unknown = wdsctl("split", shards, "--set", "halfs")
+    assert unknown.code == 3
+    assert "no set of splits 'halfs'; it has halves" in unknown.stderr
+
+
 def test_a_dry_run_changes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
     assert "would be split" in wdsctl("split", shards, "8,1,1", "--dry-run").stdout

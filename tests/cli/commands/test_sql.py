@@ -54,6 +54,18 @@ def test_an_answer_without_rows_is_one_too(wdsctl: Wdsctl, indexed: Path) -> Non
     assert wdsctl("sql", indexed, query, "--table").stdout.split() == ["key", "key"]
 
 
+def test_what_fails_between_two_rows_ends_the_one_document(wdsctl: Wdsctl, indexed: Path) -> None:
+    numbers = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT n FROM r"
+    fails_at = f"SELECT abs(iif(n < {{}}, n, -9223372036854775808)) AS n FROM ({numbers})"
+    late = wdsctl("sql", indexed, fails_at.format(700), "--json")
+    assert (late.code, late.stderr) == (2, "")
+    assert [row["n"] for row in late.document["rows"]] == list(range(1, 501))
+    assert late.document["error"]["code"] == "WDS332"
+    early = wdsctl("sql", indexed, fails_at.format(1), "--json")
+    assert early.code == 2
+    assert set(early.document) == {"schema", "error"}
+
+
 def test_a_limit_says_that_there_is_more(wdsctl: Wdsctl, indexed: Path) -> None:
     result = wdsctl("sql", indexed, "SELECT key FROM v_sample", "--limit", 7)
     assert len(result.stdout.splitlines()) == 8

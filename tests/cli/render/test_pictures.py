@@ -75,3 +75,15 @@ def test_sixels_draw_every_pixel_once() -> None:
         for x, letter in enumerate(stroke.rstrip("$").lstrip("0123456789")):
             row[x] = ord(letter) - 63
     assert [sum(column) for column in zip(*bits, strict=True)] == [3, 3, 3]
+
+
+def test_a_terminal_without_half_blocks_gets_no_picture_made_of_them() -> None:
+    stream = io.TextIOWrapper(Terminal(), "latin-1")
+    assert manner_of("auto", stream, is_colored=True, environment={}) == "none"
+    assert manner_of("blocks", stream, is_colored=True, environment={}) == "none"
+    assert manner_of("sixel", stream, is_colored=True, environment={}) == "sixel"
+
+
+class Terminal(io.BytesIO):
+    def isatty(self) -> bool:
+        return True

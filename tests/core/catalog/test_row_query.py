@@ -147,6 +147,9 @@ def test_expressions_are_those_of_sqlite(gallery: str, text: str, fits: Fits) ->
         ("width > 1 COLLATE nonsense", "no such collation sequence"),
         ("key REGEXP '('", "is no regular expression"),
         ("json_extract(key, '$.a') = 1", "malformed JSON"),
+        ("size >=", "the text ends too early"),
+        ("(size > 1) and size between 1 and", "the text ends too early"),
+        ("(size > ) and (size > 3)", r'near "\)": syntax error'),
     ],
 )
 def test_what_is_no_expression_is_refused(gallery: str, text: str, said: str | None) -> None:

@@ -33,6 +33,16 @@ NAMES = [
     "/etc/passwd",
     "b",
     "",
+    "a",
+    "a/",
+    "b.jpg/",
+    "./b.jpg",
+    "a//1.jpg",
+    "a/./1.jpg",
+    "b.jpg/.",
+    ".",
+    "a/1.jpg ",
+    "a\\1.jpg",
 ]
 
 
@@ -71,6 +81,12 @@ def test_why_a_name_is_not_there_is_told(tmp_path: Path, kind: str) -> None:
     assert store.look("A/1.JPG")[::2] == ("case", "a/1.jpg")
     for name in ("../a/1.jpg", "a/../../x", "/a/1.jpg", "C:\\x.jpg", "a\0b.jpg", "\\\\host\\x"):
         assert store.look(name).how == "outside", name
+
+
+def test_a_folder_is_no_entry_whatever_its_letters(tmp_path: Path) -> None:
+    store = open_ref_store(a_folder(tmp_path, FILES | {"Pair/x.jpg": b"1", "pair/y.jpg": b"2"}))
+    assert [store.look(name).how for name in ("a", "A", "a/", ".")] == ["missing"] * 4
+    assert store.look("Pair/X.jpg")[::2] == ("case", "Pair/x.jpg")
 
 
 def test_a_name_that_several_samples_have_is_ambiguous(tmp_path: Path) -> None:

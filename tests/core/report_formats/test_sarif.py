@@ -1,6 +1,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import unquote, urljoin
+
+import pytest
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.report_formats.sarif import sarif
@@ -39,3 +44,21 @@ def test_the_same_findings_give_the_same_text_and_no_findings_an_empty_run() -> 
     document = json.loads(sarif("s3://b/x", []))
     assert (document["version"], document["runs"][0]["results"]) == ("2.1.0", [])
     assert document["runs"][0]["originalUriBaseIds"]["ROOT"]["uri"] == "s3://b/x/"
+
+
+@pytest.mark.parametrize("name", ["qa lines.jsonl", "blend.yaml"])
+def test_places_are_relative_to_the_folder_of_a_file(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    (run,) = json.loads(sarif(str(tmp_path / name), [replace(ODD, shard=name)]))["runs"]
+    base = run["originalUriBaseIds"]["ROOT"]["uri"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert unquote(urljoin(base, place["uri"])) == f"file://{tmp_path}/{name}"
+    assert base.endswith("/")
+    (there,) = json.loads(sarif(f"s3://b/x/{name}", []))["runs"]
+    assert there["originalUriBaseIds"]["ROOT"]["uri"] == "s3://b/x/"
+
+
+def test_a_shard_at_a_url_is_named_as_it_is() -> None:
+    (run,) = json.loads(sarif("blend.yaml", [replace(ODD, shard="s3://b/x/a.tar")]))["runs"]
+    place = run["results"][0]["locations"][0]["physicalLocation"]["artifactLocation"]
+    assert place == {"uri": "s3://b/x/a.tar"}

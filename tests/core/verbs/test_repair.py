@@ -302,6 +302,18 @@ def test_samples_that_the_catalog_knows_of_and_the_copy_lacks_are_told(tmp_path:
     assert all(finding.shard == "a.tar" for finding in report.findings)
 
 
+def test_samples_whose_halves_were_brought_together_are_not_missed(tmp_path: Path) -> None:
+    halves = [("a.txt", b"1"), ("b.txt", b"2"), ("a.json", b"{}"), ("b.json", b"{}"), ("c.txt", b"3"), ("a.cls", b"4")]
+    root = a_dataset(tmp_path / "data", {"a.tar": halves})
+    index(root)
+
+    report = repair(root, to(tmp_path))
+
+    assert report.repaired[0].fixes == {"keys regrouped": 3}
+    assert report.findings == ()
+    assert keys_in(f"{tmp_path}/fixed/a.tar") == {"a", "b", "c"}
+
+
 def keys_in(path: str) -> set[str]:
     """The keys in a tar, by the standard library."""
     with tarfile.open(path) as tar:

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.build import a_dataset, rewritten, tree
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
-from wdsctl.core.errors import PermissionDenied
+from wdsctl.core.errors import CatalogError, PermissionDenied
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
@@ -119,3 +123,13 @@ def test_a_release_that_cannot_be_noted_is_an_error_and_no_success(public_path: 
     assert isinstance(refused, PermissionDenied)
     assert refused.where == place.ledger
     assert sizes(root) == {"train": 27}
+
+
+def test_a_ledger_that_takes_nothing_says_why(tmp_path: Path) -> None:
+    root = a_broken(tmp_path)
+    with closing(sqlite3.connect(locate(root).ledger)) as ledger:
+        ledger.execute("PRAGMA user_version = 99")
+    with pytest.raises(CatalogError, match="schema version 99"):
+        validate(root, CONTENT)
+    with pytest.raises(CatalogError, match="schema version 99"):
+        release_from_quarantine(root)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
 from wdsctl.cli.figures import safe
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import UsageError, WdsctlError
 
 if TYPE_CHECKING:
     from wdsctl.core.verbs.ls import Listed, Listing, What
@@ -62,23 +62,30 @@ def command(
             hint=f"run it once with --{chosen[0]}, once with --{chosen[1]}",
         )
     with listing(root, prefix, what=chosen[0] if chosen else "shards", split=split, catalog=catalog) as found:
-        pieces = _document(found) if common.json else _lines(found, long=long, null=null)
-        listed = _write_all(pieces)
+        pieces = document(found) if common.json else _lines(found, long=long, null=null)
+        listed = write_all(pieces)
     return 0 if listed else 3
 
 
-def _write_all(pieces: Iterable[tuple[str, int]]) -> int:
-    """Write texts that come with how many entries they hold, in blocks; returns how many there were."""
-    from wdsctl.cli.output import write
+def write_all(pieces: Iterable[tuple[str, int]]) -> int:
+    """Write texts that come with how many entries they hold, in blocks; returns how many there were.
+
+    What came before an error is written, too.
+    """
+    from wdsctl.cli.output import Answered, write
 
     held: list[str] = []
     listed = pending = 0
-    for text, entries in pieces:
-        held.append(text)
-        pending += entries
-        if pending >= (FIRST if not listed else REST):
-            write(sys.stdout, "".join(held))
-            held, listed, pending = [], listed + pending, 0
+    try:
+        for text, entries in pieces:
+            held.append(text)
+            pending += entries
+            if pending >= (FIRST if not listed else REST):
+                write(sys.stdout, "".join(held))
+                held, listed, pending = [], listed + pending, 0
+    except (WdsctlError, Answered):
+        write(sys.stdout, "".join(held))
+        raise
     write(sys.stdout, "".join(held))
     return listed + pending
 
@@ -102,17 +109,18 @@ def _long(entry: Listed, clean: Callable[[str], str]) -> str:
     return f"{entry.size_bytes:>15,} {entry.position:>9,}  {clean(entry.shard)}  {clean(entry.key)}"
 
 
-def _document(found: Listing) -> Iterator[tuple[str, int]]:
+def document(found: Listing) -> Iterator[tuple[str, int]]:
     """The one JSON document, in pieces: a dataset may have a billion entries."""
-    from wdsctl.cli.output import SCHEMA, plain
+    from wdsctl.cli.output import listed, plain
 
-    def text(value: Any) -> str:
-        return json.dumps(value, ensure_ascii=False)
+    made = told = 0
 
-    head = {"schema": SCHEMA, "command": "ls", "root": found.root, "what": found.what}
-    yield text(head).removesuffix("}") + ', "entries": [', 0
-    before = "\n  "
-    for entry in found.entries:
-        yield f"{before}{text(plain(entry))}", 1
-        before = ",\n  "
-    yield "\n]}\n", 0
+    def entries() -> Iterator[str]:
+        nonlocal made
+        for entry in found.entries:
+            made += 1
+            yield f"  {json.dumps(plain(entry), ensure_ascii=False)}"
+
+    for piece in listed({"command": "ls", "root": found.root, "what": found.what}, "entries", entries()):
+        yield piece, made - told
+        told = made

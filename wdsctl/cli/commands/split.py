@@ -135,7 +135,7 @@ def command(
     check_question(asked)
     if leaks is not None:
         return _leaks(root, leaks, of_set, catalog, options.worker_count(workers), common)
-    return _export(root, export, of_set, catalog, common) if export else _show(root, catalog, common)
+    return _export(root, export, of_set, catalog, common) if export else _show(root, of_set, catalog, common)
 
 
 def _refuse_beside(export: str, leaks: str | None) -> None:
@@ -161,11 +161,11 @@ def _make(
     return 0
 
 
-def _show(root: str, catalog: str | None, common: options.Common) -> int:
+def _show(root: str, of_set: str, catalog: str | None, common: options.Common) -> int:
     from wdsctl.cli.render.split import render_sets
     from wdsctl.core.verbs.split_show import show_splits
 
-    common.output.answer("split", show_splits(root, catalog=catalog), render_sets)
+    common.output.answer("split", show_splits(root, of_set=of_set, catalog=catalog), render_sets)
     return 0
 
 

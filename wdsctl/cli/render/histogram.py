@@ -1,4 +1,4 @@
-"""Histograms as bars of text: at most so many rows, wide enough for 80 columns."""
+"""Histograms as bars of text: at most so many rows, as wide as 80 columns hold, or as the terminal is."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from wdsctl.cli.figures import count
+from wdsctl.cli.output import can_write, width
 
 if TYPE_CHECKING:
     from wdsctl.core.stats_histogram import Bin
 
 ROWS = 10
-BAR = 32  # letters of the longest bar
+BAR, LEAST_BAR = 32, 4  # letters of the longest bar, and where there is no room for it
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _OCTAVE = 4  # bins of the histogram
 _GROUPS = (1, 2, 4, 8, 16, 32, 64)
@@ -29,10 +30,13 @@ def lines(bins: Iterable[Bin], said: Callable[[float], str], *, is_whole: bool) 
     """A line a row: its range, a bar, its count. `said`: a number in words. `is_whole`: of whole numbers alone."""
     shown = rows(list(bins), is_whole=is_whole)
     labels = [_label(row, said, is_whole=is_whole) for row in shown]
-    width = max(map(len, labels), default=0)
+    counts = [count(row.n) for row in shown]
+    label_width, count_width = max(map(len, labels), default=0), max(map(len, counts), default=0)
+    room = width(sys.stdout) - len(f"    {'':{label_width}}    {'':{count_width}}")
+    bar_width = max(LEAST_BAR, min(BAR, room))
     most = max((row.n for row in shown), default=1)
-    for label, row in zip(labels, shown, strict=True):
-        yield f"    {label:>{width}}  {bar(row.n / most):<{BAR}}  {count(row.n):>9}"
+    for label, number, row in zip(labels, counts, shown, strict=True):
+        yield f"    {label:>{label_width}}  {bar(row.n / most, bar_width):<{bar_width}}  {number:>{count_width}}"
 
 
 def rows(bins: list[Bin], *, is_whole: bool) -> list[Row]:
@@ -55,10 +59,10 @@ def rows(bins: list[Bin], *, is_whole: bool) -> list[Row]:
     return zero + [row for row in made if not is_whole or math.ceil(row.low) < row.high]
 
 
-def bar(share: float, width: int = BAR) -> str:
+def bar(share: float, letters: int) -> str:
     """A bar of eighths of letters; of whole ones where the output has no such letters. What is there, is seen."""
-    eighths = max(round(share * width * 8), 1 if share > 0 else 0)
-    if not _has_blocks(sys.stdout.encoding):
+    eighths = max(round(share * letters * 8), 1 if share > 0 else 0)
+    if not can_write(sys.stdout, _EIGHTHS):
         return "#" * max(eighths // 8, 1 if share > 0 else 0)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
@@ -70,11 +74,3 @@ def _label(row: Row, said: Callable[[float], str], *, is_whole: bool) -> str:
         return f"{said(row.low)} - {said(row.high)}"
     low, high = math.ceil(row.low), math.ceil(row.high) - 1
     return said(low) if low == high else f"{said(low)} - {said(high)}"
-
-
-def _has_blocks(encoding: str | None) -> bool:
-    try:
-        _EIGHTHS.encode(encoding or "utf-8")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True

@@ -15,6 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from wdsctl.cli.output import can_write
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 Manner = Literal["blocks", "kitty", "iterm", "sixel", "none"]
 Asked = Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"]
 
+HALF = "▀"  # the upper half of a cell
 COLUMNS, ROWS = 60, 20  # of the terminal, at most
 CELL = (10, 20)  # pixels of a cell where the terminal has pixels: what most fonts come near to
 _CHUNK = 4096  # bytes of base64 that Kitty's protocol takes in one go
@@ -34,7 +37,8 @@ def manner_of(asked: Asked, stream: TextIO, *, is_colored: bool, environment: Ma
     """How to draw on this stream: nothing where it is no terminal, or shows no colours."""
     if asked == "none" or not stream.isatty() or not is_colored:
         return "none"
-    return detected(environment) if asked == "auto" else asked
+    manner = detected(environment) if asked == "auto" else asked
+    return "none" if manner == "blocks" and not can_write(stream, HALF) else manner
 
 
 def detected(environment: Mapping[str, str]) -> Manner:
@@ -79,7 +83,7 @@ def blocks(picture: Picture) -> RenderableType:
             above, below = 3 * (y * width + x), 3 * ((y + 1) * width + x)
             upper = _hex(rgb[above : above + 3])
             lower = f" on {_hex(rgb[below : below + 3])}" if y + 1 < picture.height else ""
-            text.append("▀", f"{upper}{lower}")
+            text.append(HALF, f"{upper}{lower}")
         if y + 2 < picture.height:
             text.append("\n")
     return text

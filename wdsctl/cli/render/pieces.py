@@ -20,11 +20,11 @@ STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """A table without lines. A column whose name begins with `#` holds figures: right-aligned, never wrapped; one whose
-    name begins with `=` is not wrapped either.
+    name begins with `=` is not wrapped either. Where a terminal has no room for it, its rows are lists.
     """
-    from rich.table import Table
+    from wdsctl.cli.render.fitted import Fitted
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    drawn = Fitted(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in columns:
         is_figure = column.startswith("#")
         drawn.add_column(

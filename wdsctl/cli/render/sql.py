@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.cli.figures import count
-from wdsctl.cli.output import SCHEMA, drawn, has_color
+from wdsctl.cli.output import drawn, has_color, listed
 from wdsctl.cli.render.pieces import table
 
 if TYPE_CHECKING:
@@ -86,14 +86,11 @@ def _tsv(columns: Sequence[str], blocks: Iterator[list[Row]]) -> Iterator[str]:
 def _json(columns: Sequence[str], blocks: Iterator[list[Row]]) -> Iterator[str]:
     """One document, a row a line. Columns of one name are numbered: `key`, `key_2`."""
     names = _told_apart(columns)
-    head = json.dumps({"schema": SCHEMA, "command": "sql", "columns": names}, ensure_ascii=False)
-    yield f'{head[:-1]}, "rows": ['
-    separator = "\n"
-    for block in blocks:
-        lines = (json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in block)
-        yield separator + ",\n".join(lines)
-        separator = ",\n"
-    yield "]}\n" if separator == "\n" else "\n]}\n"
+    lines = (
+        ",\n".join(json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in block)
+        for block in blocks
+    )
+    yield from listed({"command": "sql", "columns": names}, "rows", lines)
 
 
 def _told_apart(columns: Sequence[str]) -> list[str]:

@@ -163,23 +163,25 @@ class FolderRefs:
         return len(left), left[0] if left else ""
 
     def _near(self, name: str) -> str:
-        """The same name in other letters, folder by folder."""
+        """A file of the same name in other letters, folder by folder; nothing where there is none."""
         found = ""
         for piece in name.split("/"):
-            names = _names_in(os.path.join(self._real, found))
-            match = piece if piece in names.values() else names.get(piece.lower(), "")
+            names, in_small = _names_in(os.path.join(self._real, found))
+            match = piece if piece in names else in_small.get(piece.lower(), "")
             if not match:
                 return ""
             found = f"{found}/{match}" if found else match
-        return found
+        return found if os.path.isfile(os.path.join(self._real, found)) else ""
 
 
 @lru_cache(maxsize=256)
-def _names_in(folder: str) -> dict[str, str]:
+def _names_in(folder: str) -> tuple[frozenset[str], dict[str, str]]:
+    """The names, and one of them by its small letters."""
     try:
-        return {name.lower(): name for name in sorted(os.listdir(folder))}
+        names = sorted(os.listdir(folder))
     except OSError:
-        return {}
+        names = []
+    return frozenset(names), {name.lower(): name for name in names}
 
 
 def _mark(name: str) -> int:

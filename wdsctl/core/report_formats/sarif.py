@@ -15,16 +15,17 @@ from wdsctl.core.codes import CODES
 from wdsctl.core.findings import Finding
 from wdsctl.version import VERSION
 
+_FILES = (".jsonl", ".ndjson", ".yaml", ".yml")  # what a root is called that is no folder
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def sarif(root: str, findings: Sequence[Finding]) -> str:
-    """One run with a rule a code and a result a finding; places are relative to `root`. The same input, the same text.
+    """One run with a rule a code and a result a finding. The same input, the same text.
 
-    What is of no shard is of the dataset's folder.
+    Places are relative to `root`, or to the folder that it lies in where it is a file (of lines, of a blend). What is
+    of no shard is of the folder.
     """
     codes = sorted({finding.code for finding in findings})
-    base = root if "://" in root else f"file://{quote(os.path.abspath(root))}"
     run = {
         "tool": {
             "driver": {
@@ -34,12 +35,20 @@ def sarif(root: str, findings: Sequence[Finding]) -> str:
                 "rules": [_rule(code) for code in codes],
             }
         },
-        "originalUriBaseIds": {"ROOT": {"uri": base.rstrip("/") + "/"}},
+        "originalUriBaseIds": {"ROOT": {"uri": _base(root).rstrip("/") + "/"}},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, codes.index(finding.code)) for finding in findings],
     }
     document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(document, ensure_ascii=True, indent=2) + "\n"
+
+
+def _base(root: str) -> str:
+    """What names of shards are relative to."""
+    if "://" in root:
+        return root.rpartition("/")[0] if root.endswith(_FILES) else root
+    path = os.path.abspath(root)
+    return f"file://{quote(os.path.dirname(path) if os.path.isfile(path) else path)}"
 
 
 def _rule(code: str) -> dict[str, Any]:
@@ -53,7 +62,9 @@ def _rule(code: str) -> dict[str, Any]:
 
 
 def _result(finding: Finding, rule: int) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": quote(finding.shard or "."), "uriBaseId": "ROOT"}}
+    is_url = "://" in finding.shard  # of a dataset of a blend
+    artifact = {"uri": finding.shard} if is_url else {"uri": quote(finding.shard or "."), "uriBaseId": "ROOT"}
+    location: dict[str, Any] = {"artifactLocation": artifact}
     if finding.offset is not None:
         location["region"] = {"byteOffset": finding.offset, "byteLength": 0}
     name = ".".join(filter(None, (finding.key, finding.part)))

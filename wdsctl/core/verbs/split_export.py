@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from wdsctl.core.catalog.split_rows import Parts
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.formats.split_yaml import split_yaml, unsayable_key, unsayable_parts
 from wdsctl.core.place import locate
@@ -15,7 +15,7 @@ from wdsctl.core.progress import SILENT
 from wdsctl.core.splitting_bits import flags_of
 from wdsctl.core.verbs.presence import check_catalog
 from wdsctl.core.verbs.split_ground import Ground
-from wdsctl.core.verbs.split_state import ground_of, parts_of_set, state_of
+from wdsctl.core.verbs.split_state import ground_of, no_such_set, parts_of_set, state_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +40,9 @@ def export_split(
     """
     place = locate(root, catalog)
     check_catalog(place)
-    if of_set not in state_of(place).rules:
-        raise InputError(
-            f"the dataset has no set of splits {of_set!r}" if of_set else "the dataset has no splits yet",
-            where=place.shown,
-            hint="`wdsctl split DATASET` lists them",
-            code="WDS211",
-        )
+    state = state_of(place)
+    if of_set not in state.rules:
+        raise no_such_set(of_set, state, place.shown)
     if path and os.path.exists(path) and not overwrite:
         raise UsageError("the file is there", where=path, hint="`--yes` writes over it")
     ground = ground_of(place, 1, SILENT, keeps=False)

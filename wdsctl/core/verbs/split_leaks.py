@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import UsageError
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.findings import Finding
 from wdsctl.core.keys import derive, mix
@@ -33,7 +33,7 @@ from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_catalog
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_leaks_report import LeakCount, LeakPair, LeaksReport, pair_of
-from wdsctl.core.verbs.split_state import ground_of, parts_of_set, state_of
+from wdsctl.core.verbs.split_state import ground_of, no_such_set, parts_of_set, state_of
 
 Counts = NDArray[np.int64]  # (splits, splits)
 
@@ -65,9 +65,7 @@ def find_leaks(
     check_catalog(place)
     state = state_of(place)
     if of_set not in state.rules:
-        sets = ", ".join(filter(None, state.rules)) or "none that has a name"
-        what = f"no set of splits {of_set!r}; it has {sets}" if of_set else "no splits yet"
-        raise InputError(f"the dataset has {what}", where=place.shown, hint="`wdsctl split` makes them", code="WDS211")
+        raise no_such_set(of_set, state, place.shown)
     splits = parts_of_set(place, of_set)
     words = [place.shown, f"leaks={','.join(parts) or 'auto'}", *([f"of_set={of_set}"] if of_set else [])]
     with journal(place, "split", words, progress) as entry:

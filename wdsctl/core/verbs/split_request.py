@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass, field, replace
 
 from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import UsageError
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
-from wdsctl.core.verbs.split_state import State
+from wdsctl.core.verbs.split_state import State, no_such_set
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ def sets_of(request: SplitRequest, state: State, authored: DatasetConfig) -> tup
     if request.drop:
         gone = tuple(name for name in state.rules if name == request.of_set or _is_fold(name, request.of_set, state))
         if not gone:
-            raise _no_such_set(request.of_set, state)
+            raise no_such_set(request.of_set, state)
         return {}, gone
     if request.again:
         asked = ({"": authored.split} if authored.split is not None else {}) | authored.split_sets
@@ -56,12 +56,6 @@ def sets_of(request: SplitRequest, state: State, authored: DatasetConfig) -> tup
 def _is_fold(name: str, base: str, state: State) -> bool:
     """Whether a set is one of the folds that were made together by this name."""
     return bool(re.fullmatch(rf"{re.escape(base or 'fold')}-\d+", name)) and state.rules[name].fold is not None
-
-
-def _no_such_set(name: str, state: State) -> InputError:
-    sets = ", ".join(filter(None, state.rules)) or "none that has a name"
-    what = f"no set of splits {name!r}" if name else "no splits"
-    return InputError(f"the dataset has {what}; it has {sets}", hint="`wdsctl split DATASET` lists them", code="WDS211")
 
 
 def excludes_of(request: SplitRequest, state: State, authored: DatasetConfig) -> Excludes:

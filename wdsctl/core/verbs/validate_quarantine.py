@@ -75,7 +75,7 @@ def release_from_quarantine(
 ) -> ReleaseReport:
     """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
 
-    `wait`: seconds to wait for another writer. Raises PermissionDenied where the ledger cannot be written.
+    `wait`: seconds to wait for another writer. Raises what the ledger raises where it cannot be written.
     """
     place = locate(root, catalog, writing=True)
     wait_for_catalog(place, wait, progress.note)
@@ -90,7 +90,7 @@ def release_from_quarantine(
 
 def _writable(place: Place, entry: Entry) -> Ledger:
     if entry.ledger is None:
-        raise PermissionDenied(
+        raise entry.refused or PermissionDenied(
             "the ledger cannot be written, and it has what is in quarantine",
             where=place.ledger,
             hint="ask the owner of the dataset, or make a catalog of your own: `--catalog DIR`",
