@@ -82,3 +82,9 @@ def test_paths_in_a_sentence_are_relative_to_where_one_is(monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     said = f"`wdsctl index {tmp_path}/a --rebuild`, '{tmp_path}/b c' and /x{tmp_path}/d; `wdsctl validate {tmp_path}`"
     assert figures.relative(said) == f"`wdsctl index a --rebuild`, 'b c' and /x{tmp_path}/d; `wdsctl validate .`"
+
+
+def test_a_path_that_people_copy_is_no_option_and_one_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert figures.argument(f"{tmp_path}/-weird") == "./-weird"
+    assert figures.argument("a folder/-x") == "'a folder/-x'"

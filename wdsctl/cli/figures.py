@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import textwrap
 
 from wdsctl.core.counted import counted
@@ -66,6 +67,12 @@ def path(text: str) -> str:
     if os.path.join(text, "") == here:
         return "."
     return safe(text.removeprefix(here))
+
+
+def argument(text: str) -> str:
+    """A path as an argument of a command that people copy."""
+    shown = path(text)
+    return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 
 def relative(text: str) -> str:

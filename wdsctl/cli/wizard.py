@@ -7,7 +7,7 @@ import difflib
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -45,12 +45,22 @@ class Terminal:
     """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
 
     def text(self, question: str, default: str) -> str:
-        with contextlib.redirect_stdout(sys.stderr):
+        with _asking():
             return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
 
     def confirm(self, question: str) -> bool:
-        with contextlib.redirect_stdout(sys.stderr):
+        with _asking():
             return typer.confirm(question, default=True, err=True)
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except typer.Abort:  # Ctrl-C or Ctrl-D: what is said next begins a line of its own
+        typer.echo(err=True)
+        raise
 
 
 @dataclass(slots=True)

@@ -77,6 +77,8 @@ class Query:
         for pattern, what, known in ((_COLUMN, "column", columns), (_TABLE, "view", tuple(guard.views))):
             if match := pattern.match(said):
                 hint = did_you_mean(match[1], known) or f"{self.doc} lists the {what}s"
+                if what == "view" and match[1].lower() in known:  # it was asked for in another database
+                    hint = f"write {match[1]}, with nothing before it"
                 return self.refused(f"there is no {what} {match[1]}", hint, _named(words, match[1]))
         if match := _FUNCTION.match(said):
             meant = did_you_mean(match[1], sorted(guard.functions)) if said.startswith("no such") else ""

@@ -85,6 +85,12 @@ def test_nothing_else_can_be_asked_and_nothing_is_written(gallery: str, text: st
     assert tree(gallery) == before
 
 
+def test_a_view_is_asked_for_by_its_name_alone(gallery: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        asked(gallery, "SELECT * FROM ledger.v_run")
+    assert raised.value.hint == "write v_run, with nothing before it"
+
+
 def test_a_query_ends_after_its_time(gallery: str) -> None:
     with pytest.raises(UsageError, match=r"longer than 0\.2 s") as raised:
         asked(gallery, f"{FOR_EVER} count(*) FROM r", timeout_seconds=0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import Annotated, Literal
 
 import typer
@@ -162,7 +161,7 @@ def command(
     Other shards, another order, fewer samples, several datasets as one or one as several, media apart from labels,
     images and sounds written anew, other formats. What comes of it is a prepared dataset; the source is not changed.
     """
-    from wdsctl.cli.figures import path
+    from wdsctl.cli.figures import argument
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.convert import render
     from wdsctl.core.convert.part_rules import parse_renames
@@ -209,7 +208,7 @@ def command(
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
         # Of media apart from labels the last one is the primary.
         main = report.datasets[-1 if layout == "polylithic" else 0]
-        output.say(f"next: wdsctl inspect {shlex.quote(path(main.path))}")
+        output.say(f"next: wdsctl inspect {argument(main.path)}")
     return exit_codes.of_convert(report)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import Annotated, Literal
 
@@ -115,7 +114,7 @@ def command(
     """
     from wdsctl.cli import wizard
     from wdsctl.cli.commands import media_folder
-    from wdsctl.cli.figures import path
+    from wdsctl.cli.figures import argument
     from wdsctl.cli.output import width
     from wdsctl.cli.render.prepare import renderer
     from wdsctl.core.ratios import parse_ratios
@@ -164,7 +163,7 @@ def command(
     output.answer("prepare", report, renderer(outcome.request.options))
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
-        output.say(f"next: wdsctl {verb} {shlex.quote(path(report.dest))}")
+        output.say(f"next: wdsctl {verb} {argument(report.dest)}")
     if outcome.has_asked:
         output.say("the same without questions:", *wizard.command_lines(outcome.request, width(sys.stderr)))
     return exit_codes.of_index(report.index) if report.index is not None else 0
