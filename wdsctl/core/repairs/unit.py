@@ -28,7 +28,7 @@ from wdsctl.core.stores import storage_for
 from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.urls import is_url
 
-FORMAT = 2  # raise it when a fixed copy becomes another one: copies made before are then made again
+FORMAT = 3  # raise it when a fixed copy becomes another one: copies made before are then made again
 
 #: What a scan finds that a fixed copy does not have.
 MENDED = frozenset(("WDS101", "WDS102", "WDS103", "WDS104", "WDS105", "WDS107", "WDS114", "WDS117"))
@@ -64,13 +64,14 @@ class RepairUnit:
 class RepairedShard:
     """`became`: "lost" where nothing of it could be saved. `fixes`: what was done, in words, and how often.
 
-    `left`: what is wrong still, or was lost.
+    `left`: what is wrong still, or was lost. `samples`: those that a fixed copy has.
     """
 
     shard: str
     became: Became
     fixes: dict[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
+    samples: int = 0
     size_bytes: int = 0  # of the shard
     backup: str = ""
     error: str = ""  # the code, where it could not be read or written
@@ -96,13 +97,14 @@ def _repaired(unit: RepairUnit) -> RepairedShard:
         else partial(storage.read, unit.source)
     )
     try:
-        pieces = _line_pieces(unit, read, fixes) if is_lines(unit.shard.path) else _tar_pieces(unit, read, fixes)
+        samples, pieces = (_lines if is_lines(unit.shard.path) else _tar)(unit, read, fixes)
         is_broken = bool(fixes.counts)
         result = RepairedShard(
             shard=unit.shard.path,
             became="sound" if not is_broken else "fixed",
             fixes=dict(sorted(fixes.counts.items())),
             left=fixes.told(),
+            samples=samples if is_broken else 0,
             size_bytes=unit.shard.size,
         )
         if pieces is None:
@@ -116,8 +118,9 @@ def _repaired(unit: RepairUnit) -> RepairedShard:
         storage.close()
 
 
-def _tar_pieces(unit: RepairUnit, read: Read, fixes: Fixes) -> Iterator[bytes] | None:
-    """The bytes of the copy, or nothing where none can be made; nothing is found wrong of a shard that is sound."""
+def _tar(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[bytes] | None]:
+    """The samples of the copy and its bytes, None where none can be made; nothing is found wrong of a shard that is
+    sound."""
     scan = scan_file(unit.root, unit.shard)
     if scan.status == "unreadable":
         raise StorageError(
@@ -125,20 +128,21 @@ def _tar_pieces(unit: RepairUnit, read: Read, fixes: Fixes) -> Iterator[bytes] |
         )
     fixes.left += _staying(scan)
     if not any(finding.code in MENDED for finding in scan.findings):
-        return iter(())
+        return 0, iter(())
     if compression(read(0, min(6, unit.shard.size))):
         fixes.left.append("it is compressed: decompress it first")
-        return None
+        return 0, None
     found, groups = plan_tar(read, unit.shard.size, fixes)
-    return tar_bytes(found, groups) if any(group.key for group in groups) else None
+    samples = sum(bool(group.key) for group in groups)
+    return samples, tar_bytes(found, groups) if samples else None
 
 
-def _line_pieces(unit: RepairUnit, read: Read, fixes: Fixes) -> Iterator[bytes] | None:
+def _lines(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[bytes] | None]:
     kept = sum(1 for _ in repaired_lines(read, unit.shard.size, fixes, unit.encoding))
     if not kept:
         fixes.left.append("no line of it is a JSON object")
-        return None
-    return repaired_lines(read, unit.shard.size, Fixes(), unit.encoding)
+        return 0, None
+    return kept, repaired_lines(read, unit.shard.size, Fixes(), unit.encoding)
 
 
 def _staying(scan: ShardScan) -> list[str]:

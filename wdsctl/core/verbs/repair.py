@@ -24,7 +24,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.repairs.unit import RepairedShard, RepairUnit, repair_shard
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.stores import workers_for
-from wdsctl.core.units import ShardFile, scan_file
+from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url, plain
 from wdsctl.core.verbs.presence import no_shards
 
@@ -71,8 +71,8 @@ def repair(
     workers: int = 1,
     progress: Progress = SILENT,
 ) -> RepairReport:
-    """Write fixed copies of the broken shards below `root`. It needs no catalog; where there is one, it
-    tells of shards that have fewer samples now than that knows of (not in a dry run, which makes no copies).
+    """Write fixed copies of the broken shards below `root`. It needs no catalog; where there is one, it tells of
+    shards whose copies have fewer samples than that knows of.
 
     Nothing in `root` changes, unless in place is asked for. A run that was killed goes on where it was. Raises
     UsageError where it does not say where to, InputError where there are no shards, PermissionDenied and StorageError
@@ -94,9 +94,7 @@ def repair(
             with translated(marks):
                 os.makedirs(marks, exist_ok=True)
             _carry_config(place, dest)
-        results = _run(units, workers_for(place.root, workers), progress)
-        if not request.dry_run:
-            results = [*_against_catalog(place, dest, results)]
+        results = [*_against_catalog(place, _run(units, workers_for(place.root, workers), progress))]
     results.sort(key=lambda each: each.shard)
     became = Counter(each.became for each in results)
     return RepairReport(
@@ -178,19 +176,15 @@ def _shards(place: Place) -> Sequence[ShardFile]:
     return listing.shards
 
 
-def _against_catalog(place: Place, dest: str, results: Sequence[RepairedShard]) -> Iterator[RepairedShard]:
-    """The results; of shards that have fewer samples now than the catalog knows of, that is said."""
+def _against_catalog(place: Place, results: Sequence[RepairedShard]) -> Iterator[RepairedShard]:
+    """The results; of shards whose copies have fewer samples than the catalog knows of, that is said."""
     known = _known_samples(place)
     for each in results:
         expected = known.get(each.shard, 0)
-        if each.became != "fixed" or not expected:
-            yield each
-            continue
-        stat = os.stat(os.path.join(dest, each.shard))
-        there = len(scan_file(dest, ShardFile(each.shard, stat.st_size, stat.st_mtime_ns)).counts)
-        words = f"the catalog knows {expected:,} samples of it, and {there:,} are left"
+        words = f"the catalog knows {expected:,} samples of it, and {each.samples:,} are left"
         brought_together = each.fixes.get("keys regrouped", 0)  # the catalog counts the halves of a sample
-        yield replace(each, left=(*each.left, words)) if there + brought_together < expected else each
+        is_less = each.became == "fixed" and each.samples + brought_together < expected
+        yield replace(each, left=(*each.left, words)) if is_less else each
 
 
 def _known_samples(place: Place) -> dict[str, int]:
