@@ -152,6 +152,21 @@ def test_an_encoder_around_another_does_what_is_not_overridden_as_the_inner_one(
     assert AugmentTaskEncoder(inner).encode_sample(captions(1)[0]).caption == "A CAT"
 
 
+def test_super_in_an_encoder_around_another_is_the_inner_one() -> None:
+    class Louder(AugmentTaskEncoder):
+        def encode_sample(self, sample: Any) -> Any:
+            return f"{super().encode_sample(sample).caption}!"
+
+        def batch(self, samples: list[Any]) -> Any:
+            return [super().batch(samples)]
+
+    around = Louder(Own())
+    assert around.encode_sample(captions(1)[0]) == "A CAT!"
+    assert (
+        AugmentTaskEncoder.encode_batch(Louder(DefaultTaskEncoder(batch_type=Pair)), captions(1)[0]).caption == "a cat"
+    )
+
+
 def test_an_encoder_around_another_costs_nothing_where_neither_does_anything() -> None:
     for inner in (TaskEncoder[Any, Any, Any, Any](), DefaultTaskEncoder[Any, Any, Any, Any]()):
         assert [hook for hook in HOOKS if overridden(AugmentTaskEncoder(inner), hook)] == []

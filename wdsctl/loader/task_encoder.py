@@ -137,7 +137,8 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
     """Another encoder with something around it: derive from this, and override what is to be different.
 
     All that is not overridden is the inner encoder's: its decoder, its cookers and every one of its hooks, and a hook
-    that neither overrides costs nothing.
+    that neither overrides costs nothing. `super().encode_sample(sample)` is the inner one's, as is
+    `self.inner.encode_sample(sample)`.
     """
 
     def __init__(self, inner: TaskEncoder[Any, Any, Any, Any]) -> None:
@@ -147,8 +148,22 @@ class AugmentTaskEncoder(TaskEncoder[Any, Any, Any, Any]):
         if type(self).cookers is TaskEncoder.cookers:
             self.cookers = inner.cookers
         for hook in HOOKS:
-            if getattr(type(self), hook) is getattr(TaskEncoder, hook):
+            if getattr(type(self), hook) is getattr(AugmentTaskEncoder, hook):
                 setattr(self, hook, getattr(inner, hook))
+
+
+def _of_the_inner(hook: str) -> Callable[..., Any]:
+    """What `super()` means in an encoder around another: the inner one's hook, not the default that does nothing."""
+
+    @functools.wraps(getattr(TaskEncoder, hook))
+    def handed_on(self: AugmentTaskEncoder, *args: Any, **named: Any) -> Any:
+        return getattr(self.inner, hook)(*args, **named)
+
+    return handed_on
+
+
+for _hook in HOOKS:
+    setattr(AugmentTaskEncoder, _hook, _of_the_inner(_hook))
 
 
 def _has_no_default(hook: str) -> UsageError:
