@@ -117,6 +117,13 @@ def test_fields_come_out_of_parts_and_of_json(tmp_path: Path) -> None:
     assert samples[4].__sources__[0].file_names == ("000004.jpg", "000004.json")
 
 
+def test_samples_and_batches_without_labels_can_be_asked_for_one(tmp_path: Path) -> None:
+    root = typed(tmp_path, lambda i: {"txt": b"%d" % i}, sample_type="TextSample", text="txt")
+
+    assert [sample.__subflavors__ for sample in samples_of(root)] == [{}] * 6
+    assert next(iter(get_loader(get_val_dataset(root, batch_size=6)))).__subflavors__ == [{}] * 6
+
+
 def test_of_alternatives_each_sample_gives_the_first_that_it_has(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         image: Parts = {0: {"jpg": b"jpg"}, 1: {"png": b"png"}, 2: {"png": b"png", "jpg": b"jpg"}}[i % 3]

@@ -93,7 +93,7 @@ class Source:
         self._plain = [None if layout.plain is None else (config.sample_type, layout.plain) for layout in layouts]
         self.sample_type = config.sample_type
         self.field_map = facts_of(config)
-        self.subflavors = {**config.subflavors, **(subflavors or {})} or None
+        self.subflavors = {**config.subflavors, **(subflavors or {})}
         self._paths, ranged = self.references.paths, self.references.ranged
         self.sizes = {path: shard.size for path, shard in zip(self._paths, offsets.shards, strict=True)}
         self.probes = dict.fromkeys(self._paths, self._probes_of)

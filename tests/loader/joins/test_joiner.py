@@ -146,6 +146,12 @@ def test_labels_that_a_joiner_gives_stay(one: str, two: str) -> None:
     assert first(node)["__subflavors__"] == {"mine": 1}
 
 
+def test_labels_are_those_of_the_join_whichever_member_a_joiner_takes_its_base_from(one: str, two: str) -> None:
+    for member in (0, 1):
+        node = joined(one, two, joiner=lambda *given, member=member: dict(given[member]), subflavors={"all": 1})
+        assert first(node)["__subflavors__"] == {"all": 1}
+
+
 def test_a_joiner_may_skip(one: str, two: str) -> None:
     def odd(a: Any, b: Any) -> Any:
         if int(a["__key__"]) % 2:

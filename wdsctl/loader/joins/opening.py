@@ -33,7 +33,7 @@ class Joined:
     members: tuple[Source, ...]
     index: JoinIndex
     joiner: Joiner
-    subflavors: dict[str, Any] | None
+    subflavors: dict[str, Any]
 
     def source(self, root: str, offsets: ShardIndex, selection: Selection, *given: Any, **options: Any) -> Source:
         """`JoinedSource` of what `Source` takes. Raises InputError WDS211 where no sample has its partners."""
@@ -98,9 +98,9 @@ def _side(name: str, index: ShardIndex, selection: Selection, digest: str, nonma
     return Side(name, index, lambda: selection.rows(np.arange(selection.n)), digest, nonmatch)
 
 
-def _subflavors(of_datasets: Sequence[Mapping[str, Any]], leaves: Sequence[Leaf]) -> dict[str, Any] | None:
+def _subflavors(of_datasets: Sequence[Mapping[str, Any]], leaves: Sequence[Leaf]) -> dict[str, Any]:
     """Those of all members: what the blend file says over what a dataset.yaml says, and the primary over the rest."""
     merged: dict[str, Any] = {}
     for each in (*reversed(of_datasets), *(leaf.subflavors for leaf in reversed(leaves))):
         merged.update(each)
-    return merged or None
+    return merged

@@ -105,11 +105,11 @@ def _marks(samples: list[Any]) -> dict[str, Any]:
 def _marked(joined: Any, marks: dict[str, Any]) -> Any:
     """A dict or a sample with these base fields. Labels that the joiner gave it stay."""
     if isinstance(joined, dict):
-        given = {} if "__subflavors__" not in joined else {"__subflavors__": joined["__subflavors__"]}
-        joined.update({**marks, **given})
+        given = joined.get("__subflavors__")
+        joined.update({**marks, "__subflavors__": given} if given else marks)
     elif isinstance(joined, Sample):
         for name, value in marks.items():
-            if name != "__subflavors__" or joined.__subflavors__ is None:
+            if name != "__subflavors__" or not joined.__subflavors__:
                 setattr(joined, name, value)
     return joined
 

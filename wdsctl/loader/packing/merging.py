@@ -88,7 +88,7 @@ def _base(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "__key__": ",".join(str(row["__key__"]) for row in rows),
         "__restore_key__": tuple(row.get("__restore_key__", ()) for row in rows),
-        "__subflavors__": shared or None,
+        "__subflavors__": shared,
         "__sources__": tuple(chain.from_iterable(row.get("__sources__") or () for row in rows)) or None,
     }
 

@@ -70,7 +70,7 @@ def batch_of(plain: PlainType, subflavors: Sequence[Any], columns: Sequence[list
     """What `generic_batch` makes of such samples. `subflavors`: of each sample."""
     name, fields = plain
     keys, restore_keys, sources, *values = columns
-    base = (keys, tuple(restore_keys), subflavors if any(subflavors) else None, tuple(sources))
+    base = (keys, tuple(restore_keys), subflavors, tuple(sources))
     given: dict[str, Any] = dict(zip((*BASE_FIELDS, *fields), (*base, *values), strict=True))
     if name == CRUDE:
         return CrudeBatch(given)
