@@ -110,7 +110,6 @@ def test_words_and_passes_that_make_no_sense_are_refused(options: dict[str, Any]
 @pytest.mark.parametrize(
     ("encoder", "options", "words"),
     [
-        (Selects(), {}, "there is no packing_buffer_size"),
         (Raw(), {"packing_buffer_size": 4}, "select_samples_to_pack is not overridden"),
         (Selects(), {"packing": Packing(length="n", capacity=3)}, "say otherwise"),
         (Grouped(), {"buckets": Buckets(edges=[2])}, "both make groups"),
@@ -142,6 +141,14 @@ def test_either_one_hook_encodes_or_its_two_halves_do() -> None:
 
     with pytest.raises(UsageError, match="overrides encode_sample and postencode_sample"):
         get_train_dataset("anywhere", task_encoder=Both())
+
+
+@pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
+def test_an_encoder_that_could_pack_and_does_not_is_told(get: Any) -> None:
+    with pytest.warns(UserWarning, match="WDS516: nothing is packed") as told:
+        get("anywhere", task_encoder=Selects())
+
+    assert told[0].filename == __file__
 
 
 def test_a_pack_needs_both_of_its_hooks() -> None:

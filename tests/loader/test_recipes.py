@@ -19,6 +19,7 @@ from wdsctl.loader import (
     Loader,
     SampleDecoder,
     get_loader,
+    get_train_dataset,
     get_val_dataset,
 )
 from wdsctl.loader.packing.buckets import Buckets
@@ -230,6 +231,19 @@ def test_a_stage_that_nobody_asked_for_is_none(encoder: Raw, options: Any, stage
 
     assert [entry.partition(":")[0] for entry in loader.state_dict()["plan"]["shape"]] == stages
     assert len(taken(loader, 3)) == 3
+
+
+@pytest.mark.filterwarnings("ignore:WDS516")
+@pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
+def test_an_encoder_that_could_pack_gives_its_samples_where_there_is_no_buffer(get: Any, dataset: str) -> None:
+    class Late(Selects):
+        def postencode_sample(self, sample: Any) -> Iterator[Any]:
+            yield {**sample, "late": True}
+
+    loader = get_loader(get(dataset, batch_size=4, split_part="train", task_encoder=Late()))
+    batch = next(iter(loader))
+
+    assert (len(set(batch["__key__"])), batch["late"], loader.state_dict()["plan"]["shape"]) == (4, [True] * 4, [])
 
 
 def test_a_state_is_refused_where_other_stages_wait(dataset: str) -> None:

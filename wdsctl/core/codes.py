@@ -775,6 +775,12 @@ CODES: dict[str, Code] = {
         "does is not called. This is a warning.",
         "Rename it to the hook, or, where it is no hook, begin its name with `_`.",
     ),
+    "WDS516": Code(
+        "the task encoder could pack, and does not",
+        "`select_samples_to_pack` is overridden, and there is no `packing_buffer_size`: samples stay as they are, "
+        "and neither it nor `pack_selected_samples` is called. This is a warning.",
+        "Give `packing_buffer_size` to pack. Where nothing is to be packed, as in a validation, all is well.",
+    ),
     "WDS520": Code(
         "the ranks do not run the same job",
         "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "

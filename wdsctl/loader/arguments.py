@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from inspect import isgeneratorfunction
 from typing import Any, Literal
@@ -46,6 +47,7 @@ def common(
     _check_uneven(given["uneven"])
     _check_hooks(encoder, given)
     warn_of_near_hooks(encoder, stacklevel=3)
+    _warn_of_no_packing(encoder, given, stacklevel=3)
     workers = worker_config or WorkerConfig.default_worker_config()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
 
@@ -112,23 +114,33 @@ def _check_hooks(encoder: AnyEncoder, given: Mapping[str, Any]) -> None:
             "packing= chooses packs by length, and select_samples_to_pack or packing_buffer_size say otherwise",
             hint="give one of the two; the window of packing= is Packing(window=...)",
         )
-    if (given["packing_buffer_size"] is not None) != selects:
-        missing = "select_samples_to_pack is not overridden" if not selects else "there is no packing_buffer_size"
+    buffers = given["packing_buffer_size"] is not None
+    if buffers and not selects:
         raise UsageError(
-            f"packing by the task encoder needs both, and {missing}",
-            hint="override select_samples_to_pack and give packing_buffer_size, or give packing=Packing(...)",
+            "there is a packing_buffer_size, and select_samples_to_pack is not overridden",
+            hint="override it, or leave packing_buffer_size out; packing=Packing(...) packs by length",
         )
-    if (selects or given["packing"] is not None) and isgeneratorfunction(encoder.postencode_sample):
+    if (buffers or given["packing"] is not None) and isgeneratorfunction(encoder.postencode_sample):
         raise UsageError(
             "postencode_sample is a generator, and under packing a sample of a pack must stay one sample",
             hint="return one sample, or make several of one in preencode_sample",
         )
-    if selects and not overridden(encoder, "pack_selected_samples"):
+    if buffers and not overridden(encoder, "pack_selected_samples"):
         raise UsageError(
             "the task encoder selects samples to pack and does not pack them", hint="override pack_selected_samples"
         )
     if given["buckets"] is not None:
         _check_buckets(given["buckets"], encoder, given["batch_size"])
+
+
+def _warn_of_no_packing(encoder: AnyEncoder, given: Mapping[str, Any], *, stacklevel: int) -> None:
+    """An encoder that can pack may be used without, as in Energon; whoever only forgot the size should hear of it."""
+    if given["packing_buffer_size"] is None and overridden(encoder, "select_samples_to_pack"):
+        warnings.warn(
+            "WDS516: nothing is packed: there is no packing_buffer_size, and without it select_samples_to_pack and "
+            "pack_selected_samples are not called",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _check_buckets(buckets: Buckets, encoder: AnyEncoder, batch_size: int | None) -> None:

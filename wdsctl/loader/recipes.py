@@ -98,11 +98,11 @@ def draws_randomly(dataset: Dataset) -> bool:
 
 def is_count_preserving(dataset: Dataset) -> bool:
     """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
-    hooks = ("select_samples_to_pack", "batch_group_criterion")
     return (
         dataset.packing is None
+        and dataset.packing_buffer_size is None
         and dataset.buckets is None
-        and not any(overridden(dataset.task_encoder, hook) for hook in hooks)
+        and not overridden(dataset.task_encoder, "batch_group_criterion")
     )
 
 
