@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import distributed
+from wdsctl.loader.arguments import check_energons
 from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.even_ranks import EvenRanks
@@ -24,6 +25,7 @@ from wdsctl.loader.source import Source
 from wdsctl.loader.states import State
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.training import Training
+from wdsctl.loader.worker_config import WorkerConfig
 
 T = TypeVar("T")
 
@@ -257,13 +259,18 @@ def get_savable_loader(
     watchdog_initial_timeout_seconds: float | None = None,
     ring_bytes: int | None = None,
     cache_pool: CachePool | None = None,
+    prefetch_factor: int | None = None,
+    worker_config: WorkerConfig | None = None,
+    **energons: Any,
 ) -> Loader:
     """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
 
     `pin_memory`: batches come in pinned memory, where there is an accelerator. `watchdog_timeout_seconds`: a worker
     that takes longer for a batch is replaced, and its stack is told; None waits for ever.
     `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory a worker may take, at
-    most. `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`.
+    most. `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`. `prefetch_factor`: in the
+    place of the WorkerConfig's. `worker_config`: the dataset's, if any. `energons`: what Energon's loaders have, and
+    nothing here needs: taken, and without effect.
     """
     if not isinstance(dataset, Dataset):
         raise UsageError(
@@ -275,6 +282,9 @@ def get_savable_loader(
         watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
         ring_bytes=ring_bytes,
     )
+    check_energons(dataset.worker_config, worker_config, energons)
+    if prefetch_factor is not None:
+        dataset = replace(dataset, worker_config=replace(dataset.worker_config, prefetch_factor=prefetch_factor))
     if cache_pool is not None:
         dataset = replace(dataset, cache_pool=cache_pool)
     return Loader(dataset, running, pin_memory=pin_memory)
