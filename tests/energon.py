@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from tests.build import a_dataset, samples
 
 CAPTIONING = """sample_type:
@@ -50,3 +52,12 @@ def energons(
     if dataset is not None:
         (meta / "dataset.yaml").write_text(dataset)
     return str(root)
+
+
+def energons_lines(path: Path, count: int = 6) -> str:
+    """A file of lines with the index that Energon's `prepare` writes beside it: where each line begins, and the end."""
+    lines = [json.dumps({"text": f"line {i}"}).encode() + b"\n" for i in range(count)]
+    path.write_bytes(b"".join(lines))
+    ends = np.cumsum([0, *map(len, lines)], dtype="<u8")
+    path.with_name(f"{path.name}.idx").write_bytes(ends.tobytes())
+    return str(path)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.build import tree
-from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, energons
+from tests.energon import CAPTIONING, CRUDE, SPLIT, TRAIN, VAL, energons, energons_lines
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, training_of
 from tests.remote import uploaded
@@ -26,7 +26,7 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import prepare
-from wdsctl.loader import get_loader, get_val_dataset
+from wdsctl.loader import CrudeSample, get_loader, get_val_dataset
 from wdsctl.loader.first_use import after_first_use
 from wdsctl.loader.stores import open_store
 
@@ -244,3 +244,29 @@ def test_a_blend_of_them_indexes_each_once(tmp_path: Path, logged: pytest.LogCap
 def test_a_store_of_media_is_indexed_too(tmp_path: Path) -> None:
     with closing(open_store(energons(tmp_path))) as store:
         assert store.read(store.find("000001.jpg")).startswith(b"1 jpg")
+
+
+def test_a_file_of_lines_is_crude_and_all_of_it_is_for_training(
+    tmp_path: Path, logged: pytest.LogCaptureFixture
+) -> None:
+    root = energons_lines(tmp_path / "text.jsonl")
+    assert keys_of(root) == ["0", "1", "2", "3", "4", "5"]
+    assert isinstance(samples_of(root)[0], CrudeSample)
+    assert logged.messages[1:] == [f"taken over from {root}.idx: CrudeSample, the split train"]
+    with pytest.raises(InputError, match="has no split 'val'; it has train"):
+        keys_of(root, "val")
+
+
+def test_a_file_of_lines_that_was_indexed_ahead_of_time_is_the_same(tmp_path: Path) -> None:
+    for make in (index, prepare):
+        root = energons_lines(tmp_path / f"{make.__name__}.jsonl")
+        make(root)
+        assert isinstance(samples_of(root)[0], CrudeSample)
+
+
+def test_a_file_of_lines_that_energon_has_not_indexed_is_left_alone(tmp_path: Path) -> None:
+    root = energons_lines(tmp_path / "text.jsonl")
+    os.unlink(f"{root}.idx")
+    with pytest.raises(CatalogError, match="no catalog"):
+        keys_of(root)
+    assert os.listdir(tmp_path) == ["text.jsonl"]

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.energon import energons
+from tests.energon import energons, energons_lines
+from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.formats.energon_meta import energon_meta, found_beside
 from wdsctl.core.place import locate
+from wdsctl.core.split_rules import SplitRule
 
 
 def test_what_is_not_there_is_none(tmp_path: Path) -> None:
@@ -53,3 +55,13 @@ def test_a_file_beside_our_dataset_yaml_wins(tmp_path: Path) -> None:
     (tmp_path / ".wdsctl").mkdir()
     (tmp_path / ".wdsctl" / "split.yaml").touch()
     assert found_beside(place, "split.yaml") == f"{tmp_path}/.wdsctl/split.yaml"
+
+
+def test_a_file_of_lines_has_an_index_beside_it_and_nothing_in_the_folder(tmp_path: Path) -> None:
+    energons_lines(tmp_path / "text.jsonl")
+    (tmp_path / ".nv-meta").mkdir()
+    (tmp_path / ".nv-meta" / ".info.json").write_text("not of these lines")
+    for name, config in (("text.jsonl", DatasetConfig(split=SplitRule({"train": 1.0}))), ("other.jsonl", None)):
+        with energon_meta(str(tmp_path), name) as meta:
+            assert (meta.is_prepared(), meta.config()) == (config is not None, config)
+            assert (meta.split(), meta.counts()) == (None, None)

@@ -1,5 +1,7 @@
 """`.nv-meta`, the folder that Energon's `prepare` leaves beside shards: what the samples are, how they are split, and
 how many it counted. Its index is not read (docs/decisions/0024-a-catalog-is-made-on-first-use.md says why).
+
+Beside a file of lines it leaves an index and nothing else: to Energon such samples are crude, and divided by nobody.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from wdsctl.core.dataset_yaml import DatasetConfig, parse
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.formats.split_yaml import SplitYaml, parse_split_yaml
 from wdsctl.core.place import ENERGON_META, Place
+from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url, shown
@@ -20,6 +23,7 @@ from wdsctl.core.urls import is_url, shown
 INFO = (".info.json", ".info.yaml")
 SPLIT = ("split.yaml", "split.json")
 DATASET = "dataset.yaml"
+LINES_INDEX = ".idx"  # behind the whole name of a file of lines
 
 
 def beside(place: Place, name: str) -> list[str]:
@@ -35,14 +39,17 @@ def found_beside(place: Place, name: str) -> str:
 
 
 class EnergonMeta:
-    """The files of one dataset, at a path or a URL, each read when it is asked for."""
+    """The files of one dataset, at a path or a URL, each read when it is asked for. `only`: as in `Place`."""
 
-    def __init__(self, root: str, storage: Storage) -> None:
+    def __init__(self, root: str, storage: Storage, only: str = "") -> None:
         self._storage = storage
         self._folder = f"{root}/{ENERGON_META}"
+        self._lines_index = f"{root}/{only}{LINES_INDEX}" if only else ""
 
     def is_prepared(self) -> bool:
         """Whether Energon has indexed the shards: its other files may be of a folder of media."""
+        if self._lines_index:
+            return self._storage.exists(self._lines_index)
         return self._first(INFO) is not None
 
     def is_divided(self) -> bool:
@@ -51,17 +58,19 @@ class EnergonMeta:
 
     def config(self) -> DatasetConfig | None:
         """What dataset.yaml says; None where there is none. Raises DatasetError WDS220."""
+        if self._lines_index:
+            return DatasetConfig(split=SplitRule({"train": 1.0})) if self.is_prepared() else None
         path = self._first((DATASET,))
         return None if path is None else parse(self._text(path), shown(path))
 
     def split(self) -> SplitYaml | None:
         """What split.yaml says; None where there is none. Raises DatasetError WDS217."""
-        path = self._first(SPLIT)
+        path = None if self._lines_index else self._first(SPLIT)
         return None if path is None else parse_split_yaml(self._text(path), shown(path))
 
     def counts(self) -> dict[str, int] | None:
         """Samples by shard, as Energon counted them. Raises DatasetError WDS129 where the file says something else."""
-        path = self._first(INFO)
+        path = None if self._lines_index else self._first(INFO)
         if path is None:
             return None
         try:
@@ -88,10 +97,10 @@ class EnergonMeta:
 
 
 @contextmanager
-def energon_meta(root: str) -> Iterator[EnergonMeta]:
-    """The files beside the shards of `root`, a path or a URL."""
+def energon_meta(root: str, only: str = "") -> Iterator[EnergonMeta]:
+    """The files beside the shards of `root`, a path or a URL, or beside the `only` file in it."""
     with closing(storage_for(root)) as storage:
-        yield EnergonMeta(root, storage)
+        yield EnergonMeta(root, storage, only)
 
 
 def _uncounted(message: str, where: str) -> DatasetError:

@@ -18,7 +18,7 @@ from wdsctl.core.detect import Detection
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
-from wdsctl.core.formats.energon_meta import EnergonMeta, energon_meta
+from wdsctl.core.formats.energon_meta import LINES_INDEX, EnergonMeta, energon_meta
 from wdsctl.core.formats.split_yaml import SplitYaml
 from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.progress import Progress
@@ -67,20 +67,22 @@ def take_over(
     of these shards: names that are not there (WDS217), shards in several splits (WDS212). Nothing is written then.
     Cost where nothing is lacking: one look at dataset.yaml and the catalog.
     """
-    if place.only or indexed.dry_run or not indexed.samples:
+    if indexed.dry_run or not indexed.samples:
         return None
     state = state_of(place)
     has_rule = "" in state.rules or "" in state.new
     is_described = os.path.exists(place.dataset_yaml)
     if has_rule and is_described:
         return None
-    with energon_meta(place.root) as meta:
+    with energon_meta(place.root, place.only) as meta:
         config = None if is_described or asked else meta.config()
         split = None if has_rule else meta.split()
         if config is None and split is None:
             return None
         findings = () if is_described else _counted_otherwise(meta, place)
     base, said = config or DatasetConfig(), _said(config)
+    if place.only and (has_rule or not divides):
+        base = replace(base, split=None)
     if split is not None:
         left_out = {finding.shard for finding in indexed.findings if finding.code == "WDS113"}
         base, words = _divided(place, base, split, state, workers, progress, left_out, divides=divides)
@@ -90,7 +92,8 @@ def take_over(
     detection, _ = describe(place, indexed.generation, asked, progress, base, is_typed=config is not None)
     settled = settle_splits(place, workers, progress, base.split, base.exclude)
     if said:
-        progress.note(f"taken over from {place.shown}/{ENERGON_META}: {', '.join(said)}")
+        source = LINES_INDEX if place.only else f"/{ENERGON_META}"
+        progress.note(f"taken over from {place.shown}{source}: {', '.join(said)}")
     return TakenOver(detection, (*findings, *settled.findings))
 
 
@@ -98,7 +101,8 @@ def _said(config: DatasetConfig | None) -> list[str]:
     if config is None:
         return []
     fields = " and its field map" if config.field_map else ""
-    return [f"{config.sample_type}{fields}", *(["subflavors"] if config.subflavors else [])]
+    splits = [f"the split {', '.join(config.split.names)}"] if config.split is not None else []
+    return [f"{config.sample_type}{fields}", *(["subflavors"] if config.subflavors else []), *splits]
 
 
 def _divided(

@@ -43,11 +43,9 @@ def index_on_first_use(root: str, catalog: str | None, say: Say, *, divides: boo
     Cost: that of `index` in one process.
     """
     place = locate(root, catalog)
-    if place.only:
-        return None
     if _is_ready(place, divides=divides):
         return place
-    with energon_meta(place.root) as meta:
+    with energon_meta(place.root, place.only) as meta:
         if not meta.is_prepared():
             return None
     place = locate(root, catalog, writing=True)
