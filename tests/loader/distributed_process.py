@@ -74,7 +74,8 @@ def in_groups(rank: int, world: int) -> dict[str, Any]:
     return {
         "rank in its group": [workers.rank, workers.world_size],
         "gathered in its group": gather_states({"rank": rank}, group, dst=first),
-        "scattered in its group": scatter_states(held, group, first),
+        "scattered in its group": scatter_states(held, group),
+        "a rank outside": told(scatter_states, held, group, world - (rank > 0)),
         "a process outside": told(gather_states, {}, group, dst=0 if rank else 1),
     }
 

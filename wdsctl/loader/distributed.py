@@ -30,7 +30,7 @@ def gather_states(state: State, group: Any = None, dst: int = 0) -> list[State] 
 
 
 def everybodys_states(states: Any, group: Any = None, src: int | None = None) -> Any:
-    """The states of all ranks, on all of them: what process `src` of the whole job holds, or what each gives.
+    """The states of all ranks, on all of them: what rank `src` of the group holds, or what each gives.
 
     Where ranks give more than their own state, that is what each of them has.
     """
@@ -42,7 +42,7 @@ def everybodys_states(states: Any, group: Any = None, src: int | None = None) ->
 
 
 def scatter_states(states: Sequence[State] | State | None, group: Any = None, src: int = 0) -> Any:
-    """What this rank restores of what process `src` of the whole job holds: the states of all ranks, or a merged one.
+    """What this rank restores of what rank `src` of the group holds: the states of all ranks, or a merged one.
 
     The rank's own state where there is one for each rank of the group, else all that was given, which a loader merges.
     What the other processes give is not looked at. Raises LoaderError on all of them where `src` has none.
@@ -56,13 +56,17 @@ def scatter_states(states: Sequence[State] | State | None, group: Any = None, sr
 
 
 def _given_by(src: int, states: Any, group: Any) -> Any:
-    """What process `src` of the whole job gives, on all ranks. Raises LoaderError on all of them where it has none."""
-    origin = _rank_of(src, group)
-    given = _all_values(states if _rank(group) == origin else None, group)[origin]
+    """What rank `src` of the group gives, on all of them. Raises LoaderError on all of them where it has none."""
+    if not 0 <= src < _size(group):
+        raise UsageError(
+            f"there is no rank {src} among the {_size(group)} that share the data",
+            hint="src_rank is a rank of the data-parallel group, from 0, and not one of the whole job",
+        )
+    given = _all_values(states if _rank(group) == src else None, group)[src]
     if given is None:
         raise LoaderError(
-            f"process {src} has no states to give",
-            hint="give what save_state_global() returned there, or the process that has it as src_rank",
+            f"rank {src} has no states to give",
+            hint="give what save_state_global() returned there, or the rank that has it as src_rank",
         )
     return given
 

@@ -137,7 +137,8 @@ class Loader:
     def restore_state_global(
         self, state: State | Sequence[State] | None, *, src_rank: int | None = None, strict: bool = False
     ) -> None:
-        """Go where the states of all ranks say: those that every rank gives, or those that `src_rank` alone gives."""
+        """Go where the states of all ranks say: those that every rank gives, or those that `src_rank` alone gives, a
+        rank of the data-parallel group."""
         if isinstance(self._dataset, TrainDataset) and self._dataset.adopt is not None:
             state = distributed.everybodys_states(state, self._group, src_rank)
         elif src_rank is not None:
