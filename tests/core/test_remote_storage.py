@@ -176,9 +176,10 @@ def test_a_listing_tells_what_the_driver_says() -> None:
 
 
 def test_a_store_without_a_driver_says_what_to_install() -> None:
-    with pytest.raises(InputError) as caught:
-        FsspecStorage("gs://bucket/x").files()
-    assert (caught.value.code, caught.value.hint) == ("WDS406", "pip install gcsfs")
+    for url, package in (("gs://bucket/x", "gcsfs"), ("msc://profile/x", "multi-storage-client")):
+        with pytest.raises(InputError) as caught:
+            FsspecStorage(url).files()
+        assert (caught.value.code, caught.value.hint) == ("WDS406", f"pip install {package}")
     with pytest.raises(InputError, match="nothing that is installed opens foo://") as caught:
         FsspecStorage("foo://user:secret@host/x").files()
     assert caught.value.where == "foo://host/x"

@@ -19,6 +19,7 @@ DRIVERS = {
     **dict.fromkeys(("http", "https"), "aiohttp requests"),
     **dict.fromkeys(("sftp", "ssh"), "paramiko"),
     "hf": "huggingface_hub",
+    "msc": "multi-storage-client",
     "oss": "ossfs",
     "oci": "ocifs",
     "webdav": "webdav4",
