@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from wdsctl.loader.engine import Engine
 from wdsctl.loader.streams import Streams
 from wdsctl.loader.worker_config import WorkerConfig
 from wdsctl.loader.workers import PoolOptions
+
+log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(slots=True)
@@ -48,6 +51,18 @@ def pool_options(workers: WorkerConfig, running: Running) -> PoolOptions:
         timeout_seconds=running.watchdog_timeout_seconds,
         first_timeout_seconds=running.watchdog_initial_timeout_seconds,
     )
+
+
+def usable_workers(workers: WorkerConfig, lanes: int) -> int:
+    """How many workers a rank of so many lanes can use: one a lane. Where more were asked for, the log says so."""
+    if workers.num_workers > lanes:
+        log.warning(
+            "of %d workers %d will run, one for each lane of this rank; a job that begins with lanes=%d uses all",
+            workers.num_workers,
+            lanes,
+            workers.num_workers * workers.world_size,
+        )
+    return min(workers.num_workers, lanes)
 
 
 class _Later:

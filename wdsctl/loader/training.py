@@ -17,7 +17,7 @@ from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
-from wdsctl.loader.running import Running, pool_options
+from wdsctl.loader.running import Running, pool_options, usable_workers
 from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
 from wdsctl.loader.states import State, for_rank, rank_state
@@ -198,7 +198,7 @@ class Training:
         self._at = (replace(stand, states=mine), None)  # last: until then, an interrupted pass begins once more
 
     def _new_engine(self) -> Engine:
-        workers = min(self._workers.num_workers, len(self._turns))
+        workers = usable_workers(self._workers, len(self._turns))
         if not workers:
             self._work = LaneWork(self.pipeline, self._geometry, self._known, traced=self._running.is_tracing)
             return InProcess(self._work, self._task_of)
