@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from wdsctl.core.blend_file import Arm
 from wdsctl.loader import WorkerConfig, get_train_dataset, get_val_dataset
-from wdsctl.loader.arm_orders import SLICE_LOCAL, SLICE_REMOTE, Sizes, orders_of, sizes_of
+from wdsctl.loader.arm_orders import SLICE_LOCAL, SLICE_REMOTE, Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arms import Piece
 
 SIZES = Sizes(lanes=2, slice_samples=4, window_samples=16, parallel=1)
@@ -78,3 +79,39 @@ def test_a_seed_that_a_state_keeps_is_that_of_its_arm_alone() -> None:
     assert seeds("b", "a", kept={1: second})[1] == second
     assert seeds("b", "a")[1] == first
     assert seeds("b", "a", kept={1: second})[0] == seeds("b", "a")[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "is_told"),
+    [
+        ({"shuffle_buffer_size": 100, "max_samples_per_sequence": 100}, True),
+        ({"shuffle_buffer_size": 399, "max_samples_per_sequence": 100}, True),
+        ({"shuffle_buffer_size": 400, "max_samples_per_sequence": 100}, False),
+        ({"shuffle_buffer_size": 100, "max_samples_per_sequence": 100, "parallel_shard_iters": 16}, False),
+        ({"shuffle_buffer_size": 100, "max_samples_per_sequence": 100, "shuffle": False}, False),
+        ({"shuffle_buffer_size": None, "max_samples_per_sequence": 100}, False),
+        ({"shuffle_buffer_size": 100}, False),
+        ({}, False),
+    ],
+)
+def test_sizes_that_leave_batches_of_neighbours_are_told(
+    options: dict[str, Any], is_told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = get_train_dataset("data", **options)
+    entry: Any = SimpleNamespace(multiplier=dataset.shuffle_over_epochs_multiplier)
+    sizes = sizes_of(dataset, sources("/"), None)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        tell_of_neighbours(dataset, orders_of(dataset, [entry], [[a_piece("a", 100_000)]], sizes, {}, {}))
+
+    assert bool(caplog.messages) == is_told
+    assert all("parallel_shard_iters=16" in message for message in caplog.messages)
+
+
+def test_a_dataset_that_is_one_window_is_mixed_whole(caplog: pytest.LogCaptureFixture) -> None:
+    dataset = get_train_dataset("data", shuffle_buffer_size=100, max_samples_per_sequence=100, lanes=1)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        for samples in (5, 100):
+            piece = a_piece("a", samples)
+            tell_of_neighbours(dataset, orders_of(dataset, [ENTRY], [[piece]], sizes_of(dataset, [], None), {}, {}))
+
+    assert caplog.messages == []

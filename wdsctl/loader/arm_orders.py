@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
 from wdsctl.loader.source import Source
 
 SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
+FEW = 4  # slices in a window, below which a batch is hardly mixed
+
+log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +68,27 @@ def orders_of(
         passes = AS_THEY_LIE if plan.multiplier is None else plan.multiplier
         orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes))
     return orders
+
+
+def tell_of_neighbours(dataset: Dataset, orders: Sequence[Shuffled]) -> None:
+    """Say so where sizes that somebody chose shuffle so little that batches are of neighbours.
+
+    Energon's guides give 100 for both, and there 16 slices are open at once.
+    """
+    if not isinstance(dataset, TrainDataset) or not dataset.max_samples_per_sequence:
+        return
+    if (dataset.shuffle_buffer_size or 1) == 1:  # neighbours were asked for
+        return
+    for each in orders:
+        if each.passes != AS_THEY_LIE and each.window_samples < min(FEW * each.slice_samples, each.n):
+            log.warning(
+                "windows of %d samples hold %d slices of %d: batches are of neighbours in the shards; "
+                "parallel_shard_iters=16, or a larger shuffle_buffer_size, mixes more of them",
+                each.window_samples,
+                each.window_samples // each.slice_samples,
+                each.slice_samples,
+            )
+            return
 
 
 def shuffled(n: int, seed: int, passes: int, sizes: Sizes) -> Shuffled:

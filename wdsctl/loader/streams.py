@@ -9,7 +9,7 @@ from typing import Any
 from wdsctl.core.blend_file import Arm as ArmPlan
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.job_state import differences
-from wdsctl.loader.arm_orders import Sizes, orders_of, sizes_of
+from wdsctl.loader.arm_orders import Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arm_pieces import pieces_of
 from wdsctl.loader.arms import Arm, Piece
 from wdsctl.loader.blend_weights import edits_for, used_entries, weights_of
@@ -93,6 +93,8 @@ def open_streams(
     pasts = pasts_of(was)
     seeds = dict((was or {}).get("seeds", []))
     orders = orders_of(dataset, entries, pieces, sizes, {past.arm: past.end for past in pasts}, seeds)
+    if saved is None:
+        tell_of_neighbours(dataset, orders)
     arms = tuple(map(Arm, orders, pieces))
     weights = weights_of(plan, used, arms, edits, edit_at=edit_at, was=was, world=dataset.worker_config.world_size)
     order = order_facts(dataset, arms, opener.sources, sizes, weights.facts)
