@@ -29,8 +29,10 @@ CODES: dict[str, Code] = {
     ),
     "WDS003": Code(
         "there is nothing to work on",
-        "The folder exists, but holds no tar files and no files that can become samples.",
-        "Check that the path is the folder that holds the data. `wdsctl prepare RAW DEST` makes shards from raw files.",
+        "The folder exists, but holds no tar files and no files that can become samples. Or a conversion is asked for "
+        "samples or parts of which the source has none.",
+        "Check that the path is the folder that holds the data. `wdsctl prepare RAW DEST` makes shards from raw files. "
+        "`wdsctl inspect SOURCE` lists parts and splits.",
     ),
     "WDS004": Code(
         "there is no such sample or part",

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from tests.build import an_image
-from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.errors import InputError, SampleFailed, UsageError
 from wdsctl.core.transcode.image import transcode_image
 from wdsctl.core.transcode.options import AudioOptions, ImageOptions, parse_audio, parse_image
-from wdsctl.core.transcode.parts import means, transcoded, written_name
+from wdsctl.core.transcode.parts import means, transcoded, unmet, written_name
 
 
 def opened(data: bytes) -> Image.Image:
@@ -155,3 +155,22 @@ def test_an_option_without_the_one_that_it_belongs_to_is_refused() -> None:
     ):
         with pytest.raises(UsageError):
             asked()
+
+
+def test_media_that_are_asked_for_and_not_there_are_named() -> None:
+    image, audio = ImageOptions("jpeg", parts=("jpg", "*.png")), AudioOptions("flac", parts=("wav", "mp3"))
+
+    assert unmet(["jpg", "wav"], image, audio) == ["--image-parts *.png", "--audio-parts mp3"]
+    assert unmet(["jpg", "wav"], ImageOptions("jpeg"), AudioOptions("flac")) == []
+    assert unmet(["txt"], ImageOptions(max_side=9), None) == ["--max-side (jpg, png, ...)"]
+    assert unmet(["seg.png"], ImageOptions("png"), AudioOptions("wav")) == [
+        "--image (jpg, png, ...)",
+        "--audio (wav, mp3, ...)",
+    ]
+
+
+def test_named_media_of_which_none_is_there_are_refused() -> None:
+    with pytest.raises(InputError, match="no sample has a part") as caught:
+        unmet(["txt", "jpg"], None, AudioOptions("flac", parts=("wave", "*.mp3")))
+    assert (caught.value.code, caught.value.where) == ("WDS003", "--audio-parts wave,*.mp3")
+    assert caught.value.hint == "the parts are jpg, txt"

@@ -9,6 +9,8 @@ import pytest
 
 from tests.build import some_shards
 from wdsctl.core.convert.recipe import PartRules
+from wdsctl.core.errors import InputError
+from wdsctl.core.transcode.options import ImageOptions
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -60,3 +62,26 @@ def test_rules_for_parts_that_no_sample_has_are_told(tmp_path: Path) -> None:
     again = to(tmp_path / "b", source, parts=PartRules(keep=("jpg", "tx")))
 
     assert made.notes == again.notes == ("no sample has such a part: --parts tx",)
+
+
+def test_media_that_no_sample_has_are_told(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+    asked = ImageOptions("png", parts=("jpg", "seg.jpg"))
+
+    made = to(tmp_path / "b", source, image=asked, dry_run=True)
+    called = PartRules(rename=(("jpg", "a.jpg"),))
+    renamed = to(tmp_path / "c", source, image=ImageOptions("png"), parts=called, dry_run=True)
+    apart = to(tmp_path / "d", source, layout="polylithic", media=("jpg", "wav"))
+
+    assert made.notes == ("no sample has such a part: --image-parts seg.jpg",)
+    assert renamed.notes == ("no sample has such a part: --image (jpg, png, ...)",)
+    assert apart.notes[-1] == "no sample has such a part: --media wav"
+
+
+def test_named_media_of_which_no_sample_has_any_end_a_conversion_before_it_writes(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+
+    with pytest.raises(InputError, match="no sample has a part"):
+        to(tmp_path / "b", source, image=ImageOptions("png", parts=("jpag",)))
+
+    assert not (tmp_path / "b").exists()

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from wdsctl.core.convert.asked_parts import unmet_parts
 from wdsctl.core.convert.collisions import OnCollision, settle_collisions
 from wdsctl.core.convert.groups import Group
-from wdsctl.core.convert.part_rules import is_media, new_name, renamed, unmet
+from wdsctl.core.convert.part_rules import is_media, new_name, renamed
 from wdsctl.core.convert.plan_file import new_plan
 from wdsctl.core.convert.recipe import PartRules, Stream
 from wdsctl.core.convert.source import Detailed, Known, Source
@@ -25,6 +26,7 @@ from wdsctl.core.keys import derive, mix_one
 from wdsctl.core.progress import Progress
 from wdsctl.core.tar import padded
 from wdsctl.core.tar_header import END, member_bytes
+from wdsctl.core.transcode.options import AudioOptions, ImageOptions
 
 Order = Literal["none", "key", "shuffle"]
 
@@ -46,6 +48,8 @@ class PlanRequest:
     on_collision: OnCollision = "error"
     media: tuple[str, ...] = ()
     parts: PartRules = field(default_factory=PartRules)
+    image: ImageOptions | None = None
+    audio: AudioOptions | None = None
 
 
 class Planned(NamedTuple):
@@ -71,8 +75,8 @@ def make_plan(
     """Write the plan to `path`. `names` stand before keys where they are to be prefixed.
 
     `splits`: of each source, for each of its splits the number that it has among all; -1 where it does not go along.
-    Raises InputError WDS003 where nothing is left, StorageError; UsageError WDS340 where keys collide, WDS342 where
-    every sample that has a part to be renamed has one of the new name already.
+    Raises InputError WDS003 where nothing is left, or nothing that `image` and `audio` name, StorageError; UsageError
+    WDS340 where keys collide, WDS342 where every sample that has a part to be renamed has one of the new name already.
     Cost: some 6 us a sample, and twice that where they are put in another order.
     """
     with new_plan(path) as connection:
@@ -93,7 +97,7 @@ def make_plan(
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
         more = {"samples": samples, "repeated": repeated, "bare": counts.bare, "apart": counts.apart}
         connection.executemany("INSERT INTO meta VALUES (?, ?)", ((name, str(n)) for name, n in more.items()))
-        missed = unmet(request.parts, counts.names) if all(isinstance(each, Detailed) for each in sources) else []
+        missed = unmet_parts(counts.names, request) if all(isinstance(each, Detailed) for each in sources) else []
         connection.execute("INSERT INTO meta VALUES ('unmet', ?)", (json.dumps(missed),))
     return made
 
@@ -106,7 +110,7 @@ class _Counts:
     apart: int = 0
     renamed: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
-    names: set[str] = field(default_factory=set)  # of parts, where there are rules for them
+    names: set[str] = field(default_factory=set)  # of parts, where something is asked of some of them
 
 
 def _rows(
@@ -172,8 +176,9 @@ def _sized(source: Source, request: PlanRequest, counts: _Counts) -> Iterator[tu
         return
     measure = _measure(request)
     rules = request.parts
+    asks = rules != PartRules() or request.media or request.image is not None or request.audio is not None
     for known in source.known():
-        if rules != PartRules():
+        if asks:
             counts.names.update(name for name, _ in known.parts)
         for name, is_met in renamed(rules, tuple(name for name, _ in known.parts)) if rules.rename else ():
             counts.renamed[name] += 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from wdsctl.core.convert.part_rules import matches
-from wdsctl.core.errors import SampleFailed
+from wdsctl.core.errors import InputError, SampleFailed
 from wdsctl.core.transcode.options import IMAGES, SOUNDS, AudioOptions, ImageOptions, image_name, is_one, renamed
 
 
@@ -12,6 +14,32 @@ def means(name: str, options: ImageOptions | AudioOptions) -> bool:
     if options.parts:
         return matches(name, options.parts)
     return is_one(name, IMAGES if isinstance(options, ImageOptions) else SOUNDS)
+
+
+def unmet(names: Collection[str], image: ImageOptions | None, audio: AudioOptions | None) -> list[str]:
+    """What is asked of images and sounds that are not among `names`, such as a name that was mistyped.
+
+    `names`: of the parts that go along, as they are called then. Raises InputError WDS003 where parts are named, and
+    none of them is there.
+    """
+    asked = [(f"--{flag}", options) for flag, options in (("image", image), ("audio", audio)) if options is not None]
+    return [text for flag, options in asked for text in _unmet(names, flag, options)]
+
+
+def _unmet(names: Collection[str], flag: str, options: ImageOptions | AudioOptions) -> list[str]:
+    if not options.parts:
+        is_image = isinstance(options, ImageOptions)
+        said = f"{flag if options.form else '--max-side'} ({'jpg, png' if is_image else 'wav, mp3'}, ...)"
+        return [] if any(means(name, options) for name in names) else [said]
+    gone = [part for part in options.parts if not any(matches(name, (part,)) for name in names)]
+    if len(gone) == len(options.parts):
+        raise InputError(
+            "no sample has a part that is to be written anew",
+            where=f"{flag}-parts {','.join(gone)}",
+            hint=f"the parts are {', '.join(sorted(names))}" if names else "`wdsctl inspect SOURCE` lists the parts",
+            code="WDS003",
+        )
+    return [f"{flag}-parts {part}" for part in gone]
 
 
 def written_name(name: str, image: ImageOptions | None, audio: AudioOptions | None) -> str:

@@ -193,6 +193,8 @@ def _plan(path: str, opened: Opened, options: ConvertOptions, fingerprint: str, 
         on_collision=options.on_collision,
         media=options.media,
         parts=options.parts,
+        image=options.image,
+        audio=options.audio,
     )
     if options.apart == "split" and any(len(mine) > MOST_SPLITS for mine in opened.split_names):
         hint = "convert them one by one: `--split NAME`"
