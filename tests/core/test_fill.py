@@ -36,6 +36,7 @@ def source(field: Field, *parts: PartFacts, taken: tuple[str, ...] = (), lone_te
         ([a_part("jpg", share=0.5)], "no image in every sample: jpg is in 50 % only"),
         ([a_part("a"), a_part("b")], "2 image parts, and no telling which is meant: a, b"),
         ([a_part("mp4", "video")], "no image part"),
+        ([a_part("png", "empty", 0.2)], "no image part: png is in 20 % of samples, content is as it is"),
     ],
 )
 def test_the_image_of_a_sample_is_the_part_that_is_plainly_it(parts: list[PartFacts], expected: str) -> None:

@@ -68,3 +68,17 @@ def test_json_is_read_whole_and_other_parts_by_their_heads(tmp_path: Path) -> No
     assert heads["json"] == text
     assert len(heads["bin"]) == 1 << 16
     assert evidence.parts[0].sizes == (200_000 if evidence.parts[0].name == "bin" else len(text),)
+
+
+def test_a_part_that_only_some_samples_have_is_looked_at(tmp_path: Path) -> None:
+    members = {f"{i:03d}.{part}": b"x" for i in range(100) for part in ("txt", "wav") if part == "txt" or i % 5 == 2}
+    evidence, _ = looked(a_dataset(tmp_path, {"a.tar": members}))
+
+    assert {part.name: len(part.heads) for part in evidence.parts} == {"txt": 2 * SAMPLES, "wav": SAMPLES}
+
+
+def test_hardly_any_sample_is_looked_at_for_a_part_that_hardly_any_has(tmp_path: Path) -> None:
+    members = {f"{i:03d}.{part}": b"x" for i in range(100) for part in ("txt", "wav") if part == "txt" or i == 2}
+    evidence, _ = looked(a_dataset(tmp_path, {"a.tar": members}))
+
+    assert {part.name: len(part.heads) for part in evidence.parts} == {"txt": SAMPLES, "wav": 0}

@@ -73,7 +73,9 @@ def _medium(field: Field, facts: Sequence[PartFacts]) -> Filled | Unfilled:
     usual = _USUAL[field.kind]
     found = [part for part in facts if part.kind == field.kind]
     if not found:
-        return Unfilled(f"no {field.kind} part")
+        named = [part for part in facts if part.name.lower().rpartition(".")[2] in usual]
+        seen = "; ".join(f"{part.name} is in {percent(part.share)} of samples, {part.seen}" for part in named)
+        return Unfilled(f"no {field.kind} part{seen and f': {seen}'}")
     # A part named `seg.png` belongs to something; the image itself has no dot, or a word such as `image`.
     best, *others = sorted(found, key=lambda part: (_rank(part, usual), -part.share, part.name))
     rivals = [part for part in others if _rank(part, usual) == _rank(best, usual) and part.share + best.share > 1.005]

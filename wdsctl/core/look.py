@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.evidence import Evidence, PartEvidence
@@ -13,14 +15,16 @@ from wdsctl.core.storage import Range, Storage
 
 SHARDS = 8  # looked into, spread over the dataset
 SAMPLES = 4  # of each, spread over the shard
+OFTEN = 0.05  # the share of samples from which on a part is looked at, in further samples where need be
 HEAD = 64 << 10  # bytes read of a part
 WHOLE = 1 << 20  # bytes up to which a part that looks like JSON is read whole
 
 
 def gather(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
-    """Evidence from the counts of the catalog and the contents of up to 32 samples."""
+    """Evidence from the counts of the catalog and the contents of up to 32 samples, and four for a part they lack."""
     heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
-    paths = {row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path) for row in _rows(offsets)}
+    often = [part.name for part in parts if part.samples >= OFTEN * offsets.samples]
+    paths = {row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path) for row in _rows(offsets, often)}
     # One may have vanished, its rows kept.
     there = {path for path in set(paths.values()) if storage.exists(path)}
     rows = [(row, path) for row, path in paths.items() if path in there]
@@ -45,11 +49,29 @@ def gather(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage
     )
 
 
-def _rows(offsets: Offsets) -> list[int]:
+def _rows(offsets: Offsets, often: Iterable[str]) -> list[int]:
     filled = [i for i, shard in enumerate(offsets.shards) if shard.samples]
     shards = {filled[i] for i in np.linspace(0, len(filled) - 1, SHARDS).astype(int).tolist()} if filled else set()
-    rows: set[int] = set()
-    for shard in shards:
-        first, last = int(offsets.shard_row[shard]), int(offsets.shard_row[shard + 1]) - 1
-        rows |= set(np.linspace(first, last, SAMPLES).astype(int).tolist())
+    ranges = [(int(offsets.shard_row[shard]), int(offsets.shard_row[shard + 1])) for shard in sorted(shards)]
+    rows = {first + place for first, end in ranges for place in _spread(end - first)}
+    if offsets.layout is not None:
+        for name in often:
+            having = [i for i, names in enumerate(offsets.layouts) if name in names]
+            if not np.isin(offsets.layout[sorted(rows)], having).any():
+                rows |= _having(offsets.layout, having, ranges)
     return sorted(rows)
+
+
+def _having(layout: NDArray[np.uint32], wanted: list[int], ranges: Iterable[tuple[int, int]]) -> set[int]:
+    """Some rows of these layouts, of the first of the ranges that has any."""
+    for first, end in ranges:
+        found = np.flatnonzero(np.isin(layout[first:end], wanted))
+        if found.size:
+            return {first + int(found[place]) for place in _spread(found.size)}
+    return set()
+
+
+def _spread(count: int) -> list[int]:
+    """SAMPLES places of `count`, from the first to the last."""
+    places: list[int] = np.linspace(0, count - 1, SAMPLES).astype(int).tolist()
+    return places
