@@ -147,3 +147,17 @@ def test_forms_of_loose_files_are_not_counted_by_the_pieces_they_were_written_in
     said = capsys.readouterr().out
     assert f"10 samples as {form}, " in said
     assert "in 3 files" not in said
+
+
+def test_a_split_that_is_not_there_is_told_in_words_of_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some_shards(tmp_path / "a", 2)
+    assert main(["prepare", "a", "--split", "1,1", "--no-input"]) == 0
+    capsys.readouterr()
+
+    assert main(["convert", "a", "b", "--split", "nope"]) == 3
+
+    said = capsys.readouterr().err
+    assert "the dataset has no split 'nope'; it has train, val" in said
+    assert "help: choose one of these; `wdsctl split a train=8,val=1,test=1` divides it anew" in said

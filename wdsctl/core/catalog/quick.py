@@ -156,9 +156,10 @@ def _refuse_media_folder(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _no_such_split(path: str, name: str, names: list[str]) -> InputError:
+    divide = command_beside(path, "split", "train=8,val=1,test=1")
     return InputError(
         f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
         where=path,
-        hint=f"{command_beside(path, 'split', 'train=8,val=1,test=1')} makes splits; split_part= chooses one",
+        hint=f"choose one of these; {divide} divides it anew" if names else f"{divide} makes splits",
         code="WDS211",
     )

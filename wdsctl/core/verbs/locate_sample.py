@@ -86,11 +86,12 @@ def members_of(place: Place, browser: Browser, split: str) -> Members:
     """Which samples a split has. Raises InputError WDS211 where there is no such split."""
     members = browser.members(split)
     if members is None:
-        names = ", ".join(browser.splits()) or "none yet"
+        names = ", ".join(browser.splits())
+        divide = command_at(place, "split", "train=8,val=1,test=1")
         raise InputError(
-            f"the dataset has no split {split!r}; it has {names}",
+            f"the dataset has no split {split!r}; it has {names or 'none yet'}",
             where=place.shown,
-            hint=f"{command_at(place, 'split', 'train=8,val=1,test=1')} makes splits",
+            hint=f"choose one of these; {divide} divides it anew" if names else f"{divide} makes splits",
             code="WDS211",
         )
     return members
