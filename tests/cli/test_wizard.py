@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import io
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-import typer
 
 from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report
@@ -15,7 +13,7 @@ from tests.energon import energons
 from tests.remote import uploaded
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
-from wdsctl.cli.wizard import Interview, Outcome, Request, Terminal, beside, command_line, command_lines, converse
+from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_line, command_lines, converse
 from wdsctl.core.ratios import parse_ratios
 from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
@@ -40,17 +38,6 @@ class Answers:
         answer = next(self.answers)
         assert isinstance(answer, bool)
         return answer
-
-
-@pytest.mark.parametrize("ask", [lambda: Terminal().text("where", "here"), lambda: Terminal().confirm("so")])
-def test_whoever_leaves_a_question_leaves_its_line(
-    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO())  # its end is that of Ctrl-D
-    with pytest.raises(typer.Abort):
-        ask()
-    written = capsys.readouterr()
-    assert (written.out, written.err[-1]) == ("", "\n")
 
 
 def answers(*given: str | bool) -> Answers:

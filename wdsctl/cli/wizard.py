@@ -6,14 +6,14 @@ import contextlib
 import difflib
 import os
 import shlex
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import typer
 
 from wdsctl.cli import values
+from wdsctl.cli.asking import Terminal, may_ask
 from wdsctl.cli.options import Common
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import listening
@@ -39,28 +39,6 @@ class Ask(Protocol):
     def text(self, question: str, default: str) -> str: ...
 
     def confirm(self, question: str) -> bool: ...
-
-
-class Terminal:
-    """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
-
-    def text(self, question: str, default: str) -> str:
-        with _asking():
-            return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
-
-    def confirm(self, question: str) -> bool:
-        with _asking():
-            return typer.confirm(question, default=True, err=True)
-
-
-@contextlib.contextmanager
-def _asking() -> Iterator[None]:
-    try:
-        with contextlib.redirect_stdout(sys.stderr):
-            yield
-    except typer.Abort:  # Ctrl-C or Ctrl-D: what is said next begins a line of its own
-        typer.echo(err=True)
-        raise
 
 
 @dataclass(slots=True)
@@ -112,7 +90,7 @@ class Outcome:
 
 def prepare(request: Request, common: Common) -> Outcome:
     """Run the verb, with questions before and after it where somebody is there to answer."""
-    if common.no_input or common.json or not (sys.stdin.isatty() and sys.stderr.isatty()):
+    if not may_ask(common):
         return Outcome(request=request, report=run(request, common.output))
     return converse(request, Interview(Terminal(), yes=common.yes), common.output)
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Wdsctl, a_tar
+from tests.cli.conftest import Stream, Wdsctl, a_tar
+from wdsctl.core.place import META
 
 
 @pytest.fixture
@@ -142,3 +143,35 @@ def test_a_set_is_dropped_and_excludes_are_taken_back(wdsctl: Wdsctl, films: Pat
     assert wdsctl("split", films, "--no-excludes", "--json").document["excluded"] == 0
     assert "without the set two" in wdsctl("split", films, "--set", "two", "--drop").stdout
     assert wdsctl("split", films, "--json").document["sets"] == []
+
+
+def test_to_drop_the_set_that_has_no_name_is_asked_for(
+    wdsctl: Wdsctl, films: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wdsctl("split", films, "1,1", "--by", "shard")
+
+    refused = wdsctl("split", films, "--drop")
+    assert (refused.code, refused.stdout) == (2, "")
+    assert "--drop without --set forgets train, val, and needs --yes" in refused.stderr
+    monkeypatch.setattr("sys.stdin", Stream("\n", is_terminal=True))
+    left = wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True))
+    assert left.code == 2
+    assert "forget train, val of" in left.stderr
+    assert "nothing is forgotten: the answer was no" in left.stderr
+    assert len(wdsctl("split", films, "--json").document["sets"]) == 1
+    monkeypatch.setattr("sys.stdin", Stream("y\n", is_terminal=True))
+    assert wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True)).code == 0
+    assert wdsctl("split", films, "--json").document["sets"] == []
+
+
+def test_what_is_dropped_is_told_and_is_in_dataset_yaml_no_more(wdsctl: Wdsctl, films: Path) -> None:
+    wdsctl("prepare", films, "--split", "1,1", "--no-input")
+    wdsctl("split", films, "--folds", "2")
+
+    told = wdsctl("split", films, "--drop", "--yes")
+
+    assert "without the sets (without a name), fold-0, fold-1" in told.stdout
+    lines = [line.split() for line in told.stdout.splitlines()]
+    assert ["train", "(none)", "20"] in lines
+    assert ["fold-1/val", "(none)"] in [line[:2] for line in lines]
+    assert "split" not in (films / META / "dataset.yaml").read_text()

@@ -89,7 +89,10 @@ def command(
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Splits may be empty; patterns and keys may match nothing.")
     ] = False,
-    drop: Annotated[bool, typer.Option("--drop", help="Forget the set that --set names.")] = False,
+    drop: Annotated[
+        bool,
+        typer.Option("--drop", help="Forget the set that --set names; without, asks for the one that has no name."),
+    ] = False,
     again: Annotated[bool, typer.Option("--again", help="Make all sets by the rules in dataset.yaml.")] = False,
     export: Annotated[
         str, typer.Option("--export", metavar="FILE", help="Write a split.yaml of Energon (- for stdout).")
@@ -131,6 +134,8 @@ def command(
     if not asked.is_question:
         _refuse_beside(export, leaks)
         request = request_of(asked, options.worker_count(workers))
+        if drop and not (of_set or dry_run or common.yes):
+            _be_sure(root, request, catalog, common)
         return _make(root, request, catalog, common, wait=wait, dry_run=dry_run)
     check_question(asked)
     if leaks is not None:
@@ -146,6 +151,26 @@ def _refuse_beside(export: str, leaks: str | None) -> None:
             f"{'--export' if export else '--leaks'} is about the splits that there are, and others are asked for",
             hint="make them first, then give the other command",
         )
+
+
+def _be_sure(root: str, request: SplitRequest, catalog: str | None, common: options.Common) -> None:
+    """Raises UsageError unless the splits that no name was given for are meant: their rule is lost with them."""
+    from wdsctl.cli.asking import Terminal, may_ask
+    from wdsctl.cli.figures import path
+    from wdsctl.core.errors import UsageError
+    from wdsctl.core.verbs.split import split_by
+
+    gone = split_by(root, request, catalog=catalog, dry_run=True)
+    names = ", ".join(sorted({move.before for move in gone.moved if not move.after})) or "the splits"
+    if not may_ask(common):
+        raise UsageError(
+            f"--drop without --set forgets {names}, and needs --yes",
+            where=gone.root,
+            hint="`--dry-run` shows what it would do; --set SET names another set",
+        )
+    question = f"forget {names} of {path(gone.root)}, and how they were divided?"
+    if not Terminal().confirm(question, default=False):
+        raise UsageError("nothing is forgotten: the answer was no", hint="--set SET names another set")
 
 
 def _make(

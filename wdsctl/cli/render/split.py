@@ -26,7 +26,8 @@ def render(report: SplitReport) -> Iterator[RenderableType]:
         yield f"{path(report.root)}: {would}split {rule(report)}"
         yield splits_table(report.splits)
     else:
-        gone = f" without the set {', '.join(report.sets) or '(without a name)'}" if report.sets else ""
+        names = ", ".join(name or "(without a name)" for name in report.sets)
+        gone = f" without the set{'s' if len(report.sets) > 1 else ''} {names}" if names else ""
         yield f"{path(report.root)}: {would}brought up to date{gone}"
     if report.excluded:
         yield f"{count(report.excluded, 'sample')} excluded from all splits"

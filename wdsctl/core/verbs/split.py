@@ -136,7 +136,9 @@ class _Work:
         return {name: _settled(rule, self.made.get(name)) for name, rule in both.items() if name not in self.dropped}
 
     def bring_others(self, progress: Progress) -> None:
-        """Find out what changes in sets that are not made: samples are excluded, or no longer are."""
+        """Find out what changes in sets that are not made: they go, or samples are excluded, or no longer are."""
+        for of_set in self.dropped:
+            self.moved += moves(of_set, parts_of_set(self.place, of_set), {}, self.ground.sizes)
         for of_set, rule in self.rules.items():
             before = parts_of_set(self.place, of_set)
             if of_set in self.state.new and of_set not in self.made:
@@ -156,7 +158,7 @@ class _Work:
         """Copy the lists, publish the catalog, then write dataset.yaml, which may be broken: it is read first."""
         rules = {name: with_lists(self.place, rule) for name, rule in self.rules.items()}
         kept = excludes_with_lists(self.place, excludes)
-        text = new_text(self.place, rules, kept, also_plain="" in self.wanted)
+        text = new_text(self.place, rules, kept, also_plain="" in (*self.wanted, *self.dropped))
         copy_lists(self.place, self.rules, excludes)
         with drafting(self.place.catalog, ready=partial(check_held, self.place.lock)) as draft:
             given: GivenBySet = {name: known for name, known in self.state.given.items() if name in rules}

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pytest
+import typer
+
+from tests.cli.conftest import Stream
+from wdsctl.cli.asking import Terminal, may_ask
+from wdsctl.cli.options import Common
+
+
+@pytest.mark.parametrize("ask", [lambda: Terminal().text("where", "here"), lambda: Terminal().confirm("so")])
+def test_whoever_leaves_a_question_leaves_its_line(
+    ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO())  # its end is that of Ctrl-D
+    with pytest.raises(typer.Abort):
+        ask()
+    written = capsys.readouterr()
+    assert (written.out, written.err[-1]) == ("", "\n")
+
+
+@pytest.mark.parametrize(
+    ("common", "is_terminal", "expected"),
+    [
+        (Common(), True, True),
+        (Common(), False, False),
+        (Common(no_input=True), True, False),
+        (Common(json=True), True, False),
+    ],
+)
+def test_who_is_not_at_a_terminal_is_not_asked(
+    common: Common, is_terminal: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Stream(is_terminal=is_terminal))
+    monkeypatch.setattr("sys.stderr", Stream(is_terminal=is_terminal))
+
+    assert may_ask(common) is expected

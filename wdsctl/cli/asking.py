@@ -1,0 +1,38 @@
+"""Questions to whoever sits at the terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from wdsctl.cli.options import Common
+
+
+class Terminal:
+    """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
+
+    def text(self, question: str, default: str) -> str:
+        with _asking():
+            return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+
+    def confirm(self, question: str, *, default: bool = True) -> bool:
+        with _asking():
+            return typer.confirm(question, default=default, err=True)
+
+
+def may_ask(common: Common) -> bool:
+    """Whether there is somebody to ask, who has not asked to be left alone."""
+    return not (common.no_input or common.json) and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+@contextlib.contextmanager
+def _asking() -> Iterator[None]:
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    except typer.Abort:  # Ctrl-C or Ctrl-D: what is said next begins a line of its own
+        typer.echo(err=True)
+        raise
