@@ -490,7 +490,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS303": Code(
         "the catalog is from a newer wdsctl",
-        "Its schema version is higher than this program knows.",
+        "Its schema version is higher than this program knows. As a note of `catalog check`: it is lower, and is "
+        "read as it is.",
         "`pip install -U wdsctl`, or `wdsctl index DATASET --rebuild --catalog ELSEWHERE` for a catalog of your own.",
     ),
     "WDS304": Code(
@@ -502,7 +503,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS305": Code(
         "the catalog is out of date",
-        "Shards have been added, changed or removed since the dataset was indexed.",
+        "Shards have been added, changed or removed since the dataset was indexed; or a run that was giving renamed "
+        "ones their new names was killed.",
         "`wdsctl index DATASET`; only what changed is read.",
     ),
     "WDS306": Code(

@@ -158,8 +158,11 @@ def test_killed_between_the_offsets_and_the_catalog_the_next_run_does_it(tmp_pat
     with Catalog(locate(root).catalog) as catalog:
         row = catalog.shards()[1]
     carry_over(locate(root), [(row, replace(row, path="b.tar"))])
+    (found,) = catalog_check(root).findings
     report = index(root)
 
+    assert (found.code, found.severity, found.shard) == ("WDS305", "warning", "shard-001.tar")
+    assert f"had begun to call it b.tar: `wdsctl index {root}` goes on" in found.message
     assert pairs(report) == [("shard-001.tar", "b.tar")]
     assert index(root).up_to_date
 

@@ -39,6 +39,7 @@ class Problem(NamedTuple):
 
     message: str
     shard: str = ""
+    is_unfinished: bool = False  # a run that was killed has left it so, and the next one puts it right
 
 
 def schema_version(path: str) -> int:

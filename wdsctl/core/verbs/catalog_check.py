@@ -24,6 +24,7 @@ from wdsctl.core.errors import CatalogError, WdsctlError
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets, ShardEntry
 from wdsctl.core.place import Place, locate
+from wdsctl.core.printable import one_line
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.verbs.fold import offsets_files
 from wdsctl.core.verbs.presence import check_made
@@ -81,7 +82,10 @@ def _found(run: Callable[[], Iterable[Problem]]) -> list[Problem]:
 
 
 def _finding(check: str, problem: Problem) -> Finding:
-    return Finding(code="WDS302", severity="error", message=f"{check}: {problem.message}", shard=problem.shard)
+    words = f"{check}: {problem.message}"
+    if problem.is_unfinished:
+        return Finding(code="WDS305", severity="warning", message=words, shard=problem.shard)
+    return Finding(code="WDS302", severity="error", message=words, shard=problem.shard)
 
 
 def _older(version: int, place: Place) -> list[Finding]:
@@ -119,16 +123,18 @@ def _offsets(place: Place) -> list[Problem]:
     problems = [Problem("is not in the offsets file", row.path) for row in rows if row.id not in there]
     extra = set(there) - {row.id for row in rows}
     problems += [Problem("is in the offsets file alone", there[number].path) for number in sorted(extra)]
-    return problems + [
-        Problem("is another one in the offsets file", row.path)
-        for row in rows
-        if row.id in there and not _is_same(row, there[row.id])
-    ]
+    different = (_differs(place, row, there[row.id]) for row in rows if row.id in there)
+    return problems + [problem for problem in different if problem is not None]
 
 
-def _is_same(row: ShardRow, entry: ShardEntry) -> bool:
-    now = (entry.path, entry.size, entry.samples, entry.layout_hash)
-    return now == (row.path, row.size, row.samples, row.layout_hash)
+def _differs(place: Place, row: ShardRow, entry: ShardEntry) -> Problem | None:
+    """New names go into offsets files before they are in the catalog (`renames.carry_over`)."""
+    if (entry.size, entry.samples, entry.layout_hash) != (row.size, row.samples, row.layout_hash):
+        return Problem("is another one in the offsets file", row.path)
+    if entry.path == row.path:
+        return None
+    words = f"a run that was killed had begun to call it {one_line(entry.path)}: {command_at(place, 'index')} goes on"
+    return Problem(words, row.path, is_unfinished=True)
 
 
 def _earlier(place: Place) -> list[Problem]:
