@@ -32,6 +32,7 @@ NOUNS = {
     "write": "samples",
     "scan": "shards",
     "check": "shards",
+    "look": "checks",
     "column": "shards",
     "media": "shards",
     "media files": "files",

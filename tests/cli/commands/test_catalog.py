@@ -4,7 +4,10 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from tests.build import Told
 from tests.cli.conftest import Wdsctl
+from wdsctl.cli.progress import NOUNS
+from wdsctl.core.verbs.catalog_check import catalog_check
 
 
 def test_info_says_what_the_catalog_is_in_eighty_columns(wdsctl: Wdsctl, shards: Path) -> None:
@@ -46,3 +49,11 @@ def test_vacuum_and_migrate_say_what_they_did(wdsctl: Wdsctl, shards: Path) -> N
 def test_without_a_catalog_or_a_command_it_is_an_error(wdsctl: Wdsctl, shards: Path) -> None:
     assert wdsctl("catalog", "info", shards).code == 6
     assert wdsctl("catalog").code == 2
+
+
+def test_a_check_counts_checks_and_not_shards(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    told = Told()
+    catalog_check(str(shards), progress=told)
+
+    assert [(NOUNS[name], items) for name, items, _ in told.phases] == [("checks", 8)]

@@ -31,7 +31,7 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
     result = wdsctl("repair", root, tmp_path / "fixed")
     assert result.code == 5
     assert result.stdout.startswith("error[WDS157]: something could not be repaired\n  --> a.tar: no member of a tar")
-    assert "1 beyond repair" in result.stdout
+    assert "1 beyond repair\n" in result.stdout  # and nothing is in DEST
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,8 @@ def test_whatever_a_finding_says_the_document_is_xml_and_says_it() -> None:
     (failure,) = root.findall(".//failure")
     assert failure.attrib["message"] == 'a <b> & "c"\n\\x00\\xd800\\x1b'
     assert "3 times" in (failure.text or "")
+    told = [case.findtext("system-out") or "" for case in root.findall(".//testcase")]
+    assert told[1].endswith(", 1 time")
 
 
 def test_without_findings_one_case_passes() -> None:

@@ -70,11 +70,11 @@ def test_within_a_shard_the_position_chooses(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ({"key": "4"}, "WDS004", "its neighbours would be 3"),
+        ({"key": "4"}, "WDS004", "its neighbour would be 3"),
         ({"key": "2", "part": "jpg"}, "WDS004", "it has txt"),
         ({"key": "1", "shard": "a.tar"}, "WDS005", "2 parts: jpg, seg.png"),
         ({"key": "' OR 1=1 --"}, "WDS004", "no sample"),
-        ({"key": "\x1b[31m"}, "WDS004", r"\x1b"),
+        ({"key": "\x1b[31m"}, "WDS004", r"no sample '\x1b[31m'"),
     ],
 )
 def test_what_is_not_there_is_told_with_what_is(root: str, words: dict[str, Any], code: str, said: str) -> None:

@@ -61,7 +61,8 @@ def _verdict(report: RepairReport) -> str:
     said = ", ".join(f"{count(number)} {words}" for number, words in facts if number)
     backups = sum(bool(shard.backup) for shard in report.repaired)
     where = f"; what was there is kept as {count(backups, '.bak file')}" if backups else ""
-    return f"{said}{where}" if report.dry_run or backups else f"{said} (in {path(report.dest)})"
+    is_written = (report.fixed or report.copied) and not report.dry_run
+    return f"{said} (in {path(report.dest)})" if is_written and not backups else f"{said}{where}"
 
 
 def _done(fixes: dict[str, int]) -> str:

@@ -15,6 +15,7 @@ from itertools import count
 from typing import Any, Literal
 
 from wdsctl.core.block_reader import BlockReader
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import replacing, sync, write_text
 from wdsctl.core.line_files import is_lines
@@ -146,7 +147,9 @@ def _lines(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[by
 
 
 def _staying(scan: ShardScan) -> list[str]:
-    return [f"{each.message} ({each.code}, {each.count:,} times)" for each in scan.findings if each.code in _STAYS]
+    return [
+        f"{each.message} ({each.code}, {counted(each.count, 'time')})" for each in scan.findings if each.code in _STAYS
+    ]
 
 
 def _copied(unit: RepairUnit, result: RepairedShard) -> RepairedShard:

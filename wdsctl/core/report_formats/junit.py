@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from wdsctl.core.codes import CODES
+from wdsctl.core.counted import counted
 from wdsctl.core.findings import SEVERITIES, Finding, Severity
 
 #: What XML 1.0 cannot hold, escaped or not.
@@ -43,7 +44,7 @@ def _case(finding: Finding, is_failure: bool) -> str:
     place = ", ".join(filter(None, (finding.shard, finding.key, finding.part))) or "dataset"
     name = _quoted(f"{finding.code} {CODES[finding.code].title if finding.code in CODES else ''}: {place}")
     byte = f", byte {finding.offset:,}" if finding.offset is not None else ""
-    said = f"{finding.severity}: {finding.message} ({place}{byte}), {finding.count:,} times"
+    said = f"{finding.severity}: {finding.message} ({place}{byte}), {counted(finding.count, 'time')}"
     inside = (
         f"<failure type={_quoted(finding.code)} message={_quoted(finding.message)}>{_text(said)}</failure>"
         if is_failure

@@ -64,7 +64,7 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
         ("columns", lambda: _columns(place)),
     )
     done, findings = [], _older(version, place)
-    progress.phase("check", items=len(checks))
+    progress.phase("look", items=len(checks))
     for name, run in checks:
         problems = _found(run)
         findings += [_finding(name, problem) for problem in problems]

@@ -142,7 +142,7 @@ def _inside(folder: str, name: str) -> str:
     """The path of `name` in the folder. Keys come from anywhere: none may lead out of it."""
     if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
         raise DatasetError(
-            f"the key {one_line(name)!r} would lead out of the folder",
+            f"the key {name!r} would lead out of the folder",
             where=folder,
             hint="name a file to write to: --part NAME -o FILE",
         )
@@ -188,7 +188,7 @@ def _opened(wanted: Wanted) -> Iterator[Storage]:
 
 def _vanished(wanted: Wanted) -> InputError:
     return InputError(
-        f"the shard that has the sample {one_line(wanted.sample.key)!r} has vanished: {one_line(wanted.sample.shard)}",
+        f"the shard that has the sample {wanted.sample.key!r} has vanished: {one_line(wanted.sample.shard)}",
         where=wanted.place.shown,
         hint=f"bring it back, or forget it: {command_at(wanted.place, 'index', '--missing', 'drop')}",
         code="WDS306",

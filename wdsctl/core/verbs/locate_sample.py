@@ -56,7 +56,7 @@ def find_one(
     found = [each for each in there if members is None or members.has(each.id)]
     if not found:
         raise InputError(
-            f"the sample {one_line(key)!r} is not in the view",
+            f"the sample {key!r} is not in the view",
             where=place.shown,
             hint="name the dataset without @VIEW to have it",
             code="WDS004",
@@ -157,9 +157,9 @@ def _is_in(path: str, shard: str | None) -> bool:
 def _no_sample(place: Place, browser: Browser, key: str) -> InputError:
     near = list(map(one_line, _neighbours(place, browser, key)))
     thing = "file" if browser.is_media_folder else "sample"
-    beside = f"; its neighbours would be {' and '.join(near)}" if near else ""
+    beside = f"; its neighbour{'s' if len(near) > 1 else ''} would be {' and '.join(near)}" if near else ""
     return InputError(
-        f"there is no {thing} {one_line(key)!r}{beside}",
+        f"there is no {thing} {key!r}{beside}",
         where=place.shown,
         hint=f"{command_at(place, 'ls', '--samples')} lists them",
         code="WDS004",

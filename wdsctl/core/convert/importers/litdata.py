@@ -89,7 +89,7 @@ def _check(config: Mapping[str, Any], index: str) -> None:
     compression = str(config.get("compression") or "zstd")
     if compression.partition(":")[0] != "zstd":
         raise DatasetError(
-            f"the compression {one_line(compression)!r} is not known",
+            f"the compression {compression!r} is not known",
             hint="wdsctl reads zstd",
             where=named(index),
             code="WDS234",

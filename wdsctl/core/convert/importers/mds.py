@@ -26,7 +26,7 @@ from wdsctl.core.convert.rows.source import row_source
 from wdsctl.core.convert.source import Options, Recognised, Source
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated
-from wdsctl.core.printable import named, one_line
+from wdsctl.core.printable import named
 
 #: In shards that were samples: which parts a sample has, where not all have all.
 PARTS = "__parts__"
@@ -105,7 +105,7 @@ def _shard(folder: str, said: Mapping[str, Any], index: str, dropped: Sequence[s
     except (LookupError, TypeError, ValueError) as error:
         raise damaged_index(f"a shard is described in part only ({error})", index) from error
     if form != "mds" or not len(names) == len(encodings) == len(sizes):
-        raise damaged_index(f"a shard is of form {one_line(form)!r}, or its columns do not fit", index)
+        raise damaged_index(f"a shard is of form {form!r}, or its columns do not fit", index)
     columns = zip(names, encodings, strict=True)
     decoders = [None if name in dropped else decoder(name, str(encoding), index) for name, encoding in columns]
     plain = inside(folder, raw_name, named(index))

@@ -8,7 +8,6 @@ from wdsctl.core.convert.source import LargePart, Part
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import sync
 from wdsctl.core.os_errors import translated
-from wdsctl.core.printable import one_line
 
 
 class PartFiles:
@@ -34,9 +33,9 @@ class PartFiles:
                         self.size_bytes += file.write(chunk)
             except (FileExistsError, NotADirectoryError) as error:
                 raise DatasetError(
-                    f"two parts would be one file, {one_line(name)!r}",
+                    f"two parts would be one file, {name!r}",
                     hint="`--to parquet` and `--to mds` have no names of files; or make the keys unique first",
-                    where=f"sample {one_line(key)!r}",
+                    where=f"sample {key!r}",
                     code="WDS237",
                 ) from error
         self._written.append(path)

@@ -17,7 +17,7 @@ from wdsctl.core.convert.rows.litdata_nested import nested
 from wdsctl.core.convert.rows.mds_encodings import jpegs
 from wdsctl.core.convert.rows.pixels import npy, png_of_raw
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.printable import named, one_line
+from wdsctl.core.printable import named
 
 Decode = Callable[[bytes], Any]
 
@@ -42,14 +42,14 @@ def decoder(form: str, index: str) -> Decode:
     """What reads a leaf. Raises DatasetError WDS234 for pickles and what is not known."""
     kind, _, rest = form.partition(":")
     if kind in ("pickle", "graph"):
-        raise _refused(f"a value is stored as {one_line(form)!r}, and reading it could run code", index)
+        raise _refused(f"a value is stored as {form!r}, and reading it could run code", index)
     if kind in ("file", "image", "video", "audio", "nifti", "mesh"):
         return (lambda data: {"bytes": data, "path": f"x.{rest}"}) if rest else bytes
     if kind in ("no_header_numpy", "no_header_tensor") and rest.isdigit():
         dtype = _dtype(_NUMPY if kind == "no_header_numpy" else _TORCH, int(rest))
         return lambda data: _file(np.frombuffer(data, dtype))
     if form not in _PLAIN:
-        raise _refused(f"a value is stored as {one_line(form)!r}, which is not known", index)
+        raise _refused(f"a value is stored as {form!r}, which is not known", index)
     return _PLAIN[form]
 
 

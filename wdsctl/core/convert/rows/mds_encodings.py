@@ -15,7 +15,7 @@ import numpy as np
 
 from wdsctl.core.convert.rows.pixels import npy, png_of_raw
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.printable import named, one_line
+from wdsctl.core.printable import named
 
 Decode = Callable[[bytes], Any]
 
@@ -40,7 +40,7 @@ def decoder(column: str, encoding: str, index: str) -> Decode:
     found = _FILES.get(kind) or _LISTS.get(kind) or _PLAIN.get(kind)
     if found is None:
         raise DatasetError(
-            f"the column {column!r} is of encoding {one_line(encoding)!r}, which is not known",
+            f"the column {column!r} is of encoding {encoding!r}, which is not known",
             hint=f"`-O drop={column}` leaves it out",
             where=named(index),
             code="WDS234",

@@ -237,7 +237,7 @@ def _check_kept(row: Row) -> None:
     for name in (*row.values, *(beside or ())):
         if not name or "/" in name or "\0" in name:
             raise DatasetError(
-                f"{one_line(name)!r} is no name of a part",
+                f"{name!r} is no name of a part",
                 hint="rename the column: a part is what follows a dot in a file's name",
                 where=row.where,
                 code="WDS232",

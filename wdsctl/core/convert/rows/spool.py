@@ -11,7 +11,6 @@ from typing import BinaryIO
 from wdsctl.core.convert.source import LargePart, Part
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated
-from wdsctl.core.printable import one_line
 
 _IN_MEMORY = 32 << 20  # bytes
 
@@ -69,8 +68,8 @@ def refused(
 ) -> DatasetError:
     """WDS237: what this form cannot hold."""
     return DatasetError(
-        f"the part {one_line(part)!r} {why}, which this form cannot hold",
+        f"the part {part!r} {why}, which this form cannot hold",
         hint=hint,
-        where=f"sample {one_line(key)!r}",
+        where=f"sample {key!r}",
         code="WDS237",
     )
