@@ -74,6 +74,7 @@ def test_what_cannot_be_had_is_told(wdsctl: Wdsctl, root: str, words: list[str],
 def test_what_is_no_plain_text_does_not_go_to_a_terminal(wdsctl: Wdsctl, root: str, words: list[str]) -> None:
     result = wdsctl("get", root, *words, stdout=Stream(is_terminal=True))
     assert (result.code, result.stdout, "WDS006" in result.stderr) == (2, "", True)
+    assert f"wdsctl inspect {root} --key {words[0][0]}`" in " ".join(result.stderr.split())
 
 
 def test_text_ends_its_line_on_a_terminal_and_nowhere_else(wdsctl: Wdsctl, root: str) -> None:

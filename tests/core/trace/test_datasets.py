@@ -146,3 +146,15 @@ def test_a_folder_above_moves_what_is_below_and_nothing_beside_it(tmp_path: Path
     assert moved.place_of(a_source(root="/data/cats")).root == str(tmp_path / "cats")
     with pytest.raises(WdsctlError, match="does not exist"):
         moved.place_of(a_source(root="/database/cats"))
+
+
+def test_a_dataset_that_was_moved_may_be_named_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    known = [str(tmp_path / "cats"), "s3://b/dogs"]
+
+    assert parse_moved(["cats=/new"], known).folders == {known[0]: "/new"}
+    assert parse_moved([".=/new"], known).folders == {str(tmp_path): "/new"}
+    with pytest.raises(UsageError):
+        parse_moved(["dogs=/new"], known)

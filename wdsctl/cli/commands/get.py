@@ -83,6 +83,7 @@ def _written(report: GetReport) -> list[str]:
 
 def _to_stdout(wanted: Wanted) -> None:
     from wdsctl.cli.output import write_bytes
+    from wdsctl.core.command_line import command_at
     from wdsctl.core.verbs.get import read
 
     is_terminal = sys.stdout.isatty()
@@ -92,7 +93,8 @@ def _to_stdout(wanted: Wanted) -> None:
             raise UsageError(
                 f"the part is no plain text, {count(wanted.parts[0].size)} bytes that would go to the terminal",
                 where=f"{wanted.place.shown}, sample {wanted.sample.key}, part {wanted.parts[0].name}",
-                hint="write it to a file with `-o FILE`, or look at it with `wdsctl inspect --key KEY`",
+                hint=f"write it to a file with `-o FILE`, or look at it: "
+                f"{command_at(wanted.place, 'inspect', '--key', wanted.sample.key)}",
                 code="WDS006",
             )
         write_bytes(sys.stdout, piece)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.catalog.quick import current_generation, refuse_media_folder
 from wdsctl.core.catalog.split_parts import SplitParts, split_parts
+from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets import Offsets, ShardEntry
 from wdsctl.core.place import Place
@@ -108,6 +109,6 @@ def _check_kept(place: Place, wanted: int, now: int) -> None:
     raise InputError(
         f"generation {wanted} of the dataset is not kept; those that are: {listed}",
         where=place.shown,
-        hint=f"it is at generation {now} now; `wdsctl log` lists what its runs made of which",
+        hint=f"it is at generation {now} now; {command_at(place, 'log')} lists what its runs made of which",
         code="WDS009",
     )

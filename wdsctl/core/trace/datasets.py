@@ -132,19 +132,27 @@ class Moved:
 def parse_moved(words: list[str], known: list[str]) -> Moved:
     """`OLD=NEW` each, where OLD is a dataset of the trace, its catalog, or a folder above; a path may hold `=` itself.
 
-    Raises UsageError where there is no such dataset in the trace.
+    The trace has whole paths; one from the working directory is OLD, too, as messages show it. Raises UsageError where
+    there is no such dataset in the trace.
     """
     folders: dict[str, str] = {}
     for word in words:
         cuts = [i for i, letter in enumerate(word) if letter == "="]
-        named = [i for i in cuts if i and any(f"{path}/".startswith(word[:i].rstrip("/") + "/") for path in known)]
-        if not named or not word[named[-1] + 1 :]:
+        named = [(i, old) for i in cuts if (old := _old(word[:i], known))]
+        if not named or not word[named[-1][0] + 1 :]:
             raise UsageError(
                 f"--root {word}: this does not begin with a dataset of the trace and `=`",
                 hint=f"write OLD=NEW; the trace has {', '.join(known[:4])}{' and others' if len(known) > 4 else ''}",
             )
-        folders[word[: named[-1]]] = word[named[-1] + 1 :]
+        cut, old = named[-1]
+        folders[old] = word[cut + 1 :]
     return Moved(folders)
+
+
+def _old(text: str, known: list[str]) -> str:
+    """What the trace calls it; nothing where it has nothing of this name, or below it."""
+    spelled = (text, os.path.abspath(text)) if text else ()
+    return next((old for old in spelled if any(f"{path}/".startswith(old.rstrip("/") + "/") for path in known)), "")
 
 
 def _offsets(place: Place, facts: SourceFacts) -> Offsets:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_runs import count_runs, last_runs
+from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import InputError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import locate
@@ -81,7 +82,9 @@ def log_of_run(root: str, number: int, *, catalog: str | None = None) -> RunRepo
         found = last_runs(ledger, only=number)
         if not found:
             raise InputError(
-                f"there is no run {number}", where=place.shown, hint="`wdsctl log DATASET` lists those that there are"
+                f"there is no run {number}",
+                where=place.shown,
+                hint=f"{command_at(place, 'log', '--limit', '0')} lists those that there are",
             )
         return RunReport(root=place.shown, run=_run(found[0]), findings=tuple(ledger.findings(number)))
 
