@@ -108,6 +108,8 @@ def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
         (["checkpoint", "info"], "missing argument 'FILES'", "`wdsctl checkpoint info --help`"),
         (["inspect", "a", "--samples", "x"], "'--samples': a whole number is needed", "`wdsctl inspect --help`"),
         (["prepare", "a", "--by", "x"], "'--by': 'x' is not one of 'auto'", "`wdsctl prepare --help`"),
+        (["inspect", "a", "--samples"], "option '--samples' requires an argument", "`wdsctl inspect --help`"),
+        (["catalog", "info", "a", "--catalog"], "'--catalog' requires an argument", "`wdsctl catalog info --help`"),
         (["explain", "WDS102", "WDS103"], "unexpected extra argument", "`wdsctl explain --help`"),
     ],
 )
@@ -171,7 +173,7 @@ def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> Non
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["explain", "WDS102"]])
+@pytest.mark.parametrize("argv", [["explain"], ["explain", "--json"], ["explain", "WDS102"], ["--help"], ["ls", "-h"]])
 def test_a_stdout_that_is_full_leaves_one_error_and_its_exit_code(argv: list[str]) -> None:
     with open("/dev/full", "w") as full:
         result = subprocess.run(

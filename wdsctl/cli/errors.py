@@ -88,16 +88,19 @@ def _fitted(text: str) -> str:
     return head + mark + fitted[len(shown) :]
 
 
-def from_typer(error: typer.TyperException, settings: Mapping[str, Setting] | None = None) -> UsageError:
+def from_typer(
+    error: typer.TyperException, settings: Mapping[str, Setting] | None = None, *, words: str = ""
+) -> UsageError:
     """Typer's usage errors in our shape; its suggestions are part of its message.
 
-    `settings`: where values are from that were not on the command line, by parameter.
+    `settings`: where values are from that were not on the command line, by parameter. `words`: the command that was
+    given, which Typer does not know yet where it cannot take the line apart.
     """
     message = error.format_message().strip().removesuffix(".").replace("\n\t", " ")
     for theirs, ours in VOICE:
         message = theirs.sub(ours, message)
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else "wdsctl"
+    command = context.command_path if context is not None else f"wdsctl {words}".rstrip()
     message = message[:1].lower() + message[1:]
     parameter = getattr(getattr(error, "param", None), "name", "")
     setting = (settings or {}).get(parameter)

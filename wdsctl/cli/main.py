@@ -16,10 +16,11 @@ from wdsctl.cli.bare_options import filled
 from wdsctl.cli.coercion import lighten
 from wdsctl.cli.configured import defaults_for
 from wdsctl.cli.options import command_of, common_first
-from wdsctl.cli.output import Answered, PipeClosed, write
+from wdsctl.cli.output import Answered, PipeClosed, unwritable, write
 from wdsctl.cli.start import INTERRUPTED
 from wdsctl.core.called import typed
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.os_errors import is_full
 
 if TYPE_CHECKING:
     from wdsctl.core.config import Setting
@@ -40,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             with typed(*command_of(given)):
                 return _run(words, defaults)
         except typer.TyperException as error:
-            return errors.report(errors.from_typer(error, settings), manner)
+            return errors.report(errors.from_typer(error, settings, words=_command_in(given)), manner)
         except WdsctlError as error:
             return errors.report(error, manner)
         except Answered as answered:
@@ -56,6 +57,11 @@ def run() -> None:
     sys.exit(main())
 
 
+def _command_in(given: list[str]) -> str:
+    command = command_of(given)[0]
+    return "" if command.startswith("-") else command
+
+
 def _run(words: list[str], defaults: dict[str, Any]) -> int:
     command = lighten(get_command(app_for(words, is_completing=COMPLETION in os.environ)))
     try:
@@ -63,6 +69,10 @@ def _run(words: list[str], defaults: dict[str, Any]) -> int:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise PipeClosed from error
+    except OSError as error:
+        if error.filename is None and is_full(error):  # help, which Typer writes
+            raise unwritable(sys.stdout, error) from error
+        raise
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except SystemExit as error:

@@ -177,7 +177,7 @@ def write(stream: TextIO, text: str) -> None:
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        raise _unwritable(stream, error) from error
+        raise unwritable(stream, error) from error
 
 
 def write_bytes(stream: TextIO, data: bytes) -> None:
@@ -196,10 +196,11 @@ def write_bytes(stream: TextIO, data: bytes) -> None:
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        raise _unwritable(stream, error) from error
+        raise unwritable(stream, error) from error
 
 
-def _unwritable(stream: TextIO, error: OSError) -> StorageError:
+def unwritable(stream: TextIO, error: OSError) -> StorageError:
+    """What to raise where a stream takes no more."""
     return StorageError(
         f"cannot write the answer: {error.strerror}",
         hint="the command itself is done; send its output somewhere with space, and run it again to see it",
