@@ -107,7 +107,18 @@ def test_a_file_without_sums_is_refused(root: str, lines: list[bytes]) -> None:
 
 
 def test_lines_of_a_hash_that_is_not_the_one_asked_for_are_no_sums(root: str) -> None:
-    assert list(check_sums(root, lines_of(root), algorithm="sha512")) == [None] * 4
+    short, *others = lines_of(root)
+    long = line("0" * 128, "a.tar")
+
+    assert list(check_sums(root, [short, *others], algorithm="sha256"))
+    first, second = check_sums(root, [short, long], algorithm="sha512")
+    assert (first, second is None) == (None, False)
+
+
+def test_sums_that_are_all_of_another_algorithm_are_refused(root: str) -> None:
+    with pytest.raises(InputError, match="no line is a sum, such as `<128 hex digits>") as caught:
+        list(check_sums(root, lines_of(root), algorithm="sha512", origin="SUMS"))
+    assert (caught.value.where, "leave --algorithm out" in caught.value.hint) == ("SUMS", True)
 
 
 def test_a_file_of_lines_has_a_sum_too(tmp_path: Path) -> None:

@@ -59,7 +59,10 @@ def command(
         progress = open_.enter_context(listening(common.output, is_streaming=not common.json))
         if check is not None:
             lines = _lines_of(check)
-            verdicts = check_sums(root, lines, algorithm=algorithm, workers=count, catalog=catalog, progress=progress)
+            origin = "the sums on stdin" if check == "-" else check
+            verdicts = check_sums(
+                root, lines, algorithm=algorithm, workers=count, catalog=catalog, origin=origin, progress=progress
+            )
             return _check(root, open_.enter_context(closing(verdicts)), progress, common)
         sums = checksum(
             root, algorithm=algorithm or "sha256", again=again, workers=count, catalog=catalog, progress=progress

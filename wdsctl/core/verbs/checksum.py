@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import checks
+from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.parallel import map_units
@@ -18,7 +19,7 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.stores import storage_for, workers_for
-from wdsctl.core.sums import Algorithm, Sum, algorithm_of, hashed, parsed
+from wdsctl.core.sums import Algorithm, Sum, algorithm_of, hashed, new, parsed
 from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.presence import no_shards
 
@@ -104,27 +105,32 @@ def check_sums(
     algorithm: Algorithm | None = None,
     workers: int = 1,
     catalog: str | None = None,
+    origin: str = "",
     progress: Progress = SILENT,
 ) -> Generator[Checked | None, None, None]:
     """Hold files below the root against lines of sums: a verdict a line, None for a line that is no sum.
 
-    All files are read. Names that are absolute or lead outside the root are refused, a verdict like others. Raises
-    InputError WDS007 where no line is a sum.
+    All files are read. Names that are absolute or lead outside the root are refused, a verdict like others. `origin`:
+    where the lines are from, for messages. Raises InputError WDS007 where no line is a sum of this algorithm.
     """
     place = locate(root, catalog)
     sums = [*parsed(lines)]
-    if not any(sums):
+    kinds = [None if each is None else algorithm_of(each, algorithm) for each in sums]
+    if not any(kinds):
+        digits = 2 * new(algorithm or "sha256")().digest_size
         raise InputError(
-            "no line is a sum, such as `<64 hex digits>  <name>`",
-            where=place.shown,
-            hint="`wdsctl checksum DATASET > SHA256SUMS` writes such lines",
+            f"no line is a sum, such as `<{digits} hex digits>  <name>`",
+            where=origin or place.shown,
+            hint="they are of another algorithm: leave --algorithm out"
+            if any(sums)
+            else f"{command_at(place, 'checksum')} writes such lines",
             code="WDS007",
         )
-    units = []
-    for each in sums:
-        kind = None if each is None else algorithm_of(each, algorithm)
-        if each is not None and kind is not None and not _is_outside(each.name):
-            units.append(_Unit(place.root, each.name.removeprefix("./"), None, kind))
+    units = [
+        _Unit(place.root, each.name.removeprefix("./"), None, kind)
+        for each, kind in zip(sums, kinds, strict=True)
+        if each is not None and kind is not None and not _is_outside(each.name)
+    ]
     progress.phase("read", items=len(units))
     with closing(_in_order(units, workers_for(place.root, workers), progress)) as results:
         for each in sums:
