@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tests.cli.render.conftest import Show
 from tests.cli.reports import TRUNCATED
 from wdsctl.cli.render.trace import render
@@ -101,3 +103,11 @@ def test_keys_move_no_cursor(piped: Show) -> None:
 def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
     for report in (REPORT, replace(REPORT, batches=(BATCH,)), replace(REPORT, seen=(SEEN,))):
         assert max(map(len, on_a_terminal(render(report)))) <= 80
+
+
+def test_on_a_narrow_terminal_no_figure_is_cut(on_a_terminal: Show, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "50")
+    shown = on_a_terminal(render(replace(REPORT, batches=(BATCH,))))
+
+    assert "restore key  0,1,268435459" in shown
+    assert "bytes        512-18,944" in shown

@@ -143,6 +143,12 @@ def test_files_that_are_there_are_not_written_over_unless_it_is_said(traces: str
     assert there.read_bytes() == b"7 txt .."
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused(traces: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="--out is a file"):
+        told(traces, step=1, out=str(tmp_path / "file"))
+
+
 def test_keys_of_any_form_make_names_of_files_in_the_folder(tmp_path: Path) -> None:
     keys = ["../../up", "a/b c", "é" * 90, "x" * 99]
     root = some_shards(tmp_path / "odd", 1, 0)

@@ -44,7 +44,7 @@ def _batch(batch: BatchLine) -> Iterator[RenderableType]:
         f"{count(len(batch.samples), 'sample')}"
     )
     yield table(
-        ("key", "dataset", "shard", "bytes", "#pass", "restore key"),
+        ("key", "dataset", "shard", "=bytes", "#pass", "=restore key"),
         [
             (sample.key or "?", _dataset(sample), sample.shard or "?", _bytes(sample), _pass(sample), _restore(sample))
             for sample in batch.samples
@@ -55,7 +55,7 @@ def _batch(batch: BatchLine) -> Iterator[RenderableType]:
 def _seen(seen: tuple[SeenLine, ...]) -> Iterator[RenderableType]:
     yield f"seen {count(len(seen), 'time')}"
     yield table(
-        ("#step", "#rank", "#batch", "#position", "#pass", "dataset", "restore key"),
+        ("#step", "#rank", "#batch", "#position", "#pass", "dataset", "=restore key"),
         [
             (
                 count(line.step),

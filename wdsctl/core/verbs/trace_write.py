@@ -45,8 +45,10 @@ def write_samples(out: str, samples: Sequence[Sample], lines: Lines, *, overwrit
     """Write these samples into the folder `out` as NUMBER-KEY.PART, numbered in their order.
 
     Each file is there whole or not at all. What cannot be read is a finding of `lines`. Returns the files' names.
-    Raises UsageError, and writes nothing, where a file is there already and not to be overwritten.
+    Raises UsageError, and writes nothing, where `out` is a file, or one is there already and not to be overwritten.
     """
+    if os.path.lexists(out) and not os.path.isdir(out):
+        raise UsageError("--out is a file", where=out, hint="give a folder, which may be new")
     targets = list(_targets(out, samples, lines.datasets))
     there = [target.path for target in targets if os.path.lexists(target.path)]
     if there and not overwrite:
