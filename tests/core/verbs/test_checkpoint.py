@@ -127,7 +127,7 @@ def test_a_name_with_the_rank_in_it_is_followed(ckpt: str, tmp_path: Path) -> No
     assert [Path(name).name for name in report.files] == ["loader-00.json", "loader-01.json"]
 
 
-@pytest.mark.parametrize("pattern", ["{rank:zz}.json", "{rank}{other}.json", "{rank.x}.json", "{rank:.0s}.json"])
+@pytest.mark.parametrize("pattern", ["{rnk}.j", "{rank:zz}.j", "{rank}{other}.j", "{rank.x}.j", "{rank:.0s}.j"])
 def test_a_pattern_that_is_none_is_refused(pattern: str, ckpt: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pattern"):
         redistribute([ckpt], str(tmp_path / pattern), ranks=2)

@@ -199,9 +199,8 @@ def _alike(lanes: int) -> list[int]:
 def _names(out: str, ranks: int, read: Sequence[str]) -> list[str]:
     if not ranks:
         return [os.path.join(out, "state.json") if os.path.isdir(out) or out.endswith(os.sep) else out]
-    if "{rank" in out:
-        folder, pattern = os.path.split(out)
-    else:
+    folder, pattern = os.path.split(out)
+    if "{" not in pattern:
         folder, pattern = out, _pattern(read)
     try:
         names = [pattern.format(rank=rank) for rank in range(ranks)]
