@@ -392,9 +392,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS215": Code(
         "samples have no group",
-        "The value that a split goes by (`--group-by`) is not in some samples: the part or the field is missing, or "
-        "null, or the part is no JSON.",
-        "`--rest train` names the split that they go to, `--rest none` leaves them out.",
+        "The value that a split goes by is not in some samples (`--group-by`), or in none (`--stratify`): the part or "
+        "the field is missing, or null, or the part is no JSON.",
+        "`--rest train` names the split that samples without a group go to, `--rest none` leaves them out.",
     ),
     "WDS216": Code(
         "the same content is in two splits",

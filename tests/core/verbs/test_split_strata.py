@@ -117,3 +117,15 @@ def test_fewer_groups_than_splits_leave_some_empty_and_say_so(tmp_path: Path) ->
     assert "fewer groups than splits" in caught.value.hint
     make(root, replace(rule, shares={"train": 8, "val": 1, "test": 1}))
     assert set(splits_of(root).values()) == {"train", "val", "test"}
+
+
+@pytest.mark.parametrize("group_by", ["", "json:film.id"])
+def test_strata_of_a_value_that_no_sample_has_are_refused(tmp_path: Path, group_by: str) -> None:
+    root = films(tmp_path, 3)
+    rule = replace(BALANCED, group_by=group_by, stratify="json:lable")
+
+    with pytest.raises(UsageError, match="no sample has json:lable") as caught:
+        make(root, rule)
+    assert (caught.value.code, "--allow-empty" in caught.value.hint) == ("WDS215", True)
+    make(root, replace(rule, allow_empty=True))
+    assert len(splits_of(root)) == 3 * EACH

@@ -17,6 +17,7 @@ from wdsctl.core.splitting_groups import Homes, Tally, deal_groups, homes_of
 from wdsctl.core.splitting_shares import Words, strata_of
 from wdsctl.core.splitting_shares import by_stratum as dealt_out
 from wdsctl.core.verbs.split_ground import Ground
+from wdsctl.core.verbs.split_problems import NO_VALUE, Problem
 from wdsctl.core.verbs.split_read import values_by_shard
 from wdsctl.core.verbs.split_work import Labelled, Work, check_read
 
@@ -33,6 +34,7 @@ def by_stratum(work: Work) -> Labelled:
         for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
             counts[number] = counts.get(number, 0) + count
         _check_strata(work, counts)
+    _check_values(work, counts)
     left = strata_of(counts, _before(work.before.strata), work.rule.shares)
     names = tuple(work.rule.shares)
     texts = strata.texts
@@ -65,6 +67,7 @@ def balanced(work: Work) -> Labelled:
         tally.add(mine[has_place], kept[has_place])
         labels_seen.update(np.unique(kept).tolist())
         _check_strata(work, labels_seen)
+    _check_values(work, labels_seen)
     homes = _deal(work, tally, strata.texts)
     fold = work.rule.fold
     for row in work.rows:
@@ -145,6 +148,14 @@ class _Values:
 
 def _before(strata: Mapping[str, Mapping[str, int]]) -> dict[int, Mapping[str, int]]:
     return {hash_of(text) if text else 0: known for text, known in strata.items()}
+
+
+def _check_values(work: Work, counts: set[int] | dict[int, int]) -> None:
+    """A value that no sample has makes no strata, where they are made for the first time."""
+    if set(counts) == {0} and not work.before.strata and not work.rule.allow_empty:
+        message, spec = f"no sample has {work.rule.stratify}", work.rule.stratify
+        hint = f"check the name of the value; `--allow-empty` goes on as if {spec} were the same in all"
+        work.problems.append(Problem(NO_VALUE, message, hint))
 
 
 def _check_strata(work: Work, counts: set[int] | dict[int, int]) -> None:
