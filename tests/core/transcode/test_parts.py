@@ -174,3 +174,9 @@ def test_named_media_of_which_none_is_there_are_refused() -> None:
         unmet(["txt", "jpg"], None, AudioOptions("flac", parts=("wave", "*.mp3")))
     assert (caught.value.code, caught.value.where) == ("WDS003", "--audio-parts wave,*.mp3")
     assert caught.value.hint == "the parts are jpg, txt"
+
+
+@pytest.mark.parametrize("options", [{"parts": ("jpg",)}, {"orientation": "keep"}])
+def test_what_is_of_images_written_anew_is_refused_where_none_are(options: Any) -> None:
+    with pytest.raises(UsageError, match="needs --image or --max-side"):
+        parse_image("", **options)

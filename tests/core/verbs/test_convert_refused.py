@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.build import a_folder
+from tests.build import a_folder, some_shards
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.verbs.convert import convert
+from wdsctl.core.verbs.convert_report import ConvertOptions
 
 
 def incomplete_folder(root: Path) -> Path:
@@ -66,3 +68,9 @@ def test_a_file_that_rows_name_is_a_part_of_the_source(tmp_path: Path, form: str
     with pytest.raises(UsageError) as error:
         convert([source], dest)
     assert error.value.code == "WDS345"
+
+
+@pytest.mark.parametrize("options", [{"primary": "jsonl"}, {"media": ("jpg",)}])
+def test_what_is_of_a_polylithic_layout_is_refused_without_one(tmp_path: Path, options: Any) -> None:
+    with pytest.raises(UsageError, match="is of --layout polylithic"):
+        convert([some_shards(tmp_path / "a", 1)], str(tmp_path / "b"), ConvertOptions(**options))

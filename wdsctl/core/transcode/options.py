@@ -50,8 +50,9 @@ def parse_image(
 ) -> ImageOptions | None:
     """`jpeg:90`, `webp`, `png`, or nothing with a `max_side`. Raises UsageError. None where nothing is asked for."""
     if not text:
-        if parts and not max_side:
-            raise UsageError("--image-parts needs --image or --max-side", hint="such as `--image jpeg:90`")
+        if (parts or orientation != "apply") and not max_side:
+            name = "--image-parts" if parts else "--orientation"
+            raise UsageError(f"{name} needs --image or --max-side", hint="such as `--image jpeg:90`")
         return ImageOptions("", 0, max_side, orientation, parts) if max_side else None
     name, colon, number = text.lower().partition(":")
     form = {"jpg": "jpeg"}.get(name, name)

@@ -122,6 +122,8 @@ def check_options(options: ConvertOptions, sources: int) -> None:
         )
     if options.media and options.layout != "polylithic":
         raise UsageError("--media is of --layout polylithic", hint="add it, or leave the media out")
+    if options.primary != "tar" and options.layout != "polylithic":
+        raise UsageError("--primary is of --layout polylithic", hint="add it; or `--to jsonl`, without media")
     if options.compress == "gz" and (target.name != "shards" or options.layout == "polylithic"):
         raise UsageError("--compress gz is of shards in one piece", hint="leave one of them out")
     if options.apart == "split" and options.split:
