@@ -42,12 +42,14 @@ def test_what_differs_is_told_within_80_columns_and_exits_with_1(
         "shards      7      0        1      1        1",
         "samples    21      0        4      3        2",
     ]
-    assert lines[5:10] == [
+    assert lines[5:12] == [
         "- train-000005.tar",
         "~ train-000006.tar (3 -> 2 samples)",
         "> train-000003.tar -> val-000003.tar (3 samples)",
         "- sample 5/0000 (train-000005.tar)",
+        "- ... and 3 more samples",
         "~ sample 6/0000 (train-000006.tar)",
+        "~ ... and 1 more sample",
     ]
     assert all(len(line) <= 80 for line in lines)
 

@@ -11,7 +11,14 @@ from wdsctl.cli.render.pieces import finding_lines, labelled, table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wdsctl.core.verbs.diff_report import ComparedSide, DiffReport, SampleDifference, ShardsDiff, SplitDrift
+    from wdsctl.core.verbs.diff_report import (
+        ComparedSide,
+        DiffReport,
+        SampleDifference,
+        SamplesDiff,
+        ShardsDiff,
+        SplitDrift,
+    )
 
 SIGNS = {"added": "+", "removed": "-", "moved": ">", "changed": "~"}
 
@@ -32,7 +39,7 @@ def render_diff(report: DiffReport) -> Iterator[RenderableType]:
         ],
     )
     yield from _shards(shards)
-    yield from map(_sample, samples.first_differences)
+    yield from _samples(samples)
     if report.splits is None:
         yield "splits: those of an older generation are not known any more"
     elif drifted := [split for split in report.splits if not split.is_same]:
@@ -54,21 +61,31 @@ def _shards(shards: ShardsDiff) -> Iterator[str]:
         ("-", shards.first_removed, shards.removed),
     ):
         yield from (f"{sign} {safe(name)}" for name in some)
-        yield from _more(sign, len(some), all_of_them)
+        yield from _more(sign, len(some), all_of_them, "shard")
     for shard in shards.first_changed:
         yield f"~ {safe(shard.path)} ({count(shard.first_samples)} -> {count(shard.second_samples, 'sample')})"
-    yield from _more("~", len(shards.first_changed), shards.changed)
+    yield from _more("~", len(shards.first_changed), shards.changed, "shard")
     for name in shards.first_rewritten:
         yield f"~ {safe(name)} (the same layout, and other bytes by SHA-256)"
-    yield from _more("~", len(shards.first_rewritten), shards.rewritten)
+    yield from _more("~", len(shards.first_rewritten), shards.rewritten, "shard")
     for renamed in shards.first_renamed:
         yield f"> {safe(renamed.first)} -> {safe(renamed.second)} ({count(renamed.samples, 'sample')})"
-    yield from _more(">", len(shards.first_renamed), shards.renamed)
+    yield from _more(">", len(shards.first_renamed), shards.renamed, "shard")
 
 
-def _more(sign: str, shown: int, total: int) -> Iterator[str]:
+def _samples(samples: SamplesDiff) -> Iterator[str]:
+    for kind, sign in SIGNS.items():
+        some = [each for each in samples.first_differences if each.kind == kind]
+        yield from map(_sample, some)
+        if not some:
+            continue  # none is asked for, or all of them are of renamed shards
+        yield from _more(sign, len(some), getattr(samples, kind), "sample")
+
+
+def _more(sign: str, shown: int, total: int, noun: str) -> Iterator[str]:
     if shown < total:
-        yield f"{sign} ... and {count(total - shown, 'more shard')}"
+        left = count(total - shown, f"more {noun}" if shown else noun)
+        yield f"{sign} {'... and ' if shown else ''}{left}"
 
 
 def _sample(sample: SampleDifference) -> str:
