@@ -62,6 +62,8 @@ def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, mo
 def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:
     assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
     assert wdsctl("ls", root, "--split", "val").code == 3
+    assert wdsctl("ls", root, "none").stderr == "nothing is there that begins with 'none'\n"
+    assert wdsctl("ls", root, "none", "--quiet").stderr == ""
 
 
 def test_the_head_of_a_long_list_comes_and_the_rest_is_not_made(tmp_path: Path) -> None:

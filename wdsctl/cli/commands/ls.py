@@ -64,6 +64,9 @@ def command(
     with listing(root, prefix, what=chosen[0] if chosen else "shards", split=split, catalog=catalog) as found:
         pieces = document(found) if common.json else _lines(found, long=long, null=null)
         listed = write_all(pieces)
+    if not listed:
+        wanted = f" that begins with {prefix!r}" if prefix else ""
+        common.output.say(f"nothing is there{wanted}")
     return 0 if listed else 3
 
 
