@@ -248,7 +248,7 @@ def test_a_source_that_is_not_what_its_catalog_says_is_refused(tmp_path: Path) -
     source = prepared(tmp_path / "a", 2)
     some_shards(tmp_path / "a", 1, first=7)
 
-    with pytest.raises(DatasetError, match="1 shards are new") as caught:
+    with pytest.raises(DatasetError, match=r"says: 1 new shard\n") as caught:
         to(tmp_path / "b", source)
     assert caught.value.code == "WDS344"
 

@@ -288,9 +288,10 @@ def _check_is_as_indexed(place: Place, findings: list[Finding], progress: Progre
             code="WDS344",
         )
     if seen.added + seen.changed + seen.removed:
+        counts = {"new": seen.added, "changed": seen.changed, "gone": seen.removed}
+        said = ", ".join(counted(number, f"{what} shard") for what, number in counts.items() if number)
         raise DatasetError(
-            f"the source is not what its catalog says: {seen.added:,} shards are new, {seen.changed:,} have changed, "
-            f"{seen.removed:,} are gone",
+            f"the source is not what its catalog says: {said}",
             where=place.shown,
             hint=f"{command_at(place, 'index')}, then convert again",
             code="WDS344",
