@@ -82,6 +82,8 @@ def test_paths_in_a_sentence_are_relative_to_where_one_is(monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     said = f"`wdsctl index {tmp_path}/a --rebuild`, '{tmp_path}/b c' and /x{tmp_path}/d; `wdsctl validate {tmp_path}`"
     assert figures.relative(said) == f"`wdsctl index a --rebuild`, 'b c' and /x{tmp_path}/d; `wdsctl validate .`"
+    dashed = f"`wdsctl index {tmp_path}/-a`, `wdsctl ls '{tmp_path}/-b c' --samples`"
+    assert figures.relative(dashed) == "`wdsctl index ./-a`, `wdsctl ls './-b c' --samples`"
 
 
 def test_a_path_that_people_copy_is_no_option_and_one_word(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -75,10 +75,14 @@ def argument(text: str) -> str:
     return shlex.quote(f"./{shown}" if shown.startswith("-") else shown)
 
 
+def _typed(found: re.Match[str]) -> str:
+    return "./" if found[1] else ""
+
+
 def relative(text: str) -> str:
-    """A sentence with the paths in it as people would type them here."""
+    """A sentence with the paths in it as people would type them here, with ./ before what is called like an option."""
     here = os.getcwd()
-    below = re.sub(rf"(?<![^\s`'\"=(,]){re.escape(os.path.join(here, ''))}(?=[^\s`'\",;:)])", "", text)
+    below = re.sub(rf"(?<![^\s`'\"=(,]){re.escape(os.path.join(here, ''))}(?=(-?)[^\s`'\",;:)])", _typed, text)
     return re.sub(rf"(?<![^\s`'\"=(,]){re.escape(here)}(?=[\s`'\",;:)]|$)", ".", below)
 
 
