@@ -12,7 +12,8 @@ import pytest
 from sqlalchemy import Engine, event
 
 from tests.build import a_dataset, samples, some_shards
-from wdsctl.core.errors import InputError
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.log import log, log_of_run
 from wdsctl.core.verbs.split import split
@@ -145,3 +146,14 @@ def test_how_long_a_run_took_is_told_in_milliseconds(root: str) -> None:
     (run,) = log(root).runs
     assert run.finished_at is not None
     assert [len(moment.partition(".")[2].partition("+")[0]) for moment in (run.started_at, run.finished_at)] == [3, 3]
+
+
+def test_a_ledger_that_is_damaged_is_not_one_without_runs(root: str) -> None:
+    path = Path(locate(root).ledger)
+    path.write_bytes(b"x" * 5000)
+
+    for ask in (lambda: log(root), lambda: log_of_run(root, 1)):
+        with pytest.raises(CatalogError, match="runs are noted in it") as caught:
+            ask()
+        assert (caught.value.code, caught.value.where) == ("WDS302", str(path))
+    assert path.read_bytes() == b"x" * 5000

@@ -9,11 +9,12 @@ from datetime import datetime, timezone
 from typing import Any, Literal
 
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_file import is_sound
 from wdsctl.core.catalog.ledger_runs import count_runs, last_runs
 from wdsctl.core.command_line import command_at
-from wdsctl.core.errors import InputError
+from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.findings import Finding
-from wdsctl.core.place import locate
+from wdsctl.core.place import Place, locate
 from wdsctl.core.process_mark import is_running
 
 #: Without an end: `running`; `killed` where its process is gone; `unfinished` where that cannot be told from here.
@@ -68,17 +69,20 @@ class RunReport:
 
 
 def log(root: str, *, limit: int = 20, catalog: str | None = None) -> LogReport:
-    """The last `limit` runs, 0 for all. A dataset on which nothing ran has none. Raises CatalogError WDS303, WDS304."""
+    """The last `limit` runs, 0 for all. A dataset on which nothing ran has none.
+
+    Raises CatalogError WDS302 to WDS304.
+    """
     place = locate(root, catalog)
-    with closing(Ledger.peek(place.ledger)) as ledger:
+    with closing(_opened(place)) as ledger:
         runs = tuple(map(_run, last_runs(ledger, limit)))
         return LogReport(root=place.shown, total=count_runs(ledger), runs=runs)
 
 
 def log_of_run(root: str, number: int, *, catalog: str | None = None) -> RunReport:
-    """One run by its number. Raises InputError where there is none."""
+    """One run by its number. Raises InputError where there is none, CatalogError as `log` does."""
     place = locate(root, catalog)
-    with closing(Ledger.peek(place.ledger)) as ledger:
+    with closing(_opened(place)) as ledger:
         found = last_runs(ledger, only=number)
         if not found:
             raise InputError(
@@ -87,6 +91,18 @@ def log_of_run(root: str, number: int, *, catalog: str | None = None) -> RunRepo
                 hint=f"{command_at(place, 'log', '--limit', '0')} lists those that there are",
             )
         return RunReport(root=place.shown, run=_run(found[0]), findings=tuple(ledger.findings(number)))
+
+
+def _opened(place: Place) -> Ledger:
+    """One that is damaged looks empty to whoever only peeks into it, and is not."""
+    if not is_sound(place.ledger):
+        raise CatalogError(
+            "the ledger cannot be read, and runs are noted in it",
+            where=place.ledger,
+            hint="bring back a copy of it; the next command that writes sets it aside, and begins a new one",
+            code="WDS302",
+        )
+    return Ledger.peek(place.ledger)
 
 
 def _run(row: Mapping[str, Any]) -> Run:
