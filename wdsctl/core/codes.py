@@ -84,24 +84,28 @@ CODES: dict[str, Code] = {
     "WDS102": Code(
         "the shard is truncated",
         "A member's header promises more bytes than the file has. The samples before it are good and are indexed.",
-        "Copy the shard again from its origin and run `wdsctl index` again.",
+        "Copy the shard again from its origin and run `wdsctl index` again. Where there is none, "
+        "`wdsctl repair DATASET DEST` writes a copy that ends after the last whole sample.",
     ),
     "WDS103": Code(
         "a tar header is damaged",
         "A header's checksum does not fit its bytes. What comes after it in this shard cannot be "
         "trusted and is left out.",
-        "Copy the shard again from its origin and run `wdsctl index` again.",
+        "Copy the shard again from its origin and run `wdsctl index` again. Where there is none, "
+        "`wdsctl repair DATASET DEST` writes a copy of all that can be read.",
     ),
     "WDS104": Code(
         "interleaved keys",
         "A key comes again later in the shard with other parts: the members of its sample do not stand side by side. "
         "Readers of WebDataset make two incomplete samples of it.",
-        "Write the shard again with its members sorted by name: `tar --sort=name -cf NEW.tar ...`.",
+        "`wdsctl repair DATASET DEST` writes a copy in which they stand together; so does `tar --sort=name -cf NEW.tar "
+        "...`.",
     ),
     "WDS105": Code(
         "duplicate key in one shard",
         "A key comes again later in the shard with a part it had already. Training sees both samples under one key.",
-        "Rename one of them, or remove it, and run `wdsctl index` again.",
+        "Rename one of them, or remove it, and run `wdsctl index` again. In the copy that `wdsctl repair DATASET DEST` "
+        "writes, the second has another key.",
     ),
     "WDS106": Code(
         "the same key in several shards",
@@ -112,7 +116,7 @@ CODES: dict[str, Code] = {
     "WDS107": Code(
         "duplicate part",
         "One sample has the same part twice. WebDataset readers use one of the two, silently; wdsctl uses the last.",
-        "Write the shard again with one of the two.",
+        "Write the shard again with one of the two: `wdsctl repair DATASET DEST` takes the last.",
     ),
     "WDS108": Code(
         "a part is missing",
@@ -198,7 +202,8 @@ CODES: dict[str, Code] = {
         "the last line is cut",
         "The file ends in the middle of an object: a copy or its writer stopped there. The lines before are good and "
         "are indexed.",
-        "Copy the file again, or let its writer finish, and run `wdsctl index` again.",
+        "Copy the file again, or let its writer finish, and run `wdsctl index` again. `wdsctl repair DATASET DEST` "
+        "writes a copy without that line.",
     ),
     "WDS123": Code(
         "lines that do not parse",
@@ -484,9 +489,11 @@ CODES: dict[str, Code] = {
     ),
     "WDS302": Code(
         "the catalog is damaged",
-        "The file is no SQLite database of ours, or fails its own checks; or its offsets file is missing or damaged.",
+        "The file is no SQLite database of ours, or fails its own checks; or its offsets file is missing or damaged; "
+        "or the ledger beside it is damaged.",
         "`wdsctl index DATASET --rebuild` makes it again from the shards; splits by rule are made again from "
-        "dataset.yaml. The damaged file is kept beside it. An offsets file is made again by `wdsctl index DATASET`.",
+        "dataset.yaml. One that cannot be read is kept beside the new one. An offsets file is made again by `wdsctl "
+        "index DATASET`; a damaged ledger is set aside by the next command that writes.",
     ),
     "WDS303": Code(
         "the catalog is from a newer wdsctl",

@@ -53,7 +53,7 @@ def test_a_file_of_one_shard_may_be_the_sum_alone(tmp_path: Path, text: str) -> 
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"SHA256SUMS": "rubbish\n"}, "1 lines are no sums"),
+        ({"SHA256SUMS": "rubbish\n"}, "1 line is no sum"),
         ({"a.tar.sha256": f"{GOOD}  other.tar\n"}, "it names 'other.tar', and lies beside a.tar"),
     ],
 )

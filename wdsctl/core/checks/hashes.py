@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from wdsctl.core.checks.headers import Read
 from wdsctl.core.checks.placed import Placed
+from wdsctl.core.counted import counted
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.storage import Storage
@@ -76,7 +77,7 @@ def read_sums(storage: Storage, root: str, shards: Iterable[str]) -> tuple[dict[
         own = path.removesuffix(".sha256") if path.removesuffix(".sha256") in known else ""
         sums, odd = _parsed(text, own)
         if odd:
-            findings.append(_not_sums(path, f"{odd} lines are no sums"))
+            findings.append(_not_sums(path, f"{counted(odd, 'line is no sum', 'lines are no sums')}"))
         for name, sha256 in sums:
             shard = _joined(folder, name)
             if shard in known:
