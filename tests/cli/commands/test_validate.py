@@ -155,3 +155,11 @@ def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shard
     result = wdsctl("validate", tmp_path / "b.yaml")
     assert result.code == 1
     assert "there is no split_config 'mine.yaml'" in result.stdout
+
+
+def test_a_folder_in_the_place_of_the_answer_is_refused_before_anything_is_read(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    result = wdsctl("validate", shards, "--format", "sarif", "-o", shards)
+
+    assert (result.code, result.stdout) == (2, "")
+    assert "-o names a folder" in result.stderr

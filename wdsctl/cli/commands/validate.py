@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -159,6 +160,8 @@ def _check_form(form: str, output: str | None, *, is_json: bool) -> None:
 
     if form == "text" and output is not None and not is_json:
         raise UsageError("-o needs a form to write", hint="say `--format sarif`, junit or json")
+    if output is not None and os.path.isdir(output):
+        raise UsageError("-o names a folder", where=output, hint="name a file in it")
     if is_json and form not in ("text", "json"):
         raise UsageError(f"--json and --format {form} contradict each other", hint="leave one of them out")
 
