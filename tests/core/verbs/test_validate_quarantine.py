@@ -14,7 +14,7 @@ from tests.build import a_dataset, rewritten, tree
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
-from wdsctl.core.errors import CatalogError, PermissionDenied
+from wdsctl.core.errors import CatalogError, PermissionDenied, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
@@ -72,6 +72,16 @@ def test_the_report_says_what_is_new_and_how_much_there_is_in_all(tmp_path: Path
     kept = validate(root, replace(CONTENT, levels=(*CONTENT.levels, "hashes"))).quarantine
     assert kept is not None
     assert (kept.samples, kept.shards, kept.all_samples, kept.all_shards) == (2, 1, 3, 1)
+
+
+@pytest.mark.parametrize("pattern", ["1.*", "glob:[1]*", "re:1.+", "{1..1}.tar"])
+def test_what_is_released_is_named_by_patterns_as_what_is_validated(tmp_path: Path, pattern: str) -> None:
+    root = a_broken(tmp_path)
+    validate(root, CONTENT)
+
+    with pytest.raises(UsageError, match="no shard in quarantine matches"):
+        release_from_quarantine(root, shards=[pattern, "nope*"])
+    assert release_from_quarantine(root, shards=[pattern]).splits == {"train": 28}
 
 
 def test_released_samples_come_back_into_the_splits(tmp_path: Path) -> None:

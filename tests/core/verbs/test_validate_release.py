@@ -2,10 +2,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.build import a_dataset, tree
 from tests.core.verbs.test_validate_quarantine import CONTENT, a_broken, sizes
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
+from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate_blend import validate_blend
@@ -23,7 +26,9 @@ def test_a_blend_file_releases_what_is_in_quarantine_and_touches_no_other_datase
     validate_blend(str(blend), CONTENT)
     before = tree(sound)
     assert (sizes(one), sizes(other)) == ({"train": 27}, {"train": 27})
-    some = release_blend(str(blend), shards=["1.tar"])
+    with pytest.raises(UsageError, match="nope: no shard in quarantine matches"):
+        release_blend(str(blend), shards=["1*", "nope"])
+    some = release_blend(str(blend), shards=["1*"])
     assert (some.released, sizes(one), sizes(other)) == (2, {"train": 28}, {"train": 28})
     rest = release_blend(str(blend))
 

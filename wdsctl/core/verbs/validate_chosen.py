@@ -1,4 +1,4 @@
-"""Which shards `validate --shards` means."""
+"""Which shards `validate --shards` means, of the dataset or of what is in quarantine."""
 
 from __future__ import annotations
 
@@ -11,25 +11,34 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.selected_shards import regex_of
 from wdsctl.core.units import ShardFile
 
+IN_QUARANTINE = "in quarantine"
+
 
 def chosen_shards(shards: Sequence[ShardFile], rows: Sequence[ShardRow], patterns: Sequence[str]) -> list[ShardFile]:
     """The shards whose path one of the patterns matches. Raises UsageError where one of them matches none."""
     if not patterns:
         return list(shards)
-    chosen: set[str] = set()
     paths = [*(shard.path for shard in shards), *(row.path for row in rows)]
-    for text in patterns:
-        matching = set(_matching(text, paths))
-        if not matching:
-            raise UsageError(
-                f"--shards {text}: no shard of the {len(shards):,} matches",
-                hint="a path below ROOT, a glob such as 'train/*.tar', a brace range, or re:REGEX of the whole path",
-            )
-        chosen |= matching
+    chosen = matched(paths, patterns, f"of the {len(shards):,}")
     return [shard for shard in shards if shard.path in chosen]
 
 
-def _matching(text: str, paths: Sequence[str]) -> list[str]:
+def matched(paths: Sequence[str], patterns: Sequence[str], among: str) -> set[str]:
+    """The paths that one of the patterns matches. Raises UsageError where a pattern matches none; `among`: of which."""
+    chosen: set[str] = set()
+    for text in patterns:
+        found = matching(text, paths)
+        if not found:
+            raise UsageError(
+                f"--shards {text}: no shard {among} matches",
+                hint="a path below ROOT, a glob such as 'train/*.tar', a brace range, or re:REGEX of the whole path",
+            )
+        chosen.update(found)
+    return chosen
+
+
+def matching(text: str, paths: Sequence[str]) -> list[str]:
+    """The paths that one pattern matches. Raises UsageError where it is no regular expression."""
     if text.startswith("re:"):
         try:
             pattern = re.compile(text.removeprefix("re:"))

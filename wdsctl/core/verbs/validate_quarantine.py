@@ -19,6 +19,7 @@ from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
 from wdsctl.core.verbs.split_settle import settle_splits
+from wdsctl.core.verbs.validate_chosen import IN_QUARANTINE, matched
 from wdsctl.core.verbs.validate_request import QuarantineReport
 from wdsctl.core.verbs.validate_shards import Outcome
 
@@ -75,7 +76,8 @@ def release_from_quarantine(
 ) -> ReleaseReport:
     """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
 
-    `wait`: seconds to wait for another writer. Raises what the ledger raises where it cannot be written.
+    `shards`: patterns, as of `validate`. `wait`: seconds to wait for another writer. Raises UsageError where a pattern
+    matches nothing in quarantine, and what the ledger raises where it cannot be written.
     """
     place = locate(root, catalog, writing=True)
     wait_for_catalog(place, wait, progress.note)
@@ -84,8 +86,15 @@ def release_from_quarantine(
         locked(place.lock, wait=wait, note=progress.note),
         journal(place, "validate", [shown(root), "--release"], progress) as entry,
     ):
-        count = release(_writable(place, entry), shards=shards or None, codes=codes or None)
+        ledger = _writable(place, entry)
+        chosen = matched(held_shards(ledger), shards, IN_QUARANTINE) if shards else None
+        count = release(ledger, shards=chosen, codes=codes or None)
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))
+
+
+def held_shards(ledger: Ledger) -> list[str]:
+    """The shards of which something is in quarantine."""
+    return sorted({each.shard for each in quarantined(ledger)})
 
 
 def _writable(place: Place, entry: Entry) -> Ledger:

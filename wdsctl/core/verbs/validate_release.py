@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_quarantine import quarantined
 from wdsctl.core.place import locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.verbs.validate_blend import datasets_of
-from wdsctl.core.verbs.validate_quarantine import ReleaseReport, release_from_quarantine
+from wdsctl.core.verbs.validate_chosen import IN_QUARANTINE, matched, matching
+from wdsctl.core.verbs.validate_quarantine import ReleaseReport, held_shards, release_from_quarantine
 
 
 def release_blend(
@@ -25,10 +25,15 @@ def release_blend(
     The others are not touched. `splits` of the report have their dataset before the name. `wait`: seconds to wait for
     another writer of each dataset. Raises as `release_from_quarantine`, and what reading a blend file raises.
     """
+    held = {root: _held(root) for root in datasets_of(path)}
+    matched([shard for found in held.values() for shard in found], shards, IN_QUARANTINE)
     reports = []
-    for root in [root for root in datasets_of(path) if _has_quarantine(root, shards)]:
+    for root, found in held.items():
+        mine = [text for text in shards if matching(text, found)]
+        if not found or (shards and not mine):
+            continue
         progress.note(f"releasing {root}")
-        reports.append(release_from_quarantine(root, shards=shards, workers=workers, wait=wait, progress=progress))
+        reports.append(release_from_quarantine(root, shards=mine, workers=workers, wait=wait, progress=progress))
     return ReleaseReport(
         root=path,
         released=sum(report.released for report in reports),
@@ -36,6 +41,6 @@ def release_blend(
     )
 
 
-def _has_quarantine(root: str, shards: Sequence[str]) -> bool:
+def _held(root: str) -> list[str]:
     with Ledger.peek(locate(root).ledger) as ledger:
-        return any(not shards or row.shard in shards for row in quarantined(ledger))
+        return held_shards(ledger)
