@@ -6,7 +6,7 @@ A change to the file is a decision: raise ORDER_VERSION or the state's version, 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -77,8 +77,8 @@ LOADERS: dict[str, tuple[Callable[[str], Loader], int]] = {
 }
 
 
-def keys(loader: Loader, count: int) -> list[str]:
-    return [" ".join(batch["__key__"]) for batch in islice(loader, count)]
+def keys(batches: Iterable[Any], count: int) -> list[str]:
+    return [" ".join(batch["__key__"]) for batch in islice(batches, count)]
 
 
 def written(path: str) -> dict[str, Any]:
@@ -86,9 +86,10 @@ def written(path: str) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, (opened, steps) in LOADERS.items():
         loader = opened(path)
-        first = keys(loader, steps)
+        batches = iter(loader)
+        first = keys(batches, steps)
         state = loader.state_dict()
-        made[name] = {"first": first, "state": state, "next": keys(loader, 9 if name == "validation" else 12)}
+        made[name] = {"first": first, "state": state, "next": keys(batches, 9 if name == "validation" else 12)}
     return made
 
 

@@ -43,6 +43,11 @@ class Copies(Raw):
             yield {**sample, "copy": copy, "noise": float(torch.rand(1))}
 
 
+class Grouped(Raw):
+    def batch_group_criterion(self, sample: Any) -> tuple[bool, None]:
+        return int(sample["__key__"]) % 3 == 0, None
+
+
 def loader_of(path: str, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
     options = {"batch_size": 4, **options}
     options = {"worker_config": WorkerConfig(rank, world), **options}
@@ -174,12 +179,42 @@ def test_a_state_of_any_batch_gives_the_rest_of_the_pass_and_the_next_pass(
     assert len({json.dumps(shape_of({**state, "cursors": 0}), sort_keys=True) for state in states}) == 1
 
 
-def test_breaking_out_of_a_pass_goes_on_where_it_was(dataset: str) -> None:
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("encoder", [Raw(), Grouped()], ids=["runs", "lanes"])
+def test_a_loop_over_a_validation_is_a_whole_pass_whatever_the_last_loop_had(
+    encoder: Raw, workers: int, dataset: str
+) -> None:
+    with loader_of(dataset, encoder=encoder, worker_config=WorkerConfig(num_workers=workers)) as loader:
+        whole = keys(list(loader))
+        for left_after in (2, len(whole)):  # a trainer that counts has the last batch, and does not ask for more
+            assert keys(list(islice(loader, left_after))) == whole[:left_after]
+        held = iter(loader)
+        assert keys([next(held)]) == whole[:1]
+        assert keys(list(loader)) == whole
+        loader.close()
+        assert keys(list(loader)) == whole
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_pass_whose_last_batch_is_left_at_is_no_empty_pass_on_a_rank_that_has_more(rank: int, dataset: str) -> None:
+    loader = loader_of(dataset, rank, 2)
+
+    passes = [keys(list(islice(loader, len(loader)))) for _ in range(3)]
+
+    assert passes == [in_order()[rank::2]] * 3
+
+
+def test_a_state_of_a_pass_that_was_left_gives_the_rest_and_then_whole_passes(dataset: str) -> None:
     loader = loader_of(dataset)
+    list(islice(loader, 3))
+    resumed = loader_of(dataset)
+    resumed.load_state_dict(loader.state_dict())
 
-    pieces = [keys(list(islice(loader, 3))), keys(list(loader)), keys(list(loader))]
-
-    assert pieces == [in_order()[:3], in_order()[3:], in_order()]
+    assert [keys(list(resumed)), keys(list(islice(resumed, 1))), keys(list(resumed))] == [
+        in_order()[3:],
+        in_order()[:1],
+        in_order(),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,10 +252,11 @@ def test_a_batch_that_fails_is_drawn_again(dataset: str) -> None:
 
     encoder = Fails()
     loader = loader_of(dataset, encoder=encoder, worker_config=strict())
-    first = list(islice(loader, 1))
-    for _ in range(2):
+    batches = iter(loader)
+    first = [next(batches)]
+    for again in (batches, iter(loader)):
         with pytest.raises(SampleFailed, match="not today"):
-            next(iter(loader))
+            next(again)
     state = loader.state_dict()
 
     encoder.broken = False

@@ -291,10 +291,11 @@ def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     os.truncate(tmp_path / "shard-001.tar", cut)
     loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
-    before = list(islice(loader, 3))
+    samples = iter(loader)
+    before = list(islice(samples, 3))
 
     with pytest.raises(StorageError) as raised:
-        next(iter(loader))
+        next(samples)
 
     assert len(before) == 3
     assert raised.value.code == "WDS403"
@@ -305,11 +306,12 @@ def test_a_shard_that_was_cut_short_says_so(cut: int, tmp_path: Path) -> None:
 def test_a_shard_that_is_cut_short_while_it_is_open_says_so(tmp_path: Path) -> None:
     root = a_val_dataset(tmp_path)
     loader = get_loader(get_val_dataset(root, task_encoder=Raw(), worker_config=strict()))
-    list(islice(loader, 4))
+    samples = iter(loader)
+    list(islice(samples, 4))
     os.truncate(tmp_path / "shard-001.tar", 700)
 
     with pytest.raises(StorageError) as raised:
-        next(iter(loader))
+        next(samples)
 
     assert raised.value.code == "WDS403"
     assert "key 000004" in raised.value.where

@@ -13,7 +13,7 @@ from wdsctl.core.errors import UsageError
 from wdsctl.loader import distributed
 from wdsctl.loader.arguments import check_energons
 from wdsctl.loader.cache.pool import CachePool
-from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
 from wdsctl.loader.even_ranks import EvenRanks
 from wdsctl.loader.moving import pinned_where_it_can_be
 from wdsctl.loader.passes import Passes
@@ -33,10 +33,11 @@ T = TypeVar("T")
 class Loader:
     """The batches of one rank.
 
-    Breaking out of a `for` loop loses nothing: the next one goes on with the very next batch. A training never ends,
-    unless it has virtual epochs or was made with `repeat=False`; a validation ends after one pass, and the next loop
-    begins the next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that
-    was saved there, if all ranks have equally many batches.
+    Breaking out of a `for` loop over a training loses nothing: the next one goes on with the very next batch. A
+    training never ends, unless it has virtual epochs or was made with `repeat=False`; then the next loop begins the
+    next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that was saved
+    there, if all ranks have equally many batches. A loop over a validation is one pass, from its first batch, however
+    the last loop was left; it goes on only after an error or an interrupt, or where a state was restored.
     """
 
     def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
@@ -48,9 +49,11 @@ class Loader:
         self._keeps = draws_randomly(dataset) and not dataset.worker_config.num_workers
         self._checked = False
         self._ranks = EvenRanks(dataset)
+        # The run whose batch was handed out last, if nothing has gone wrong since.
+        self._left: Training | Passes | None = None
 
     def __iter__(self) -> Iterator[Any]:
-        for run, batch in self._loop():
+        for run, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
             run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
             yield batch
 
@@ -178,31 +181,37 @@ class Loader:
     def _group(self) -> Any:
         return self._dataset.worker_config.data_parallel_group
 
-    def _loop(self) -> Iterator[tuple[Training | Passes, Any]]:
+    def _loop(self, *, anew: bool = False) -> Iterator[tuple[Training | Passes, Any]]:
         """The batches of one `for` loop, each with the run that is to accept it."""
         begins = True
         while True:
             try:
-                drawn = self._draw(begins=begins)
+                drawn = self._draw(begins=begins, anew=anew)
             except StopIteration:
                 return
             begins = False
             yield drawn
 
-    def _draw(self, *, begins: bool) -> tuple[Training | Passes, Any]:
+    def _draw(self, *, begins: bool, anew: bool) -> tuple[Training | Passes, Any]:
         """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass.
 
         A loop that `begins` where the last one had handed out everything is not empty: it has the next pass. That is
-        so where all ranks have equally many batches; elsewhere one rank would be a pass ahead of another.
+        so where all ranks have equally many batches; elsewhere one rank would be a pass ahead of another. One that
+        begins `anew` does not go on with a pass that the last loop has left.
         """
         run = self._opened()
+        if begins and anew and self._left is run and run.given > 0 and not run.is_waiting:
+            self._end_loop(run)
+        self._left = None
         goes_on = begins and run.given > 0 and run.is_even
         try:
-            return self._drawn()
+            drawn = self._drawn()
         except StopIteration:
             if not goes_on:
                 raise
-        return self._drawn()
+            drawn = self._drawn()
+        self._left = run
+        return drawn
 
     def _drawn(self) -> tuple[Training | Passes, Any]:
         run = self._opened()

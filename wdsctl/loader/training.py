@@ -102,6 +102,11 @@ class Training:
             self._at = (ahead[0], None)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether a batch was drawn and is not accepted."""
+        return self._at[1] is not None
+
+    @property
     def stats(self) -> Stats:
         return self._at[0].stats
 
@@ -186,8 +191,6 @@ class Training:
         self.plan = Plan(streams.order, recipe(self._dataset, streams), streams.names, stores_digest(streams))
         self.pipeline = pipeline_of(self._dataset, streams, self._bans, passes)
 
-    # -- how it goes on ------------------------------------------------------------------------------------------------
-
     def _begin(self, stand: Stand, geometry: Geometry) -> None:
         self._geometry = geometry
         self._begun = stand.drawn
@@ -255,8 +258,6 @@ class Training:
             passes=stand.passes,
         )
         return ahead, drawn
-
-    # -- states --------------------------------------------------------------------------------------------------------
 
     def _plan_state(self) -> dict[str, Any]:
         return {**self.plan.to_state(), "shape": self.pipeline.shape}
