@@ -50,6 +50,13 @@ def test_a_batch_has_a_field_by_name_and_by_attribute() -> None:
         batch["text"]
 
 
+def test_a_batch_that_is_unpacked_as_a_tuple_says_what_is_wrong() -> None:
+    batch = batch_type_of(CaptioningSample).from_samples(captions())
+
+    with pytest.raises(TypeError, match="CaptioningBatch"):
+        _image, _caption = batch  # type: ignore[misc]
+
+
 def test_the_base_fields_hold_an_entry_a_sample_and_the_sources_of_all() -> None:
     batch = batch_type_of(CaptioningSample).from_samples(captions())
 

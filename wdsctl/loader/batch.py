@@ -60,6 +60,9 @@ class Batch:
             raise KeyError(name)
         return getattr(self, name)
 
+    # Not iterable, and said so: otherwise Python asks for item 0, and `image, text = batch` is a KeyError.
+    __iter__ = None
+
     def __contains__(self, name: object) -> bool:
         return name in Batch.keys(self)
 
