@@ -46,6 +46,7 @@ def calls(rank: int, world: int) -> dict[str, Any]:
     return {
         "gathered": gather_states(states[rank]) == (states if rank == 0 else None),
         "gathered on the last": gather_states(own, dst=last),
+        "gathered on all": gather_states(own, dst=None),
         "scattered": scatter_states(states if rank == last else elsewhere, src=last) == states[rank],  # type: ignore[arg-type]
         "merged": scatter_states(merged if rank == 0 else None) == merged,
         "of another world": scatter_states(states[:1] if rank == 0 else None) == states[:1],

@@ -34,6 +34,8 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def test_states_come_together_on_one_rank_in_the_order_of_the_ranks(told: list[dict[str, Any]]) -> None:
     assert all(each["gathered"] for each in told)
+    assert len({json.dumps(each["gathered on all"]) for each in told}) == 1
+    assert [own["rank"] for own in told[0]["gathered on all"]] == list(range(len(told)))
     *others, last = [each["gathered on the last"] for each in told]
     assert last == [{"rank": rank, "of": "é" * rank} for rank in range(len(told))]
     assert others == [None] * len(others)

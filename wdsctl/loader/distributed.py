@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from wdsctl.core.state_form import State
 
 
-def gather_states(state: State, group: Any = None, dst: int = 0) -> list[State] | None:
-    """The states of all ranks of the group, in their order, on process `dst` of the whole job; None on the others."""
-    to = _rank_of(dst, group)
+def gather_states(state: State, group: Any = None, dst: int | None = 0) -> list[State] | None:
+    """The states of all ranks of the group, in their order, on process `dst` of the whole job; None on the others.
+
+    Without a `dst`, all ranks have them.
+    """
+    to = _rank(group) if dst is None else _rank_of(dst, group)
     states = _all_values(state, group)
     return states if _rank(group) == to else None
 

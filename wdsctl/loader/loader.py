@@ -133,8 +133,11 @@ class Loader:
         if state is not None:
             self.load_state_dict(state, strict=strict)
 
-    def save_state_global(self, global_dst_rank: int = 0) -> list[State] | None:
-        """The states of all ranks, on this global rank; None on the others. All ranks of the group call it."""
+    def save_state_global(self, global_dst_rank: int | None = 0) -> list[State] | None:
+        """The states of all ranks, on this global rank; None on the others. All ranks of the group call it.
+
+        Where no rank is given (None), all of them have the states.
+        """
         return distributed.gather_states(self.state_dict(), self._group, global_dst_rank)
 
     def restore_state_global(
