@@ -21,6 +21,7 @@ from wdsctl.loader.distributed import (
     all_ranks,
     any_rank,
     check_group,
+    check_place,
     everybodys_states,
     gather_states,
     same_on_all,
@@ -71,9 +72,11 @@ def in_groups(rank: int, world: int) -> dict[str, Any]:
     groups = [distributed.new_group([0]), distributed.new_group(list(range(1, world)))]
     group, first = groups[rank > 0], 1 if rank else 0
     workers = WorkerConfig.default_worker_config(0, group)
+    beside = WorkerConfig(data_parallel_group=group)
     held = [{"rank": 0}, {"rank": 1}] if rank == 1 else [{"rank": 0}]
     return {
         "rank in its group": [workers.rank, workers.world_size],
+        "left out": [(each.rank, each.world_size) for each in (WorkerConfig(num_workers=2), beside)],
         "gathered in its group": gather_states({"rank": rank}, group, dst=first),
         "scattered in its group": scatter_states(held, group),
         "a rank outside": told(scatter_states, held, group, world - (rank > 0)),
@@ -82,8 +85,10 @@ def in_groups(rank: int, world: int) -> dict[str, Any]:
 
 
 def main(rank: int, world: int, store: str) -> None:
+    early = WorkerConfig(num_workers=1)
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    print(json.dumps({**calls(rank, world), **in_groups(rank, world)}))  # noqa: T201 - to the test
+    places = [told(check_place, workers) for workers in (early, WorkerConfig(), WorkerConfig(0, 1))]
+    print(json.dumps({**calls(rank, world), **in_groups(rank, world), "places": places}))  # noqa: T201 - to the test
     distributed.barrier()
     distributed.destroy_process_group()
     sys.stdout.flush()

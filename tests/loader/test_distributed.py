@@ -32,6 +32,21 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return [json.loads(output) for output, _ in ended]
 
 
+def test_rank_and_size_that_are_left_out_are_those_of_the_job_or_the_group(told: list[dict[str, Any]]) -> None:
+    world = len(told)
+    in_groups = [[0, 1], *([rank, world - 1] for rank in range(world - 1))]
+
+    assert [each["left out"] for each in told] == [[[rank, world], in_groups[rank]] for rank in range(world)]
+
+
+def test_a_loader_that_was_made_before_the_job_began_does_not_take_itself_for_the_only_one(
+    told: list[dict[str, Any]],
+) -> None:
+    for early, late, alone in (each["places"] for each in told):
+        assert f"each of the {len(told)} ranks would get the same batches" in early[1]
+        assert (late, alone) == (None, None)
+
+
 def test_states_come_together_on_one_rank_in_the_order_of_the_ranks(told: list[dict[str, Any]]) -> None:
     assert all(each["gathered"] for each in told)
     assert len({json.dumps(each["gathered on all"]) for each in told}) == 1

@@ -40,6 +40,11 @@ def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
     assert raised.value.hint
 
 
+def test_of_rank_and_size_one_may_be_left_out() -> None:
+    assert WorkerConfig(rank=0) == WorkerConfig(world_size=1) == WorkerConfig(0, 1)
+    assert WorkerConfig(world_size=2) == WorkerConfig(0, 2)
+
+
 def test_the_settings_of_energon_that_say_nothing_are_let_pass() -> None:
     assert WorkerConfig(worker_debug_path=None, worker_log_level=0) == WorkerConfig()
 

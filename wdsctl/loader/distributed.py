@@ -122,6 +122,17 @@ def check_group(workers: WorkerConfig) -> None:
         )
 
 
+def check_place(workers: WorkerConfig) -> None:
+    """Raise UsageError where a loader took itself for the only rank, and torch.distributed has others by now."""
+    if workers.is_alone_by_default and _size(workers.data_parallel_group) > 1:
+        raise UsageError(
+            f"the loader was made before torch.distributed was initialised, as rank 0 of 1: each of the "
+            f"{_size(workers.data_parallel_group)} ranks would get the same batches",
+            hint="make the dataset after init_process_group (with Lightning in train_dataloader), or give "
+            "WorkerConfig(rank=..., world_size=...), which may be 0 and 1",
+        )
+
+
 def _what_differs(one: Any, other: Any, places: tuple[str, str]) -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         return differences(one, other, places)

@@ -243,6 +243,7 @@ class Loader:
     def _check_ranks(self, run: Training | Passes) -> None:
         """All ranks have the same plan, or none begins: a rank with other data would go unnoticed for weeks."""
         self._checked = True
+        distributed.check_place(self._dataset.worker_config)
         if self._group is not None:
             distributed.check_group(self._dataset.worker_config)
         if distributed.is_running(self._dataset.worker_config):

@@ -16,18 +16,20 @@ if TYPE_CHECKING:
 
 _COUNTS = {"rank": 0, "world_size": 1, "num_workers": 0, "prefetch_factor": 1, "worker_log_level": 0}
 _STARTS = ("fork", "forkserver", "spawn")
+_LEFT_OUT: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
     """`rank` of `world_size` data-parallel ranks. `seed_offset` gives another order under the same seed.
 
-    Ranks that must see the same data (tensor, pipeline or context parallel peers) give the same rank here. A process
-    group stays in its process: it is left out of comparisons and of pickles.
+    Ranks that must see the same data (tensor, pipeline or context parallel peers) give the same rank here. Where
+    neither rank nor size is given, they are those of torch.distributed, if that is initialised by now. A process group
+    stays in its process: it is left out of comparisons and of pickles.
     """
 
-    rank: int = 0
-    world_size: int = 1
+    rank: int = _LEFT_OUT
+    world_size: int = _LEFT_OUT
     #: Processes that prepare batches; 0: the training process does.
     num_workers: int = 0
     seed_offset: int = 0
@@ -47,8 +49,11 @@ class WorkerConfig:
     #: Energon's file of yielded keys, and how much it tells. Refused here: a loader's `trace` tells more.
     worker_debug_path: str | None = None
     worker_log_level: int = 0
+    #: Whether rank and size were left out, and torch.distributed was not there to say them.
+    is_alone_by_default: bool = field(init=False, compare=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
+        self._find_place()
         counts = [name for name in _COUNTS if name != "prefetch_factor" or self.prefetch_factor is not None]
         for name in (*counts, "seed_offset"):
             object.__setattr__(self, name, whole(name, getattr(self, name)))
@@ -74,9 +79,19 @@ class WorkerConfig:
                 hint="leave them out; with trace=FOLDER a loader keeps which samples were in each batch",
             )
 
+    def _find_place(self) -> None:
+        place = None
+        if self.rank is _LEFT_OUT and self.world_size is _LEFT_OUT:
+            place = _place(self.data_parallel_group)
+            object.__setattr__(self, "is_alone_by_default", place is None)
+        rank, size = place or (0, 1)
+        object.__setattr__(self, "rank", rank if self.rank is _LEFT_OUT else self.rank)
+        object.__setattr__(self, "world_size", size if self.world_size is _LEFT_OUT else self.world_size)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the process group: it means nothing in another process."""
-        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "data_parallel_group"}
+        names = [each.name for each in fields(self) if each.init and each.name != "data_parallel_group"]
+        kept = {name: getattr(self, name) for name in names}
         return _unpickled, (type(self), kept)
 
     def __copy__(self) -> WorkerConfig:
@@ -93,18 +108,7 @@ class WorkerConfig:
 
         Raises UsageError on a rank that is not in the group.
         """
-        from torch import distributed
-
-        if not (distributed.is_available() and distributed.is_initialized()):
-            return cls(num_workers=num_workers, **options)
-        rank = distributed.get_rank(data_parallel_group)
-        if rank < 0:
-            raise UsageError(
-                f"rank {distributed.get_rank()} of the job is not in the data-parallel group",
-                hint="each process gives the group that it belongs to itself",
-            )
-        size = distributed.get_world_size(data_parallel_group)
-        return cls(rank, size, num_workers, data_parallel_group=data_parallel_group, **options)
+        return cls(num_workers=num_workers, data_parallel_group=data_parallel_group, **options)
 
     @classmethod
     def from_parallel_sizes(
@@ -140,6 +144,21 @@ class WorkerConfig:
         """
         own, size = mesh_rank(mesh, (dims,) if isinstance(dims, str) else tuple(dims))
         return cls(own, size, **options)
+
+
+def _place(group: Any) -> tuple[int, int] | None:
+    """Rank and size in the group; None where torch.distributed is not initialised. Raises UsageError outside of it."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return None
+    rank = distributed.get_rank(group)
+    if rank < 0:
+        raise UsageError(
+            f"rank {distributed.get_rank()} of the job is not in the data-parallel group",
+            hint="each process gives the group that it belongs to itself",
+        )
+    return rank, distributed.get_world_size(group)
 
 
 def _unpickled(kind: type[WorkerConfig], values: dict[str, Any]) -> WorkerConfig:
