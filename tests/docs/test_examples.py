@@ -31,6 +31,7 @@ PACKING = ROOT / "docs" / "packing.md"
 MEDIA = ROOT / "docs" / "media.md"
 JSONL = ROOT / "docs" / "jsonl.md"
 POLYLITHIC = ROOT / "docs" / "polylithic.md"
+FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 VALIDATE = ROOT / "docs" / "validate.md"
 INDEXING = ROOT / "docs" / "indexing.md"
 VIEWS = ROOT / "docs" / "views.md"
@@ -50,6 +51,7 @@ RUN = {
     README: ("sh", "python"),
     PREPARE: ("sh", "yaml"),
     LOADER: ("python",),
+    FRAMEWORKS: ("python",),
     CATALOG: ("sql",),
     COLUMNS: ("sh", "python"),
     PACKING: ("sh", "python"),
@@ -206,6 +208,22 @@ def test_the_dataset_yaml_of_the_guide_is_read() -> None:
 @pytest.mark.usefixtures("dataset")
 def test_the_guide_to_loading_works_and_prints_what_it_says(module: ModuleType) -> None:
     run_python(LOADER, module)
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_to_other_frameworks_works(module: ModuleType) -> None:
+    run_python(FRAMEWORKS, module)
+
+
+@pytest.mark.filterwarnings("ignore")  # those of the framework
+@pytest.mark.usefixtures("dataset")
+@pytest.mark.parametrize("framework", ["lightning", "accelerate", "transformers"])
+def test_the_block_for_a_framework_works_where_it_is_installed(framework: str, module: ModuleType) -> None:
+    pytest.importorskip(framework, reason="the project does not depend on it")
+    run_python(FRAMEWORKS, module)
+    (block,) = [block for block in blocks(FRAMEWORKS) if block.said.startswith(f"it needs {framework}")]
+
+    exec(compile(block.text, str(block), "exec"), vars(module))  # noqa: S102 - the page is ours
 
 
 @pytest.mark.usefixtures("dataset")
