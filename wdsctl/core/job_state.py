@@ -71,7 +71,7 @@ def check_form(state: Any) -> State:
         raise _no_state(f"the state is truncated: it lacks {listed(missing)}", SAVED_BY)
     wrong = wrong_with(state)
     if wrong:
-        raise _no_state(f"the state is damaged: {wrong}", SAVED_BY)
+        raise _no_state(f"the state is damaged: {wrong}", f"{SAVED_BY} on this rank, unmixed with other ranks' states")
     return state
 
 

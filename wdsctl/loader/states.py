@@ -69,7 +69,7 @@ def for_rank(state: State | Sequence[State], rank: int, world: int, run: RunKind
         raise StateMismatch(
             f"this is the state of rank {state['rank']} of {state['world']}, and this is rank {rank} of {world}: "
             "give the states of all ranks",
-            hint="give the states of all ranks, saved at the same step",
+            hint="save_state_global(None) gives them; a framework that keeps one state for all ranks is to keep that",
             code="WDS502",
         )
     return state
