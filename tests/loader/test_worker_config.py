@@ -45,6 +45,14 @@ def test_of_rank_and_size_one_may_be_left_out() -> None:
     assert WorkerConfig(world_size=2) == WorkerConfig(0, 2)
 
 
+def test_that_a_place_was_left_out_is_known_after_a_pickle_too() -> None:
+    for config, is_left_out in ((WorkerConfig(num_workers=2), True), (WorkerConfig(0, 1, 2), False)):
+        again = pickle.loads(pickle.dumps(config))  # noqa: S301 - our own
+
+        assert again == config
+        assert config.is_alone_by_default == again.is_alone_by_default == is_left_out
+
+
 def test_the_settings_of_energon_that_say_nothing_are_let_pass() -> None:
     assert WorkerConfig(worker_debug_path=None, worker_log_level=0) == WorkerConfig()
 

@@ -89,8 +89,9 @@ class WorkerConfig:
         object.__setattr__(self, "world_size", size if self.world_size is _LEFT_OUT else self.world_size)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle without the process group: it means nothing in another process."""
-        names = [each.name for each in fields(self) if each.init and each.name != "data_parallel_group"]
+        """Pickle without what means nothing in another process: the group, and a place that nobody has given."""
+        left_out = {"data_parallel_group"} | ({"rank", "world_size"} if self.is_alone_by_default else set())
+        names = [each.name for each in fields(self) if each.init and each.name not in left_out]
         kept = {name: getattr(self, name) for name in names}
         return _unpickled, (type(self), kept)
 
