@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import fsspec
+import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+
+from wdsctl.core.patience import Patience
 
 Fault = Callable[[str, int, int, bytes], bytes]
 
@@ -73,6 +76,11 @@ class OnceEach:
         count = self._struck.get((path, start, stop), 0)
         self._struck[path, start, stop] = count + 1
         return self._strike(path, start, stop, data) if count < self._times else data
+
+
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Storages made from now on do not wait between two tries."""
+    monkeypatch.setitem(Patience.__init__.__kwdefaults__ or {}, "pause", 0.0)
 
 
 def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:

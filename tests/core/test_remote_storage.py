@@ -11,8 +11,9 @@ import fsspec
 import pytest
 
 from tests.remote import FaultyFileSystem, OnceEach, s3_server
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError
-from wdsctl.core.remote_storage import TRIES, FsspecStorage
+from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
+from wdsctl.core.patience import TRIES, Patience
+from wdsctl.core.remote_storage import FsspecStorage
 from wdsctl.core.storage import Range
 
 DATA = bytes(range(200))
@@ -30,7 +31,7 @@ def _store() -> Iterator[None]:
 
 
 def a_storage(expected: dict[str, int] | None = None) -> FsspecStorage:
-    return FsspecStorage("faulty://store/data/", expected, pause=0.0)
+    return FsspecStorage("faulty://store/data/", expected, patience=Patience(pause=0.0))
 
 
 def cut(path: str, start: int, stop: int, data: bytes) -> bytes:
@@ -107,7 +108,7 @@ def test_a_read_that_is_cut_short_on_the_way_is_asked_for_again() -> None:
 def test_a_read_that_stays_short_is_refused() -> None:
     FaultyFileSystem.fault.append(cut)
 
-    with pytest.raises(StorageError, match="sent 49 bytes where 50 were asked for, 4 times") as caught:
+    with pytest.raises(StorageError, match="sent 49 bytes where 50 were asked for, again and again") as caught:
         a_storage().read(A, 0, 50)
     assert caught.value.code == "WDS403"
 
@@ -219,3 +220,47 @@ def in_a_fork(fn: Callable[[], bytes]) -> bytes:
         said = pipe.read()
     os.waitpid(child, 0)
     return said
+
+
+def http_error(name: str, status: int) -> FileNotFoundError:
+    """What fsspec's driver for HTTP raises of a file, whatever its server answered."""
+    error = FileNotFoundError("http://store/a.tar")
+    kind: type[Exception] = type(name, (Exception,), {"status": status})
+    error.__cause__ = kind("as the server says")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind", "asked"),
+    [
+        ("ClientResponseError", 503, StorageDown, TRIES),
+        ("ClientConnectionError", 0, StorageDown, TRIES),
+        ("ClientResponseError", 403, PermissionDenied, 1),
+        ("ClientResponseError", 404, StorageError, 1),
+    ],
+)
+def test_a_server_that_does_not_answer_has_not_lost_its_files(
+    name: str, status: int, kind: type[WdsctlError], asked: int
+) -> None:
+    FaultyFileSystem.denied.append(http_error(name, status))
+    questions: list[Callable[[], object]] = [lambda: a_storage({A: 200}).read(A, 0, 1)]
+    if status != 404:
+        questions += [lambda: a_storage().exists(A), lambda: a_storage().sizes([A])]
+
+    for question in questions:
+        FaultyFileSystem.asked.clear()
+        with pytest.raises(WdsctlError) as caught:
+            question()
+        assert (type(caught.value), len(FaultyFileSystem.asked)) == (kind, asked)
+
+
+def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_it() -> None:
+    busy = OSError(errno.EIO, "An error occurred (TooManyRequests)")
+    answer = {"ResponseMetadata": {"HTTPStatusCode": 429}}
+    kind: type[Exception] = type("ClientError", (Exception,), {"response": answer})
+    busy.__cause__ = kind("busy")
+    FaultyFileSystem.fault.append(raising(busy))
+
+    with pytest.raises(StorageDown, match="TooManyRequests"):
+        a_storage().read(A, 0, 50)
+    assert len(FaultyFileSystem.reads) == TRIES

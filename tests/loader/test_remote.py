@@ -12,7 +12,7 @@ import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest, numbered
 from tests.loader.running import strict
-from tests.remote import FaultyFileSystem, s3_server, uploaded
+from tests.remote import FaultyFileSystem, impatient, s3_server, uploaded
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError, WdsctlError
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.view import create_view
@@ -132,7 +132,7 @@ def test_a_shard_that_is_not_what_was_indexed_is_refused(tmp_path: Path, damage:
 def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("wdsctl.core.remote_storage.FsspecStorage.__init__.__kwdefaults__", {"pause": 0.0})
+    impatient(monkeypatch)
     local, url = both(tmp_path)
     options = {"max_samples_per_sequence": 4, "shuffle_buffer_size": 8}
     whole = stream(a_training(local, Raw(), **options), 20)

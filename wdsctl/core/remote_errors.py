@@ -7,9 +7,12 @@ google-auth's. Which of them is installed is the user's affair.
 from __future__ import annotations
 
 import errno
+from typing import TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
 from wdsctl.core.urls import protocol, shown
+
+T = TypeVar("T")
 
 #: Packages that open a kind of store, where fsspec has none of its own.
 DRIVERS = {
@@ -54,6 +57,18 @@ _TRANSIENT = frozenset(
 )
 _BUSY = frozenset({errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, getattr(errno, "EREMOTEIO", errno.EIO)})
 _BUSY_STATUS = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def meant(answer: T) -> T | Exception:
+    """What a driver's error is about; any other answer as it is.
+
+    fsspec's driver for HTTP says that a file does not exist, whatever its server answers when it is asked about it.
+    The cause tells.
+    """
+    cause = answer.__cause__ if isinstance(answer, FileNotFoundError) else None
+    if isinstance(cause, Exception) and (is_transient(cause) or _status(cause) not in (0, 404, 410)):
+        return cause
+    return answer
 
 
 def is_transient(error: BaseException) -> bool:
@@ -117,7 +132,11 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _status(error: BaseException) -> int:
-    """The HTTP status that an error carries, or 0."""
+    """The HTTP status that an error carries, or 0. botocore's are the causes of those that s3fs raises."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     for name in ("status", "code", "status_code"):
         value = getattr(error, name, None)
         if isinstance(value, int):

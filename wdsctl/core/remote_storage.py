@@ -1,23 +1,25 @@
 """Files in stores that are not mounted, through fsspec: ranges read side by side, exact or not at all.
 
-fsspec is imported here and in `remote_walk` alone, and only when a URL is opened. A filesystem is made by each process
-for itself: its event loop runs in a thread, and threads do not survive a fork (fsspec's documentation, "Async").
+fsspec is imported here, in `remote_opening` and in `remote_walk` alone, and only when a URL is opened. A filesystem is
+made by each process for itself: its event loop runs in a thread, and threads do not survive a fork (fsspec's
+documentation, "Async").
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from wdsctl.core.errors import StorageError, WdsctlError
+from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
+from wdsctl.core.patience import Patience
 from wdsctl.core.range_plan import Piece, planned
 from wdsctl.core.reads_ahead import ReadsAhead
-from wdsctl.core.remote_errors import is_transient, translate_remote
+from wdsctl.core.remote_errors import is_transient, meant, translate_remote
+from wdsctl.core.remote_opening import opened_root
 from wdsctl.core.remote_walk import below
 from wdsctl.core.storage import Range
 from wdsctl.core.urls import plain, shown
@@ -25,8 +27,7 @@ from wdsctl.core.urls import plain, shown
 T = TypeVar("T")
 
 SIDE_BY_SIDE = 16  # requests under way at a time
-TRIES = 4  # of one request, the first included
-PAUSE = 0.2  # seconds before the second; four times as long before each further one
+PATIENCE = Patience()
 
 
 class RemoteFile(NamedTuple):
@@ -42,17 +43,17 @@ class FsspecStorage:
     Pickles by value, and may cross a fork.
     """
 
-    def __init__(self, root: str, expected: Mapping[str, int] | None = None, *, pause: float = PAUSE) -> None:
+    def __init__(self, root: str, expected: Mapping[str, int] | None = None, *, patience: Patience = PATIENCE) -> None:
         self._root = plain(root)
         self._expected = dict(expected or {})
-        self._pause = pause
+        self._patience = patience
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self._root, "expected": self._expected, "pause": self._pause}
+        return {"root": self._root, "expected": self._expected, "patience": self._patience}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._root, self._expected, self._pause = state["root"], state["expected"], state["pause"]
+        self._root, self._expected, self._patience = state["root"], state["expected"], state["patience"]
         self._forget()
 
     def files(self) -> list[RemoteFile]:
@@ -101,8 +102,11 @@ class FsspecStorage:
         return found
 
     def exists(self, path: str) -> bool:
-        inner = self._inner(path)
-        return bool(self._asked(lambda: self._filesystem().exists(inner), path, "read"))
+        """Whether there is a file or a folder. A store that does not say raises; some drivers' own answer is no."""
+        found = self._facts([self._inner(path)])[0]
+        if isinstance(found, BaseException) and not isinstance(found, FileNotFoundError):
+            raise translate_remote(found, path, "read") from found
+        return not isinstance(found, BaseException)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         wanted = Range(path, offset, size)
@@ -149,9 +153,7 @@ class FsspecStorage:
 
     def _open(self) -> tuple[Any, str]:
         if self._opened is None or self._pid != os.getpid():
-            from fsspec.core import url_to_fs
-
-            opened = _answer(partial(url_to_fs, self._root))
+            opened = _answer(partial(opened_root, self._root))
             if isinstance(opened, Exception):
                 raise translate_remote(opened, self._root, "open") from opened
             self._opened, self._pid = opened, os.getpid()
@@ -160,12 +162,10 @@ class FsspecStorage:
     def _asked(self, ask: Callable[[], T], url: str, doing: str) -> T:
         """What the driver answers; asked again where it may do better. Raises our errors only."""
         self._open()
-        answer = _answer(ask)
-        for attempt in range(TRIES - 1):
+        for _ in self._patience.tries(shown(url)):
+            answer = _answer(ask)
             if not (isinstance(answer, Exception) and is_transient(answer)):
                 break
-            time.sleep(self._pause * 4**attempt)
-            answer = _answer(ask)
         if isinstance(answer, Exception):
             raise translate_remote(answer, url, doing) from answer
         return answer
@@ -232,15 +232,14 @@ class FsspecStorage:
         """The answers to all items, exceptions among them. Those that may come out better are asked for again."""
         answers: dict[int, Any] = {}
         left = list(range(len(items)))
-        for attempt in range(TRIES):
-            if not left:
-                break
-            if attempt:
-                time.sleep(self._pause * 4 ** (attempt - 1))
+        for _ in self._patience.tries(shown(self._root)) if items else ():
             some = [items[i] for i in left]
             said = _answer(partial(ask, some))
-            answers.update(zip(left, [said] * len(some) if isinstance(said, Exception) else said, strict=True))
+            answered = [said] * len(some) if isinstance(said, Exception) else map(meant, said)
+            answers.update(zip(left, answered, strict=True))
             left = [i for i in left if _is_worth_it(items[i], answers[i], is_short)]
+            if not left:
+                break
         return [answers[i] for i in range(len(items))]
 
     def _not_exact(self, piece: Piece, answer: bytes | BaseException) -> WdsctlError:
@@ -254,7 +253,7 @@ class FsspecStorage:
                 hint="copy the dataset to a store that does, or to a disk",
             )
         known = isinstance(answer, BaseException) and translate_remote(answer, piece.path, "read")
-        if known and (isinstance(known, PermissionError) or isinstance(answer, FileNotFoundError)):
+        if known and (isinstance(known, (PermissionError, StorageDown)) or isinstance(answer, FileNotFoundError)):
             return known
         facts = self._facts([self._inner(piece.path)])[0]
         if isinstance(facts, BaseException):
@@ -264,7 +263,7 @@ class FsspecStorage:
         return StorageError(
             f"the file ends {piece.stop - facts['size']:,} bytes before the range asked for does"
             if facts["size"] < piece.stop
-            else f"the store sent {have:,} bytes where {wanted:,} were asked for, {TRIES} times",
+            else f"the store sent {have:,} bytes where {wanted:,} were asked for, again and again",
             where=f"{shown(piece.path)} (byte {piece.start:,})",
             hint="the shard is shorter than when it was indexed: run `wdsctl validate` on the dataset",
             code="WDS403",
@@ -280,13 +279,13 @@ def _without_sizes(path: str) -> StorageError:
 
 
 def _answer(ask: Callable[[], T]) -> T | Exception:
-    """What a driver answers, or what it raises. Our own errors pass through."""
+    """What a driver answers, or what it raises and `meant`. Our own errors pass through."""
     try:
         return ask()
     except WdsctlError:
         raise
     except Exception as error:  # noqa: BLE001 - drivers are others' code: which classes they raise is not to be known
-        return error
+        return meant(error)
 
 
 def _is_worth_it(item: T, answer: Any, is_short: Callable[[T, Any], bool]) -> bool:

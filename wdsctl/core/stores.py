@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from wdsctl.core.storage import LocalStorage, Probes, Storage
 from wdsctl.core.urls import is_url, protocol
 
 
 def storage_for(
-    root: str, expected: Mapping[str, int] | None = None, probes: Mapping[str, Probes] | None = None
+    root: str,
+    expected: Mapping[str, int] | None = None,
+    probes: Mapping[str, Probes] | None = None,
+    *,
+    tell: Callable[[str], object] = str,
 ) -> Storage:
     """The storage of what lies below `root`. Nothing is opened yet; fsspec is imported where it is needed.
 
     `expected` and `probes` are those of `LocalStorage`; of what is far away sizes alone are checked.
+    `tell` hears of a store that has to be asked again.
     """
     if not is_url(root):
         return LocalStorage(dict(expected or {}), probes=probes)
+    from wdsctl.core.patience import Patience
     from wdsctl.core.remote_storage import FsspecStorage
 
-    return FsspecStorage(root, expected)
+    return FsspecStorage(root, expected, patience=Patience(tell=tell))
 
 
 def workers_for(root: str, workers: int) -> int:

@@ -22,6 +22,7 @@ from wdsctl.core.urls import is_url, shown
 from wdsctl.loader.column import column_of, digests_of
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.failures import log
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
@@ -101,7 +102,9 @@ class Source:
         films = open_keyframes(place, offsets.generation) if place is not None and self._has_ranged else None
         if storage is None:
             storage = (
-                MappedStorage(self.sizes, self.probes) if raw == "view" else storage_for(root, self.sizes, self.probes)
+                MappedStorage(self.sizes, self.probes)
+                if raw == "view"
+                else storage_for(root, self.sizes, self.probes, tell=log.warning)
             )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]

@@ -17,7 +17,7 @@ import pytest
 
 from tests.build import a_shard, rewritten, samples, some_shards
 from tests.core.dumps import query
-from tests.remote import FaultyFileSystem, OnceEach, s3_server, uploaded
+from tests.remote import FaultyFileSystem, OnceEach, impatient, s3_server, uploaded
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError, UsageError
 from wdsctl.core.place import locate
@@ -160,7 +160,7 @@ def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: 
 
 
 def test_a_connection_that_breaks_now_and_then_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdsctl.core.remote_storage.FsspecStorage.__init__.__kwdefaults__", {"pause": 0.0})
+    impatient(monkeypatch)
     local = some_shards(tmp_path / "local", 3)
     index(local)
     FaultyFileSystem.fault.append(OnceEach(lambda _path, _start, _stop, data: data[: len(data) // 2]))
@@ -279,7 +279,7 @@ def test_a_web_server_that_lists_its_folders_serves_a_dataset(tmp_path: Path) ->
 
 
 def test_a_server_that_does_not_answer_is_not_an_empty_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdsctl.core.remote_storage.FsspecStorage.__init__.__kwdefaults__", {"pause": 0.0})
+    impatient(monkeypatch)
     with pytest.raises(StorageError, match="does not answer"):
         list_shards("http://127.0.0.1:1/shards")
 
