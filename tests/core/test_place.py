@@ -150,8 +150,8 @@ def test_a_url_is_not_looked_at_and_has_its_catalog_elsewhere(tmp_path: Path, mo
     assert os.path.dirname(locate("s3://bucket/shards").meta) == str(tmp_path / "shared")
 
 
-@pytest.mark.parametrize("root", ["s3://", "simplecache::s3://bucket/shards"])
-def test_a_url_without_a_folder_or_of_several_layers_is_refused(root: str) -> None:
+@pytest.mark.parametrize("root", ["s3://", "simplecache::s3://bucket/shards", "https://host/shards?signature=abc"])
+def test_a_url_without_a_folder_or_of_several_layers_or_with_a_query_is_refused(root: str) -> None:
     with pytest.raises(InputError):
         locate(root)
 

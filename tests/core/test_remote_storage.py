@@ -122,7 +122,7 @@ def test_a_range_beyond_the_end_says_where_and_how_much() -> None:
 def test_a_store_that_sends_whole_files_for_ranges_is_refused() -> None:
     FaultyFileSystem.fault.append(lambda *_: DATA)
 
-    with pytest.raises(StorageError, match="does not serve ranges"):
+    with pytest.raises(StorageDown, match="does not serve ranges"):
         a_storage().read(A, 0, 50)
 
 
@@ -254,13 +254,50 @@ def test_a_server_that_does_not_answer_has_not_lost_its_files(
         assert (type(caught.value), len(FaultyFileSystem.asked)) == (kind, asked)
 
 
-def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_it() -> None:
-    busy = OSError(errno.EIO, "An error occurred (TooManyRequests)")
-    answer = {"ResponseMetadata": {"HTTPStatusCode": 429}}
+def test_no_signature_is_in_a_traceback() -> None:
+    url = "https://host/a.tar?X-Amz-Signature=secret"
+    denied = PermissionError(f"403, url='{url}'")
+    denied.__cause__ = ValueError(url)
+    FaultyFileSystem.fault.append(raising(denied))
+
+    with pytest.raises(PermissionDenied) as caught:
+        a_storage().read(A, 0, 50)
+
+    lines = "".join(traceback.format_exception(caught.value))
+    assert "PermissionError: 403, url='https://host/a.tar'" in lines
+    assert "secret" not in lines
+
+
+def of_s3(code: str, message: str, status: int) -> OSError:
+    """What s3fs raises, and botocore under it."""
+    error = OSError(errno.EIO, message)
+    answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
     kind: type[Exception] = type("ClientError", (Exception,), {"response": answer})
-    busy.__cause__ = kind("busy")
-    FaultyFileSystem.fault.append(raising(busy))
+    error.__cause__ = kind(message)
+    return error
+
+
+def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_it() -> None:
+    FaultyFileSystem.fault.append(raising(of_s3("TooManyRequests", "An error occurred (TooManyRequests)", 429)))
 
     with pytest.raises(StorageDown, match="TooManyRequests"):
         a_storage().read(A, 0, 50)
     assert len(FaultyFileSystem.reads) == TRIES
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "hint"),
+    [
+        (of_s3("PermanentRedirect", "The bucket must be addressed elsewhere", 301), StorageDown, "AWS_DEFAULT_REGION"),
+        (of_s3("AuthorizationHeaderMalformed", "the region 'a' is wrong", 400), StorageDown, "AWS_DEFAULT_REGION"),
+        (of_s3("InvalidToken", "The provided token is malformed", 400), PermissionDenied, "credentials"),
+    ],
+)
+def test_a_bucket_in_another_region_and_a_bad_token_end_a_run_with_a_hint(
+    error: OSError, kind: type[WdsctlError], hint: str
+) -> None:
+    FaultyFileSystem.fault.append(raising(error))
+
+    with pytest.raises(kind) as caught:
+        a_storage().read(A, 0, 50)
+    assert hint in caught.value.hint

@@ -695,8 +695,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS408": Code(
         "the storage is down",
-        "Not one file but the storage itself cannot be read: no connection after all retries, the file system is no "
-        "longer mounted, or none of the dataset's shards is there any more. A training stops at once.",
+        "Not one file but the storage itself cannot be read: no connection after all retries, a server that sends "
+        "whole files where ranges are asked for, a file system that is no longer mounted, or none of the dataset's "
+        "shards is there any more. A training stops at once.",
         "Mend the connection or the mount, and go on: nothing is lost, the next batch is the one that failed.",
     ),
     "WDS500": Code(

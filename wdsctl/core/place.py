@@ -124,6 +124,12 @@ def _of_a_url(root: str, catalog: str | None) -> Place:
         raise InputError(
             "URLs of several layers are not understood", where=shown(root), hint="give the URL of the store itself"
         )
+    if "?" in root:
+        raise InputError(
+            "URLs with a query are not understood: each file would need its own",
+            where=shown(root),
+            hint="give the URL without what follows the `?`, and the driver credentials",
+        )
     whole = root
     root, only = parted(whole)
     if only:

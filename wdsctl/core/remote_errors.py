@@ -79,15 +79,32 @@ def is_transient(error: BaseException) -> bool:
 
 
 def translate_remote(error: BaseException, url: str, doing: str) -> WdsctlError:
-    """The error to raise in the place of a driver's, in the driver's words. WDS402, WDS404, WDS406 or WDS408.
+    """The error to raise in the place of a driver's, in the driver's words and caused by it. WDS402, WDS404, WDS406 or
+    WDS408.
 
     What is missing is an InputError where the root itself was asked for (`doing` is "list"), else a StorageError.
     """
+    told = _translated(error, url, doing)
+    told.__cause__ = _showable(error)
+    return told
+
+
+def _showable(error: BaseException) -> BaseException:
+    """An error as a traceback may show it: where its words, or those of what led to it, have a signature or a password
+    in a URL, another one of the same words without.
+    """
+    link: BaseException | None = error
+    while link is not None and shown(str(link)) == str(link):
+        link = link.__cause__ or link.__context__
+    return error if link is None else RuntimeError(f"{type(error).__name__}: {shown(str(error))}")
+
+
+def _translated(error: BaseException, url: str, doing: str) -> WdsctlError:
     if isinstance(error, ImportError) or (isinstance(error, ValueError) and "rotocol not known" in str(error)):
         return no_driver(url)
     where, words = shown(url), _words(error)
     is_anonymous = bool(_names(error) & _NO_CREDENTIALS)
-    if is_anonymous or isinstance(error, PermissionError) or _status(error) in (401, 403):
+    if is_anonymous or _is_forbidden(error):
         why = f"no credentials for this store ({words})" if is_anonymous else words
         return PermissionDenied(f"cannot {doing}: {why}", where=where, hint=_credentials(url))
     if isinstance(error, FileNotFoundError) or _status(error) == 404:
@@ -96,7 +113,17 @@ def translate_remote(error: BaseException, url: str, doing: str) -> WdsctlError:
     if is_transient(error):
         words, hint = f"the store does not answer ({words})", f"check the network and the endpoint, and {hint}"
         return StorageDown(f"cannot {doing}: {words}", where=where, hint=hint)
+    if _status(error) in (301, 307) or "region" in words:
+        hint = "set AWS_DEFAULT_REGION to the bucket's region, or AWS_ENDPOINT_URL to where it is"
+        return StorageDown(f"cannot {doing}: {words}", where=where, hint=hint)
     return StorageError(f"cannot {doing}: {words}", where=where, hint=hint)
+
+
+def _is_forbidden(error: BaseException) -> bool:
+    """Of a token that is none of its own, S3 says that the request is bad."""
+    status = _status(error)
+    is_bad_token = status == 400 and "token" in str(error).lower()
+    return isinstance(error, PermissionError) or status in (401, 403) or is_bad_token
 
 
 def _missing(where: str, words: str, doing: str) -> WdsctlError:

@@ -72,7 +72,7 @@ class FsspecStorage:
         for name, facts in zip(unsized, self._facts(unsized), strict=True):
             path = f"{self._root}{name[len(base.rstrip('/')) :]}"
             if isinstance(facts, BaseException):
-                raise translate_remote(facts, path, "read") from facts
+                raise translate_remote(facts, path, "read")
             if facts["size"] is None:
                 raise _without_sizes(path)
             found[name] = {**found[name], **facts}
@@ -97,7 +97,7 @@ class FsspecStorage:
         found: list[int | None] = []
         for path, facts in zip(paths, self._facts([self._inner(path) for path in paths]), strict=True):
             if isinstance(facts, BaseException) and not isinstance(facts, FileNotFoundError):
-                raise translate_remote(facts, path, "read") from facts
+                raise translate_remote(facts, path, "read")
             found.append(None if isinstance(facts, BaseException) else facts["size"])
         return found
 
@@ -105,7 +105,7 @@ class FsspecStorage:
         """Whether there is a file or a folder. A store that does not say raises; some drivers' own answer is no."""
         found = self._facts([self._inner(path)])[0]
         if isinstance(found, BaseException) and not isinstance(found, FileNotFoundError):
-            raise translate_remote(found, path, "read") from found
+            raise translate_remote(found, path, "read")
         return not isinstance(found, BaseException)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -155,7 +155,7 @@ class FsspecStorage:
         if self._opened is None or self._pid != os.getpid():
             opened = _answer(partial(opened_root, self._root))
             if isinstance(opened, Exception):
-                raise translate_remote(opened, self._root, "open") from opened
+                raise translate_remote(opened, self._root, "open")
             self._opened, self._pid = opened, os.getpid()
         return self._opened
 
@@ -167,7 +167,7 @@ class FsspecStorage:
             if not (isinstance(answer, Exception) and is_transient(answer)):
                 break
         if isinstance(answer, Exception):
-            raise translate_remote(answer, url, doing) from answer
+            raise translate_remote(answer, url, doing)
         return answer
 
     def _check(self, paths: set[str]) -> None:
@@ -175,7 +175,7 @@ class FsspecStorage:
         new = sorted(paths & self._expected.keys() - self._checked)
         for path, facts in zip(new, self._facts([self._inner(path) for path in new]), strict=True):
             if isinstance(facts, BaseException):
-                raise translate_remote(facts, path, "read") from facts
+                raise translate_remote(facts, path, "read")
             if facts["size"] != self._expected[path]:
                 raise StorageError(
                     f"the shard has {facts['size']:,} bytes and had {self._expected[path]:,} when it was indexed",
@@ -247,7 +247,7 @@ class FsspecStorage:
         have = len(answer) if isinstance(answer, bytes) else 0
         wanted = piece.stop - piece.start
         if have > wanted:
-            return StorageError(
+            return StorageDown(
                 f"the store sent {have:,} bytes where {wanted:,} were asked for: it does not serve ranges",
                 where=shown(piece.path),
                 hint="copy the dataset to a store that does, or to a disk",
