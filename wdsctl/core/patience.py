@@ -11,13 +11,19 @@ PAUSE = 0.2  # seconds before the second; four times as long before each further
 LONGEST = 60.0  # seconds after which no further one begins: drivers try again themselves, some for minutes
 
 
+#: Hears of every try: what is asked for, and how often it was before.
+Hear = Callable[[str, int], None]
+
+
+def nobody(what: str, tried: int) -> None:
+    """Does not hear."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """`tell`: hears of every try but the first two; nearly all that fails comes on the second."""
-
     pause: float = PAUSE
     longest: float = LONGEST
-    tell: Callable[[str], object] = str
+    hear: Hear = nobody
 
     def tries(self, what: str) -> Iterator[int]:
         """Numbers from 0, for as long as another try is worth it, each after its pause. `what` is asked for."""
@@ -26,7 +32,6 @@ class Patience:
             if tried:
                 if time.monotonic() - begun > self.longest:
                     return
-                if tried > 1:
-                    self.tell(f"the store does not answer, and is asked again ({tried + 1} of {TRIES}): {what}")
                 time.sleep(self.pause * 4 ** (tried - 1))
+            self.hear(what, tried)
             yield tried

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
+from wdsctl.core.patience import Hear, Patience, nobody
 from wdsctl.core.storage import LocalStorage, Probes, Storage
 from wdsctl.core.urls import is_url, protocol
 
@@ -13,19 +14,18 @@ def storage_for(
     expected: Mapping[str, int] | None = None,
     probes: Mapping[str, Probes] | None = None,
     *,
-    tell: Callable[[str], object] = str,
+    hear: Hear = nobody,
 ) -> Storage:
     """The storage of what lies below `root`. Nothing is opened yet; fsspec is imported where it is needed.
 
     `expected` and `probes` are those of `LocalStorage`; of what is far away sizes alone are checked.
-    `tell` hears of a store that has to be asked again.
+    `hear`: of every request to what is far away.
     """
     if not is_url(root):
         return LocalStorage(dict(expected or {}), probes=probes)
-    from wdsctl.core.patience import Patience
     from wdsctl.core.remote_storage import FsspecStorage
 
-    return FsspecStorage(root, expected, patience=Patience(tell=tell))
+    return FsspecStorage(root, expected, patience=Patience(hear=hear))
 
 
 def workers_for(root: str, workers: int) -> int:

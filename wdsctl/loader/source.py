@@ -19,10 +19,10 @@ from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url, shown
+from wdsctl.loader.asking import heard
 from wdsctl.loader.column import column_of, digests_of
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
-from wdsctl.loader.failures import log
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
@@ -104,7 +104,7 @@ class Source:
             storage = (
                 MappedStorage(self.sizes, self.probes)
                 if raw == "view"
-                else storage_for(root, self.sizes, self.probes, tell=log.warning)
+                else storage_for(root, self.sizes, self.probes, hear=heard)
             )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]

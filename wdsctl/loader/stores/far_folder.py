@@ -9,6 +9,7 @@ from wdsctl.core.media.facts import Facts
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
+from wdsctl.loader.asking import heard
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.stores.entry import Entry
 from wdsctl.loader.stores.folder import checked_name, part_of
@@ -39,7 +40,7 @@ class FarFolderStore(FileStore):
         raise no_facts(self.path, name)
 
     def _new_storage(self) -> Storage:
-        return storage_for(self._url)
+        return storage_for(self._url, hear=heard)
 
     def _is_gone(self) -> bool:
         return False

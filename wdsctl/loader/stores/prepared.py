@@ -16,6 +16,7 @@ from wdsctl.core.place import Place
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
+from wdsctl.loader.asking import heard
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.stores.entry import Entry
 from wdsctl.loader.stores.known_facts import KnownFacts
@@ -129,7 +130,7 @@ class PreparedStore(FileStore):
         return missing(self.path, name, names, hint)
 
     def _new_storage(self) -> Storage:
-        return storage_for(self.place.root, self._sizes)
+        return storage_for(self.place.root, self._sizes, hear=heard)
 
     def _is_gone(self) -> bool:
         some = {self._paths[0], self._paths[len(self._paths) // 2], self._paths[-1]} if self._paths else set()

@@ -48,7 +48,7 @@ class Page:
 
     @property
     def signs(self) -> int:
-        """Grows whenever the worker opens its work, begins a task or ends one."""
+        """Grows whenever the worker opens its work, begins a task or ends one, or says that it waits for others."""
         return int(_U64.unpack_from(self.map, _SIGNS)[0])
 
     @property
@@ -60,15 +60,15 @@ class Page:
     def begin(self, number: int) -> None:
         self.say("")
         _U64.pack_into(self.map, _TASK, number + 1)
-        self._sign()
+        self.sign()
 
     def end(self) -> None:
         _U64.pack_into(self.map, _TASK, 0)
-        self._sign()
+        self.sign()
 
     def opened(self) -> None:
         self.map[_OPENED] = 1
-        self._sign()
+        self.sign()
 
     def say(self, text: str) -> None:
         raw = text.encode(errors="replace")[:_TEXT_BYTES]
@@ -93,7 +93,7 @@ class Page:
         """The worker let go of a free block: the consumer need not keep it either."""
         self.map[_FLAGS + block] = _DROPPED
 
-    def _sign(self) -> None:
+    def sign(self) -> None:
         _U64.pack_into(self.map, _SIGNS, self.signs + 1)
 
 
@@ -125,3 +125,11 @@ def status(text: str) -> None:
     """
     for page in _mine:
         page.say(text)
+
+
+def sign_of_life() -> None:
+    """Says that what the work is doing takes long, and goes on: the worker does not count as hung. For code that waits
+    for somebody else, and will not wait for ever.
+    """
+    for page in _mine:
+        page.sign()
