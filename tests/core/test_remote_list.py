@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
 from typing import Any
 
 import fsspec
@@ -11,7 +10,6 @@ from fsspec.spec import AbstractFileSystem
 
 from tests.remote import FaultyFileSystem
 from wdsctl.core.errors import InputError, PermissionDenied
-from wdsctl.core.remote_list import change_mark
 from wdsctl.core.shard_list import holds_shards, is_empty, list_shards
 
 ROOT = "memory://listed"
@@ -86,17 +84,3 @@ def test_a_file_is_no_root() -> None:
     put("a.tar")
     with pytest.raises(InputError, match="is a file"):
         list_shards(f"{ROOT}/a.tar")
-
-
-def test_the_mark_is_of_the_content_where_the_store_names_it() -> None:
-    first = {"ETag": '"abc"', "LastModified": datetime(2026, 1, 1, tzinfo=timezone.utc)}
-    later = {"ETag": '"abc"', "LastModified": datetime(2026, 2, 1, tzinfo=timezone.utc)}
-
-    assert change_mark(first) == change_mark(later) != change_mark({"ETag": '"abd"'})
-    assert 0 <= change_mark(first) < 1 << 63
-
-
-def test_the_mark_is_the_time_where_nothing_names_the_content() -> None:
-    assert change_mark({"mtime": 1.5}) == 1_500_000_000
-    assert change_mark({"created": datetime(1970, 1, 1, 0, 0, 2, 5, tzinfo=timezone.utc)}) == 2_000_005_000
-    assert change_mark({"size": 3}) == 0

@@ -159,6 +159,15 @@ def test_a_file_of_another_size_than_expected_is_refused_before_it_is_read() -> 
     assert len(FaultyFileSystem.reads) == 1
 
 
+def test_a_file_that_is_replaced_under_its_reader_is_refused() -> None:
+    storage = FsspecStorage("faulty://store/data/", {A: 200}, again_after=0.0)
+    assert storage.read(A, 0, 5) == DATA[:5]
+    FaultyFileSystem().pipe_file("/store/data/a.tar", DATA + b"more")
+
+    with pytest.raises(StorageError, match="has 204 bytes and had 200"):
+        storage.read(A, 0, 5)
+
+
 def test_sizes_are_asked_for_once() -> None:
     storage = a_storage({A: 200})
     for _ in range(3):

@@ -18,6 +18,7 @@ from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
 from wdsctl.core.patience import Patience
 from wdsctl.core.range_plan import Piece, planned
 from wdsctl.core.reads_ahead import ReadsAhead
+from wdsctl.core.remote_checks import AGAIN, RemoteChecks
 from wdsctl.core.remote_errors import is_transient, meant, translate_remote
 from wdsctl.core.remote_opening import opened_root
 from wdsctl.core.remote_walk import below
@@ -38,22 +39,31 @@ class RemoteFile(NamedTuple):
 class FsspecStorage:
     """The files below `root`, a URL. Paths are URLs that begin with it.
 
-    `expected`: sizes in bytes that files must have, as `LocalStorage` has it: asked for once, before the first read.
+    `expected`: sizes in bytes that files must have, as `LocalStorage` has it: asked for before the first read, and
+    again before one that comes `again_after` seconds later. A file that is another one by then is refused, too.
     `will_need` fetches nothing; when one of the ranges that it was told is read, those after it are fetched with it.
     Pickles by value, and may cross a fork.
     """
 
-    def __init__(self, root: str, expected: Mapping[str, int] | None = None, *, patience: Patience = PATIENCE) -> None:
+    def __init__(
+        self,
+        root: str,
+        expected: Mapping[str, int] | None = None,
+        *,
+        patience: Patience = PATIENCE,
+        again_after: float = AGAIN,
+    ) -> None:
         self._root = plain(root)
         self._expected = dict(expected or {})
         self._patience = patience
+        self._again_after = again_after
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"root": self._root, "expected": self._expected, "patience": self._patience}
+        return {name: getattr(self, name) for name in ("_root", "_expected", "_patience", "_again_after")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._root, self._expected, self._patience = state["root"], state["expected"], state["patience"]
+        vars(self).update(state)
         self._forget()
 
     def files(self) -> list[RemoteFile]:
@@ -140,7 +150,7 @@ class FsspecStorage:
 
     def _forget(self) -> None:
         self._ahead = ReadsAhead()
-        self._checked: set[str] = set()
+        self._checks = RemoteChecks(self._expected, self._again_after)
         self._opened: tuple[Any, str] | None = None
         self._pid = os.getpid()
 
@@ -171,19 +181,12 @@ class FsspecStorage:
         return answer
 
     def _check(self, paths: set[str]) -> None:
-        """Refuse files that have another size than they had when they were indexed."""
-        new = sorted(paths & self._expected.keys() - self._checked)
-        for path, facts in zip(new, self._facts([self._inner(path) for path in new]), strict=True):
+        """Refuse files that are not what they were."""
+        due = self._checks.due(paths)
+        for path, facts in zip(due, self._facts([self._inner(path) for path in due]), strict=True):
             if isinstance(facts, BaseException):
                 raise translate_remote(facts, path, "read")
-            if facts["size"] != self._expected[path]:
-                raise StorageError(
-                    f"the shard has {facts['size']:,} bytes and had {self._expected[path]:,} when it was indexed",
-                    where=shown(path),
-                    hint="run `wdsctl index` on the dataset, or restore the shard",
-                    code="WDS403",
-                )
-            self._checked.add(path)
+            self._checks.take(path, facts)
 
     def _facts(self, inner: Sequence[str]) -> list[dict[str, Any] | BaseException]:
         """What the store says of these files, or why it does not, asked side by side."""

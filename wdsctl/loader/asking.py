@@ -8,7 +8,7 @@ from wdsctl.loader.workers.page import sign_of_life
 
 
 def heard(what: str, tried: int) -> None:
-    """A worker that asks a store does not hang. Nearly all that fails comes on the second try: of that no word is said."""
+    """A worker that asks a store does not hang. The third try is told: most of what fails comes on the second."""
     sign_of_life()
     if tried > 1:
         log.warning("the store does not answer, and is asked again (%d of %d): %s", tried + 1, TRIES, what)
