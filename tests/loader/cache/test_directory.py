@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.loader.cache.directory import CacheDirectory, NotOursError, job_name, parent_of, remove_leftovers
+from wdsctl.loader.cache.directory import GONE, CacheDirectory, NotOursError, job_name, parent_of, remove_leftovers
 
 HOLDS = """
 import sys, time
-from wdsctl.loader.cache.directory import CacheDirectory
+from wdsctl.loader.cache.directory import GONE, CacheDirectory
 held = CacheDirectory(sys.argv[1])
 open(sys.argv[1] + "/data", "w").close()
 print("ready", flush=True)
@@ -56,6 +56,40 @@ def test_the_last_one_removes_the_folder(tmp_path: Path) -> None:
     two.close()
 
     assert not (tmp_path / "job").exists()
+
+
+def test_a_folder_that_was_being_removed_is_removed_at_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / f"job-1{GONE}" / "83").mkdir(parents=True)
+
+    remove_leftovers(str(tmp_path))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+WRITES = """
+import itertools, os, sys
+for i in itertools.count():
+    if i == 100:
+        print("ready", flush=True)
+    try:
+        open(f"{sys.argv[1]}/{i % 5}/{i}", "x").close()
+    except FileNotFoundError:
+        if not os.path.isdir(sys.argv[1]):
+            break
+        os.mkdir(f"{sys.argv[1]}/{i % 5}")
+"""
+
+
+def test_a_folder_that_somebody_still_writes_to_is_removed(tmp_path: Path) -> None:
+    held = CacheDirectory(str(tmp_path / "job"))
+    writer = subprocess.Popen([sys.executable, "-c", WRITES, held.path], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert writer.stdout is not None
+    assert writer.stdout.readline() == b"ready\n"
+
+    held.close()
+    writer.communicate(timeout=60)
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_was_left_is_taken_over(tmp_path: Path) -> None:

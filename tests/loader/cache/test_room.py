@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_what_is_collected_while_its_thread_counts_is_removed_without_a_deadlock
 
     assert names(tmp_path) == []
     assert room.held() == (BLOCK, 1)
+
+
+class Closed(Room):
+    """One whose folder is removed by the process that began it, while this one makes room in it."""
+
+    def _fits(self, numbers: list[int], need: int) -> bool:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return super()._fits(numbers, need)
+
+
+def test_a_folder_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    folder.mkdir()
+
+    with pytest.raises(FileNotFoundError):
+        Closed(str(folder), 9 * BLOCK, 100).reserve(10, str(folder / "aa" / "1.partial"))
+    assert not folder.exists()
 
 
 def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:

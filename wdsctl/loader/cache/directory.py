@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from uuid import uuid4
 
 OWNER = "owner"
+GONE = ".gone"  # how the name of a folder ends that is being removed
 
 
 class NotOursError(OSError):
@@ -58,10 +59,13 @@ def remove_leftovers(parent: str) -> list[str]:
     removed = []
     for name in os.listdir(parent):
         folder = os.path.join(parent, name)
+        if name.endswith(GONE):
+            shutil.rmtree(folder, ignore_errors=True)
+            continue
         handle = _locked(folder, fcntl.LOCK_EX)
         if handle is not None:
             try:
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
                 removed.append(name)
             finally:
                 os.close(handle)
@@ -85,7 +89,7 @@ class CacheDirectory:
         except OSError:
             pass  # another rank's
         else:
-            shutil.rmtree(self.path, ignore_errors=True)
+            _remove(self.path)
         os.close(handle)
 
     def let_go(self) -> None:
@@ -93,6 +97,16 @@ class CacheDirectory:
         if self._handle >= 0:
             os.close(self._handle)
             self._handle = -1
+
+
+def _remove(folder: str) -> None:
+    """First from where it is: workers that still write would make it again behind our back, and nobody would own it."""
+    gone = f"{folder}-{uuid4().hex[:8]}{GONE}"
+    try:
+        os.rename(folder, gone)
+    except FileNotFoundError:
+        return
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def _joined(folder: str) -> int:

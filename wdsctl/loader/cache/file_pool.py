@@ -241,7 +241,8 @@ class _Here:
                 os.unlink(draft)
             if self.is_working:
                 self.is_working = False
-                log.warning("media are not cached any more: %s", error)
+                if os.path.isdir(self._room.folder):  # else whoever began it has closed it
+                    log.warning("media are not cached any more: %s", error)
             return False
 
     def _put(self, path: str, draft: str, data: bytes) -> bool:

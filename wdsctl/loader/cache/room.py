@@ -56,7 +56,8 @@ class Room:
                 self._full_until = time.monotonic() + PATIENCE
                 return False
             if draft:
-                os.makedirs(os.path.dirname(draft), mode=0o700, exist_ok=True)
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(os.path.dirname(draft), 0o700)  # not the cache's own folder, which may have been removed
                 with open(draft, "xb") as file:
                     os.truncate(file.fileno(), size)
             numbers[0] += need
