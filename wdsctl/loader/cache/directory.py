@@ -104,8 +104,8 @@ def _remove(folder: str) -> None:
     gone = f"{folder}-{uuid4().hex[:8]}{GONE}"
     try:
         os.rename(folder, gone)
-    except FileNotFoundError:
-        return
+    except OSError:  # somebody has removed it, or nobody may
+        gone = folder
     shutil.rmtree(gone, ignore_errors=True)
 
 
