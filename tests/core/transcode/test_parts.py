@@ -68,6 +68,32 @@ def test_an_image_that_lies_on_its_side_is_turned_upright_or_keeps_its_mark() ->
     assert (as_it_lay.size, as_it_lay.getexif().get(0x0112)) == ((40, 20), 6)
 
 
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_an_image_of_any_format_is_turned_once(form: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = Image.new("RGB", (40, 20), "red")
+    image.paste("blue", (0, 0, 20, 20))  # the left half, which is the upper one once it is turned
+
+    upright = opened(transcode_image("tif", saved(image, form, exif=exif), ImageOptions("png"))[1])
+
+    assert (upright.size, upright.getexif().get(0x0112)) == ((20, 40), None)
+    red, _, blue = upright.convert("RGB").getpixel((10, 5))  # type: ignore[misc]
+    assert blue > red
+
+
+@pytest.mark.parametrize("came", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("text", ["jpeg", "png", "webp"])
+def test_the_mark_is_kept_from_any_format_in_any_other(came: str, text: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = saved(Image.new("RGB", (40, 20)), came, exif=exif)
+
+    kept = opened(transcode_image("png", image, parse_image(text, 0, "keep") or ImageOptions())[1])
+
+    assert (kept.size, kept.getexif().get(0x0112)) == ((40, 20), 6)
+
+
 def test_what_is_transparent_becomes_white_in_jpeg() -> None:
     _, data = transcode_image("png", saved(Image.new("RGBA", (8, 8), (0, 0, 0, 0)), "PNG"), ImageOptions("jpeg", 95))
     assert opened(data).getpixel((4, 4)) == (255, 255, 255)

@@ -20,6 +20,7 @@ MAX_PIXELS = 178_956_970
 #: What is opened. Formats that run other programs (EPS calls Ghostscript) are not.
 _FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "PPM", "TIFF", "AVIF", "JPEG2000")
 _OURS: dict[str, ImageFormat] = {"JPEG": "jpeg", "MPO": "jpeg", "WEBP": "webp", "PNG": "png"}
+_EXIF = b"Exif\0\0"
 _QUALITY = {"jpeg": 90, "webp": 80, "png": 0}
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -65,14 +66,16 @@ def transcode_image(name: str, data: bytes, options: ImageOptions) -> tuple[str,
 
 
 def _written(image: Image.Image, form: ImageFormat, side: int, options: ImageOptions) -> bytes:
-    profile, exif, orientation = image.info.get("icc_profile"), image.info.get("exif"), orientation_of(image)
+    profile, exif = image.info.get("icc_profile"), image.info.get("exif")
     if max(image.size) > side and options.form != "png":
         scale = side / max(image.size)
         image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
     image.load()
+    if exif and not exif.startswith(_EXIF):  # WebP has no need of it, and JPEG reads nothing without it
+        exif = _EXIF + exif
     if options.orientation == "apply":
+        turn = _TURNS.get(orientation_of(image))  # `load` turns TIFF, and takes its mark out
         exif = _without_mark(image) if exif else None
-        turn = _TURNS.get(orientation)
         image = image.transpose(turn) if turn is not None else image
     image = _in_mode(image, form)
     if max(image.size) > side:
