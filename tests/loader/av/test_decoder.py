@@ -17,7 +17,7 @@ from tests.loader.av.media import film, picture, pictures, pixels_of, samples, s
 from tests.opened import open_files
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError
 from wdsctl.core.storage import LocalStorage
-from wdsctl.loader.av import AVDecoder, AVMetadata
+from wdsctl.loader.av import AVDecoder, AVMetadata, get_single_frames_uniform
 from wdsctl.loader.lazy_part import LazyPart
 
 MP4 = film("mp4", "libx264", b_frames=3, audio="aac")
@@ -103,7 +103,12 @@ def test_pictures_and_sound_come_together() -> None:
 
 @pytest.mark.parametrize(
     ("container", "video", "audio", "start"),
-    [("mp4", "libx264", "aac", 0), ("matroska", "libx264", "libopus", 120), ("webm", "libvpx-vp9", "libopus", 0)],
+    [
+        ("mp4", "libx264", "aac", 0),
+        ("matroska", "libx264", "libopus", 120),
+        ("webm", "libvpx-vp9", "libopus", 0),
+        ("mpeg", "mpeg2video", "mp2", 0),
+    ],
 )
 def test_facts_are_those_of_the_file(container: str, video: str, audio: str, start: int) -> None:
     decoder = AVDecoder(film(container, video, audio=audio, start=start, options={} if video == "libx264" else None))
@@ -120,6 +125,13 @@ def test_facts_are_those_of_the_file(container: str, video: str, audio: str, sta
     assert (decoder.get_video_fps(), decoder.get_audio_samples_per_second()) == (24.0, 48_000)
     assert decoder.get_audio_duration() == facts.audio_duration
     assert (decoder.has_video_stream(), decoder.has_audio_stream()) == (True, True)
+
+
+def test_the_length_of_a_film_without_a_table_of_contents_is_that_of_its_frames() -> None:
+    film_alone = AVDecoder(film("flv", "libx264"))
+
+    assert film_alone.get_metadata().video_duration == pytest.approx(2.5, abs=0.002)
+    assert len(get_single_frames_uniform(film_alone, 5)) == 5
 
 
 def test_facts_of_a_sound_have_no_film_in_them() -> None:

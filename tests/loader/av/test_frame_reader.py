@@ -61,6 +61,7 @@ FILMS: dict[str, dict[str, Any]] = {
     "webm, VP9": {"container": "webm", "codec": "libvpx-vp9", "audio": "libopus", "options": {"cpu-used": "8"}},
     "avi": {"container": "avi", "codec": "mpeg4", "audio": "libmp3lame"},
     "flv": {"container": "flv", "codec": "libx264", "b_frames": 2, "audio": "aac"},
+    "mpg": {"container": "mpeg", "codec": "mpeg2video", "b_frames": 2},
     "ts": {"container": "mpegts", "codec": "libx264", "b_frames": 2, "audio": "aac", "start": 240},
 }
 #: Their frames are not shown when FFmpeg says, so they are counted.
@@ -113,6 +114,15 @@ def test_a_clip_in_seconds_has_what_is_shown_from_its_start_to_its_end_inclusive
         shown = within(frames, start, end)
         assert_shows(clip, shown)
         assert (first, last) == pytest.approx((shown[0].start, shown[-1].end), abs=1e-6)
+
+
+def test_each_frame_of_a_stream_that_states_few_times_is_found_by_its_own() -> None:
+    film_of_mpeg = made("mpg")
+
+    for frame in pictures(film_of_mpeg):
+        clips, times = AVDecoder(film_of_mpeg).get_video_clips([(frame.start, frame.start)])
+        assert_shows(clips[0], [frame])
+        assert times[0] == pytest.approx((frame.start, frame.end))
 
 
 @given(st.data())

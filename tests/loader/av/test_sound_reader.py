@@ -17,11 +17,13 @@ EXACT = [
     ("wav", "pcm_s16le"),
     ("wav", "pcm_s24le"),
     ("wav", "pcm_u8"),
+    ("wav", "adpcm_ima_wav"),
     ("flac", "flac"),
     ("aiff", "pcm_s16be"),
     ("mov", "pcm_s16le"),
     ("ogg", "flac"),
     ("matroska", "flac"),
+    ("matroska", "pcm_s16le"),  # as one packet of 2.5 s
     ("avi", "pcm_s16le"),
     ("mp3", "libmp3lame"),
     ("avi", "libmp3lame"),
@@ -38,6 +40,7 @@ FILMS = [
     ("mp4", "libx264", "aac"),
     ("matroska", "libx264", "libopus"),
     ("webm", "libvpx-vp9", "libopus"),
+    ("matroska", "libx264", "libmp3lame"),  # the first frame is shorter than the clock is coarse
     ("flv", "libx264", "aac"),
     ("mpegts", "libx264", "aac"),
     ("avi", "mpeg4", "libmp3lame"),

@@ -20,7 +20,11 @@ def stated_seconds(opened: OpenMedium, stream: VideoStream | AudioStream) -> Fra
     """What the header says of this very stream, from its first frame to the end of its last."""
     tick = stream.time_base or Fraction(0)
     # The header of AVI counts for a sound what of the film comes before it.
-    is_doubtful = opened.family in _COUNTED or (opened.family == "avi" and isinstance(stream, AudioStream))
+    is_doubtful = (
+        opened.family in _COUNTED
+        or not opened.keeps_clock
+        or (opened.family == "avi" and isinstance(stream, AudioStream))
+    )
     if stream.duration and not is_doubtful:
         return stream.duration * tick
     # Matroska writes when a stream ends, not how long it is.
@@ -40,14 +44,22 @@ def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
         return None
     tick = stream.time_base or Fraction(0)
     start = stream.start_time or 0
-    if opened.family not in _COUNTED and opened.container.duration and tick:
+    length = opened.container.duration if opened.family not in _COUNTED and opened.keeps_clock else None
+    if length and tick:
         try:
             opened.is_fresh = False
-            opened.container.seek(start + int(Fraction(opened.container.duration, av.time_base) / tick), stream=stream)
+            opened.container.seek(start + int(Fraction(length, av.time_base) / tick), stream=stream)
         except av.FFmpegError:
             opened.restart()
             stream = (opened.audio if is_sound else opened.video) or stream
+    ends = _ends(opened, stream)
+    if length and not ends:  # FLV without a table of keyframes is sought behind its last packet
+        opened.restart()
+        ends = _ends(opened, (opened.audio if is_sound else opened.video) or stream)
+    return (max(ends) - start) * tick if ends and max(ends) > start else None
+
+
+def _ends(opened: OpenMedium, stream: VideoStream | AudioStream) -> list[int]:
     opened.read(stream)
     packets = opened.container.demux(stream)
-    ends = [packet.pts + (packet.duration or 0) for packet in packets if packet.size and packet.pts is not None]
-    return (max(ends) - start) * tick if ends and max(ends) > start else None
+    return [packet.pts + (packet.duration or 0) for packet in packets if packet.size and packet.pts is not None]

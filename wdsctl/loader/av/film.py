@@ -162,7 +162,7 @@ class Film:
         stream = stream_of(opened)
         if self._numbers is not None:
             return self._numbers
-        if self._index is not None or has_table(stream, opened.family):
+        if (self._index is not None and opened.keeps_clock) or has_table(stream, opened.family):
             return FoundFrames(opened, stream, self._index)
         return self._scanned(opened)
 

@@ -99,7 +99,8 @@ class FrameReader:
     def _position(self, aim: float) -> float | None:
         """Enter at a keyframe about here. When it is shown; None where this is the beginning of the file."""
         first = self._index.pts[0] if self._index is not None else (self._stream.start_time or 0)
-        if aim <= first or (self._opened.is_fresh and self._is_before_second(aim)) or not self._sought(int(aim)):
+        is_first = aim <= first or not self._opened.keeps_clock
+        if is_first or (self._opened.is_fresh and self._is_before_second(aim)) or not self._sought(int(aim)):
             self._opened.restart()
             self._stream = self._opened.video or self._stream
             self._begin()
@@ -136,7 +137,7 @@ class FrameReader:
 
     def _is_worth_a_seek(self, here: int, there: float) -> bool:
         """Whether a keyframe lies between, as far as is known."""
-        if self.upcoming is None:
+        if self.upcoming is None or not self._opened.keeps_clock:
             return False
         if self._index is not None:
             return self._index.pts[self._index.at_tick(there)] > here

@@ -69,6 +69,12 @@ class OpenMedium:
         return self.container.format.name.partition(",")[0]
 
     @property
+    def keeps_clock(self) -> bool:
+        """Whether packets have the same times after a seek. Program streams (MPEG) state few times, bare ones none, and
+        FFmpeg makes up the others from where it begins to read."""
+        return self.family not in ("mpeg", "mpegvideo")
+
+    @property
     def begins(self) -> Fraction:
         """What second 0 is on the clock of the file: where the first of its streams begins, and not before 0.
 

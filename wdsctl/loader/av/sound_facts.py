@@ -19,7 +19,9 @@ from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 #: - "decode": decode everything from the beginning.
 Way = Literal["seek", "snap", "walk", "decode"]
 
-_EXACT = frozenset({"mov", "wav", "aiff", "flac"})
+_EXACT = frozenset({"mov", "flac"})
+#: Formats that are sought by bytes, which is exact where all samples are of one size: not of ADPCM.
+_BY_BYTES = frozenset({"wav", "aiff"})
 #: Formats without a table of contents, of sounds alone: they are small, and their packets count samples.
 _WALKED = frozenset({"mp3", "aac", "ogg"})
 #: Codecs whose frames are of several sizes.
@@ -90,9 +92,14 @@ def _layout(frame: AudioFrame) -> str:
 
 
 def _way(opened: OpenMedium, stream: AudioStream, tick: Fraction, rate: int) -> Way:
+    codec = stream.codec_context.codec.canonical_name
     if opened.family in _EXACT or (opened.family == "avi" and tick == Fraction(1, rate)):
         return "seek"
+    if opened.family in _BY_BYTES:
+        return "seek" if codec.startswith("pcm_") else "decode"
     if opened.family in _WALKED:
         return "walk"
-    is_uneven = stream.codec_context.codec.canonical_name in _UNEVEN
+    if not opened.keeps_clock:
+        return "decode"
+    is_uneven = codec in _UNEVEN
     return "decode" if is_uneven and opened.video is None else "snap"

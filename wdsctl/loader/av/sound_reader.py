@@ -33,9 +33,10 @@ def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float) -> Ite
     Raises BadMediumError, av.FFmpegError.
     """
     run_up = start - round(RUN_UP_SECONDS * facts.rate)
-    frames = _entered(opened, facts, run_up, start) if run_up > 0 and facts.way in ("seek", "snap") else None
-    frames = frames or _from_beginning(opened, facts, run_up)
-    begin: int | None = None
+    entered = _entered(opened, facts, run_up, start) if run_up > 0 and facts.way in ("seek", "snap") else None
+    frames = entered or _from_beginning(opened, facts, run_up)
+    # A first frame may be shorter than the clock is coarse: it is not to be taken for the second one.
+    begin: int | None = None if entered or facts.way == "walk" else 0
     for frame in frames:
         clocked = begin if frame.pts is None else facts.sample_at(frame.pts)
         if begin is None:
@@ -75,9 +76,13 @@ def _entered(opened: OpenMedium, facts: SoundFacts, run_up: int, start: int) -> 
         opened.read(stream)
         frames = opened.container.decode(stream)
         first = next(frames, None)
-        if first is not None and first.pts is not None and facts.sample_at(first.pts) <= max(run_up, 0):
+        begin = None if first is None or first.pts is None else facts.sample_at(first.pts)
+        if first is not None and begin is not None and begin <= max(run_up, 0):
+            if facts.way == "seek":
+                return chain([first], frames)
             # Of the first frame a run-up may be cut off once more, after which it is off the grid of frames.
-            return frames if facts.way == "snap" else chain([first], frames)
+            if begin + first.samples + facts.coarseness <= start:
+                return frames
         run_up, step = min(run_up, start) - step, step * 2
     return None
 
