@@ -63,6 +63,18 @@ def test_frames_of_an_uneven_film_are_evenly_far_apart_in_time() -> None:
     assert times == pytest.approx([max(start for start in shown if start <= moment) for moment in wanted])
 
 
+def test_the_first_and_the_last_frame_of_an_uneven_film_are_among_them_however_short_they_are() -> None:
+    medium = film("mp4", "libx264", times=(0, 1, 30, 60, 90, 91))
+
+    frames, times = get_single_frames_uniform(AVDecoder(medium), 3, return_timestamps=True)
+    alone, at = get_single_frames_uniform(AVDecoder(medium), 1, return_timestamps=True)
+
+    assert times == pytest.approx([0, 30 / 24, 91 / 24])
+    assert np.array_equal(pixels_of(frames), [pictures(medium)[i].pixels for i in (0, 2, 5)])
+    assert np.array_equal(pixels_of(alone), [pictures(medium)[0].pixels])
+    assert at == [0]
+
+
 def test_requests_for_nothing_are_refused() -> None:
     with pytest.raises(UsageError):
         get_clips_uniform(AVDecoder(MP4), 1, 3)

@@ -11,6 +11,8 @@ from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.loader.av.data import AVData
 from wdsctl.loader.av.decoder import AVDecoder
 
+_SHORTEST_SECONDS = 0.002  # of the last frame of a film that are asked for
+
 
 def get_clips_uniform(
     av_decoder: AVDecoder,
@@ -41,17 +43,24 @@ def get_clips_uniform(
                 hint="ask for ranges of frames or seconds, or for all of it",
             )
         first, last = span[0], max(span[0], span[1] - clip_duration_seconds)
-        if clip_duration_seconds == 0:
-            # The middle of the first and of the last frame: times that are rounded then mean no other frame.
-            half = 0.5 / (av_decoder.get_video_fps() or 25.0) if request_video else 0.0
-            first, last = first + half, max(first, last - half)
-        starts = np.linspace(first, last, num_clips).tolist()
-        ranges = [(start, start + clip_duration_seconds) for start in starts]
-        return av_decoder.get_clips(
-            video_clip_ranges=ranges if request_video else None,
-            audio_clip_ranges=ranges if request_audio else None,
-            video_out_frame_size=video_out_frame_size,
-        )
+
+        def clips(starts: list[float]) -> AVData:
+            ranges = [(start, start + clip_duration_seconds) for start in starts]
+            return av_decoder.get_clips(
+                video_clip_ranges=ranges if request_video else None,
+                audio_clip_ranges=ranges if request_audio else None,
+                video_out_frame_size=video_out_frame_size,
+            )
+
+        if clip_duration_seconds or not request_video:
+            return clips(np.linspace(first, last, num_clips).tolist())
+        # The middle of the first and of the last frame: times that are rounded then mean no other frame.
+        half = 0.5 / (av_decoder.get_video_fps() or 25.0)
+        middles: list[float] = np.linspace(first + half, max(first, last - half), num_clips).tolist()
+        # Where the rate varies, the first and the last frame may be shorter than half of the others.
+        data = clips([first, *middles[1:-1], *([max(middles[-1], last - _SHORTEST_SECONDS)] * (num_clips > 1))])
+        # A header that is wrong by more than that has no frame there.
+        return data if len(data.video_clips) == num_clips else clips(middles)
 
 
 @overload
