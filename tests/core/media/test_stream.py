@@ -146,6 +146,33 @@ def test_a_fragmented_mp4_has_its_frames_estimated() -> None:
     assert (facts.frames, facts.frames_are) == (8, "estimated")
 
 
+def test_frames_that_an_edit_list_leaves_out_are_not_counted() -> None:
+    whole = a_film("mp4", video="libx264", times=range(24))
+    at = whole.index(b"elst") + 12  # its first entry: 1/1000 s that are shown, and the first tick of them
+    lasting, first = struct.unpack_from(">II", whole, at)
+    edited = bytearray(whole)
+    struct.pack_into(">II", edited, at, lasting - 250, first + 6 * 512)
+
+    facts = of_video(bytes(edited))
+
+    with av.open(io.BytesIO(edited)) as container:
+        assert isinstance(container, av.container.InputContainer)
+        assert len(list(container.decode(video=0))) == 18
+    assert (facts.frames, facts.frames_are, facts.duration_s) == (18, "stated", 0.75)
+
+
+@pytest.mark.parametrize(("container", "sound"), [("matroska", "libopus"), ("webm", "libopus")])
+@pytest.mark.parametrize("frames", [4, 48])
+def test_each_stream_of_matroska_has_its_own_length(container: str, sound: str, frames: int) -> None:
+    video = "libx264" if container == "matroska" else "libvpx-vp9"
+    facts = of_video(a_film(container, video=video, audio=sound, times=range(frames)))
+
+    assert facts.audio is not None
+    assert facts.frames == frames
+    assert facts.duration_s == pytest.approx(frames / 24, abs=0.002)
+    assert facts.audio.duration_s == pytest.approx(1 / 3, abs=0.02)
+
+
 @pytest.mark.parametrize(("container", "codec"), [("mp4", "aac"), ("matroska", "libopus"), ("avi", "libmp3lame")])
 def test_a_video_carries_the_facts_of_its_sound(container: str, codec: str) -> None:
     facts = of_video(a_film(container, video="mpeg4", audio=codec))

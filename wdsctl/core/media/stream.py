@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import islice
+from typing import Any
 
 import av
 from av.audio.stream import AudioStream
@@ -14,6 +15,7 @@ from av.video.stream import VideoStream
 
 from wdsctl.core.media.byte_range import ByteRange
 from wdsctl.core.media.facts import AudioFacts, Origin, Unreadable, VideoFacts
+from wdsctl.core.media.stated_seconds import tagged_seconds
 
 #: Format as `sniff` calls it -> FFmpeg's demuxer. Named, so that FFmpeg does not guess another, and never one such as
 #: HLS or concat, which open further files and addresses.
@@ -106,7 +108,7 @@ def _video(
 ) -> VideoFacts:
     seconds = _seconds(container, stream)
     rate = stream.average_rate or stream.guessed_rate
-    frames, frames_are = _count(stream.frames, seconds, rate)
+    frames, frames_are = _count(_listed(container, stream), seconds, rate)
     width, height = stream.width, stream.height
     codec = stream.codec_context.codec.canonical_name
     rotation = _rotation(container, stream)
@@ -150,6 +152,8 @@ def _seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fr
     """From the stream's first frame to the end of its last; of the longest stream, where the file has one for all."""
     if stream.duration is not None and stream.time_base:
         return _positive(stream.duration * stream.time_base)
+    if (tagged := tagged_seconds(stream)) is not None:
+        return tagged
     if container.duration is None:
         return None
     total = Fraction(container.duration, av.time_base)
@@ -158,6 +162,18 @@ def _seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fr
         start = stream.start_time * stream.time_base
         total -= start if 0 < start < total else 0
     return _positive(total)
+
+
+def _listed(container: InputContainer, stream: VideoStream) -> int:
+    """Frames by the table of contents, without those that an edit list of an MP4 leaves out; 0 where there is none.
+
+    What is left out stands at an end of the list, or makes another length of it.
+    """
+    entries: Any = getattr(stream, "index_entries", ())  # PyAV has them from some version on
+    if _family(container) != "mov" or not stream.frames or not len(entries):
+        return stream.frames
+    is_whole = len(entries) == stream.frames and not (entries[0].is_discard or entries[-1].is_discard)
+    return stream.frames if is_whole else sum(not each.is_discard for each in entries)
 
 
 def _positive(seconds: Fraction) -> Fraction | None:

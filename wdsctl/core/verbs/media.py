@@ -31,7 +31,7 @@ from wdsctl.core.stores import workers_for
 from wdsctl.core.verbs.media_report import MediaReport, State, media_report
 from wdsctl.core.verbs.media_request import MediaRequest
 
-FORMAT = 1  # raise it when facts come out otherwise than before: all media are then looked at again
+FORMAT = 2  # raise it when facts come out otherwise than before: all media are then looked at again
 
 _MARK = 16  # bytes
 

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from fractions import Fraction
 
 import av
 from av.audio.stream import AudioStream
 from av.video.stream import VideoStream
 
+from wdsctl.core.media.stated_seconds import COUNTED
+from wdsctl.core.media.stated_seconds import stated_seconds as stated_seconds_of
 from wdsctl.loader.av.opening import OpenMedium
-
-_TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
-#: Their headers have no duration, or one that is guessed from the bit rate, or that counts a run-up.
-_COUNTED = frozenset({"mp3", "aac", "ogg"})
 
 
 def stated_seconds(opened: OpenMedium, stream: VideoStream | AudioStream) -> Fraction | None:
     """What the header says of this very stream, from its first frame to the end of its last."""
-    tick = stream.time_base or Fraction(0)
-    # The header of AVI counts for a sound what of the film comes before it.
-    is_doubtful = (
-        opened.family in _COUNTED
-        or not opened.keeps_clock
-        or (opened.family == "avi" and isinstance(stream, AudioStream))
-    )
-    if stream.duration and not is_doubtful:
-        return stream.duration * tick
-    # Matroska writes when a stream ends, not how long it is.
-    tag = _TAG.match(stream.metadata.get("DURATION", ""))
-    if tag is None:
-        return None
-    hours, minutes, seconds = tag.groups()
-    total = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds) - (stream.start_time or 0) * tick
-    return total if total > 0 else None
+    return stated_seconds_of(stream, opened.family)
 
 
 def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
@@ -44,7 +26,7 @@ def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
         return None
     tick = stream.time_base or Fraction(0)
     start = stream.start_time or 0
-    length = opened.container.duration if opened.family not in _COUNTED and opened.keeps_clock else None
+    length = opened.container.duration if opened.family not in COUNTED and opened.keeps_clock else None
     if length and tick:
         try:
             opened.is_fresh = False

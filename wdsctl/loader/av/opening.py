@@ -15,6 +15,7 @@ from av.stream import Discard, Disposition, Stream
 from av.video.stream import VideoStream
 
 from wdsctl.core.errors import SampleFailed
+from wdsctl.core.media.stated_seconds import UNCLOCKED
 from wdsctl.core.media.stream import DEMUXERS, OPTIONS
 from wdsctl.core.sniff import sniff
 from wdsctl.loader.av.media_source import MediaSource
@@ -72,7 +73,7 @@ class OpenMedium:
     def keeps_clock(self) -> bool:
         """Whether packets have the same times after a seek. Program streams (MPEG) state few times, bare ones none, and
         FFmpeg makes up the others from where it begins to read."""
-        return self.family not in ("mpeg", "mpegvideo")
+        return self.family not in UNCLOCKED
 
     @property
     def begins(self) -> Fraction:
