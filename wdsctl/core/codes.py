@@ -284,8 +284,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS147": Code(
         "a part decodes, and is damaged",
-        "Its own checksums do not fit its bytes, or its decoder had to make something up in the place of what it could "
-        "not read. The loader does not notice.",
+        "Its own checksums do not fit its bytes, it ends before its header says so, or its decoder had to make "
+        "something up in the place of what it could not read. The loader does not notice.",
         "Look at it. Shards of which hashes are noted (`wdsctl index --hash`) are told apart from media that were bad "
         "before they were put there.",
     ),

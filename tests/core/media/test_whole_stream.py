@@ -34,6 +34,23 @@ def test_a_cut_stream_and_no_stream_are_broken() -> None:
     assert judge_stream(ByteRange.in_memory(b"rubbish"), "midi").is_ == "broken"
 
 
+@pytest.mark.parametrize(("container", "video"), [("matroska", "libx264"), ("webm", "libvpx-vp9")])
+def test_a_film_that_lacks_more_than_a_second_of_what_it_announces_is_broken(container: str, video: str) -> None:
+    data = a_film(container, video=video, times=range(96))
+    half, nearly, whole = (
+        judge_stream(ByteRange.in_memory(data[:size]), container)
+        for size in (len(data) // 2, len(data) - 10, len(data))
+    )
+
+    assert (half.is_, nearly.is_, whole) == ("broken", "doubtful", SOUND)
+    assert "its video ends after" in half.reason
+
+
+def test_a_wav_that_was_cut_off_is_told_by_its_header() -> None:
+    verdict = judge_stream(ByteRange.in_memory(a_wav()[:-800]), "wav")
+    assert (verdict.is_, "800 more bytes" in verdict.reason) == ("doubtful", True)
+
+
 def test_pictures_of_more_pixels_than_allowed_are_refused() -> None:
     verdict = judge_stream(ByteRange.in_memory(clip()), "mp4", max_pixels=100)
     assert (verdict.is_, "64 x 48" in verdict.reason) == ("too large", True)

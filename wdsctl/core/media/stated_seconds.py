@@ -13,6 +13,9 @@ from av.video.stream import VideoStream
 COUNTED = frozenset({"mp3", "aac", "ogg"})
 UNCLOCKED = frozenset({"mpeg", "mpegvideo"})
 
+#: By which a stream may end before its header says so. More than that, and it was cut off.
+SHORT_SECONDS = 1
+
 _TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 
 

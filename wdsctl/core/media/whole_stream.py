@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from fractions import Fraction
 
 import av
+from av.audio.stream import AudioStream
 from av.codec.context import CodecContext
 from av.container import InputContainer
 from av.stream import Stream
 from av.video.stream import VideoStream
 
 from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.stated_seconds import SHORT_SECONDS, stated_seconds
+from wdsctl.core.media.stated_size import missing_bytes
 from wdsctl.core.media.stream import DEMUXERS, opened
 from wdsctl.core.media.verdict import SOUND, Verdict
 from wdsctl.core.media.whole_image import MAX_PIXELS
@@ -38,7 +42,11 @@ def judge_stream(source: ByteRange, format_name: str, *, max_pixels: int = MAX_P
             av.logging.set_level(before)
     if source.failure is not None:
         raise source.failure
-    return _doubts(said) if verdict == SOUND and said else verdict
+    if verdict != SOUND:
+        return verdict
+    if missing := missing_bytes(source, format_name):
+        return Verdict("doubtful", f"it decodes, and by its header {missing:,} more bytes belong to it: it is cut off")
+    return _doubts(said) if said else SOUND
 
 
 def _judged(source: ByteRange, format_name: str, max_pixels: int) -> Verdict:
@@ -51,7 +59,8 @@ def _judged(source: ByteRange, format_name: str, max_pixels: int) -> Verdict:
 
 
 def _decoded(container: InputContainer, max_pixels: int) -> Verdict:
-    streams = [stream for stream in (*container.streams.video, *container.streams.audio) if _codec(stream)]
+    every: list[VideoStream | AudioStream] = [*container.streams.video, *container.streams.audio]
+    streams = [stream for stream in every if _codec(stream)]
     if not streams:
         return Verdict("broken", "there is no video and no sound in it that can be decoded")
     for stream in streams:
@@ -60,9 +69,26 @@ def _decoded(container: InputContainer, max_pixels: int) -> Verdict:
             return Verdict("too large", f"its pictures have {pixels}, above {max_pixels:,}")
         stream.codec_context.thread_count = 1  # threads swallow errors of frames that are still under way
     frames = 0
+    ends: dict[int, int] = {}
     for packet in container.demux(*streams):
         frames += sum(1 for _ in packet.decode())
-    return SOUND if frames else Verdict("broken", "not one frame of it can be decoded")
+        if packet.size and packet.pts is not None:
+            ends[packet.stream.index] = max(packet.pts + (packet.duration or 0), ends.get(packet.stream.index, 0))
+    if not frames:
+        return Verdict("broken", "not one frame of it can be decoded")
+    family = container.format.name.partition(",")[0]
+    cut = (_cut_off(stream, ends[stream.index], family) for stream in streams if stream.index in ends)
+    return next((verdict for verdict in cut if verdict != SOUND), SOUND)
+
+
+def _cut_off(stream: VideoStream | AudioStream, end: int, family: str) -> Verdict:
+    """The loader refuses what reaches further than `SHORT_SECONDS` into what a header announces and is not there."""
+    stated, tick = stated_seconds(stream, family), stream.time_base or Fraction(0)
+    found = (end - (stream.start_time or 0)) * tick
+    if stated is None or stated - found <= SHORT_SECONDS:
+        return SOUND
+    words = f"its {stream.type} ends after {float(found):.1f} s, and its header says {float(stated):.1f} s"
+    return Verdict("broken", f"{words}: it is cut off or damaged")
 
 
 def _codec(stream: Stream) -> CodecContext | None:

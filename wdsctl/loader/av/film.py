@@ -12,6 +12,7 @@ from av.video.stream import VideoStream
 
 from wdsctl.core.media.keyframe_scan import has_clock, scan_keyframes
 from wdsctl.core.media.keyframes import KeyframeIndex
+from wdsctl.core.media.stated_seconds import SHORT_SECONDS
 from wdsctl.loader.av.counting_reader import CountingReader
 from wdsctl.loader.av.data import Times
 from wdsctl.loader.av.durations import found_seconds, stated_seconds
@@ -24,8 +25,6 @@ from wdsctl.loader.av.timeline import Range, Timeline
 from wdsctl.loader.av.video_clips import Reader, read_clips
 
 _MOST_EXPECTED = 512  # frames that room is made for at once: headers promise anything
-#: Seconds by which a film may end before its header says so. More than that, and it was cut off.
-_SHORT_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class Film:
         stream = stream_of(opened)
         until = Fraction(stream.start_time or 0) * line.unit + stated
         ended = reader.current.ends * line.unit
-        if until - ended > _SHORT_SECONDS and max(end for _, end in places) > reader.current.ends:
+        if until - ended > SHORT_SECONDS and max(end for _, end in places) > reader.current.ends:
             raise BadMediumError(
                 f"it ends after {float(ended - line.begins):.1f} s, and its header says "
                 f"{float(until - line.begins):.1f} s: the file is cut off or damaged"

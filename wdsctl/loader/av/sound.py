@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from wdsctl.core.media.stated_seconds import SHORT_SECONDS
 from wdsctl.loader.av.data import Times
 from wdsctl.loader.av.durations import found_seconds, stated_seconds
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
@@ -17,9 +18,6 @@ from wdsctl.loader.av.sound_facts import SoundFacts, sound_facts
 from wdsctl.loader.av.sound_reader import pieces
 from wdsctl.loader.av.sound_shape import SoundShape
 from wdsctl.loader.av.timeline import Range
-
-#: Seconds by which a sound may end before its header says so. More than that, and it was cut off.
-_SHORT_SECONDS = 1
 
 
 class SoundTrack:
@@ -67,7 +65,7 @@ class SoundTrack:
         announced = int(stated * facts.rate)
         for (start, end), sound in zip(ranges, sounds, strict=True):
             found = start if sound is None else sound.end
-            if min(end, announced) - found > _SHORT_SECONDS * facts.rate:
+            if min(end, announced) - found > SHORT_SECONDS * facts.rate:
                 raise BadMediumError(
                     f"its sound ends after {found / facts.rate:.1f} s, and its header says {float(stated):.1f} s: "
                     "the file is cut off or damaged"
