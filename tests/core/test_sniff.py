@@ -67,6 +67,9 @@ def a_torch_file(*, is_legacy: bool = False) -> bytes:
         ("AVIF", "avif"),
         ("JPEG2000", "jpeg2000"),
         ("ICO", "ico"),
+        ("TGA", "tga"),
+        ("SGI", "sgi"),
+        ("PCX", "pcx"),
         ("PPM", "pnm"),
     ],
 )

@@ -61,6 +61,11 @@ SIGNATURES: tuple[tuple[int, bytes, ContentKind, str], ...] = (
 #: The same for what a few fixed bytes do not tell: (pattern from the first byte on, kind, format).
 PATTERNS: tuple[tuple[re.Pattern[bytes], ContentKind, str], ...] = (
     (re.compile(rb"\x00\x00\x01\x00[\x01-\x40]\x00...\x00", re.DOTALL), "image", "ico"),
+    (re.compile(rb"\x01\xda[\x00\x01][\x01\x02]\x00[\x01-\x03]"), "image", "sgi"),
+    (re.compile(rb"\n[\x00\x02-\x05][\x00\x01][\x01\x02\x04\x08].{60}\x00[\x01-\x04]", re.DOTALL), "image", "pcx"),
+    # TGA has no mark: kind, a table of colors that is there and described, or neither; bits a pixel; flags.
+    (re.compile(rb".\x00[\x02\x03\n\x0b]\x00{5}.{8}[\x01\x08\x10\x18 ][\x00-\x2f]", re.DOTALL), "image", "tga"),
+    (re.compile(rb".\x01[\x01\t].{4}[\x0f\x10\x18 ].{8}\x08[\x00-\x2f]", re.DOTALL), "image", "tga"),
     (re.compile(rb"P[456]\s+(#[^\n]*\n\s*)*\d+\s+(#[^\n]*\n\s*)*\d+\s"), "image", "pnm"),
     (re.compile(rb"BZh[1-9](1AY&SY|\x17rE8P\x90)"), "archive", "bzip2"),
     (re.compile(rb"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19\."), "pickle", "torch"),

@@ -22,6 +22,10 @@ Looked = Callable[..., list[tuple[str, str]]]
     [
         ("jpg", an_image("JPEG")),
         ("seg.png", an_image("PNG")),
+        ("tga", an_image("TGA")),
+        ("sgi", an_image("SGI")),
+        ("bw", an_image("SGI")),
+        ("pcx", an_image("PCX")),
         ("mp4", clip()),
         ("wav", a_wav()),
         ("npy", an_array()),

@@ -27,6 +27,9 @@ READERS = {
     "ico": ("IcoImagePlugin", "ICO"),
     "pnm": ("PpmImagePlugin", "PPM"),
     "avif": ("AvifImagePlugin", "AVIF"),
+    "tga": ("TgaImagePlugin", "TGA"),
+    "sgi": ("SgiImagePlugin", "SGI"),
+    "pcx": ("PcxImagePlugin", "PCX"),
 }
 
 #: What Pillow raises about headers that are damaged.
