@@ -60,6 +60,7 @@ FILMS: dict[str, dict[str, Any]] = {
     },
     "webm, VP9": {"container": "webm", "codec": "libvpx-vp9", "audio": "libopus", "options": {"cpu-used": "8"}},
     "avi": {"container": "avi", "codec": "mpeg4", "audio": "libmp3lame"},
+    "avi, H.264": {"container": "avi", "codec": "libx264"},
     "flv": {"container": "flv", "codec": "libx264", "b_frames": 2, "audio": "aac"},
     "mpg": {"container": "mpeg", "codec": "mpeg2video", "b_frames": 2},
     "ts": {"container": "mpegts", "codec": "libx264", "b_frames": 2, "audio": "aac", "start": 240},
@@ -174,6 +175,24 @@ def test_an_index_from_elsewhere_gives_the_same_frames(name: str) -> None:
     assert decoder.get_video_duration(get_frame_count=True)[1] == len(frames)
     moment = frames[len(frames) // 2].start
     assert_shows(decoder.get_video_clips([(moment, moment)])[0][0], within(frames, moment, moment))
+
+
+def test_frames_of_an_avi_are_found_by_an_index_though_it_cannot_be_sought_to_any_time() -> None:
+    medium = made("avi, H.264")
+    index = index_of(medium)
+
+    for number, frame in enumerate(pictures(medium)):
+        assert_shows(AVDecoder(medium, index=index).get_video_clips([(number, number)], "frames")[0][0], [frame])
+
+
+def test_by_its_index_an_uneven_film_ends_with_its_last_frame_whatever_others_claim() -> None:
+    medium = film("mp4", "libx264", b_frames=2, times=(0, 1, 2, 5, 6, 20, 21, 22, 50, 51, 60, 90, 91))
+    frames = pictures(medium)
+    assert max(frame.end for frame in frames) > frames[-1].end
+
+    duration, _ = AVDecoder(medium, index=index_of(medium)).get_video_duration()
+
+    assert duration == pytest.approx(frames[-1].end)
 
 
 def index_of(data: bytes) -> KeyframeIndex:

@@ -45,7 +45,7 @@ def scan_keyframes(container: InputContainer, stream: VideoStream) -> Scan | Non
         time_base=stream.time_base or Fraction(1),
         frames=len(pts),
         start=pts[0],
-        end=max(end for _, end in frames),
+        end=max(frames)[1],  # of the last one: where the rate varies, others may claim to last beyond it
         pts=tuple(shown for shown, _ in keys),
         numbers=tuple(bisect_left(pts, shown) for shown, _ in keys),
         positions=tuple(position for _, position in keys),

@@ -34,14 +34,20 @@ def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
         except av.FFmpegError:
             opened.restart()
             stream = (opened.audio if is_sound else opened.video) or stream
-    ends = _ends(opened, stream)
-    if length and not ends:  # FLV without a table of keyframes is sought behind its last packet
+    shown = _shown(opened, stream)
+    if length and not shown:  # FLV without a table of keyframes is sought behind its last packet
         opened.restart()
-        ends = _ends(opened, (opened.audio if is_sound else opened.video) or stream)
-    return (max(ends) - start) * tick if ends and max(ends) > start else None
+        shown = _shown(opened, (opened.audio if is_sound else opened.video) or stream)
+    end = max(shown)[1] if shown else start
+    return (end - start) * tick if end > start else None
 
 
-def _ends(opened: OpenMedium, stream: VideoStream | AudioStream) -> list[int]:
+def _shown(opened: OpenMedium, stream: VideoStream | AudioStream) -> list[tuple[int, int]]:
+    """From when until when each packet is shown or heard that follows."""
     opened.read(stream)
     packets = opened.container.demux(stream)
-    return [packet.pts + (packet.duration or 0) for packet in packets if packet.size and packet.pts is not None]
+    return [
+        (packet.pts, packet.pts + (packet.duration or 0))
+        for packet in packets
+        if packet.size and packet.pts is not None
+    ]

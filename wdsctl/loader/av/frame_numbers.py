@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Protocol
 
+import av
 from av.packet import Packet
 from av.video.stream import VideoStream
 
@@ -97,7 +98,10 @@ class FoundFrames:
         step, at = 1.0, float(aim)
         while True:
             self._opened.is_fresh = False
-            self._opened.container.seek(int(at), stream=self._stream)
+            try:
+                self._opened.container.seek(int(at), stream=self._stream)
+            except av.FFmpegError:
+                return iter(())  # AVI cannot be sought to any time
             packets = self._packets()
             for packet in packets:
                 if packet.is_keyframe and self._place(packet) == aim:
