@@ -103,9 +103,11 @@ def test_grey_of_16_bits_keeps_its_range() -> None:
     image = Image.new("I;16", (8, 8), 32_768)
     _, jpeg = transcode_image("png", saved(image, "PNG"), ImageOptions("jpeg", 95))
     _, png = transcode_image("tiff", saved(image, "TIFF"), ImageOptions("png"))
+    _, of_pgm = transcode_image("pgm", saved(image, "PPM"), ImageOptions("png"))
 
     assert opened(jpeg).getpixel((4, 4)) == 128
-    assert opened(png).getpixel((4, 4)) == 32_768
+    assert (opened(png).mode, opened(png).getpixel((4, 4))) == ("I;16", 32_768)
+    assert (opened(of_pgm).mode, opened(of_pgm).getpixel((4, 4))) == ("I;16", 32_768)
 
 
 def test_what_cannot_be_written_anew_says_why() -> None:

@@ -121,6 +121,8 @@ def _in_mode(image: Image.Image, form: ImageFormat) -> Image.Image:
 
 
 def _colors(image: Image.Image) -> Image.Image:
+    if image.mode == "I" and image.format == "PPM":  # Pillow has 16 bits of this format in 32
+        return image.convert("I;16")
     if image.mode in ("I", "F"):
         raise ValueError(f"an image of mode {image.mode} has 32 bits a pixel, which PNG has not")
     return image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
