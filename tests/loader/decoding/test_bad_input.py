@@ -88,8 +88,9 @@ def test_odd_images_are_what_pillow_reads_of_the_first_frame(name: str, mode: st
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("transparency", [3, bytes(range(256))])
-def test_transparency_that_nobody_asked_for_is_dropped_without_a_warning(transparency: Any) -> None:
-    SampleDecoder("rgb8")("png", a_palette(transparency=transparency))
+@pytest.mark.parametrize("spec", ["rgb8", "pilrgb", "pill"])
+def test_transparency_that_nobody_asked_for_is_dropped_without_a_warning(spec: str, transparency: Any) -> None:
+    SampleDecoder(spec)("png", a_palette(transparency=transparency))
 
 
 @pytest.mark.parametrize("decoder", [SampleDecoder(), SampleDecoder("pil"), SampleDecoder("rgb16", guess_content=True)])

@@ -125,4 +125,6 @@ def _as_pil(data: bytes, options: ImageOptions) -> Image.Image:
         return image
     if pillow.is_deep_gray(image):  # Pillow would clip 16 bits where it should scale them
         return Image.fromarray(_eight_bits(pillow.pixels_of(image, mode)))
+    if mode != "RGBA":
+        image.info.pop("transparency", None)  # dropped in any case, but Pillow would warn that it is
     return image.convert(mode)
