@@ -154,6 +154,21 @@ def test_ranges_past_the_end_give_no_entry_and_the_others_do() -> None:
     assert times == [(1.0, pytest.approx(25 / 24)), (pytest.approx(57 / 24), 2.5)]
 
 
+@pytest.mark.parametrize("audio", ["", "aac"])
+def test_a_broadcast_whose_clock_begins_anew_begins_at_0(audio: str) -> None:
+    day = int((2**33 / 90_000 - 1) * 24)  # a second before the clock of 33 bits is over
+    medium = film("mpegts", "libx264", start=day, audio=audio)
+    with av.open(io.BytesIO(medium), "r") as container:
+        frames = [frame.to_ndarray(format="rgb24") for frame in container.decode(container.streams.video[0])]
+
+    clips, times = AVDecoder(medium).get_video_clips([(0, 9), (2, 9)])
+
+    assert times[0] == pytest.approx((0, 2.5), abs=0.05)
+    assert np.array_equal(pixels_of(clips[0]), frames)
+    assert np.array_equal(pixels_of(clips[1]), frames[-clips[1].shape[0] :])
+    assert times[1] == pytest.approx((2, 2.5), abs=0.05)
+
+
 def test_clips_come_in_the_order_asked_for_and_may_overlap() -> None:
     decoder = AVDecoder(made("webm, VP9"))
     frames = pictures(made("webm, VP9"))

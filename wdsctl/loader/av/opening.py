@@ -79,11 +79,13 @@ class OpenMedium:
     def begins(self) -> Fraction:
         """What second 0 is on the clock of the file: where the first of its streams begins, and not before 0.
 
-        Recordings of broadcasts begin at any time; codecs that need a run-up begin a little before 0.
+        Recordings of broadcasts begin at any time; codecs that need a run-up begin a little before 0. Transport streams
+        have no time before 0: their clock, which begins anew after 26 hours, did so while they were recorded.
         """
         streams = (stream for stream in (self.video, self.audio) if stream is not None)
         starts = [Fraction(stream.start_time or 0) * (stream.time_base or 0) for stream in streams]
-        return max(Fraction(0), min(starts, default=Fraction(0)))
+        first = min(starts, default=Fraction(0))
+        return first if self.family == "mpegts" else max(Fraction(0), first)
 
     def _open(self) -> None:
         self._file.seek(0)
