@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.core.films import a_wav
 from tests.loader.av.media import film, samples, sound
+from wdsctl.core.errors import SampleFailed
 from wdsctl.loader.av import AVDecoder
 
 EXACT = [
@@ -114,6 +117,14 @@ def test_samples_are_of_the_type_that_the_decoder_gives(codec: str, dtype: str) 
 
     assert clip.numpy().dtype == dtype
     assert clip.shape == (2, 110_250)
+
+
+def test_samples_of_a_type_that_numpy_does_not_get_are_told() -> None:
+    medium = bytearray(a_wav())
+    struct.pack_into("<HH", medium, 32, 8, 64)  # bytes and bits a sample
+
+    with pytest.raises(SampleFailed, match="type that is not handed out: s64"):
+        AVDecoder(bytes(medium)).get_audio()
 
 
 def assert_cuts(medium: bytes, name: str, slack: float) -> None:

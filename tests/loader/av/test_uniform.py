@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.loader.av.media import UNEVEN, film, pictures, pixels_of, sound
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.loader.av import AVDecoder, get_clips_uniform, get_single_frames_uniform
 
 MP4 = film("mp4", "libx264", b_frames=3, audio="aac", times=range(96))
@@ -73,6 +73,15 @@ def test_the_first_and_the_last_frame_of_an_uneven_film_are_among_them_however_s
     assert np.array_equal(pixels_of(frames), [pictures(medium)[i].pixels for i in (0, 2, 5)])
     assert np.array_equal(pixels_of(alone), [pictures(medium)[0].pixels])
     assert at == [0]
+
+
+def test_a_film_that_shows_nothing_while_it_is_said_to_last_is_told() -> None:
+    class Late(AVDecoder):
+        def get_span(self, video: bool = True, audio: bool = True) -> tuple[float, float] | None:
+            return 50, 60
+
+    with pytest.raises(SampleFailed, match="no frame is shown"):
+        get_single_frames_uniform(Late(MP4), 3)
 
 
 def test_requests_for_nothing_are_refused() -> None:

@@ -50,8 +50,11 @@ def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float) -> Ite
 
 
 def samples_of(frame: AudioFrame) -> Samples:
-    """(channels, samples), in the type that the decoder gives."""
-    data = frame.to_ndarray()
+    """(channels, samples), in the type that the decoder gives. Raises BadMediumError where numpy has none for it."""
+    try:
+        data = frame.to_ndarray()
+    except ValueError as error:
+        raise BadMediumError(f"its samples are of a type that is not handed out: {frame.format.name}") from error
     if frame.format.is_planar:
         return data
     return data.reshape(frame.samples, frame.layout.nb_channels).T

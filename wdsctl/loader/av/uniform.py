@@ -95,5 +95,11 @@ def get_single_frames_uniform(
     With their seconds, if asked for.
     """
     data = get_clips_uniform(av_decoder, 0, num_frames, request_video=True, video_out_frame_size=video_out_frame_size)
+    if not data.video_clips:
+        raise SampleFailed(
+            "no frame is shown while the film lasts by its header",
+            where=repr(av_decoder),
+            hint="look at it with a player; repair it, or leave the sample out",
+        )
     frames = torch.cat([clip.permute(0, 2, 3, 1) for clip in data.video_clips]).permute(0, 3, 1, 2)
     return (frames, [start for start, _ in data.video_timestamps]) if return_timestamps else frames
