@@ -15,6 +15,10 @@ from hypothesis import strategies as st
 
 from tests.loader.av.media import RATE, add_pictures, film, picture, sound
 from wdsctl.core.errors import SampleFailed
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.verdict import SOUND
+from wdsctl.core.media.whole_stream import judge_stream
+from wdsctl.core.sniff import sniff
 from wdsctl.loader.av import AVDecoder, get_clips_uniform, get_single_frames_uniform
 
 
@@ -99,6 +103,16 @@ def test_a_sound_that_is_longer_than_its_film_does_not_matter_to_either() -> Non
         assert {clip.shape for clip in data.audio_clips} == {(2, 24_000)}
         late = decoder.get_clips([(3, 3.5)], [(3, 3.5)])
         assert (late.video_clips, [clip.shape for clip in late.audio_clips]) == ([], [(2, 24_000)])
+
+
+@pytest.mark.parametrize("container", ["matroska", "mpegts", "mp4"])
+def test_a_film_of_few_pictures_is_whole_though_its_sound_lasts_longer(container: str) -> None:
+    medium = film(container, "libx264", times=(0, 1, 240), audio="aac", sound_seconds=13)
+
+    data = AVDecoder(medium).get_video_with_audio()
+
+    assert (data.video_clips[0].shape[0], data.audio_clips[0].shape[1] // 48_000) == (3, 13)
+    assert judge_stream(ByteRange.in_memory(medium), sniff(medium).format) == SOUND
 
 
 @pytest.mark.parametrize("container", ["mp4", "matroska"])

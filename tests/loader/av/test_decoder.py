@@ -132,6 +132,8 @@ def test_the_length_of_a_film_without_a_table_of_contents_is_that_of_its_frames(
 
     assert film_alone.get_metadata().video_duration == pytest.approx(2.5, abs=0.002)
     assert len(get_single_frames_uniform(film_alone, 5)) == 5
+    broadcast = AVDecoder(film("mpegts", "libx264", b_frames=2, times=range(120), start=240))
+    assert broadcast.get_metadata().video_duration == pytest.approx(5, abs=0.002)
 
 
 def test_facts_of_a_sound_have_no_film_in_them() -> None:

@@ -8,8 +8,10 @@ from fractions import Fraction
 from av.audio.stream import AudioStream
 from av.video.stream import VideoStream
 
-#: FFmpeg's names of formats whose headers have no duration, or one that is guessed from the bit rate, or that counts a
-#: run-up; and of those whose packets mostly have no time.
+#: FFmpeg's names of the formats that state how long each stream is. In the others FFmpeg guesses, or gives a stream of
+#: few packets the length of the whole file.
+_STATED = frozenset({"mov", "avi", "wav", "aiff", "flac"})
+#: Those that cannot be sought to their end; and those whose packets mostly have no time.
 COUNTED = frozenset({"mp3", "aac", "ogg"})
 UNCLOCKED = frozenset({"mpeg", "mpegvideo"})
 
@@ -22,7 +24,7 @@ _TAG = re.compile(r"(\d+):(\d\d):(\d\d(?:\.\d+)?)")
 def stated_seconds(stream: VideoStream | AudioStream, family: str) -> Fraction | None:
     """From its first frame to the end of its last; None where nothing is said. `family`: of formats, by FFmpeg."""
     # The header of AVI counts for a sound what of the film comes before it.
-    is_doubtful = family in COUNTED | UNCLOCKED or (family == "avi" and isinstance(stream, AudioStream))
+    is_doubtful = family not in _STATED or (family == "avi" and isinstance(stream, AudioStream))
     if stream.duration and not is_doubtful:
         return stream.duration * (stream.time_base or Fraction(0))
     return tagged_seconds(stream)

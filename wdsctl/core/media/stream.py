@@ -15,7 +15,7 @@ from av.video.stream import VideoStream
 
 from wdsctl.core.media.byte_range import ByteRange
 from wdsctl.core.media.facts import AudioFacts, Origin, Unreadable, VideoFacts
-from wdsctl.core.media.stated_seconds import tagged_seconds
+from wdsctl.core.media.stated_seconds import stated_seconds
 
 #: Format as `sniff` calls it -> FFmpeg's demuxer. Named, so that FFmpeg does not guess another, and never one such as
 #: HLS or concat, which open further files and addresses.
@@ -150,10 +150,10 @@ def _audio(container: InputContainer, stream: AudioStream, format_name: str) -> 
 
 def _seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fraction | None:
     """From the stream's first frame to the end of its last; of the longest stream, where the file has one for all."""
+    if (stated := stated_seconds(stream, _family(container))) is not None:
+        return _positive(stated)
     if stream.duration is not None and stream.time_base:
         return _positive(stream.duration * stream.time_base)
-    if (tagged := tagged_seconds(stream)) is not None:
-        return tagged
     if container.duration is None:
         return None
     total = Fraction(container.duration, av.time_base)

@@ -12,6 +12,9 @@ from wdsctl.core.media.stated_seconds import COUNTED
 from wdsctl.core.media.stated_seconds import stated_seconds as stated_seconds_of
 from wdsctl.loader.av.opening import OpenMedium
 
+#: Read at the end of a file: the frame that is shown last need not be the last one to come.
+_LAST_SECONDS = 2
+
 
 def stated_seconds(opened: OpenMedium, stream: VideoStream | AudioStream) -> Fraction | None:
     """What the header says of this very stream, from its first frame to the end of its last."""
@@ -30,12 +33,13 @@ def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
     if length and tick:
         try:
             opened.is_fresh = False
-            opened.container.seek(start + int(Fraction(length, av.time_base) / tick), stream=stream)
+            aim = Fraction(length, av.time_base) - _LAST_SECONDS
+            opened.container.seek(start + max(0, int(aim / tick)), stream=stream)
         except av.FFmpegError:
             opened.restart()
             stream = (opened.audio if is_sound else opened.video) or stream
     shown = _shown(opened, stream)
-    if length and not shown:  # FLV without a table of keyframes is sought behind its last packet
+    if length and not shown:  # the stream ends long before the file, or its format is sought no better
         opened.restart()
         shown = _shown(opened, (opened.audio if is_sound else opened.video) or stream)
     end = max(shown)[1] if shown else start

@@ -95,7 +95,7 @@ class Film:
         stream, lasting = stream_of(opened), self._lasting(opened)
         start = 0.0
         if has_clock(opened.container, stream):
-            start = float(Fraction(stream.start_time or 0) * (stream.time_base or 0) - opened.begins)
+            start = float(opened.start_of(stream) - opened.begins)
         return None if lasting is None else (start, start + float(lasting))
 
     @property

@@ -82,10 +82,12 @@ class OpenMedium:
         Recordings of broadcasts begin at any time; codecs that need a run-up begin a little before 0. Transport streams
         have no time before 0: their clock, which begins anew after 26 hours, did so while they were recorded.
         """
-        streams = (stream for stream in (self.video, self.audio) if stream is not None)
-        starts = [Fraction(stream.start_time or 0) * (stream.time_base or 0) for stream in streams]
-        first = min(starts, default=Fraction(0))
+        first = min(self._starts.values(), default=Fraction(0))
         return first if self.family == "mpegts" else max(Fraction(0), first)
+
+    def start_of(self, stream: Stream) -> Fraction:
+        """When this film or sound begins, on the clock of the file."""
+        return self._starts[stream.index]
 
     def _open(self) -> None:
         self._file.seek(0)
@@ -102,6 +104,9 @@ class OpenMedium:
         self.video: VideoStream | None = next((stream for stream in videos if self._prepared(stream)), None)
         audios = self.container.streams.audio
         self.audio: AudioStream | None = next((stream for stream in audios if self._prepared(stream)), None)
+        # FFmpeg may think better of it while packets are read; seconds are to mean the same for as long as it is open.
+        found = [stream for stream in (self.video, self.audio) if stream is not None]
+        self._starts = {each.index: Fraction(each.start_time or 0) * (each.time_base or 0) for each in found}
         if videos and self.video is None:
             raise BadMediumError("its video stream is of an unknown codec, or its header is damaged")
         if self.video is None and self.audio is None:
