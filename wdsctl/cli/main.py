@@ -51,11 +51,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.bug()
 
 
-def run() -> None:
-    """The console script."""
-    sys.exit(main())
-
-
 def _run(words: list[str], defaults: dict[str, Any]) -> int:
     command = lighten(get_command(app_for(words, is_completing=COMPLETION in os.environ)))
     try:
