@@ -88,12 +88,6 @@ class CacheDirectory:
             shutil.rmtree(self.path, ignore_errors=True)
         os.close(handle)
 
-    def let_go(self) -> None:
-        """Let go of it, and leave it to the others."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
 
 def _joined(folder: str) -> int:
     """A descriptor with a shared lock on the owner's file of a folder, which is made where it is not there."""
