@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -24,7 +23,7 @@ from wdsctl.core.column_spec import Sample, Spec
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding, Severity
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_index import Ints
 from wdsctl.core.storage import Range, Storage
@@ -92,8 +91,7 @@ def run_column_unit(unit: ColumnUnit) -> tuple[Outcome, ...]:
 
 def values_of(unit: ColumnUnit) -> list[ShardValues]:
     """The values of one shard for every task; none where samples failed without `zero`, or the shard cannot be read."""
-    stat = os.stat(unit.offsets)
-    offsets = _opened(unit.offsets, (stat.st_ino, stat.st_mtime_ns))
+    offsets = offsets_of(unit.offsets)
     shard = offsets.shards[unit.shard]
     path = os.path.join(unit.root, shard.path)
     storage = storage_for(unit.root, {path: shard.size})
@@ -221,9 +219,3 @@ def _whole(value: Any) -> int:
     if not 0 <= number < 1 << 63:
         raise _NotWhole(f"the function gave {number}, and numbers go from 0 to 2^63 - 1")
     return number
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)

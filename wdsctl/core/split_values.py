@@ -10,7 +10,6 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
 from zlib import crc32
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.files import write_whole
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.os_errors import translated
 from wdsctl.core.split_spec import ValueSpec, parse_spec
 from wdsctl.core.storage import Range
@@ -98,8 +97,7 @@ def load_values(path: str) -> ShardValues | None:
 
 def values_of(unit: ValueUnit) -> ShardValues:
     """The value of every sample of the shard. A shard that cannot be read has none, and says why."""
-    stat = os.stat(unit.offsets)
-    offsets = _opened(unit.offsets, (stat.st_ino, stat.st_mtime_ns))
+    offsets = offsets_of(unit.offsets)
     spec = parse_spec(unit.spec)
     collected = _Collected(int(offsets.shards[unit.shard].samples), is_told=unit.is_told)
     first = int(offsets.shard_row[unit.shard])
@@ -178,9 +176,3 @@ def _batches(offsets: Offsets, shard: int, part: str) -> Iterator[list[tuple[int
             break
     if batch:
         yield batch
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)
