@@ -6,21 +6,18 @@ asked, which a run that goes on after a kill finds again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.checked_file import load_checked, save_checked
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
-from wdsctl.core.files import write_whole
 from wdsctl.core.offsets import Offsets, offsets_of
-from wdsctl.core.os_errors import translated
 from wdsctl.core.split_spec import ValueSpec, parse_spec
 from wdsctl.core.storage import Range
 from wdsctl.core.stores import storage_for
@@ -31,8 +28,6 @@ FORMAT = 1  # raise it when results change
 TOGETHER = 16 << 20  # bytes that are read in one go
 AT_ONCE = 4096  # samples that are read in one go
 NAMED = 3  # samples of a shard without a value that are named
-
-_CHECK = 4  # bytes at the start of a result: the CRC-32 of the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +69,8 @@ def run_value_unit(unit: ValueUnit) -> ShardValues | None:
     made = values_of(unit)
     if not unit.result or made.broken:
         return made
-    head = json.dumps({"missing": made.missing, "named": made.named, "texts": list(made.texts.items())}).encode()
-    data = b"".join((len(head).to_bytes(8, "little"), head, made.hashes.astype("<u8").tobytes()))
-    check = crc32(data).to_bytes(_CHECK, "little")
-    write_whole(unit.result, lambda file: file.writelines([check, data]), durable=False)
+    facts = {"missing": made.missing, "named": made.named, "texts": list(made.texts.items())}
+    save_checked(unit.result, facts, [made.hashes.astype("<u8").tobytes()])
     return None
 
 
@@ -85,13 +78,11 @@ def load_values(path: str) -> ShardValues | None:
     """Values that a unit left; None where there are none, or the file was damaged."""
     if not os.path.exists(path):
         return None
-    with translated(path, "read"), open(path, "rb") as file:
-        check, data = file.read(_CHECK), file.read()
-    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < 8:
+    loaded = load_checked(path)
+    if loaded is None:
         return None
-    at = 8 + int.from_bytes(data[:8], "little")
-    facts = json.loads(data[8:at])
-    hashes = np.frombuffer(data, "<u8", offset=at).astype(np.uint64, copy=False)
+    facts, data = loaded
+    hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     return ShardValues(hashes, facts["missing"], tuple(facts["named"]), dict(map(tuple, facts["texts"])))
 
 
