@@ -13,7 +13,7 @@ import pytest
 
 from tests.loader.av.media import film, pictures, pixels_of, samples, sound
 from tests.loader.datasets import Parts, a_dataset
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -179,7 +179,7 @@ def test_a_sample_whose_film_cannot_be_decoded_is_told_with_shard_key_and_part(t
         decoder = SampleDecoder(av_decode="torch")
 
     config = WorkerConfig(num_workers=0, global_error_handler=lambda error, *_: told.append(error))
-    with pytest.raises(Exception, match="WDS5"):
+    with pytest.raises(LoaderError, match="WDS5"):
         list(islice(get_loader(get_train_dataset(broken, task_encoder=Tells(), worker_config=config)), 1))
 
     assert told[0].code == "WDS503"
