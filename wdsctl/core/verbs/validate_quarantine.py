@@ -67,13 +67,12 @@ def release_from_quarantine(
     root: str,
     *,
     shards: Sequence[str] = (),
-    codes: Sequence[str] = (),
     catalog: str | None = None,
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT,
 ) -> ReleaseReport:
-    """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
+    """Let in again what is of these shards, all of it by default, and bring the splits up to date.
 
     `wait`: seconds to wait for another writer. Raises what the ledger raises where it cannot be written.
     """
@@ -84,7 +83,7 @@ def release_from_quarantine(
         locked(place.lock, wait=wait, note=progress.note),
         journal(place, "validate", [shown(root), "--release"], progress) as entry,
     ):
-        count = release(_writable(place, entry), shards=shards or None, codes=codes or None)
+        count = release(_writable(place, entry), shards=shards or None)
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))
 
 
