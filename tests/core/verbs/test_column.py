@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards, tree
 from tests.killing import Moment, died
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.columns import column_path, find_column, kept_columns, open_column
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets import Offsets
@@ -352,14 +351,7 @@ def test_a_unit_that_was_damaged_is_worked_out_again(tmp_path: Path) -> None:
     assert of(report, "ones").total == 7
 
 
-@pytest.fixture
-def _faulty() -> Iterator[None]:
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
-
-
-@pytest.mark.usefixtures("_faulty")
+@pytest.mark.usefixtures("faulty_store")
 def test_columns_of_a_dataset_at_a_url_are_those_of_the_same_on_a_disk(tmp_path: Path) -> None:
     url = uploaded(some_shards(tmp_path / "disk", 3), "faulty://bucket/shards")
     catalog = str(tmp_path / "catalog")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.build import a_dataset, a_shard, an_image, some_shards
 from tests.killing import died, kill_by_the_clock, moments
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.dataset_yaml import load
@@ -616,9 +616,8 @@ def test_prepare_names_the_command_for_forms_that_are_converted(tmp_path: Path) 
     assert caught.value.hint.startswith("`wdsctl convert ")
 
 
-def test_shards_in_a_store_are_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
+@pytest.mark.usefixtures("faulty_store")
+def test_shards_in_a_store_are_a_source(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 3, 4)
     uploaded(source, "faulty://store/shards")
 
@@ -626,7 +625,6 @@ def test_shards_in_a_store_are_a_source(tmp_path: Path, monkeypatch: pytest.Monk
     to(tmp_path / "c", source, order="shuffle", seed=2, shard_samples=5)
 
     assert files(tmp_path / "b") == files(tmp_path / "c")
-    FaultyFileSystem.reset()
 
 
 def test_a_destination_in_a_store_is_refused(tmp_path: Path) -> None:

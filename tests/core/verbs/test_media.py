@@ -14,7 +14,7 @@ from tests.build import Told, a_dataset, rewritten, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.medley import a_medley, an_image, clip
 from tests.core.verbs.killed_saving import program
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.catalog.media_settings import MediaSettings
 from wdsctl.core.columns import open_column
 from wdsctl.core.errors import UsageError
@@ -314,12 +314,11 @@ def test_progress_tells_the_phase_with_shards_and_bytes(tmp_path: Path) -> None:
     assert ("media", 3, sum(path.stat().st_size for path in tmp_path.glob("*.tar"))) in told.phases
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_facts_of_a_dataset_at_a_url_are_those_of_the_same_on_a_disk(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     url, catalog = uploaded(a_dataset(tmp_path / "disk", a_medley()), "faulty://bucket/media"), str(tmp_path / "meta")
     index(str(tmp_path / "disk"), media=ALL)
     index(url, catalog=catalog, media=ALL)
-    FaultyFileSystem.reset()
 
     facts = "SELECT * FROM v_media"
     assert query(os.path.join(catalog, "catalog.sqlite"), facts) == query(catalog_of(tmp_path / "disk"), facts)

@@ -108,8 +108,8 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path: Path) -> N
     assert tree(tmp_path) == before
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     root = uploaded(pictures(tmp_path / "disk", 3), "faulty://bucket/pictures", "*.png")
 
     def bad(path: str, start: int, stop: int, data: bytes) -> bytes:
@@ -124,7 +124,6 @@ def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -
     assert (report.media.state, report.media.counts) == ("incomplete", {"image": 2})
     FaultyFileSystem.fault.clear()
     again = index_media_folder(root, catalog=catalog)
-    FaultyFileSystem.reset()
     assert (again.media.state, again.media.read, again.media.counts) == ("made", 1, {"image": 3})
 
 

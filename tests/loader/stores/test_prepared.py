@@ -216,9 +216,8 @@ def test_facts_of_media_come_from_the_catalog(tmp_path: Path) -> None:
     assert (facts.width, facts.height) == (48, 32)
 
 
-def test_a_store_at_a_url_is_read_by_one_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "catalogs"))
-    FaultyFileSystem.reset()
+@pytest.mark.usefixtures("faulty_store")
+def test_a_store_at_a_url_is_read_by_one_range(tmp_path: Path) -> None:
     tars(tmp_path / "here", {"a.tar": FILES})
     url = uploaded(tmp_path / "here", "faulty://bucket/media")
     index(url)
