@@ -11,6 +11,7 @@ from pathlib import Path
 from wdsctl.core.members import Read
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
+from wdsctl.core.verbs.index_request import IndexReport
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
 
@@ -106,6 +107,11 @@ def an_image(form: str, **options: object) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (48, 32), (200, 30, 60)).save(file, form, **options)
     return file.getvalue()
+
+
+def codes(found: ShardScan | IndexReport) -> list[str]:
+    """The codes of all findings, in order."""
+    return [finding.code for finding in found.findings]
 
 
 class Told:

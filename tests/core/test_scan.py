@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.build import a_shard, an_archive, reading, samples
+from tests.build import a_shard, an_archive, codes, reading, samples
 from wdsctl.core.findings import Finding
 from wdsctl.core.naming import split_name
 from wdsctl.core.scan import scan_shard
@@ -49,10 +49,6 @@ def by_tarfile(data: bytes) -> list[Sample]:
                 found.append((named[0], []))
             found[-1][1].append((named[1], stream.read()))
     return found
-
-
-def codes(scan: ShardScan) -> list[str]:
-    return [finding.code for finding in scan.findings]
 
 
 def finding(scan: ShardScan, code: str) -> Finding:

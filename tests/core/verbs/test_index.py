@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards, tree
+from tests.build import Told, a_dataset, a_shard, codes, rewritten, samples, some_shards, tree
 from tests.core.dumps import catalog_of, dump, query, split_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import current_generation
@@ -23,10 +23,6 @@ from wdsctl.core.verbs.index import IndexReport, Missing, index
 from wdsctl.core.verbs.split import split
 
 AsNobody = Callable[[Callable[[], Any]], Any]
-
-
-def codes(report: IndexReport) -> list[str]:
-    return [finding.code for finding in report.findings]
 
 
 def offsets(root: str) -> Offsets:
