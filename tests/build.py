@@ -7,6 +7,7 @@ import os
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from wdsctl.core.members import Read
 from wdsctl.core.scan import scan_shard
@@ -14,6 +15,7 @@ from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.verbs.index_request import IndexReport
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
+AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that does something as a user who owns nothing
 
 
 def a_shard(files: Files, *, format: int = tarfile.USTAR_FORMAT) -> bytes:  # noqa: A002 - tarfile's own word

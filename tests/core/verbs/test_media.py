@@ -4,13 +4,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten, tree
+from tests.build import AsNobody, Told, a_dataset, rewritten, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.medley import a_medley, an_image, clip
 from tests.core.verbs.killed_saving import program
@@ -25,8 +23,6 @@ from wdsctl.core.verbs.media import media_units, settings_of
 from wdsctl.core.verbs.media_report import MediaReport
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 ALL = MediaRequest(selection="auto")
 REPO = Path(__file__).parents[3]

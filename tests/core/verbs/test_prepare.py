@@ -3,13 +3,11 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, samples, some_shards, tree
+from tests.build import AsNobody, Told, a_dataset, a_folder, samples, some_shards, tree
 from tests.core.dumps import catalog_of, split_of
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.dataset_yaml import load
@@ -18,8 +16,6 @@ from wdsctl.core.place import locate
 from wdsctl.core.verbs.inspect import inspect
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.prepare_source import look
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def a_jpeg(shade: int = 0) -> bytes:
