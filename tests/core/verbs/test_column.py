@@ -52,6 +52,19 @@ def test_a_column_has_a_number_for_every_sample(tmp_path: Path) -> None:
     assert not Path(root, ".wdsctl", "columns", "units").exists()
 
 
+def test_a_column_is_read_by_row_of_the_offsets_file_of_its_generation(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2, first=1)
+    index(root, columns={"n": NUMBER})
+    some_shards(tmp_path, 1)
+    index(root, columns={"n": NUMBER})
+    place = locate(root)
+
+    for generation, rows in ((1, [*range(5, 15)]), (2, [*range(5, 15), *range(5)])):
+        offsets = Offsets(place.offsets(generation))
+        column = open_column(place, "n", generation, shards=offsets.shards)
+        assert column.tolist() == rows == [int(offsets.key(row)) for row in range(offsets.samples)]
+
+
 def test_a_column_knows_the_parts_that_its_function_declares(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 1)
     index(root, columns={"n": NUMBER, "words": "tests.core.counting:words", "bytes": "size:txt"})
