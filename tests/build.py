@@ -7,12 +7,15 @@ import os
 import tarfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from wdsctl.core.members import Read
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
+from wdsctl.core.verbs.index_request import IndexReport
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
+AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that does something as a user who owns nothing
 
 
 def a_shard(files: Files, *, format: int = tarfile.USTAR_FORMAT) -> bytes:  # noqa: A002 - tarfile's own word
@@ -106,6 +109,11 @@ def an_image(form: str, **options: object) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (48, 32), (200, 30, 60)).save(file, form, **options)
     return file.getvalue()
+
+
+def codes(found: ShardScan | IndexReport) -> list[str]:
+    """The codes of all findings, in order."""
+    return [finding.code for finding in found.findings]
 
 
 class Told:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A shell starts what it runs in the background with Ctrl-C ignored, and every process below inherits that: tests of
@@ -21,3 +24,14 @@ os.environ["XDG_CONFIG_HOME"] = os.path.join(tempfile.gettempdir(), "wdsctl-test
 # How long an example takes says something of the machine only, and of what else it does.
 settings.register_profile("any machine", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
+
+
+@pytest.fixture
+def faulty_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty store under `faulty://` that does nothing wrong yet, and a place of its own for catalogs."""
+    from tests.remote import FaultyFileSystem
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    FaultyFileSystem.reset()
+    yield
+    FaultyFileSystem.reset()

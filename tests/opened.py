@@ -1,10 +1,17 @@
-"""What files a process has open: its sockets and pipes are not among them, which other threads may close meanwhile."""
+"""What files a process has open, and how much is read of disks.
+
+Its sockets and pipes are not among them, which other threads may close meanwhile.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
 from contextlib import suppress
+
+import pytest
+
+from wdsctl.core.storage import LocalStorage
 
 
 def open_files(below: str = "/", process: int | None = None) -> list[str]:
@@ -19,3 +26,16 @@ def open_files(below: str = "/", process: int | None = None) -> list[str]:
         with suppress(FileNotFoundError):
             found.append(os.readlink(f"{folder}/{entry}"))
     return sorted(path for path in found if path.startswith(below))
+
+
+def sizes_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of every single read of a disk from now on, in this process."""
+    sizes: list[int] = []
+    read = LocalStorage.read
+
+    def counted(self: LocalStorage, path: str, offset: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(self, path, offset, size)
+
+    monkeypatch.setattr(LocalStorage, "read", counted)
+    return sizes

@@ -13,7 +13,7 @@ from tests.energon import energons
 from tests.remote import uploaded
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
-from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_line, command_lines, converse
+from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_lines, converse
 from wdsctl.core.ratios import parse_ratios
 from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
@@ -208,7 +208,7 @@ def test_yes_confirms_and_still_lets_values_be_asked() -> None:
 
 def test_only_what_differs_from_the_defaults_is_in_the_command() -> None:
     request = Request(source="my photos", dest=None, options=PrepareOptions(workers=7))
-    assert command_line(request) == "wdsctl prepare 'my photos' --no-input"
+    assert command_lines(request, 80) == ["  wdsctl prepare 'my photos' --no-input"]
 
 
 def test_every_option_can_be_said_in_the_command() -> None:
@@ -232,7 +232,8 @@ def test_every_option_can_be_said_in_the_command() -> None:
         dry_run=True,
     )
 
-    words = shlex.split(command_line(Request(source="a", dest="b", options=options)))
+    (line,) = command_lines(Request(source="a", dest="b", options=options), 1000)
+    words = shlex.split(line)
 
     assert words[:4] == ["wdsctl", "prepare", "a", "b"]
     flags = words[4:]
@@ -259,7 +260,8 @@ def test_a_dataset_at_a_url_is_asked_for_its_split_and_its_password_is_not_repea
     outcome = talk(Request(source=url, dest=None, options=PrepareOptions()), ask, runs)
 
     assert runs.requests[0].source == url
-    assert command_line(outcome.request) == "wdsctl prepare memory://wizard/shards --split train=8,val=2 --no-input"
+    said = "wdsctl prepare memory://wizard/shards --split train=8,val=2 --no-input"
+    assert command_lines(outcome.request, 80) == [f"  {said}"]
 
 
 def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
@@ -270,7 +272,8 @@ def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
     assert len(lines) > 1
     assert max(map(len, lines)) <= 60
     assert all(line.endswith(" \\") for line in lines[:-1])
-    assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(command_line(request))
+    (whole,) = command_lines(request, 1000)
+    assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(whole)
 
 
 def test_the_evidence_is_not_told_twice(photos: str) -> None:

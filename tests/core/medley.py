@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 from functools import cache
+from pathlib import Path
 
 from PIL import Image
 
+from tests.build import a_folder
 from tests.core.films import a_film, a_wav
 
 
@@ -51,3 +53,8 @@ def a_medley() -> dict[str, dict[str, bytes]]:
     """Those members as two shards."""
     items = list(members().items())
     return {"a.tar": dict(items[:6]), "b.tar": dict(items[6:])}
+
+
+def a_gallery(root: Path, count: int, *, first: int = 0) -> str:
+    """Images in two folders, each of another width."""
+    return a_folder(root, {f"{n % 2}/{n:04}.png": an_image("PNG", (n + 1, 5)) for n in range(first, first + count)})

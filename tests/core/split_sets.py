@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.build import a_dataset
+from tests.build import a_dataset, some_shards
 from tests.core.dumps import catalog_of, query
 from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import SplitRequest, split_by
+from wdsctl.core.verbs.split import SplitRequest, split, split_by
 from wdsctl.core.verbs.split_report import SplitReport
 
 EACH = 10  # samples of a shard
@@ -25,6 +25,14 @@ BALANCED = SplitRule({"train": 3, "val": 1}, group_by="json:film.id", stratify="
 def film_shards(first: int, count: int) -> dict[str, dict[str, bytes]]:
     """Shards by name, from the `first` on."""
     return {f"shard-{i:03d}.tar": _members(i * EACH) for i in range(first, first + count)}
+
+
+def a_divided(root: Path) -> str:
+    """Six plain shards, divided by shard."""
+    path = some_shards(root, 6)
+    index(path)
+    split(path, {"train": 2, "val": 1})
+    return path
 
 
 def films(root: Path, count: int = 20, *, first: int = 0) -> str:

@@ -57,8 +57,8 @@ def test_no_function_sees_what_another_did_to_its_sample(root: str) -> None:
     assert emptied.values.tolist() == given.values.tolist() == [3] * 6
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_only_the_parts_that_are_named_are_read(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     shard = {f"{i}.{part}": bytes(size) for i in range(3) for part, size in (("jpg", 600_000), ("txt", 7))}
     url, catalog = uploaded(a_dataset(tmp_path / "disk", {"a.tar": shard}), "faulty://bucket/d"), str(tmp_path / "c")
     index(url, catalog=catalog)
@@ -68,7 +68,6 @@ def test_only_the_parts_that_are_named_are_read(tmp_path: Path) -> None:
 
     assert made.values.tolist() == [7] * 3
     assert sum(stop - start for _, start, stop in FaultyFileSystem.reads) == 3 * 7
-    FaultyFileSystem.reset()
 
 
 @pytest.mark.parametrize(("together", "at_once"), [(1, 1000), (1 << 20, 1), (20, 4)])

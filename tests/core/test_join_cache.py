@@ -10,7 +10,7 @@ import pytest
 
 from tests.core.test_join_index import side
 from wdsctl.core import join_cache
-from wdsctl.core.errors import PermissionDenied
+from wdsctl.core.errors import DatasetError, PermissionDenied
 from wdsctl.core.join_cache import FOLDER, KEPT, join_of
 from wdsctl.core.join_index import write_join
 
@@ -70,7 +70,7 @@ def test_a_damaged_join_is_made_anew(tmp_path: Path, computed: list[str]) -> Non
 
 
 def test_what_fails_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="no partner"):
+    with pytest.raises(DatasetError, match="no partner"):
         join_of(str(tmp_path), side(["a"]), [side(["b"])])
 
     assert kept(tmp_path) == []

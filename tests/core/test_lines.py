@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.build import reading
+from tests.build import codes, reading
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lines import is_cut, scan_lines
 from wdsctl.core.newlines import BLOCK
@@ -25,10 +25,6 @@ def scanned(data: bytes, keys: LineKeys = ALONE, *, block: int = 1 << 20) -> Sha
 def texts(data: bytes, scan: ShardScan) -> list[bytes]:
     places = zip(scan.part_offsets.tolist(), scan.part_sizes.tolist(), strict=True)
     return [data[at : at + size] for at, size in places]
-
-
-def codes(scan: ShardScan) -> list[str]:
-    return [finding.code for finding in scan.findings]
 
 
 def test_every_line_is_a_sample_with_one_part() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wdsctl.core import offsets_writer
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows, offsets_of
 from wdsctl.core.offsets_writer import OffsetsWriter
 
 EXTENSIONS = ["jpg", "txt", "cls"]
@@ -166,3 +166,13 @@ def test_a_file_stays_readable_when_its_name_is_gone(tmp_path: Path) -> None:
     path.unlink()
 
     assert content(offsets) == MADE
+
+
+def test_units_open_a_file_once_and_see_when_another_takes_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path, MADE)
+    before = offsets_of(path)
+    assert offsets_of(path) is before
+
+    Path(written(tmp_path / "other", MADE[:1])).replace(path)
+    assert content(offsets_of(path)) == MADE[:1]
+    assert content(before) == MADE

@@ -1,16 +1,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.build import AsNobody
 from wdsctl.core.errors import InputError, PermissionDenied
 from wdsctl.core.place import CATALOG_VARIABLE, Place, locate
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 @pytest.fixture(autouse=True)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import fsspec
@@ -8,18 +7,11 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
-from tests.remote import FaultyFileSystem
 from wdsctl.core.errors import InputError, PermissionDenied
 from wdsctl.core.shard_list import holds_shards, is_empty, list_shards
 
 ROOT = "memory://listed"
-
-
-@pytest.fixture(autouse=True)
-def _store() -> Iterator[None]:
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
+pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
 def put(*paths: str) -> None:

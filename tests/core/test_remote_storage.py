@@ -5,7 +5,7 @@ import os
 import pickle
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import fsspec
 import pytest
@@ -21,13 +21,10 @@ A, B = "faulty://store/data/a.tar", "faulty://store/data/sub/b.tar"
 
 
 @pytest.fixture(autouse=True)
-def _store() -> Iterator[None]:
-    FaultyFileSystem.reset()
+def _store(faulty_store: None) -> None:
     filesystem = FaultyFileSystem()
     filesystem.pipe_file("/store/data/a.tar", DATA)
     filesystem.pipe_file("/store/data/sub/b.tar", DATA[::-1])
-    yield
-    FaultyFileSystem.reset()
 
 
 def a_storage(expected: dict[str, int] | None = None) -> FsspecStorage:

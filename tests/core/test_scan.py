@@ -8,17 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.build import a_shard, an_archive, reading, samples
+from tests.build import a_scan, a_shard, an_archive, codes, samples
 from wdsctl.core.findings import Finding
 from wdsctl.core.naming import split_name
-from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
 
 Sample = tuple[str, list[tuple[str, bytes]]]
-
-
-def scanned(data: bytes) -> ShardScan:
-    return scan_shard("a.tar", reading(data), len(data))
 
 
 def content(scan: ShardScan, data: bytes) -> list[Sample]:
@@ -51,10 +46,6 @@ def by_tarfile(data: bytes) -> list[Sample]:
     return found
 
 
-def codes(scan: ShardScan) -> list[str]:
-    return [finding.code for finding in scan.findings]
-
-
 def finding(scan: ShardScan, code: str) -> Finding:
     (found,) = [each for each in scan.findings if each.code == code]
     return found
@@ -77,7 +68,7 @@ def test_samples_are_what_tarfile_and_the_naming_rule_make_of_the_shard(
     format: int,  # noqa: A002
 ) -> None:
     data = a_shard(files, format=format)
-    scan = scanned(data)
+    scan = a_scan(data)
 
     assert content(scan, data) == by_tarfile(data)
     assert scan.status == "ok"
@@ -93,8 +84,8 @@ def test_samples_are_what_tarfile_and_the_naming_rule_make_of_the_shard(
 def test_a_shard_cut_anywhere_keeps_its_whole_samples_and_no_half_ones(cut: int) -> None:
     data = a_shard(samples(0, 6, "jpg", "seg.png", "txt", size=600))
     cut %= len(data)
-    whole = content(scanned(data), data)
-    scan = scanned(data[:cut])
+    whole = content(a_scan(data), data)
+    scan = a_scan(data[:cut])
     found = content(scan, data[:cut])
 
     if codes(scan) == ["WDS114"]:  # cut where a member ends: nothing tells that there was more
@@ -114,7 +105,7 @@ SMALL = a_shard(samples(0, 8, "jpg", "txt", size=40))[: 16 * 1024 + 1024]
 def test_a_flipped_bit_is_found_or_changes_nothing(bit: int) -> None:
     flipped = bytearray(SMALL)
     flipped[bit // 8] ^= 1 << bit % 8
-    scan, good = scanned(bytes(flipped)), scanned(SMALL)
+    scan, good = a_scan(bytes(flipped)), a_scan(SMALL)
 
     if codes(scan) == []:
         assert scan.layout_hash() == good.layout_hash()
@@ -127,19 +118,19 @@ def test_half_a_sample_is_none_even_where_the_name_of_the_missing_part_is_not_kn
     data = a_shard(samples(0, 3))
     cut_in_a_header = data[: 5 * 1024 + 100]
 
-    assert scanned(cut_in_a_header).key_list() == ["000000", "000001"]
-    assert scanned(data[: 4 * 1024 + 700]).key_list() == ["000000", "000001"]
+    assert a_scan(cut_in_a_header).key_list() == ["000000", "000001"]
+    assert a_scan(data[: 4 * 1024 + 700]).key_list() == ["000000", "000001"]
 
 
 def test_a_sample_before_a_cut_member_of_another_is_kept() -> None:
     data = a_shard(samples(0, 3, "jpg", size=600))
 
-    assert scanned(data[: 2 * 1536 + 800]).key_list() == ["000000", "000001"]
+    assert a_scan(data[: 2 * 1536 + 800]).key_list() == ["000000", "000001"]
 
 
 def test_a_truncated_shard_says_what_is_missing_and_how_many_samples_are_good() -> None:
     data = a_shard(samples(0, 3, "jpg", size=600))
-    found = finding(scanned(data[: 2 * 1536 + 800]), "WDS102")
+    found = finding(a_scan(data[: 2 * 1536 + 800]), "WDS102")
 
     assert found.message == (
         "truncated: member '000002.jpg' needs 312 more bytes than the file has; the 2 samples before it are good"
@@ -164,14 +155,14 @@ def test_a_truncated_shard_says_what_is_missing_and_how_many_samples_are_good() 
     ],
 )
 def test_what_is_wrong_with_a_whole_file_is_one_finding(data: bytes, status: str, code: str) -> None:
-    scan = scanned(data)
+    scan = a_scan(data)
 
     assert scan.status == status
     assert codes(scan)[0] == code
 
 
 def test_the_first_of_two_joined_tars_is_what_counts() -> None:
-    scan = scanned(a_shard(samples(0, 2)) + a_shard(samples(2, 2)))
+    scan = a_scan(a_shard(samples(0, 2)) + a_shard(samples(2, 2)))
 
     assert scan.key_list() == ["000000", "000001"]
 
@@ -187,7 +178,7 @@ def test_the_first_of_two_joined_tars_is_what_counts() -> None:
     ],
 )
 def test_samples_behind_the_end_are_an_error_and_counted(behind: bytes, severity: str, said: str) -> None:
-    found = finding(scanned(a_shard(samples(0, 2)) + behind), "WDS117")
+    found = finding(a_scan(a_shard(samples(0, 2)) + behind), "WDS117")
 
     assert (found.severity, found.message.endswith(said)) == (severity, True), found.message
 
@@ -199,7 +190,7 @@ def test_folders_and_links_are_counted_and_their_names_shown() -> None:
             member = tarfile.TarInfo(name)
             member.type, member.linkname = kind, "a/1.jpg" if kind == tarfile.LNKTYPE else ""
             archive.addfile(member)
-    scan = scanned(file.getvalue())
+    scan = a_scan(file.getvalue())
 
     assert scan.key_list() == ["a/1"]
     assert finding(scan, "WDS111").count == 1
@@ -211,7 +202,7 @@ def test_a_part_that_is_no_regular_file_is_a_warning_since_its_sample_lacks_it(k
     link, nameless = tarfile.TarInfo("a/1.txt"), tarfile.TarInfo("a/latest")
     for member in (link, nameless):
         member.type, member.linkname = kind, "a/1.jpg"
-    scan = scanned(an_archive([tarfile.TarInfo("a/1.jpg"), link, nameless]))
+    scan = a_scan(an_archive([tarfile.TarInfo("a/1.jpg"), link, nameless]))
 
     lost = finding(scan, "WDS118")
     assert (lost.severity, lost.key, lost.part, lost.offset, lost.count) == ("warning", "a/1", "txt", 512, 1)
@@ -222,14 +213,14 @@ def test_a_part_that_is_no_regular_file_is_a_warning_since_its_sample_lacks_it(k
     ("magic", "name"), [(b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz")]
 )
 def test_a_compressed_file_that_is_named_tar_is_told_by_its_first_bytes(magic: bytes, name: str) -> None:
-    scan = scanned(magic + bytes(600))
+    scan = a_scan(magic + bytes(600))
 
     assert (scan.status, scan.code) == ("bad", "WDS113")
     assert name in finding(scan, "WDS113").message
 
 
 def test_members_without_a_key_are_counted_and_do_not_part_a_sample() -> None:
-    scan = scanned(a_shard([("1.jpg", b"a"), ("README", b"r"), (".DS_Store", b"d"), ("1.txt", b"b")]))
+    scan = a_scan(a_shard([("1.jpg", b"a"), ("README", b"r"), (".DS_Store", b"d"), ("1.txt", b"b")]))
 
     assert scan.key_list() == ["1"]
     assert scan.counts.tolist() == [2]
@@ -237,8 +228,8 @@ def test_members_without_a_key_are_counted_and_do_not_part_a_sample() -> None:
 
 
 def test_interleaved_keys_are_told_from_duplicate_ones() -> None:
-    interleaved = scanned(a_shard(dict.fromkeys(["1.jpg", "2.jpg", "1.txt", "2.txt"], b"x")))
-    duplicate = scanned(a_shard([(name, b"x") for name in ("1.jpg", "1.txt", "2.jpg", "1.jpg")]))
+    interleaved = a_scan(a_shard(dict.fromkeys(["1.jpg", "2.jpg", "1.txt", "2.txt"], b"x")))
+    duplicate = a_scan(a_shard([(name, b"x") for name in ("1.jpg", "1.txt", "2.jpg", "1.jpg")]))
 
     assert (finding(interleaved, "WDS104").count, finding(interleaved, "WDS104").key) == (2, "1")
     assert (finding(duplicate, "WDS105").count, finding(duplicate, "WDS105").key) == (1, "1")
@@ -247,7 +238,7 @@ def test_interleaved_keys_are_told_from_duplicate_ones() -> None:
 
 def test_a_key_that_comes_again_far_away_is_found() -> None:
     files = [*samples(0, 70_000, "t", size=0).items(), ("000003.t", b"")]
-    scan = scanned(b"".join(map(bare_member, files)) + bytes(1024))
+    scan = a_scan(b"".join(map(bare_member, files)) + bytes(1024))
 
     assert scan.samples == 70_001
     assert finding(scan, "WDS105").key == "000003"
@@ -262,14 +253,14 @@ def bare_member(file: tuple[str, bytes]) -> bytes:
 @pytest.mark.parametrize("others", [0, 97, 98, 99, 100, 300])
 def test_a_key_that_comes_again_is_found_among_few_samples_and_among_many(others: int) -> None:
     names = ["a.txt", *(f"{i}.txt" for i in range(others)), "b.txt", "a.txt"]
-    scan = scanned(an_archive([tarfile.TarInfo(name) for name in names]))
+    scan = a_scan(an_archive([tarfile.TarInfo(name) for name in names]))
 
     assert finding(scan, "WDS105").key == "a"
-    assert codes(scanned(an_archive([tarfile.TarInfo(name) for name in names[:-1]]))) == ["WDS110"]
+    assert codes(a_scan(an_archive([tarfile.TarInfo(name) for name in names[:-1]]))) == ["WDS110"]
 
 
 def test_a_part_that_comes_twice_in_a_sample_is_found() -> None:
-    scan = scanned(a_shard([("1.jpg", b"a"), ("1.txt", b"b"), ("1.jpg", b"c"), ("2.jpg", b"d")]))
+    scan = a_scan(a_shard([("1.jpg", b"a"), ("1.txt", b"b"), ("1.jpg", b"c"), ("2.jpg", b"d")]))
 
     found = finding(scan, "WDS107")
     assert (found.key, found.part, found.count) == ("1", "jpg", 1)
@@ -277,7 +268,7 @@ def test_a_part_that_comes_twice_in_a_sample_is_found() -> None:
 
 
 def test_empty_parts_are_counted_with_the_first() -> None:
-    scan = scanned(a_shard({"a/1.jpg": b"x", "a/1.txt": b"", "a/2.jpg": b"", "a/2.txt": b"y"}))
+    scan = a_scan(a_shard({"a/1.jpg": b"x", "a/1.txt": b"", "a/2.jpg": b"", "a/2.txt": b"y"}))
 
     found = finding(scan, "WDS110")
     assert (found.key, found.part, found.count, found.severity) == ("a/1", "txt", 2, "warning")
@@ -290,7 +281,7 @@ def raw_names(*raw: bytes) -> bytes:
 
 
 def test_names_that_are_not_utf_8_are_shown_by_their_bytes() -> None:
-    scan = scanned(raw_names(b"\xe9.jpg", b"a.jpg", b"b.\xff"))
+    scan = a_scan(raw_names(b"\xe9.jpg", b"a.jpg", b"b.\xff"))
 
     assert scan.key_list() == ["\\xe9", "a", "b"]
     assert scan.extensions == ("jpg", "\\xff")
@@ -298,14 +289,14 @@ def test_names_that_are_not_utf_8_are_shown_by_their_bytes() -> None:
 
 
 def test_two_keys_that_are_utf_8_only_together_are_not() -> None:
-    scan = scanned(raw_names(b"\xc3.jpg", b"\xa9.jpg"))
+    scan = a_scan(raw_names(b"\xc3.jpg", b"\xa9.jpg"))
 
     assert scan.key_list() == ["\\xc3", "\\xa9"]
     assert scan.key_list(slice(1, 2)) == ["\\xa9"]
 
 
 def test_a_sample_of_seventy_thousand_parts_is_one_sample() -> None:
-    scan = scanned(b"".join(bare_member((f"frame.{i:06d}", b"")) for i in range(70_000)) + bytes(1024))
+    scan = a_scan(b"".join(bare_member((f"frame.{i:06d}", b"")) for i in range(70_000)) + bytes(1024))
 
     assert scan.counts.tolist() == [70_000]
     assert scan.extensions[-1] == "069999"
@@ -314,7 +305,7 @@ def test_a_sample_of_seventy_thousand_parts_is_one_sample() -> None:
 
 def test_the_layout_hash_names_where_everything_is_and_not_what_the_data_are() -> None:
     one, same, moved, renamed = (
-        scanned(a_shard(files)).layout_hash()
+        a_scan(a_shard(files)).layout_hash()
         for files in (
             {"1.jpg": b"a", "1.txt": b"b"},
             {"1.jpg": b"c", "1.txt": b"d"},
@@ -328,7 +319,7 @@ def test_the_layout_hash_names_where_everything_is_and_not_what_the_data_are() -
 
 
 def test_keys_of_a_range_are_those_of_the_whole() -> None:
-    scan = scanned(a_shard({f"é{i}.jpg": b"" for i in range(20)}))
+    scan = a_scan(a_shard({f"é{i}.jpg": b"" for i in range(20)}))
 
     assert scan.key_list(slice(3, 9)) == scan.key_list()[3:9]
     assert scan.key_list(slice(20, 30)) == []
@@ -337,7 +328,7 @@ def test_keys_of_a_range_are_those_of_the_whole() -> None:
 @pytest.mark.parametrize("name", ["/etc/passwd.txt", "../../x.jpg", "a/../b.jpg", "a/..b/../c.jpg"])
 def test_names_that_lead_out_are_findings_and_keys_as_they_are(name: str) -> None:
     data = a_shard({"a..b/1.jpg": b"1", name: b"2", "..a.jpg/3.jpg": b"3"})
-    scan = scanned(data)
+    scan = a_scan(data)
 
     assert split_name(name) in [(key, "txt") for key in scan.key_list()] + [(key, "jpg") for key in scan.key_list()]
     assert finding(scan, "WDS128").count == 1
@@ -353,7 +344,7 @@ def test_devices_links_and_sparse_files_are_recorded_and_hold_no_data() -> None:
         members.append(member)
     sparse = tarfile.TarInfo("9.jpg")
     sparse.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 60)}
-    scan = scanned(an_archive([*members, sparse]))
+    scan = a_scan(an_archive([*members, sparse]))
 
     assert scan.samples == 0
     assert finding(scan, "WDS118").count == 6
@@ -361,6 +352,6 @@ def test_devices_links_and_sparse_files_are_recorded_and_hold_no_data() -> None:
 
 def test_names_in_pax_headers_may_hold_anything_but_do_not_end_a_scan() -> None:
     names = ["line\nbreak.jpg", "tab\t.jpg", "x" * 5000 + ".jpg", "\u202eabc.jpg", "'; DROP TABLE sample; --.jpg"]
-    scan = scanned(a_shard(dict.fromkeys(names, b"1"), format=tarfile.PAX_FORMAT))
+    scan = a_scan(a_shard(dict.fromkeys(names, b"1"), format=tarfile.PAX_FORMAT))
 
     assert scan.key_list() == [name.removesuffix(".jpg") for name in names]

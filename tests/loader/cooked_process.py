@@ -9,8 +9,8 @@ import json
 import sys
 from pathlib import Path
 
+from tests.loader.cooks import packing
 from tests.loader.running import digests
-from tests.loader.test_cooks import packing
 from wdsctl.loader import FileStoreCachePool
 
 

@@ -44,12 +44,6 @@ def resumed(path: Any, state: Any, rank: int = 0, world: int = 1, **options: Any
     return loader
 
 
-def rounds(world: list[Loader], count: int) -> list[Any]:
-    """So many batches of every rank, as the job has them."""
-    streams = [iter(loader) for loader in world]
-    return [next(stream) for _ in range(count) for stream in streams]
-
-
 def whole_epochs(keys: list[Any], source: int, old: int, new: int, under_way: int = 2) -> tuple[int, int]:
     """How many passes of a source had the old samples, and how many all; all but the last ones are whole."""
     assert set(Counter(keys).values()) == {1}, "something came twice"

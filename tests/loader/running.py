@@ -33,6 +33,12 @@ def digests(loader: Loader, count: int) -> list[str]:
     return [digest(batch) for batch in islice(loader, count)]
 
 
+def rounds(world: list[Loader], count: int) -> list[Any]:
+    """So many batches of every rank, as the job has them."""
+    streams = [iter(loader) for loader in world]
+    return [next(stream) for _ in range(count) for stream in streams]
+
+
 def ids(batches: list[Any]) -> list[Any]:
     """The restore keys of all their samples: which source, pass and sample, and of several outputs which one."""
     return [key for batch in batches for key in batch["__restore_key__"]]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Parts, a_dataset, a_shard, digest
-from tests.loader.growing import grow, loader_of, resumed, rounds, whole_epochs
-from tests.loader.running import digests, ids, saved_after, taken, through_json, tokens
+from tests.loader.growing import grow, loader_of, resumed, whole_epochs
+from tests.loader.running import digests, ids, rounds, saved_after, taken, through_json, tokens
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import InputError, StateMismatch
 from wdsctl.core.verbs.index import index

@@ -17,10 +17,9 @@ from tests.loader.growing import (
     grow,
     loader_of,
     resumed,
-    rounds,
     whole_epochs,
 )
-from tests.loader.running import Packs, digests, ids, restore_keys, saved_after, taken
+from tests.loader.running import Packs, digests, ids, restore_keys, rounds, saved_after, taken
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.verbs.index import index

@@ -15,10 +15,9 @@ from tests.loader.growing import (
     grow,
     loader_of,
     resumed,
-    rounds,
     whole_epochs,
 )
-from tests.loader.running import Packs, digests, restore_keys, saved_after, taken
+from tests.loader.running import Packs, digests, restore_keys, rounds, saved_after, taken
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import WorkerConfig, merge_states
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import a_dataset, digest, numbered
-from tests.loader.running import digests, ids, taken, through_json, training_of
+from tests.loader.running import digests, ids, rounds, taken, through_json, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, WorkerConfig, merge_states
@@ -31,11 +31,6 @@ def loader_of(blend: Any, rank: int = 0, world: int = 1, state: Any = None, **op
     if state is not None:
         loader.load_state_dict(through_json(state))
     return loader
-
-
-def rounds(loaders: list[Loader], count: int) -> list[Any]:
-    streams = [iter(loader) for loader in loaders]
-    return [next(stream) for _ in range(count) for stream in streams]
 
 
 def shares(batches: list[Any]) -> list[float]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.running import digests
 from wdsctl.core.errors import LoaderError, WdsctlError
 from wdsctl.loader import (
     FatalSampleError,
@@ -39,10 +40,6 @@ def loader_of(path: str, workers: int, encoder: Any = None, *, running: Any = No
     return get_loader(
         get_train_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **given), **(running or {})
     )
-
-
-def digests(loader: Loader, count: int) -> list[str]:
-    return [digest(batch) for batch in islice(loader, count)]
 
 
 def workers_of(loader: Loader) -> list[int]:

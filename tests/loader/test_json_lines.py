@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, strict, taken, training_of
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.errors import InputError, SampleFailed, StateMismatch, StorageError
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -20,15 +19,7 @@ from wdsctl.core.verbs.trace import TraceOptions, trace
 from wdsctl.loader import DefaultTaskEncoder, Packing, WorkerConfig, get_loader, get_val_dataset
 
 SAMPLES = 96
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("WDSCTL_CATALOG", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
+pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
 def lines(count: int, first: int = 0) -> bytes:

@@ -21,18 +21,6 @@ from wdsctl.loader.lazy_part import LARGE
 SIZE = LARGE + 1000
 
 
-class Zeros:
-    """A file object of zeros that holds none of them."""
-
-    def __init__(self, size: int) -> None:
-        self._left = size
-
-    def read(self, size: int) -> bytes:
-        given = min(size, self._left)
-        self._left -= given
-        return bytes(given)
-
-
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     """One sample with a video of 64 MB and a bit, as a sparse file: its middle takes no space on the disk."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import islice
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import fsspec
 import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest, numbered
-from tests.loader.running import strict
+from tests.loader.running import digests, strict
 from tests.remote import FaultyFileSystem, impatient, s3_server, uploaded
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError, WdsctlError
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -21,15 +20,7 @@ from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset, get
 
 URL = "faulty://store/shards"
 SPLIT = {"train": 4, "val": 1}
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("WDSCTL_CATALOG", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
+pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
 def both(
@@ -47,16 +38,12 @@ def a_training(path: str, encoder: Any = None, **options: Any) -> Any:
     return get_loader(get_train_dataset(path, batch_size=8, task_encoder=encoder, **{"lanes": 4, **options}))
 
 
-def stream(loader: Any, batches: int) -> list[str]:
-    return [digest(batch) for batch in islice(loader, batches)]
-
-
 @pytest.mark.parametrize("encoder", [Raw(), DefaultTaskEncoder()], ids=["bulk", "decoded"])
 def test_the_stream_does_not_depend_on_where_the_dataset_lies(tmp_path: Path, encoder: Any) -> None:
     local, url = both(tmp_path)
     ours, theirs = (a_training(path, encoder, max_samples_per_sequence=8) for path in (local, url))
 
-    assert stream(theirs, 70) == stream(ours, 70)
+    assert digests(theirs, 70) == digests(ours, 70)
     assert theirs.config()["order"] == ours.config()["order"]
 
 
@@ -73,17 +60,17 @@ def test_a_split_by_sample_and_a_validation_give_what_the_local_ones_give(tmp_pa
 
 def test_a_state_that_was_saved_on_a_disk_goes_on_from_a_store_and_back(tmp_path: Path) -> None:
     local, url = both(tmp_path)
-    whole = stream(a_training(local), 40)
+    whole = digests(a_training(local), 40)
     first = a_training(local)
-    begun = stream(first, 11)
+    begun = digests(first, 11)
 
     second = a_training(url)
     second.load_state_dict(first.state_dict())
-    begun += stream(second, 9)
+    begun += digests(second, 9)
     third = a_training(local)
     third.load_state_dict(second.state_dict())
 
-    assert begun + stream(third, 20) == whole
+    assert begun + digests(third, 20) == whole
 
 
 def test_a_window_is_read_in_a_few_requests(tmp_path: Path) -> None:
@@ -91,7 +78,7 @@ def test_a_window_is_read_in_a_few_requests(tmp_path: Path) -> None:
     loader = a_training(url, lanes=1, shuffle_buffer_size=240, max_samples_per_sequence=60)
     FaultyFileSystem.reads.clear()
 
-    assert len(stream(loader, 240 // 8)) == 30
+    assert len(digests(loader, 240 // 8)) == 30
     assert len(FaultyFileSystem.reads) <= 9, "four slices of sixty, each in at most two shards, and the next window"
 
 
@@ -104,7 +91,7 @@ def test_parts_that_are_read_one_by_one_are_fetched_together_too(tmp_path: Path)
     loader = a_training(url, Raw(), lanes=1, shuffle_buffer_size=48, max_samples_per_sequence=6)
     FaultyFileSystem.reads.clear()
 
-    assert len(stream(loader, 6)) == 6
+    assert len(digests(loader, 6)) == 6
     assert len(FaultyFileSystem.reads) < 12, "and not two a sample"
 
 
@@ -123,7 +110,7 @@ def test_a_shard_that_is_not_what_was_indexed_is_refused(tmp_path: Path, damage:
     filesystem.pipe_file(f"{base}/shard-000.tar", data[:-512] if damage == "truncated" else data + bytes(512))
 
     with pytest.raises(WdsctlError) as caught:
-        stream(a_training(url, Raw(), worker_config=strict()), 60)
+        digests(a_training(url, Raw(), worker_config=strict()), 60)
     assert caught.value.code == "WDS403"
     assert "shard shard-000.tar" in caught.value.where
     assert URL in caught.value.where
@@ -135,19 +122,19 @@ def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
     impatient(monkeypatch)
     local, url = both(tmp_path)
     options = {"max_samples_per_sequence": 4, "shuffle_buffer_size": 8}
-    whole = stream(a_training(local, Raw(), **options), 20)
+    whole = digests(a_training(local, Raw(), **options), 20)
     loader = a_training(url, Raw(), worker_config=strict(), **options)
-    given = stream(loader, 5)
+    given = digests(loader, 5)
 
     def gone(path: str, start: int, stop: int, data: bytes) -> bytes:
         raise ConnectionResetError("reset by peer")
 
     FaultyFileSystem.fault.append(gone)
     with pytest.raises((StorageError, SampleFailed), match="does not answer"):
-        stream(loader, 10)
+        digests(loader, 10)
     FaultyFileSystem.fault.clear()
 
-    assert given + stream(loader, 15) == whole
+    assert given + digests(loader, 15) == whole
 
 
 def test_views_of_a_url_are_refused() -> None:
@@ -170,11 +157,11 @@ def test_s3_gives_the_stream_of_the_disk_and_tells_of_a_changed_object(tmp_path:
         local, url = both(tmp_path, "s3://bucket/train")
         options = {"max_samples_per_sequence": 8}
 
-        assert stream(a_training(url, **options), 60) == stream(a_training(local, **options), 60)
+        assert digests(a_training(url, **options), 60) == digests(a_training(local, **options), 60)
 
         fsspec.filesystem("s3").pipe_file("bucket/train/shard-000.tar", b"something else")
         with pytest.raises(WdsctlError) as caught:
-            stream(a_training(url, Raw(), worker_config=strict()), 60)
+            digests(a_training(url, Raw(), worker_config=strict()), 60)
         assert caught.value.code == "WDS403"
 
 
@@ -182,4 +169,4 @@ def test_a_view_is_read_from_a_store_as_from_a_disk(tmp_path: Path) -> None:
     local, url = both(tmp_path)
     for root in (local, url):
         create_view(root, "odd", Definition(where="position % 2 = 1"))
-    assert stream(a_training(f"{url}@odd"), 8) == stream(a_training(f"{local}@odd"), 8)
+    assert digests(a_training(f"{url}@odd"), 8) == digests(a_training(f"{local}@odd"), 8)

@@ -16,7 +16,7 @@ import torch
 
 from tests.contracts.savable import shape_of
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import ids, taken, through_json, training_of
+from tests.loader.running import ids, rounds, taken, through_json, training_of
 from wdsctl.loader import Loader, SkipSample, merge_states
 
 SAMPLES, BATCH, WINDOW = 240, 7, 8
@@ -140,12 +140,6 @@ def world_of(path: str, ranks: int, state: Any = None, **options: Any) -> list[L
     for loader in loaders:
         loader.restore_state_rank(state)
     return loaders
-
-
-def rounds(loaders: list[Loader], count: int) -> list[Any]:
-    """The world's batches: each rank in turn."""
-    streams = [iter(loader) for loader in loaders]
-    return [next(stream) for _ in range(count) for stream in streams]
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])

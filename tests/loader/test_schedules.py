@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import digests, ids, saved_after, taken, through_json, training_of
+from tests.loader.running import digests, ids, rounds, saved_after, taken, through_json, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, WorkerConfig, merge_states
@@ -37,11 +37,6 @@ def world_of(blend: Blender, ranks: int, state: Any = None) -> list[Loader]:
     for loader in loaders:
         loader.restore_state_rank(state)
     return loaders
-
-
-def rounds(loaders: list[Loader], count: int) -> list[Any]:
-    streams = [iter(loader) for loader in loaders]
-    return [next(stream) for _ in range(count) for stream in streams]
 
 
 def sources(batch: Any) -> set[int]:

@@ -19,7 +19,7 @@ from tests.loader.decoding.pictures import a_jpeg, a_png
 from tests.loader.running import strict
 from wdsctl.core.catalog.quick import read_split
 from wdsctl.core.dataset_yaml import load
-from wdsctl.core.errors import SampleFailed, StorageError
+from wdsctl.core.errors import DatasetError, SampleFailed, StorageError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.storage import Range
@@ -189,7 +189,7 @@ def test_broken_json_names_its_sample(tmp_path: Path) -> None:
     source = source_of(root)
     block = source.block(np.arange(3), np.zeros(3, np.int64))
 
-    with pytest.raises(Exception, match="is not JSON") as raised:
+    with pytest.raises(DatasetError, match="is not JSON") as raised:
         source.load(block, 1)
 
     assert "key 000001" in str(raised.value)

@@ -16,8 +16,6 @@ from wdsctl.core.errors import StateMismatch
 from wdsctl.core.state_facts import describe
 from wdsctl.loader import Loader, get_loader
 
-PASS = 367  # samples of the three datasets
-
 
 class Counting(Everything):
     """Counts how often each sample is encoded, and each pack made."""

@@ -102,6 +102,7 @@ def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place,
 
 
 COMPLETED: dict[str, Complete | Callable[[str], list[str]]] = {
+    "code": codes,
     "exclude_code": codes,
     "first": views,
     "key": keys,

@@ -52,11 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return errors.bug()
 
 
-def run() -> None:
-    """The console script."""
-    sys.exit(main())
-
-
 def _command_in(given: list[str]) -> str:
     command = command_of(given)[0]
     return "" if command.startswith("-") else command

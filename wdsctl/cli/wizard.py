@@ -176,11 +176,6 @@ def command_lines(request: Request, width: int) -> list[str]:
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
-def command_line(request: Request) -> str:
-    """The shell command of this request: what differs from the defaults, quoted."""
-    return shlex.join(_words(request))
-
-
 def _words(request: Request) -> list[str]:
     from wdsctl.core.verbs.prepare import PrepareOptions
 

@@ -6,26 +6,22 @@ finds again.
 
 from __future__ import annotations
 
-import json
 import operator
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
+from wdsctl.core.checked_file import load_checked, save_checked
 from wdsctl.core.column_function import Function, find_function
 from wdsctl.core.column_spec import Sample, Spec
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding, Severity
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.shard_index import Ints
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
@@ -33,8 +29,6 @@ from wdsctl.core.stores import storage_for
 TOGETHER = 16 << 20  # bytes of samples that are read in one go; a larger sample is read alone
 AT_ONCE = 1024  # samples that are read in one go
 NAMED = 5  # samples of a shard without a value that are named, each; the rest is counted
-
-_CHECK = 4  # bytes at the start of a result: the CRC-32 of the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +86,7 @@ def run_column_unit(unit: ColumnUnit) -> tuple[Outcome, ...]:
 
 def values_of(unit: ColumnUnit) -> list[ShardValues]:
     """The values of one shard for every task; none where samples failed without `zero`, or the shard cannot be read."""
-    stat = os.stat(unit.offsets)
-    offsets = _opened(unit.offsets, (stat.st_ino, stat.st_mtime_ns))
+    offsets = offsets_of(unit.offsets)
     shard = offsets.shards[unit.shard]
     path = os.path.join(unit.root, shard.path)
     storage = storage_for(unit.root, {path: shard.size})
@@ -111,22 +104,18 @@ def values_of(unit: ColumnUnit) -> list[ShardValues]:
 
 
 def save_values(made: ShardValues, path: str) -> None:
-    head = json.dumps({"failed": made.failed, "findings": [asdict(finding) for finding in made.findings]}).encode()
-    data = b"".join((len(head).to_bytes(8, "little"), head, np.ascontiguousarray(made.values, "<i8").tobytes()))
-    check = crc32(data).to_bytes(_CHECK, "little")
-    write_whole(path, lambda file: file.writelines([check, data]), durable=False)
+    facts = {"failed": made.failed, "findings": [asdict(finding) for finding in made.findings]}
+    save_checked(path, facts, [np.ascontiguousarray(made.values, "<i8").tobytes()])
 
 
 def load_values(path: str) -> ShardValues | None:
-    """Saved values; None where the file was damaged (its machine went down before it was written out)."""
-    with translated(path, "read"), open(path, "rb") as file:
-        check, data = file.read(_CHECK), file.read()
-    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < 8:
+    """Saved values; None where the file was damaged."""
+    loaded = load_checked(path)
+    if loaded is None:
         return None
-    at = 8 + int.from_bytes(data[:8], "little")
-    facts = json.loads(data[8:at])
+    facts, data = loaded
     findings = tuple(Finding(**finding) for finding in facts["findings"])
-    return ShardValues(np.frombuffer(data, "<i8", offset=at), facts["failed"], findings)
+    return ShardValues(np.frombuffer(data, "<i8"), facts["failed"], findings)
 
 
 @dataclass(slots=True)
@@ -221,9 +210,3 @@ def _whole(value: Any) -> int:
     if not 0 <= number < 1 << 63:
         raise _NotWhole(f"the function gave {number}, and numbers go from 0 to 2^63 - 1")
     return number
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)

@@ -16,7 +16,6 @@ shards whose media the catalog knows), `parts` (their names). Columns, films by 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from hashlib import blake2b
@@ -28,11 +27,9 @@ from numpy.typing import NDArray
 from wdsctl.core.catalog.quick import KeyframeRows, keyframe_rows, media_marks
 from wdsctl.core.files import write_whole
 from wdsctl.core.mapped_arrays import laid_out, opened
-from wdsctl.core.place import Place
+from wdsctl.core.place import Place, forget_old
 
 MAGIC = b"WDSKEY1\n"
-
-_FILES = re.compile(r"keyframes-(\d+)\.bin")
 
 
 class KeyframeFile(NamedTuple):
@@ -74,7 +71,7 @@ def open_keyframes(place: Place, generation: int) -> KeyframeFile | None:
             # A folder that is somebody else's: the indexes serve this process and those that are forked from it.
             with suppress(OSError):
                 _write(path, digest, rows)
-                _forget_old(place)
+                forget_old(place, "keyframes")
             found = _opened(path, digest) or _in_memory(rows)
     return found
 
@@ -126,12 +123,3 @@ def _columns(rows: KeyframeRows) -> dict[str, NDArray[Any]]:
     starts = np.concatenate(([0], np.cumsum(np.frombuffer(rows.sizes, np.int64))))
     parts = np.frombuffer(rows.parts, np.uint32)
     return {"samples": np.frombuffer(rows.samples, np.int64), "parts": parts, "starts": starts}
-
-
-def _forget_old(place: Place) -> None:
-    """Remove the files of generations that are gone."""
-    for name in os.listdir(place.meta):
-        match = _FILES.fullmatch(name)
-        if match and not os.path.exists(place.offsets(int(match[1]))):
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(place.meta, name))

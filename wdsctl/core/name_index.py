@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -26,14 +25,13 @@ from numpy.typing import NDArray
 from wdsctl.core.files import write_whole
 from wdsctl.core.mapped_arrays import laid_out, opened
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import Place
+from wdsctl.core.place import Place, forget_old
 
 MAGIC = b"WDSNAM1\n"
 CHUNK = 1 << 18  # keys that are hashed together
 
 _BASIS, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 _SMALL_LETTERS = np.array([byte + 32 if 65 <= byte <= 90 else byte for byte in range(256)], np.uint64)
-_NAMES = re.compile(r"names-(\d+)\.bin")
 
 Hashes = NDArray[np.uint64]
 Rows = NDArray[np.integer[Any]]
@@ -90,7 +88,7 @@ def open_name_index(place: Place, offsets: Offsets) -> NameIndex:
         # A folder that is somebody else's: the index serves this process and those that are forked from it.
         with suppress(OSError):
             _write(path, digest, hashes, rows)
-            _forget_old(place)
+            forget_old(place, "names")
         columns = _opened(path, digest, offsets.samples) or (hashes, rows)
     return NameIndex(offsets, *columns)
 
@@ -151,12 +149,3 @@ def _opened(path: str, digest: str, samples: int) -> tuple[Hashes, Rows] | None:
         return None
     hashes, rows = (found.columns.get(name) for name in ("hashes", "rows"))
     return None if hashes is None or rows is None else (hashes, rows)
-
-
-def _forget_old(place: Place) -> None:
-    """Remove the indexes of generations that are gone."""
-    for name in os.listdir(place.meta):
-        match = _NAMES.fullmatch(name)
-        if match and not os.path.exists(place.offsets(int(match[1]))):
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(place.meta, name))

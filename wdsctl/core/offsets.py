@@ -23,6 +23,7 @@ import mmap
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -190,3 +191,15 @@ class Offsets:
         start = self.first_part(row)
         spans = slice(start, start + len(names))
         return list(zip(names, self.part_offset[spans].tolist(), self.part_size[spans].tolist(), strict=True))
+
+
+def offsets_of(path: str) -> Offsets:
+    """The file as it is now, opened once a process: for units, of which many read one file."""
+    stat = os.stat(path)
+    return _opened(path, (stat.st_ino, stat.st_mtime_ns))
+
+
+@lru_cache(maxsize=2)
+def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
+    """`_stamp` tells a file from another that takes its place."""
+    return Offsets(path)

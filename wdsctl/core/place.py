@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -76,6 +78,15 @@ class Place:
 def meta_of(only: str = "") -> str:
     """The name of our folder in a dataset, or beside a dataset that is one file."""
     return f"{META}-{only}" if only else META
+
+
+def forget_old(place: Place, name: str) -> None:
+    """Remove the files `NAME-N.bin` of generations whose offsets file is gone."""
+    for each in os.listdir(place.meta):
+        match = re.fullmatch(rf"{name}-(\d+)\.bin", each)
+        if match and not os.path.exists(place.offsets(int(match[1]))):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(place.meta, each))
 
 
 def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> Place:

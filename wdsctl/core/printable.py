@@ -1,4 +1,4 @@
-"""Paths as text for people, streams and databases: a file's name may be any bytes."""
+"""Paths and values as text for people, streams and databases: a file's name may be any bytes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def one_line(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text)
+
+
+def short(value: object) -> str:
+    """The value as code would have it, cut to 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def named(path: str) -> str:

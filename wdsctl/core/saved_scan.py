@@ -6,9 +6,8 @@ table, JSON: [name, bytes] of each scan; then the scans, one after the other.
 What follows from something else is not written: keys that are numbers, columns that are another one once more, columns
 of one value. Of a file of lines that leaves two columns of seven, 16 bytes a line.
 
-Of a scan, bytes 0-3: CRC-32 of the rest; 4-11 u64, the length of the header; the header, JSON; then the columns that
-it lists as [name, dtype, count], one after the other. [name, dtype, count, value] is a column of one value,
-[name, other] one that is the other.
+A scan is facts and bytes under a check (`checked_file.py`): the columns that the facts list as [name, dtype, count],
+one after the other. [name, dtype, count, value] is a column of one value, [name, other] one that is the other.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.checked_file import CHECK, LENGTH, Piece, packed, unpacked
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import numbered
@@ -32,8 +32,6 @@ from wdsctl.core.shard_scan import ShardScan, as_bytes
 
 SUFFIX = ".scan"
 
-_CHECK = 4  # bytes at the start: the CRC-32 of the rest
-_LENGTH = 8  # bytes of the header's length
 _COLUMNS = ("offsets", "sizes", "counts", "part_names", "part_offsets", "part_sizes")
 
 
@@ -41,17 +39,15 @@ def save_scans(scans: Mapping[str, ShardScan], path: str) -> None:
     """Write scans by their names into one file, atomically."""
     pieces = {name: _pieces(scan) for name, scan in scans.items()}
     table = json.dumps([[name, sum(map(len, each))] for name, each in pieces.items()]).encode()
-    start = [crc32(table).to_bytes(_CHECK, "little"), len(table).to_bytes(_LENGTH, "little"), table]
+    start = [crc32(table).to_bytes(CHECK, "little"), len(table).to_bytes(LENGTH, "little"), table]
     write_whole(path, lambda file: file.writelines(chain(start, *pieces.values())), durable=False)
 
 
 def load_scans(path: str) -> dict[str, ShardScan]:
-    """The scans in a file, by their names, without those that are damaged (its machine went down before it was written
-    out).
-    """
+    """The scans in a file, by their names, without those that are damaged."""
     with translated(path, "read"), open(path, "rb") as file:
-        read = [(name, file.read(_CHECK), file.read(size - _CHECK)) for name, size in _table(file)]
-    scans = ((name, _scan(check, data)) for name, check, data in read)
+        read = [(name, file.read(size)) for name, size in _table(file)]
+    scans = ((name, _scan(data)) for name, data in read)
     return {name: scan for name, scan in scans if scan is not None}
 
 
@@ -69,12 +65,12 @@ def saved_scans(folder: str) -> dict[str, str]:
 
 def _table(file: BinaryIO) -> list[tuple[str, int]]:
     """What the file says that it holds: (name, bytes); nothing where that is damaged."""
-    check, length = file.read(_CHECK), int.from_bytes(file.read(_LENGTH), "little")
+    check, length = file.read(CHECK), int.from_bytes(file.read(LENGTH), "little")
     table = file.read(min(length, os.fstat(file.fileno()).st_size))
-    return json.loads(table) if table and crc32(table).to_bytes(_CHECK, "little") == check else []
+    return json.loads(table) if table and crc32(table).to_bytes(CHECK, "little") == check else []
 
 
-def _pieces(scan: ShardScan) -> list[bytes | memoryview]:
+def _pieces(scan: ShardScan) -> list[Piece]:
     columns = _columns(scan)
     kept: dict[str, NDArray[Any]] = {}
     told: list[list[Any]] = []
@@ -96,20 +92,16 @@ def _pieces(scan: ShardScan) -> list[bytes | memoryview]:
         "layout": scan.layout,
         "columns": told,
     }
-    head = json.dumps(facts).encode()
-    pieces: list[bytes | memoryview] = [len(head).to_bytes(_LENGTH, "little"), head, *map(as_bytes, kept.values())]
-    check = 0
-    for piece in pieces:
-        check = crc32(piece, check)
-    return [check.to_bytes(_CHECK, "little"), *pieces]
+    return packed(facts, map(as_bytes, kept.values()))
 
 
-def _scan(check: bytes, data: bytes) -> ShardScan | None:
+def _scan(saved: bytes) -> ShardScan | None:
     """A scan from its bytes; None where they are damaged."""
-    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < _LENGTH:
+    read = unpacked(saved)
+    if read is None:
         return None
-    at = _LENGTH + int.from_bytes(data[:_LENGTH], "little")
-    facts = json.loads(data[_LENGTH:at])
+    facts, data = read
+    at = 0
     columns: dict[str, NDArray[Any]] = {}
     for name, dtype, *rest in facts["columns"]:
         if not rest:

@@ -102,6 +102,11 @@ def everything(shards: Iterable[KnownShard]) -> Selected:
     return {shard.id: SplitShard(shard.id, shard.samples) for shard in shards if shard.samples}
 
 
+def count_of(chosen: Mapping[int, SplitShard]) -> int:
+    """How many samples these are."""
+    return sum(part.samples for part in chosen.values())
+
+
 def intersected(one: Mapping[int, SplitShard], other: Mapping[int, SplitShard]) -> Selected:
     """The samples that are in both, in id order."""
     both = (_both(one[shard], other[shard]) for shard in sorted(one.keys() & other.keys()))

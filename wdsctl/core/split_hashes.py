@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.shard_index import Ints
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
@@ -50,8 +49,7 @@ class ShardHashes:
 
 def run_hash_unit(unit: HashUnit) -> ShardHashes:
     """Hash the parts of these samples of one shard. One that cannot be read says so, and ends nothing."""
-    stat = os.stat(unit.offsets)
-    offsets = _opened(unit.offsets, (stat.st_ino, stat.st_mtime_ns))
+    offsets = offsets_of(unit.offsets)
     shard = offsets.shards[unit.shard]
     path = os.path.join(unit.root, shard.path)
     storage = storage_for(unit.root, {path: shard.size})
@@ -109,9 +107,3 @@ def _batches(offsets: Offsets, first: int, unit: HashUnit) -> Iterator[list[tupl
         total += size
     if batch:
         yield batch
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)

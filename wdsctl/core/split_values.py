@@ -6,22 +6,18 @@ asked, which a run that goes on after a kill finds again.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.checked_file import load_checked, save_checked
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
-from wdsctl.core.files import write_whole
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.split_spec import ValueSpec, parse_spec
 from wdsctl.core.storage import Range
 from wdsctl.core.stores import storage_for
@@ -32,8 +28,6 @@ FORMAT = 1  # raise it when results change
 TOGETHER = 16 << 20  # bytes that are read in one go
 AT_ONCE = 4096  # samples that are read in one go
 NAMED = 3  # samples of a shard without a value that are named
-
-_CHECK = 4  # bytes at the start of a result: the CRC-32 of the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +69,8 @@ def run_value_unit(unit: ValueUnit) -> ShardValues | None:
     made = values_of(unit)
     if not unit.result or made.broken:
         return made
-    head = json.dumps({"missing": made.missing, "named": made.named, "texts": list(made.texts.items())}).encode()
-    data = b"".join((len(head).to_bytes(8, "little"), head, made.hashes.astype("<u8").tobytes()))
-    check = crc32(data).to_bytes(_CHECK, "little")
-    write_whole(unit.result, lambda file: file.writelines([check, data]), durable=False)
+    facts = {"missing": made.missing, "named": made.named, "texts": list(made.texts.items())}
+    save_checked(unit.result, facts, [made.hashes.astype("<u8").tobytes()])
     return None
 
 
@@ -86,20 +78,17 @@ def load_values(path: str) -> ShardValues | None:
     """Values that a unit left; None where there are none, or the file was damaged."""
     if not os.path.exists(path):
         return None
-    with translated(path, "read"), open(path, "rb") as file:
-        check, data = file.read(_CHECK), file.read()
-    if crc32(data).to_bytes(_CHECK, "little") != check or len(data) < 8:
+    loaded = load_checked(path)
+    if loaded is None:
         return None
-    at = 8 + int.from_bytes(data[:8], "little")
-    facts = json.loads(data[8:at])
-    hashes = np.frombuffer(data, "<u8", offset=at).astype(np.uint64, copy=False)
+    facts, data = loaded
+    hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
     return ShardValues(hashes, facts["missing"], tuple(facts["named"]), dict(map(tuple, facts["texts"])))
 
 
 def values_of(unit: ValueUnit) -> ShardValues:
     """The value of every sample of the shard. A shard that cannot be read has none, and says why."""
-    stat = os.stat(unit.offsets)
-    offsets = _opened(unit.offsets, (stat.st_ino, stat.st_mtime_ns))
+    offsets = offsets_of(unit.offsets)
     spec = parse_spec(unit.spec)
     collected = _Collected(int(offsets.shards[unit.shard].samples), is_told=unit.is_told)
     first = int(offsets.shard_row[unit.shard])
@@ -178,9 +167,3 @@ def _batches(offsets: Offsets, shard: int, part: str) -> Iterator[list[tuple[int
             break
     if batch:
         yield batch
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)

@@ -13,7 +13,6 @@ Flags = NDArray[np.bool_]
 Labels = NDArray[np.int16]
 
 NOWHERE = -1  # the label of a sample that is in no split
-MOST_SPLITS = 1 << 15
 
 
 def flags_of(part: SplitShard | None, count: int) -> Flags:

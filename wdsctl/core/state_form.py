@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from wdsctl.core.printable import short
+
 State = dict[str, Any]
 
 _CURSOR = frozenset({"picks", "stream", "mix", "bans"})
@@ -36,28 +38,28 @@ def lanes_of(state: Mapping[str, Any]) -> range:
 def _wrong_counts(state: State) -> str:
     for field in ("world", "drawn", "virtual", "base"):
         if not _counts(state[field]):
-            return f"{field!r} is {_short(state[field])}, and no count"
+            return f"{field!r} is {short(state[field])}, and no count"
     if state["pass"] is not None and not _counts(state["pass"]):
-        return f"'pass' is {_short(state['pass'])}, and neither a count nor null"
+        return f"'pass' is {short(state['pass'])}, and neither a count nor null"
     if not isinstance(state["generation"], list) or not all(map(_counts, state["generation"])):
-        return f"'generation' is {_short(state['generation'])}, and no list of counts"
+        return f"'generation' is {short(state['generation'])}, and no list of counts"
     if not _is_lists(state["bans"]) or not all(_is_ban(each) for entry in state["bans"] for each in entry):
-        return f"'bans' is {_short(state['bans'])}, and no list of lists of samples"
+        return f"'bans' is {short(state['bans'])}, and no list of lists of samples"
     return ""
 
 
 def _wrong_rank(state: State) -> str:
     kind, rank, world = state["kind"], state["rank"], state["world"]
     if kind not in ("rank", "world"):  # a tuple: what is no text may have no hash
-        return f"'kind' is {_short(kind)}, and neither 'rank' nor 'world'"
+        return f"'kind' is {short(kind)}, and neither 'rank' nor 'world'"
     if type(rank) is not int or world < 1 or not (0 <= rank < world if kind == "rank" else rank == -1):
-        return f"'rank' is {_short(rank)}, of {world} in a state of kind {kind!r}"
+        return f"'rank' is {short(rank)}, of {world} in a state of kind {kind!r}"
     return ""
 
 
 def _wrong_plan(plan: Any) -> str:
     if not isinstance(plan, dict) or not {"order", "recipe", "shape"} <= plan.keys():
-        return f"'plan' is {_short(plan)}, and has no order, recipe and shape"
+        return f"'plan' is {short(plan)}, and has no order, recipe and shape"
     if not isinstance(plan["order"], dict) or not _is_json(plan["order"]):
         return "the plan's 'order' is no JSON object"
     if not isinstance(plan["recipe"], str) or not _are_texts(plan["shape"]):
@@ -71,11 +73,11 @@ def _wrong_plan(plan: Any) -> str:
 def _wrong_lanes(state: State) -> str:
     lanes = state["lanes"]
     if not isinstance(lanes, list):
-        return f"'lanes' is {_short(lanes)}, and no list"
+        return f"'lanes' is {short(lanes)}, and no list"
     for i, lane in enumerate(lanes):
         is_lane = type(lane) is list and len(lane) == 2 and _counts(lane[0]) and type(lane[1]) is list
         if not is_lane or (lane[1] and not all(map(_is_cut, lane[1]))):
-            return f"lane {i} is {_short(lane)}, and not [root, [[picks, children, child], ...]]"
+            return f"lane {i} is {short(lane)}, and not [root, [[picks, children, child], ...]]"
     if not lanes:
         return ""
     if len(lanes) % state["world"]:
@@ -106,21 +108,21 @@ def _wrong_cursors(state: State) -> str:
 
 def _wrong_cursor(cursor: Any, lane: Any, bans: int) -> str:
     if type(cursor) is not dict or not cursor.keys() >= _CURSOR:
-        return f"its cursor is {_short(cursor)}, and has no picks, stream, mix and bans"
+        return f"its cursor is {short(cursor)}, and has no picks, stream, mix and bans"
     levels = 1
     for cut in lane[1]:
         levels += cut[2] > 0
     mix, since = cursor["mix"], cursor["bans"]
     if not _counts(cursor["picks"]):
-        wrong = f"'picks' is {_short(cursor['picks'])}, and no count"
+        wrong = f"'picks' is {short(cursor['picks'])}, and no count"
     elif type(cursor["stream"]) is not dict or not _is_json(cursor["stream"]):
         wrong = "'stream' is no JSON object"
     elif not _is_lists(mix) or not all(level and _are_pairs(level) for level in mix):
-        wrong = f"'mix' is {_short(mix)}, and no list of lists of [segment, pick]"
+        wrong = f"'mix' is {short(mix)}, and no list of lists of [segment, pick]"
     elif len(mix) != levels:
         wrong = f"'mix' has {len(mix)} levels, and the lane's cuts make {levels}"
     elif not _is_lists(since) or not _are_pairs(since) or any(entry >= bans for entry, _ in since):
-        wrong = f"'bans' is {_short(since)}, and no list of [entry, pick]"
+        wrong = f"'bans' is {short(since)}, and no list of [entry, pick]"
     else:
         wrong = ""
     return wrong
@@ -179,8 +181,3 @@ def _is_json(value: Any) -> bool:
         elif kind not in _PLAIN:
             return False
     return True
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from wdsctl.loader.columns import column, gather, missing
 from wdsctl.loader.moving import pinned, to_device
 from wdsctl.loader.samples import BASE_FIELDS, Sample, SourceInfo, edataclass
+from wdsctl.loader.samples.base import is_required
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,7 +47,7 @@ class Batch:
             present = gather(samples, field.name)
             if len(present) == len(samples):
                 values[field.name] = column(present, field=field.name, memories=memories)
-            elif present or _is_required(field):
+            elif present or is_required(field):
                 raise missing(field.name)
         return cls(**values)
 
@@ -145,7 +146,3 @@ def _make(sample_type: type[Sample]) -> type[Batch]:
 
 def _rebuild(sample_type: type[Sample], values: dict[str, Any]) -> Batch:
     return batch_type_of(sample_type)(**values)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

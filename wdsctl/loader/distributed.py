@@ -84,7 +84,7 @@ def all_ranks(flag: bool, group: Any = None) -> bool:
     return all(_all_numbers(int(flag), group))
 
 
-def same_on_all(value: Any, group: Any = None, *, what: str = "plan") -> None:
+def same_on_all(value: Any, group: Any = None) -> None:
     """Raise LoaderError WDS520 on all ranks, naming those that differ, unless a JSON value is the same on all.
 
     16 bytes a rank travel; the values themselves only where they differ.
@@ -97,7 +97,7 @@ def same_on_all(value: Any, group: Any = None, *, what: str = "plan") -> None:
     odd = [rank for rank, name in enumerate(names) if name != names[0]]
     lines = _what_differs(values[0], values[odd[0]], ("on rank 0", f"on rank {odd[0]}"))
     raise LoaderError(
-        "\n  ".join([f"the {what} of rank{'s' * (len(odd) > 1)} {listed(odd)} is not that of rank 0:", *lines]),
+        "\n  ".join([f"the plan of rank{'s' * (len(odd) > 1)} {listed(odd)} is not that of rank 0:", *lines]),
         hint="give all ranks the same dataset, seed and arguments, and catalogs of the same generation",
         code="WDS520",
     )

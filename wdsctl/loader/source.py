@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from wdsctl.core.columns import find_column, open_column
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
@@ -20,7 +21,6 @@ from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import is_url, shown
 from wdsctl.loader.asking import heard
-from wdsctl.loader.column import column_of, digests_of
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.mapped import MappedStorage
@@ -129,14 +129,14 @@ class Source:
     def column(self, name: str) -> Ints:
         """A column of the catalog by row of the offsets. Raises InputError where it has not been made."""
         if name not in self._columns:
-            self._columns[name] = column_of(
-                self._known_place(name), self.offsets.generation, name, shards=self.offsets.shards
+            self._columns[name] = open_column(
+                self._known_place(name), name, self.offsets.generation, shards=self.offsets.shards
             )
         return self._columns[name]
 
     def column_digest(self, name: str) -> str:
         """Names the values of a column: it can be made anew, by another function, within one generation."""
-        return next(iter(digests_of(self._known_place(name), self.offsets.generation, [name]).values()))
+        return find_column(self._known_place(name), name, self.offsets.generation).facts.digest
 
     def _known_place(self, name: str) -> Place:
         if self.place is None:

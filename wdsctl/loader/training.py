@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,29 +13,17 @@ from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
-from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
+from wdsctl.loader.order.geometry import Cut, Geometry, Lane, start, turns
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
 from wdsctl.loader.running import Running, pool_options, usable_workers
 from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
+from wdsctl.loader.stand import Stand, split_over
 from wdsctl.loader.states import State, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, open_streams
 from wdsctl.loader.travel import unpacked
-
-
-@dataclass(frozen=True, slots=True)
-class Stand:
-    """How far a rank is: batches that the world has drawn, where each lane stands that has been drawn from, what was
-    handed out, how many batches of the present pass or virtual epoch, and which pass that is."""
-
-    drawn: int
-    states: Mapping[int, State]
-    stats: Stats
-    given: int = 0
-    ended: frozenset[int] = frozenset()
-    passes: int = 0
 
 
 class Training:
@@ -71,7 +58,7 @@ class Training:
             self._adopt(stand, geometry)
         check_what_is_left(self._bans, self.streams, stand.drawn)
         if len(geometry.lanes) % self._world:
-            stand, geometry = self._split(stand, geometry)
+            stand, geometry = split_over(self._world, stand, geometry, self._fresh_state())
         self._begin(stand, geometry)
 
     def draw(self) -> Any:
@@ -153,7 +140,7 @@ class Training:
         self._newer = None
         stand, geometry = Stand(0, {}, self._at[0].stats, passes=number), start(self.streams.sizes.lanes)
         if len(geometry.lanes) % self._world:
-            stand, geometry = self._split(stand, geometry)
+            stand, geometry = split_over(self._world, stand, geometry, self._fresh_state())
         self._begin(stand, geometry)
 
     def state_dict(self) -> State:
@@ -287,14 +274,3 @@ class Training:
         given = saved["virtual"] if self._counts else 0
         stand = Stand(saved["drawn"], states, Stats(), given, passes=saved["pass"] or 0)
         return stand, Geometry(saved["base"], lanes)
-
-    def _split(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
-        """More lanes, where this number of ranks does not divide the lanes there are. Needs the state of every lane."""
-        fresh = self._fresh_state()
-        states = [stand.states.get(i, fresh) for i in range(len(geometry.lanes))]
-        made = split(geometry, [state["picks"] for state in states], stand.drawn, self._world)
-        children = {i: states[made.parents[i]] for i in range(made.heirs)}
-        for i in range(made.heirs, len(made.geometry.lanes)):
-            mix = states[made.parents[i]]["mix"]
-            children[i] = {**fresh, "mix": [*mix, [[mix[-1][-1][0], 0]]]}
-        return replace(stand, states=children), made.geometry

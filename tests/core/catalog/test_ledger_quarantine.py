@@ -19,12 +19,11 @@ def test_what_is_put_in_comes_out_once(tmp_path: Path) -> None:
         assert quarantined(ledger) == [ONE, WHOLE]
 
 
-def test_it_is_released_by_shard_and_by_code(tmp_path: Path) -> None:
+def test_it_is_released_by_shard_or_all_at_once(tmp_path: Path) -> None:
     with Ledger.open(str(tmp_path / "ledger.sqlite")) as ledger:
         add_to_quarantine(ledger, [ONE, WHOLE])
         assert release(ledger, shards=["c.tar"]) == 0
-        assert release(ledger, shards=["b.tar"], codes=["WDS121"]) == 0
-        assert release(ledger, codes=["WDS121"]) == 1
+        assert release(ledger, shards=["a.tar"]) == 1
         assert quarantined(ledger) == [WHOLE]
         assert release(ledger) == 1
         assert quarantined(ledger) == []

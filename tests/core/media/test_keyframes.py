@@ -58,7 +58,6 @@ def test_the_keyframe_to_enter_by_is_the_last_one_that_is_not_after() -> None:
     index = KeyframeIndex(Fraction(1, 10), 30, 5, 35, (5, 15, 25), (0, 10, 20), (0, 100, 200))
 
     assert [index.at_tick(tick) for tick in (0, 5, 14, 15, 99)] == [0, 0, 0, 1, 2]
-    assert [index.at_frame(number) for number in (0, 9, 10, 29, 99)] == [0, 0, 1, 2, 2]
 
 
 def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:

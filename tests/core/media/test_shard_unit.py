@@ -9,7 +9,8 @@ from tests.build import a_dataset
 from tests.core.medley import a_medley, an_image, members
 from wdsctl.core.errors import StorageError
 from wdsctl.core.media.found import load_found
-from wdsctl.core.media.shard_unit import ShardUnit, candidates, found_in, offsets_of, run_shard_unit
+from wdsctl.core.media.shard_unit import ShardUnit, candidates, found_in, run_shard_unit
+from wdsctl.core.offsets import offsets_of
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 

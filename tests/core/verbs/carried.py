@@ -11,8 +11,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.columns import kept_columns, open_column
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
-from wdsctl.core.verbs.convert import convert
-from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
+from wdsctl.core.verbs.convert_report import ConvertReport
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.split import split
@@ -43,10 +42,6 @@ def a_source(
     index(source, columns=COLUMNS if columns is None else columns, media=MediaRequest(selection="auto"), **options)
     split(source, {"train": 3, "val": 1}, by="sample")
     return source
-
-
-def to(dest: Path, *sources: str | Path, **options: Any) -> ConvertReport:
-    return convert([str(source) for source in sources], str(dest), ConvertOptions(**options))
 
 
 def columns(root: str | Path) -> dict[str, dict[str, int]]:

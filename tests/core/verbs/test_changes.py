@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, rewritten, samples, some_shards, tree
+from tests.build import AsNobody, a_dataset, rewritten, samples, some_shards, tree
 from tests.core.dumps import catalog_of, dump, query, split_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.shard_row import ShardRow
@@ -16,8 +15,6 @@ from wdsctl.core.units import ShardFile
 from wdsctl.core.verbs.changes import compare
 from wdsctl.core.verbs.index import IndexReport, index
 from wdsctl.core.verbs.split import split
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def touch_all(root: str) -> None:

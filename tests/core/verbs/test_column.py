@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.build import Told, a_dataset, a_shard, rewritten, samples, some_shards, tree
 from tests.killing import Moment, died
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.columns import column_path, find_column, kept_columns, open_column
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.offsets import Offsets
@@ -51,6 +50,19 @@ def test_a_column_has_a_number_for_every_sample(tmp_path: Path) -> None:
     assert (n.min, n.mean, n.p50, n.p99, n.max, n.total) == (0, 7.0, 7, 14, 14, 105)
     assert os.listdir(Path(root, ".wdsctl", "columns")) != []
     assert not Path(root, ".wdsctl", "columns", "units").exists()
+
+
+def test_a_column_is_read_by_row_of_the_offsets_file_of_its_generation(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2, first=1)
+    index(root, columns={"n": NUMBER})
+    some_shards(tmp_path, 1)
+    index(root, columns={"n": NUMBER})
+    place = locate(root)
+
+    for generation, rows in ((1, [*range(5, 15)]), (2, [*range(5, 15), *range(5)])):
+        offsets = Offsets(place.offsets(generation))
+        column = open_column(place, "n", generation, shards=offsets.shards)
+        assert column.tolist() == rows == [int(offsets.key(row)) for row in range(offsets.samples)]
 
 
 def test_a_column_knows_the_parts_that_its_function_declares(tmp_path: Path) -> None:
@@ -352,14 +364,7 @@ def test_a_unit_that_was_damaged_is_worked_out_again(tmp_path: Path) -> None:
     assert of(report, "ones").total == 7
 
 
-@pytest.fixture
-def _faulty() -> Iterator[None]:
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
-
-
-@pytest.mark.usefixtures("_faulty")
+@pytest.mark.usefixtures("faulty_store")
 def test_columns_of_a_dataset_at_a_url_are_those_of_the_same_on_a_disk(tmp_path: Path) -> None:
     url = uploaded(some_shards(tmp_path / "disk", 3), "faulty://bucket/shards")
     catalog = str(tmp_path / "catalog")

@@ -8,16 +8,11 @@ from typing import Any
 import pytest
 
 from tests.build import some_shards
+from tests.core.verbs.conversions import to
 from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.errors import InputError
 from wdsctl.core.transcode.options import ImageOptions
-from wdsctl.core.verbs.convert import convert
-from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-
-
-def to(dest: Path, *sources: Path, **options: Any) -> ConvertReport:
-    return convert([str(source) for source in sources], str(dest), ConvertOptions(**options))
 
 
 def prepared(root: Path, *, first: int = 0, **split: float) -> Path:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, some_shards
+from tests.core.verbs.conversions import to
 from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.lock import locked
@@ -23,10 +24,6 @@ from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 class Stopped(BaseException):
     """As a kill: nothing catches it."""
-
-
-def to(dest: Path, source: str, **options: Any) -> None:
-    convert([source], str(dest), ConvertOptions(**options))
 
 
 def keys_in(root: str | Path, split: str) -> set[str]:

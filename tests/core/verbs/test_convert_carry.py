@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, of, to, told
+from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, of, told
+from tests.core.verbs.conversions import to
 from tests.killing import Moment, died
 from wdsctl.core.columns import find_column
 from wdsctl.core.place import locate

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.build import a_dataset
 from tests.core.pictures import picture
-from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, to, told
+from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, told
+from tests.core.verbs.conversions import to
 from wdsctl.core.columns import Column, ColumnFacts, find_column
 from wdsctl.core.convert.plan_file import ORIGIN
 from wdsctl.core.convert.recipe import PartRules

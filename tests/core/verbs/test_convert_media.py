@@ -7,7 +7,8 @@ import numpy as np
 
 from tests.build import a_dataset
 from tests.core.films import a_film
-from tests.core.verbs.carried import NUMBER, a_source, columns, media, to, told
+from tests.core.verbs.carried import NUMBER, a_source, columns, media, told
+from tests.core.verbs.conversions import to
 from wdsctl.core.catalog.by_name import Names
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.convert.plan_file import ORIGIN, Origins

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.build import a_dataset, a_folder, a_shard
+from tests.core.verbs.conversions import to
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.lock import locked
@@ -26,10 +27,6 @@ from wdsctl.core.verbs.validate import validate
 from wdsctl.core.verbs.validate_request import ValidateRequest
 
 LATER = 2_000_000_000  # seconds since 1970
-
-
-def to(dest: Path, source: str, **options: Any) -> Any:
-    return convert([source], str(dest), ConvertOptions(**options))
 
 
 def written(path: Path, letter: bytes) -> None:

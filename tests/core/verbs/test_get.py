@@ -132,15 +132,14 @@ def test_lines_of_jsonl_and_files_of_a_folder_are_parts(tmp_path: Path) -> None:
     assert (tmp_path / "out/sub/a b.png").read_bytes() == picture
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_a_remote_part_is_one_ranged_read(root: str, tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     url = uploaded(root, "faulty://bucket/d")
     catalog = str(tmp_path / "c")
     index(url, catalog=catalog)
     FaultyFileSystem.reads.clear()
     assert bytes_of(url, "2", catalog=catalog) == b"only"
     assert [stop - start for _, start, stop in FaultyFileSystem.reads] == [4]
-    FaultyFileSystem.reset()
 
 
 def test_a_catalog_without_rows_of_samples_finds_them_in_the_offsets(tmp_path: Path) -> None:

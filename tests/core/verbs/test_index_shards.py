@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, a_shard, rewritten, samples, some_shards
+from tests.build import Told, a_dataset, a_folder, a_shard, codes, rewritten, samples, some_shards
 from tests.core.dumps import catalog_of, dump, query
 from wdsctl.core.catalog.by_name import Names
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import IndexReport, index
+from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.sql import sql
 
 
@@ -30,10 +30,6 @@ def hashes(root: str | Path) -> dict[str, str | None]:
 
 def sha256(path: str | Path) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
-
-
-def codes(report: IndexReport) -> list[str]:
-    return [finding.code for finding in report.findings]
 
 
 def test_exactly_the_chosen_shards_are_in_the_catalog_and_later_runs_keep_to_them_and_say_so(tmp_path: Path) -> None:

@@ -3,13 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.build import a_folder
-from tests.core.medley import an_image, members
+from tests.core.medley import a_gallery, members
 from wdsctl.core.verbs.inspect_media_folder import inspect_media_folder
 from wdsctl.core.verbs.media_folder import index_media_folder
-
-
-def pictures(root: Path, count: int, *, first: int = 0) -> str:
-    return a_folder(root, {f"{n % 2}/{n:04}.png": an_image("PNG", (n + 1, 5)) for n in range(first, first + count)})
 
 
 def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> None:
@@ -25,11 +21,11 @@ def test_inspect_tells_what_the_files_are_from_the_catalog(tmp_path: Path) -> No
 
 
 def test_inspect_tells_how_the_folder_differs_from_its_catalog(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 5)
+    root = a_gallery(tmp_path, 5)
     index_media_folder(root)
     (tmp_path / "0" / "0000.png").unlink()
     (tmp_path / "1" / "0001.png").write_bytes(b"changed")
-    pictures(tmp_path, 2, first=5)
+    a_gallery(tmp_path, 2, first=5)
 
     stale = inspect_media_folder(root).stale
     assert [(f.code, f.shard, f.count) for f in stale] == [

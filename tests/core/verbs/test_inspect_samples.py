@@ -82,8 +82,8 @@ def test_files_of_a_folder_of_media_are_samples(tmp_path: Path) -> None:
     assert keys(root, Pick(key="b.mp4")) == ["b.mp4"]
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_remote_samples_are_read_by_range(root: str, tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     url = uploaded(root, "faulty://bucket/d")
     catalog = str(tmp_path / "c")
     index(url, catalog=catalog)
@@ -91,7 +91,6 @@ def test_remote_samples_are_read_by_range(root: str, tmp_path: Path) -> None:
     report, _ = inspect_samples(url, Pick(count=2), catalog=catalog)
     assert [part.text for part in report.shown[0].parts] == ["0 jpg ..", "0 txt .."]
     assert sum(stop - start for _, start, stop in FaultyFileSystem.reads) < 10_000
-    FaultyFileSystem.reset()
 
 
 def test_the_summary_does_not_look_at_samples(root: str) -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, rewritten, tree
+from tests.build import Told, a_dataset, a_folder, codes, rewritten, tree
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.dataset_yaml import load
 from wdsctl.core.errors import CatalogError, InputError, UsageError
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
-from wdsctl.core.verbs.index import IndexReport, index
+from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import inspect
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.prepare_source import look
@@ -41,10 +41,6 @@ def offsets(place: Place) -> Offsets:
 def keys(root: str) -> list[str]:
     found = offsets(locate(root))
     return [found.key(row) for row in range(found.samples)]
-
-
-def codes(report: IndexReport) -> list[str]:
-    return [finding.code for finding in report.findings]
 
 
 def splits(root: str) -> dict[str, list[str]]:

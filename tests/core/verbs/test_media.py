@@ -4,17 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten, tree
+from tests.build import AsNobody, Told, a_dataset, rewritten, tree
 from tests.core.dumps import catalog_of, query
 from tests.core.medley import a_medley, an_image, clip
 from tests.core.verbs.killed_saving import program
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.catalog.media_settings import MediaSettings
 from wdsctl.core.columns import open_column
 from wdsctl.core.errors import UsageError
@@ -25,8 +23,6 @@ from wdsctl.core.verbs.media import media_units, settings_of
 from wdsctl.core.verbs.media_report import MediaReport
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 ALL = MediaRequest(selection="auto")
 REPO = Path(__file__).parents[3]
@@ -314,12 +310,11 @@ def test_progress_tells_the_phase_with_shards_and_bytes(tmp_path: Path) -> None:
     assert ("media", 3, sum(path.stat().st_size for path in tmp_path.glob("*.tar"))) in told.phases
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_facts_of_a_dataset_at_a_url_are_those_of_the_same_on_a_disk(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
     url, catalog = uploaded(a_dataset(tmp_path / "disk", a_medley()), "faulty://bucket/media"), str(tmp_path / "meta")
     index(str(tmp_path / "disk"), media=ALL)
     index(url, catalog=catalog, media=ALL)
-    FaultyFileSystem.reset()
 
     facts = "SELECT * FROM v_media"
     assert query(os.path.join(catalog, "catalog.sqlite"), facts) == query(catalog_of(tmp_path / "disk"), facts)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.build import Told, a_dataset, a_folder, tree
 from tests.core.dumps import catalog_of, query
-from tests.core.medley import a_medley, an_image, members
+from tests.core.medley import a_gallery, a_medley, an_image, members
 from tests.core.verbs.killed_saving import program
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.quick import read_split
@@ -23,11 +23,6 @@ from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.presence import is_media_folder
 
 REPO = Path(__file__).parents[3]
-
-
-def pictures(root: Path, count: int, *, first: int = 0) -> str:
-    """Images in two folders, each of another width."""
-    return a_folder(root, {f"{n % 2}/{n:04}.png": an_image("PNG", (n + 1, 5)) for n in range(first, first + count)})
 
 
 def widths(root: str) -> dict[str, int]:
@@ -54,13 +49,13 @@ def test_every_file_that_may_be_a_medium_is_listed_with_its_facts(tmp_path: Path
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_number_of_workers_changes_nothing(tmp_path: Path, workers: int) -> None:
-    root = pictures(tmp_path, 700)
+    root = a_gallery(tmp_path, 700)
     index_media_folder(root, workers=workers)
     assert widths(root) == numbered(700)
 
 
 def test_with_nothing_new_nothing_is_read_and_nothing_is_written(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 5)
+    root = a_gallery(tmp_path, 5)
     index_media_folder(root)
     before = Path(catalog_of(root)).stat()
     report = index_media_folder(root)
@@ -70,11 +65,11 @@ def test_with_nothing_new_nothing_is_read_and_nothing_is_written(tmp_path: Path)
 
 
 def test_only_files_that_are_new_or_have_changed_are_read_and_those_that_are_gone_go(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 6)
+    root = a_gallery(tmp_path, 6)
     index_media_folder(root)
     (tmp_path / "0" / "0000.png").unlink()
     (tmp_path / "1" / "0001.png").write_bytes(an_image("PNG", (99, 5)))
-    pictures(tmp_path, 2, first=6)
+    a_gallery(tmp_path, 2, first=6)
     report = index_media_folder(root)
 
     assert (report.added, report.changed, report.removed, report.unchanged) == (2, 1, 1, 4)
@@ -92,14 +87,14 @@ def test_another_selection_or_a_rebuild_looks_at_all_files(tmp_path: Path) -> No
 
 
 def test_patterns_leave_files_out_and_are_remembered(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 4)
+    root = a_gallery(tmp_path, 4)
     assert index_media_folder(root, exclude=["0/*"]).files == 2
     assert index_media_folder(root).files == 2
     assert index_media_folder(root, exclude=[""]).files == 4
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 3)
+    root = a_gallery(tmp_path, 3)
     report = index_media_folder(root, dry_run=True)
     assert (report.added, report.media.state, (tmp_path / ".wdsctl").exists()) == (3, "would be made", False)
     index_media_folder(root)
@@ -108,9 +103,9 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(tmp_path: Path) -> N
     assert tree(tmp_path) == before
 
 
+@pytest.mark.usefixtures("faulty_store")
 def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -> None:
-    FaultyFileSystem.reset()
-    root = uploaded(pictures(tmp_path / "disk", 3), "faulty://bucket/pictures", "*.png")
+    root = uploaded(a_gallery(tmp_path / "disk", 3), "faulty://bucket/pictures", "*.png")
 
     def bad(path: str, start: int, stop: int, data: bytes) -> bytes:
         if path.endswith("0001.png"):
@@ -124,7 +119,6 @@ def test_a_file_that_cannot_be_read_is_told_of_and_tried_again(tmp_path: Path) -
     assert (report.media.state, report.media.counts) == ("incomplete", {"image": 2})
     FaultyFileSystem.fault.clear()
     again = index_media_folder(root, catalog=catalog)
-    FaultyFileSystem.reset()
     assert (again.media.state, again.media.read, again.media.counts) == ("made", 1, {"image": 3})
 
 
@@ -135,7 +129,7 @@ index_media_folder({root!r})
 
 
 def test_killed_and_run_again_only_the_rest_is_looked_at(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 2500)
+    root = a_gallery(tmp_path, 2500)
     units = Path(media_units(locate(root)))
     script = program("wdsctl.core.media.file_unit", RUN.format(root=root))
     killed = subprocess.run([sys.executable, "-c", script], cwd=REPO, check=False)
@@ -156,7 +150,7 @@ def finished(folder: Path) -> list[str]:
 
 
 def test_what_is_a_folder_of_media_is_told_by_its_catalog_or_else_by_what_is_asked(tmp_path: Path) -> None:
-    folder, tars = pictures(tmp_path / "folder", 2), a_dataset(tmp_path / "tars", a_medley())
+    folder, tars = a_gallery(tmp_path / "folder", 2), a_dataset(tmp_path / "tars", a_medley())
 
     assert not is_media_folder(folder)
     assert is_media_folder(folder, asked=True)
@@ -185,11 +179,11 @@ def test_files_that_are_media_by_name_alone_are_no_success(tmp_path: Path) -> No
 
 def test_facts_cannot_be_dropped_from_a_folder_that_has_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
-        index_media_folder(pictures(tmp_path, 1), media=MediaRequest(drop=True))
+        index_media_folder(a_gallery(tmp_path, 1), media=MediaRequest(drop=True))
 
 
 def test_a_folder_of_media_is_no_dataset_to_train_on(tmp_path: Path) -> None:
-    root = pictures(tmp_path, 1)
+    root = a_gallery(tmp_path, 1)
     index_media_folder(root)
     with pytest.raises(InputError, match="folder of media files") as caught:
         read_split(str(catalog_of(root)), "train")

@@ -31,15 +31,7 @@ from wdsctl.core.verbs.validate import validate
 
 URL = "faulty://store/shards"
 MOVING = {"shard": "id, path, size, samples, parts, status, code, layout_hash, added, removed"}  # all but the time
-
-
-@pytest.fixture(autouse=True)
-def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.delenv("WDSCTL_CATALOG", raising=False)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
-    yield
-    FaultyFileSystem.reset()
+pytestmark = pytest.mark.usefixtures("faulty_store")
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import Told, a_dataset, rewritten, samples, some_shards
-from tests.core.split_sets import splits_of
+from tests.build import Told, a_dataset, rewritten, samples
+from tests.core.split_sets import a_divided, splits_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import Check, Reach, note_checks
@@ -21,13 +21,6 @@ from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import SplitRequest, split, split_by
 from wdsctl.core.verbs.validate import ValidateRequest, validate
 from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
-
-
-def a_divided(root: Path) -> str:
-    path = some_shards(root, 6)
-    index(path)
-    split(path, {"train": 2, "val": 1})
-    return path
 
 
 def validated(root: str, *found: Placed, level: str = "content", reach: Reach = "all") -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from tests.build import a_dataset, rewritten, samples, some_shards
-from tests.core.split_sets import splits_of
+from tests.core.split_sets import a_divided, splits_of
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, release
@@ -17,13 +17,6 @@ from wdsctl.core.verbs.index_request import IndexRequest
 from wdsctl.core.verbs.index_shards import index_shards
 from wdsctl.core.verbs.split import SplitRequest, split, split_by
 from wdsctl.core.verbs.split_settle import Settled, settle_splits
-
-
-def a_divided(root: Path) -> str:
-    path = some_shards(root, 6)
-    index(path)
-    split(path, {"train": 2, "val": 1})
-    return path
 
 
 def in_quarantine(root: str, *rows: tuple[str, int | None, str]) -> Settled:

@@ -100,9 +100,8 @@ def test_no_more_files_are_asked_for_of_many_shards_than_of_few(
     assert asked == {20: 20, 60: 20}
 
 
-def test_in_a_store_sizes_are_asked_for_and_nothing_is_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
+@pytest.mark.usefixtures("faulty_store")
+def test_in_a_store_sizes_are_asked_for_and_nothing_is_listed(tmp_path: Path) -> None:
     local = some_shards(tmp_path / "local", 40)
     uploaded(local, URL)
     index(URL)
@@ -118,4 +117,3 @@ def test_in_a_store_sizes_are_asked_for_and_nothing_is_listed(tmp_path: Path, mo
         ("shard-020.tar", "is gone, and still in the catalog"),
     ]
     assert [path.rsplit("/", 1)[1] for path in FaultyFileSystem.asked] == ["shard-000.tar", "shard-020.tar"]
-    FaultyFileSystem.reset()

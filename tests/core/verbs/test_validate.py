@@ -1,21 +1,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, a_folder, a_shard, rewritten, samples, some_shards
+from tests.build import AsNobody, a_dataset, a_folder, a_shard, rewritten, samples, some_shards
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateReport, validate
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 
 def found(report: ValidateReport) -> list[tuple[str, str]]:

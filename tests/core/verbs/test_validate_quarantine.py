@@ -2,15 +2,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, rewritten, tree
+from tests.build import AsNobody, a_dataset, rewritten, tree
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import quarantined
@@ -20,8 +18,6 @@ from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.split import split
 from wdsctl.core.verbs.validate import ValidateRequest, validate
 from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"), quarantine=True)
 

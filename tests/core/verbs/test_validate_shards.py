@@ -2,14 +2,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.build import Told, a_dataset, a_folder, a_shard, an_image, rewritten
+from tests.build import AsNobody, Told, a_dataset, a_folder, a_shard, an_image, rewritten
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_checks import Check, checks, note_checks
 from wdsctl.core.checks.levels import LEVELS
@@ -17,8 +15,6 @@ from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateReport, ValidateRequest, validate
-
-AsNobody = Callable[[Callable[[], Any]], Any]
 
 CONTENT = ValidateRequest(levels=("structure", "headers", "content"))
 

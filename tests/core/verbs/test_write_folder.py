@@ -1,66 +1,21 @@
 from __future__ import annotations
 
-import errno
 import os
 import pickle
-import random
 import shutil
 import subprocess
 import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from tests.killing import Moment, died, kill_by_the_clock, moments
+from tests.core.verbs.raw_folders import FEW, a_folder, files, members, shards, write
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, UsageError
+from wdsctl.core.errors import DatasetError, PermissionDenied, UsageError
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, write_folder
-
-FEW = FolderOptions(shard_samples=4)
-
-
-def a_folder(root: Path, samples: int, *, first: int = 0, size: int = 300) -> Path:
-    """Samples of two parts whose bytes follow from their names."""
-    for i in range(first, first + samples):
-        folder = root / f"{i % 3}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for part in ("jpg", "txt"):
-            (folder / f"{i:05d}.{part}").write_bytes(random.Random(f"{i}.{part}").randbytes(size + i % 700))
-    return root
-
-
-def write(source: Path, dest: Path, options: FolderOptions = FEW, **more: Any) -> FolderReport:
-    with Ledger.open(str(dest / ".wdsctl" / "ledger.sqlite")) as ledger:
-        return write_folder(str(source), str(dest), options, ledger=ledger, **more)
-
-
-def shards(dest: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(dest)): path.read_bytes() for path in sorted(dest.rglob("*.tar"))}
-
-
-def others(dest: Path) -> list[str]:
-    """Files that are neither shards nor ours to keep."""
-    files = [path for path in dest.rglob("*") if path.is_file() and ".wdsctl" not in path.parts]
-    return [path.name for path in files if path.suffix != ".tar"]
-
-
-def members(dest: Path) -> dict[str, bytes]:
-    found = {}
-    for path in sorted(dest.rglob("*.tar")):
-        with tarfile.open(path) as archive:
-            for member in archive:
-                file = archive.extractfile(member)
-                assert file is not None
-                assert member.name not in found
-                found[member.name] = file.read()
-    return found
-
-
-def files(source: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(source)): path.read_bytes() for path in source.rglob("*") if path.is_file()}
 
 
 def test_all_files_are_in_the_shards(tmp_path: Path) -> None:
@@ -269,34 +224,6 @@ def test_a_destination_that_is_a_file_is_refused(tmp_path: Path) -> None:
         write_folder(str(source), str(tmp_path / "out"), FEW, ledger=ledger)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_changes_under_way_is_named_and_finished_shards_are_kept(tmp_path: Path, workers: int) -> None:
-    source = a_folder(tmp_path / "raw", 40)
-    options = FolderOptions(shard_samples=4, workers=workers)
-
-    class Spoils:
-        """Changes a file between the listing and the writing."""
-
-        def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-            if name == "write":
-                (source / "2" / "00038.txt").write_bytes(b"changed")
-
-        def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None: ...
-
-        def note(self, message: str) -> None: ...
-
-    with pytest.raises(DatasetError) as caught:
-        write(source, tmp_path / "out", options, progress=Spoils())
-    finished = shards(tmp_path / "out")
-    report = write(source, tmp_path / "out", options)
-
-    assert (caught.value.code, caught.value.where) == ("WDS202", f"{source}/2/00038.txt")
-    assert finished.items() <= shards(tmp_path / "out").items()
-    assert report.kept >= 1
-    assert members(tmp_path / "out") == files(source)
-    assert others(tmp_path / "out") == []
-
-
 def test_a_destination_that_cannot_be_written(public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]) -> None:
     source = a_folder(public_path / "raw", 3)
     (public_path / "out").mkdir()
@@ -331,202 +258,3 @@ def test_progress_names_the_phases_and_counts_every_byte(tmp_path: Path) -> None
 
     assert told == [("list", None, None), ("write", 10, report.size_bytes)]
     assert done == {"items": 10, "bytes": report.size_bytes}
-
-
-SCRIPT = """
-from __future__ import annotations
-import sys
-from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.verbs.write_folder import FolderOptions, write_folder
-source, dest, workers = sys.argv[1:]
-with Ledger.open(dest + "/.wdsctl/ledger.sqlite") as ledger:
-    write_folder(source, dest, FolderOptions(shard_samples=20, workers=int(workers)), ledger=ledger)
-"""
-
-
-def run_of(source: Path, dest: Path, workers: int) -> list[str | Path]:
-    """The command that does the same in a process of its own, which can be killed."""
-    return [sys.executable, "-c", SCRIPT, source, dest, str(workers)]
-
-
-def check_continued(source: Path, dest: Path, truth: dict[str, bytes], workers: int) -> int:
-    """What is there is whole; run again, all is. Returns how many shards there were."""
-    there = shards(dest)
-    assert there.items() <= truth.items()
-    write(source, dest, FolderOptions(shard_samples=20, workers=workers))
-    assert shards(dest) == truth
-    assert others(dest) == []
-    return len(there)
-
-
-def test_a_killed_run_that_is_continued_gives_the_same_bytes(tmp_path: Path) -> None:
-    """Killed before the sixth shard is put in its place: at least four are, and its four units under way may be."""
-    source = a_folder(tmp_path / "raw", 400, size=6_000)
-    dest = tmp_path / "out"
-    write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
-
-    assert died(run_of(source, dest, 2), Moment("replace", 6, parent_only=True), tmp_path / "count")
-
-    assert 4 <= check_continued(source, dest, shards(tmp_path / "truth"), 1) < 20
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("seam", ["write", "fsync"])
-def test_killed_at_any_moment_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int, seam: str) -> None:
-    """The first and the last of the calls, and some between: while a shard is written, before and after its place."""
-    source, dest, count = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out", tmp_path / "count"
-    write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
-    truth = shards(tmp_path / "truth")
-
-    seen = []
-    for moment in moments(run_of(source, tmp_path / "counted", workers), seam, 7, count):
-        assert died(run_of(source, dest, workers), moment, count)
-        seen.append(check_continued(source, dest, truth, 3 - workers))
-        shutil.rmtree(dest)
-
-    assert seen[0] == 0
-    assert sorted(seen) == seen or workers > 1
-    assert len(set(seen)) > 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
-def test_killed_by_the_clock_and_continued_it_gives_the_same_bytes(tmp_path: Path, workers: int) -> None:
-    source, dest = a_folder(tmp_path / "raw", 400, size=30_000), tmp_path / "out"
-    write(source, tmp_path / "truth", FolderOptions(shard_samples=20))
-    rng = random.Random(workers)
-    for _ in range(4):
-        kill_by_the_clock(run_of(source, dest, workers), 1.5, rng)
-        check_continued(source, dest, shards(tmp_path / "truth"), 3 - workers)
-        shutil.rmtree(dest)
-
-
-def test_a_shard_in_place_that_the_ledger_does_not_know_yet_is_written_again(tmp_path: Path) -> None:
-    source = a_folder(tmp_path / "raw", 10)
-    write(source, tmp_path / "out")
-    before = shards(tmp_path / "out")
-    with Ledger.open(str(tmp_path / "out" / ".wdsctl" / "ledger.sqlite")) as ledger:
-        ledger.mark_done("shard-000002.tar", "planned")
-
-    report = write(source, tmp_path / "out")
-
-    assert (report.written, report.kept) == (1, 2)
-    assert shards(tmp_path / "out") == before
-
-
-def test_what_dead_runs_left_half_written_is_removed_and_nothing_else(tmp_path: Path) -> None:
-    source = a_folder(tmp_path / "raw", 3)
-    (tmp_path / "out" / "train").mkdir(parents=True)
-    for name in (".shard-000009.tar.999999.partial", "train/.7.tar.1.partial", "notes.partial", ".a.txt.1.partial"):
-        (tmp_path / "out" / name).write_bytes(b"half")
-
-    write(source, tmp_path / "out")
-
-    assert sorted(others(tmp_path / "out")) == [".a.txt.1.partial", "notes.partial"]
-
-
-def test_another_folder_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
-    before = shards(tmp_path / "out")
-    other = a_folder(tmp_path / "other", 10, first=100)
-
-    with pytest.raises(UsageError, match=f"made from another folder, {tmp_path / 'raw'}") as caught:
-        write(other, tmp_path / "out")
-
-    assert "--yes" in caught.value.hint
-    assert shards(tmp_path / "out") == before
-
-
-def test_another_folder_with_files_of_the_same_names_is_refused(tmp_path: Path) -> None:
-    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
-    before = shards(tmp_path / "out")
-    shutil.copytree(tmp_path / "raw", tmp_path / "other")
-    (tmp_path / "other" / "0" / "00003.txt").write_bytes(b"theirs")
-
-    with pytest.raises(UsageError, match="another folder"):
-        write(tmp_path / "other", tmp_path / "out")
-    assert shards(tmp_path / "out") == before
-
-
-def test_a_folder_that_was_moved_goes_on_without_a_question(tmp_path: Path) -> None:
-    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
-    shutil.move(tmp_path / "raw", tmp_path / "moved")
-    a_folder(tmp_path / "moved", 2, first=100)
-
-    report = write(tmp_path / "moved", tmp_path / "out")
-    again = write(tmp_path / "moved", tmp_path / "out")
-
-    assert (report.written, report.kept, again.written) == (1, 3, 0)
-    assert members(tmp_path / "out") == files(tmp_path / "moved")
-
-
-def test_a_folder_that_is_said_to_be_moved_is_believed(tmp_path: Path) -> None:
-    write(a_folder(tmp_path / "raw", 4), tmp_path / "out")
-    for path in files(a_folder(tmp_path / "copy", 4)):
-        os.utime(tmp_path / "copy" / path, ns=(1, 1))
-
-    report = write(tmp_path / "copy", tmp_path / "out", FolderOptions(shard_samples=4, moved=True))
-
-    assert (report.written, report.kept) == (1, 0)
-    assert write(tmp_path / "copy", tmp_path / "out").written == 0
-
-
-class Spoils:
-    """Makes files that no user can read of some, between the listing and the writing: links to themselves."""
-
-    def __init__(self, *paths: Path) -> None:
-        self.paths = paths
-
-    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-        if name == "write":
-            for path in self.paths:
-                path.unlink()
-                path.symlink_to(path)
-
-    def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None: ...
-
-    def note(self, message: str) -> None: ...
-
-
-@pytest.mark.parametrize(("on_missing", "left"), [("skip", 0), ("keep", 1)])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_file_that_turns_out_unreadable_is_left_out_and_the_rest_is_written(
-    tmp_path: Path, on_missing: Literal["skip", "keep"], left: int, workers: int
-) -> None:
-    source, dest = a_folder(tmp_path / "raw", 12), tmp_path / "out"
-    options = FolderOptions(shard_samples=4, on_missing=on_missing, workers=workers)
-    spoils = Spoils(source / "1" / "00001.txt", source / "1" / "00007.jpg")
-    first = write(source, dest, options, progress=spoils)
-    again = write(source, dest, options)
-
-    assert (first.samples, first.unreadable, first.kept) == (10 + 2 * left, 2, 0)
-    assert first.written == first.shards == len(shards(dest))
-    assert f"1/00001.txt: {os.strerror(errno.ELOOP)}" in first.examples
-    assert (again.written, again.unreadable, again.samples) == (0, 2, first.samples)
-    found = members(dest)
-    assert ("1/00001.jpg" in found, "1/00001.txt" in found) == (bool(left), False)
-    assert found.items() <= files(source).items()
-    assert others(dest) == []
-
-
-def test_without_a_policy_a_file_that_turns_out_unreadable_is_named_with_what_to_do(
-    tmp_path: Path,
-) -> None:
-    source = a_folder(tmp_path / "raw", 12)
-
-    with pytest.raises(StorageError) as caught:
-        write(source, tmp_path / "out", progress=Spoils(source / "1" / "00001.txt"))
-    assert (caught.value.where, "--on-missing skip" in caught.value.hint) == (f"{source}/1/00001.txt", True)
-
-
-def test_nothing_is_said_to_be_slow_that_is_done(tmp_path: Path) -> None:
-    doing: list[str] = []
-
-    class Listens(Spoils):
-        def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "", said: list[str] = doing) -> None:
-            said.append(doing)
-
-    write(a_folder(tmp_path / "raw", 10), tmp_path / "out", progress=Listens())
-
-    assert set(doing) == {""}

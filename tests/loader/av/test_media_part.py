@@ -13,7 +13,8 @@ import pytest
 
 from tests.loader.av.media import film, pictures, pixels_of, samples, sound
 from tests.loader.datasets import Parts, a_dataset
-from wdsctl.core.errors import UsageError
+from tests.opened import sizes_read
+from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -67,14 +68,7 @@ def test_films_and_sounds_become_lazy_decoders_and_their_neighbours_what_they_we
 
 
 def test_a_decoder_that_is_not_asked_reads_nothing(dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    reads: list[int] = []
-    read = LocalStorage.read
-
-    def counted(self: LocalStorage, path: str, offset: int, size: int) -> bytes:
-        reads.append(size)
-        return read(self, path, offset, size)
-
-    monkeypatch.setattr(LocalStorage, "read", counted)
+    reads = sizes_read(monkeypatch)
     list(islice(get_loader(get_train_dataset(dataset)), 6))
 
     assert sum(reads) == 6 * len(b"a film")
@@ -96,14 +90,7 @@ def test_the_keyframes_that_the_catalog_knows_come_with_a_film_and_spare_a_pass_
 ) -> None:
     data = film("matroska", "mpeg4", times=range(240), size=(320, 240))
     path = a_dataset(tmp_path, 2, parts=lambda i: {"mkv": data, "txt": b"%d" % i})
-    fetched: list[int] = []
-    read = LocalStorage.read
-
-    def counted(self: LocalStorage, path: str, offset: int, size: int) -> bytes:
-        fetched.append(size)
-        return read(self, path, offset, size)
-
-    monkeypatch.setattr(LocalStorage, "read", counted)
+    fetched = sizes_read(monkeypatch)
     clips, costs = [], []
     for media in (None, MediaRequest(selection="auto", keyframes=True)):
         index(path, media=media)
@@ -179,7 +166,7 @@ def test_a_sample_whose_film_cannot_be_decoded_is_told_with_shard_key_and_part(t
         decoder = SampleDecoder(av_decode="torch")
 
     config = WorkerConfig(num_workers=0, global_error_handler=lambda error, *_: told.append(error))
-    with pytest.raises(Exception, match="WDS5"):
+    with pytest.raises(LoaderError, match="WDS5"):
         list(islice(get_loader(get_train_dataset(broken, task_encoder=Tells(), worker_config=config)), 1))
 
     assert told[0].code == "WDS503"

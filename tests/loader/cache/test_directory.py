@@ -93,7 +93,7 @@ def test_a_folder_that_somebody_still_writes_to_is_removed(tmp_path: Path) -> No
 
 
 def test_a_folder_that_was_left_is_taken_over(tmp_path: Path) -> None:
-    CacheDirectory(str(tmp_path / "job")).let_go()
+    ended(a_holder(tmp_path / "job"))
     held = CacheDirectory(str(tmp_path / "job"))
 
     assert remove_leftovers(str(tmp_path)) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
-from tests.remote import FaultyFileSystem, uploaded
+from tests.remote import uploaded
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
@@ -282,11 +281,8 @@ def test_a_trace_tells_the_primarys_samples(primary: str, other: str, tmp_path: 
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
-    FaultyFileSystem.reset()
-    yield "faulty://store"
-    FaultyFileSystem.reset()
+def store(faulty_store: None) -> str:
+    return "faulty://store"
 
 
 @pytest.mark.parametrize("far", ["primary", "other", "both"])

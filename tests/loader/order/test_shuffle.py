@@ -1,10 +1,8 @@
-"""Every sample once a pass, any window at once, well mixed, and the same for ever."""
+"""Every sample once a pass, any window at once, and the same for ever."""
 
 from __future__ import annotations
 
 import json
-import sys
-import tracemalloc
 from collections import Counter
 from itertools import islice
 from pathlib import Path
@@ -15,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.loader.order.orders import an_order, windows
 from wdsctl.core.errors import UsageError
 from wdsctl.core.keys import WORD, derive
 from wdsctl.loader.order.permutation import MOST, permute
@@ -24,17 +23,7 @@ from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, Strand, Window,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
 GOLDEN = Path(__file__).parents[2] / "golden" / "order-v2.json"
-
-
-def an_order(
-    n: int, slice_samples: int = 16, window_samples: int = 1000, *, seed: int = 0, passes: int = 1
-) -> Shuffled:
-    return Shuffled(n=n, slice_samples=slice_samples, window_samples=window_samples, seed=seed, passes=passes)
-
-
 ORDERS = st.builds(
     an_order,
     st.integers(1, 200),
@@ -44,15 +33,6 @@ ORDERS = st.builds(
     passes=st.integers(-1, 4),
 )
 STRANDS = st.builds(Strand, st.integers(0, 500), st.integers(1, 70))
-
-
-def windows(order: Shuffled, strand: Strand) -> Iterator[tuple[int, Window]]:
-    """(start, window), without end."""
-    start = 0
-    while True:
-        window = order.window(strand, start)
-        yield start, window
-        start = window.stop
 
 
 def windows_before(order: Shuffled, strand: Strand, slot: int) -> Iterator[Window]:
@@ -385,93 +365,6 @@ def test_orders_never_change() -> None:
 
     assert golden["order_version"] == ORDER_VERSION
     assert golden_windows() == golden["windows"]
-
-
-# How well it mixes: 100 shards of 1000 samples each, as most users have them.
-
-SHARD = 1000
-MIXED = an_order(100_000, slice_samples=16, window_samples=1000, seed=derive("quality"))
-
-
-def stream(lane: int, length: int) -> NDArray[np.int64]:
-    parts = [window.positions for _, window in islice(windows(MIXED, Strand(lane, 8)), length // 900 + 2)]
-    return np.concatenate(parts)[:length]
-
-
-def test_consecutive_samples_are_as_far_apart_as_random_ones() -> None:
-    steps = np.concatenate([np.abs(np.diff(stream(lane, 5000))) for lane in range(8)])
-
-    assert 0.95 < steps.mean() / (MIXED.n / 3) < 1.05
-    # Of the 15 others in its slice, one follows a sample by chance once in 66 times (62 slices a window).
-    assert 0.5 / 66 < np.mean(steps < 16) < 2 / 66
-
-
-def test_a_batch_holds_samples_of_nearly_as_many_shards_as_its_window_has_slices() -> None:
-    batches = np.concatenate([stream(lane, 256 * 12).reshape(12, 256) for lane in range(8)])
-
-    shards = [len(set((batch // SHARD).tolist())) for batch in batches]
-
-    # 62 slices drawn from 100 shards are in 46 of them on average; 256 independent samples would be in 92.
-    assert np.mean(shards) > 43
-    assert min(shards) > 30
-
-
-def test_a_round_of_all_lanes_covers_the_shards() -> None:
-    together = np.concatenate([stream(lane, 32) for lane in range(8)])
-
-    assert len(set((together // SHARD).tolist())) > 80
-
-
-def test_first_samples_of_epochs_are_spread_over_the_source() -> None:
-    order = an_order(100_000, slice_samples=1, window_samples=1)
-
-    firsts = [int(order.window(Strand(0, 1), epoch * 100_000).positions[0]) for epoch in range(400)]
-
-    counts = np.bincount(np.array(firsts) // 10_000, minlength=10)
-    assert ((counts - 40) ** 2 / 40).sum() < 9 + 5 * np.sqrt(18)
-
-
-def test_lanes_are_level_over_time() -> None:
-    """After a million passes the lane that is ahead is so by less than one pass in a thousand."""
-    order = an_order(1001, slice_samples=15, window_samples=15)
-
-    taken = [order.samples_before(Strand(lane, 8), 10**6 * order.slices // 8) for lane in range(8)]
-
-    assert (max(taken) - min(taken)) / np.mean(taken) < 0.001
-
-
-# Cost, by counting: work and memory of a window, not seconds.
-
-
-def calls_and_bytes(order: Shuffled, strand: Strand, start: int) -> tuple[int, int]:
-    """Calls made and bytes held at the peak while a window is found and made for the first time."""
-    calls = 0
-
-    def on_event(_frame: object, event: str, _argument: Any) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    tracemalloc.start()
-    sys.setprofile(on_event)
-    try:
-        order.window(strand, order.find(strand, start)[0])
-    finally:
-        sys.setprofile(None)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    return calls, peak
-
-
-@pytest.mark.parametrize("n", [10**4, 10**6 + 1, 10**9, 10**15 + 1])
-@pytest.mark.parametrize("taken", [1, 10**9, 10**15])
-@pytest.mark.parametrize("passes", [1, 4, -1])
-def test_a_window_costs_the_same_in_any_source_and_at_any_place(n: int, taken: int, passes: int) -> None:
-    order = an_order(n, seed=derive("cost", n, taken), passes=passes)
-
-    calls, peak = calls_and_bytes(order, Strand(3, 8), taken)
-
-    assert calls < 400
-    assert peak < 120_000
 
 
 if __name__ == "__main__":

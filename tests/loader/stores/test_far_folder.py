@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,9 @@ from wdsctl.loader.stores import FileStore
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[FileStore]:
-    FaultyFileSystem.reset()
+def store(tmp_path: Path, faulty_store: None) -> FileStore:
     url = uploaded(a_file_folder(tmp_path), "faulty://bucket/media", "*.*")
-    yield opened(f"filesystem+{url}")
-    FaultyFileSystem.reset()
+    return opened(f"filesystem+{url}")
 
 
 def test_a_file_is_read_by_one_range(store: FileStore) -> None:

@@ -13,10 +13,10 @@ from tests.build import a_dataset as tars
 from tests.build import a_folder, an_image, rewritten
 from tests.loader.av.media import film
 from tests.loader.stores.stores import a_tar_store, opened, prepared
+from tests.opened import sizes_read
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.errors import SampleFailed, StateMismatch, StorageDown, StorageError
 from wdsctl.core.media.facts import ImageFacts
-from wdsctl.core.storage import LocalStorage
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.media_folder import index_media_folder
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -216,9 +216,8 @@ def test_facts_of_media_come_from_the_catalog(tmp_path: Path) -> None:
     assert (facts.width, facts.height) == (48, 32)
 
 
-def test_a_store_at_a_url_is_read_by_one_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "catalogs"))
-    FaultyFileSystem.reset()
+@pytest.mark.usefixtures("faulty_store")
+def test_a_store_at_a_url_is_read_by_one_range(tmp_path: Path) -> None:
     tars(tmp_path / "here", {"a.tar": FILES})
     url = uploaded(tmp_path / "here", "faulty://bucket/media")
     index(url)
@@ -237,14 +236,7 @@ def test_a_film_is_decoded_by_ranges_of_its_store(tmp_path: Path, kind: str, mon
     in_tars = a_tar_store(tmp_path / "tars", {"film.mkv": data})
     in_folder = a_folder(tmp_path / "folder", {"film.mkv": data})
     store = opened(in_tars if kind == "tars" else f"filesystem://{in_folder}")
-    fetched: list[int] = []
-    read = LocalStorage.read
-
-    def counted(storage: LocalStorage, path: str, offset: int, size: int) -> bytes:
-        fetched.append(size)
-        return read(storage, path, offset, size)
-
-    monkeypatch.setattr(LocalStorage, "read", counted)
+    fetched = sizes_read(monkeypatch)
     decoder = store.get("film.mkv")
     assert (type(decoder), fetched) == (AVDecoder, [])
 

@@ -17,26 +17,20 @@ Examples:
 """
 
 
-def _codes(incomplete: str) -> list[str]:
-    """For the shell's completion."""
-    from wdsctl.core.codes import CODES
-
-    return [code for code in CODES if code.startswith(incomplete.upper())]
-
-
 def command(
     code: Annotated[
         str,
-        typer.Argument(metavar="CODE", help="A code such as WDS102.", show_default=False, autocompletion=_codes),
+        typer.Argument(metavar="CODE", help="A code such as WDS102.", show_default=False),
     ] = "",
     *,
     common: options.Common,
 ) -> int:
     """Say what an error code means and what to do about it."""
     from wdsctl.cli.render.explain import Explanation, look_up, render, render_list
+    from wdsctl.core.codes import CODES
 
     if code:
         common.output.answer("explain", Explanation(codes=(look_up(code),)), render)
     else:
-        common.output.answer("explain", Explanation(codes=tuple(map(look_up, _codes("")))), render_list)
+        common.output.answer("explain", Explanation(codes=tuple(map(look_up, CODES))), render_list)
     return 0

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
@@ -213,11 +214,11 @@ class Browser:
         part = PartPlace(os.path.splitext(path)[1].removeprefix(".") or "file", 0, size)
         return Placed(id=number, key=path, shard=path, shard_size=size, offset=0, size=size, parts=(part,))
 
-    def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading():
             return self._connection.execute(query, values).fetchall()
 
-    def _each(self, query: str, *values: object) -> Iterator[tuple]:  # type: ignore[type-arg]
+    def _each(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
         with self._reading():
             cursor = self._connection.execute(query, values)
         while True:

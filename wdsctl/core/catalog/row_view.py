@@ -24,20 +24,6 @@ OF_PART = {
     "size": "json_extract(item.value, '$[2]')",
 }
 
-#: What each of those columns is, for people.
-MEANINGS = {
-    "id": "the sample's number",
-    "key": "its name, without the part",
-    "shard": "the path of its shard",
-    "position": "its place in the shard, from 0",
-    "sample_offset": "bytes from the start of the shard to the sample",
-    "sample_size": "bytes of the sample with its headers",
-    "part": "what follows the key's first dot: jpg, seg.png",
-    "ext": "the same",
-    "offset": "bytes from the start of the shard to the part",
-    "size": "bytes of the part",
-}
-
 _PARTS = "CROSS JOIN json_each(sample.parts) AS item CROSS JOIN ext ON ext.id = json_extract(item.value, '$[0]') "
 _MEDIA = (
     "LEFT JOIN media ON media.sample = sample.id AND media.ext = ext.id "

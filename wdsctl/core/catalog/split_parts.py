@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.published import connect
@@ -39,7 +40,7 @@ class SplitParts:
             return {}  # a catalog of schema version 1 or 2
         return dict(self._rows("SELECT id, sha256 FROM shard WHERE sha256 IS NOT NULL"))
 
-    def _rows(self, query: str, *values: object) -> list[tuple]:  # type: ignore[type-arg]
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         try:
             return self._connection.execute(query, values).fetchall()
         except DAMAGE as error:

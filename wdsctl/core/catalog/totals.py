@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from wdsctl.core.catalog.fact_names import TOTALS
 from wdsctl.core.catalog.media_line import MediaLine
@@ -142,7 +143,7 @@ def _kept(text: str) -> Totals | None:
         return None
 
 
-def _line(told: dict[str, object]) -> MediaLine:
+def _line(told: dict[str, Any]) -> MediaLine:
     """JSON has lists where a line has pairs."""
     pairs = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    return MediaLine(**told | pairs)  # type: ignore[arg-type]
+    return MediaLine(**told | pairs)

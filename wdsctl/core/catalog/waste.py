@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, Table, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.sample_id import INDEX_BITS
@@ -43,8 +43,8 @@ class Waste:
         in_use = [(t.added <= number) & (t.removed > number) for number in generations]
         return self._run(schema.shard, t.removed.is_not(None) & ~or_(*in_use) if in_use else t.removed.is_not(None))
 
-    def _run(self, table: Table, which: object) -> int:
-        count = self._connection.execute(select(func.count()).select_from(table).where(which)).scalar_one()  # type: ignore[arg-type]
+    def _run(self, table: Table, which: ColumnElement[bool]) -> int:
+        count = self._connection.execute(select(func.count()).select_from(table).where(which)).scalar_one()
         if count:
-            self._connection.execute(delete(table).where(which))  # type: ignore[arg-type]
+            self._connection.execute(delete(table).where(which))
         return int(count)

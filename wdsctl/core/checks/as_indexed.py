@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core import tar
-from wdsctl.core.media.shard_unit import offsets_of
-from wdsctl.core.offsets import ShardRows
+from wdsctl.core.offsets import ShardRows, offsets_of
 from wdsctl.core.plain_members import Bytes, Ints, sizes_of, sums_hold
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.tar import BLOCK

@@ -212,17 +212,6 @@ def _plural(kind: str) -> str:
     return {"text": "texts", "number": "numbers", "integer": "whole numbers"}[kind]
 
 
-_CALLED: dict[type, str] = {
-    str: "text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    list: "a list",
-    dict: "an object",
-    type(None): "null",
-}
-
-
 def _called(value: Any) -> str:
     names = {
         str: "text",

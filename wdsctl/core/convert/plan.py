@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from wdsctl.core.convert.asked_parts import unmet_parts
 from wdsctl.core.convert.collisions import OnCollision, settle_collisions
+from wdsctl.core.convert.cut import Cut
 from wdsctl.core.convert.groups import Group
 from wdsctl.core.convert.part_rules import is_media, new_name, renamed
 from wdsctl.core.convert.plan_file import new_plan
@@ -25,7 +26,7 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.keys import derive, mix_one
 from wdsctl.core.progress import Progress
 from wdsctl.core.tar import padded
-from wdsctl.core.tar_header import END, member_bytes
+from wdsctl.core.tar_header import member_bytes
 from wdsctl.core.transcode.options import AudioOptions, ImageOptions
 
 Order = Literal["none", "key", "shuffle"]
@@ -229,7 +230,7 @@ def _cut(connection: sqlite3.Connection, request: PlanRequest) -> int:
     if not is_ordered:
         query = "SELECT g, g, grp, size, media FROM entry ORDER BY g"
     streams: tuple[Stream, ...] = ("media", "primary") if request.media else ("",)
-    cuts = {stream: _Cut(request, stream) for stream in streams}
+    cuts = {stream: _cut_of(request, stream) for stream in streams}
     samples = 0
     for pos, _, grp, size, media in connection.execute(query):
         samples += 1
@@ -253,42 +254,14 @@ def _cut(connection: sqlite3.Connection, request: PlanRequest) -> int:
     return samples
 
 
-class _Cut:
-    """Cuts one stream. A state machine, hence a class: it knows the unit under way."""
-
-    def __init__(self, request: PlanRequest, stream: Stream) -> None:
-        self._request = request
-        self._stream = stream
-        self._suffix = request.suffixes[stream]
-        self._units: list[tuple[str, int, str, int, int, int, int]] = []
-        self._first = self._last = self._samples = self._grp = self._ordinal = 0
-        self._size = len(END)
-
-    def add(self, pos: int, grp: int, size: int) -> None:
-        request = self._request
-        is_full = self._samples == request.shard_samples or self._size + size > request.shard_size
-        if self._samples and (is_full or grp != self._grp):
-            self._end()
-        if grp != self._grp:
-            self._grp, self._ordinal = grp, 0
-        if not self._samples:
-            self._first = pos
-        self._last = pos
-        self._samples += 1
-        self._size += size
-
-    def ended(self) -> list[tuple[str, int, str, int, int, int, int]]:
-        if self._samples:
-            self._end()
-        return self._units
-
-    def _end(self) -> None:
-        name = self._request.template.format(index=self._ordinal).removesuffix(".tar") + self._suffix
-        if not self._suffix:  # a folder of files, which go where their keys say once all units are written
-            name = f".unit-{self._ordinal:06d}"
-        self._units.append((self._stream, self._grp, name, self._first, self._last, self._samples, self._size))
-        self._ordinal += 1
-        self._samples, self._size = 0, len(END)
+def _cut_of(request: PlanRequest, stream: Stream) -> Cut:
+    return Cut(
+        stream,
+        samples=request.shard_samples,
+        size=request.shard_size,
+        template=request.template,
+        suffix=request.suffixes[stream],
+    )
 
 
 def _nothing(made: Planned) -> InputError:

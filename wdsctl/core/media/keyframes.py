@@ -37,10 +37,6 @@ class KeyframeIndex:
         """Which keyframe to enter by for what is shown at this time: the last one that is shown by then, or the 0th."""
         return max(0, bisect_right(self.pts, tick) - 1)
 
-    def at_frame(self, number: int) -> int:
-        """The same for frame `number`, counted from 0 in the order in which frames are shown."""
-        return max(0, bisect_right(self.numbers, number) - 1)
-
     def to_bytes(self) -> bytes:
         head = [*self.time_base.as_integer_ratio(), self.frames]
         head += [_zigzag(self.start), _zigzag(self.end), len(self.pts)]

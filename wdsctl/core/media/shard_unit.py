@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 
 from wdsctl.core.errors import PermissionDenied, StorageError
@@ -14,7 +13,7 @@ from wdsctl.core.media.facts import Unreadable
 from wdsctl.core.media.found import Found, FoundMedium, save_found
 from wdsctl.core.media.look import AT_ONCE, HEAD, Candidate, look, medium_of, unreadable_findings
 from wdsctl.core.media.selection import Claim, Selection, parse_selection
-from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
 
@@ -87,14 +86,3 @@ def _with_heads(storage: Storage, wanted: Iterator[Candidate]) -> Iterator[tuple
     while some := list(islice(wanted, AT_ONCE)):
         ranges = [Range(each.path, each.offset, min(each.size, HEAD)) for each in some]
         yield from zip(some, storage.read_many(ranges), strict=True)
-
-
-def offsets_of(path: str) -> Offsets:
-    stat = os.stat(path)
-    return _opened(path, (stat.st_ino, stat.st_mtime_ns))
-
-
-@lru_cache(maxsize=2)
-def _opened(path: str, _stamp: tuple[int, int]) -> Offsets:
-    """The offsets file, once a process. `_stamp` tells a file from another that takes its place."""
-    return Offsets(path)

@@ -24,10 +24,6 @@ class Group:
     others: list[Piece] = field(default_factory=list)
     new_key: str = ""  # where it has to have another one
 
-    @property
-    def pieces(self) -> list[Piece]:
-        return [*self.others, *self.parts.values()]
-
 
 def grouped(found: Salvaged, fixes: Fixes) -> list[Group]:
     """Samples in the order in which they first appear. Of a part that a sample has twice, the last one stays.

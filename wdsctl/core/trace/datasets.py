@@ -32,7 +32,7 @@ class PartRange:
 class Located:
     """A sample: its key, its shard, and where in it the data of its parts is, in tar order.
 
-    `layout_hash`: equal for shards in which everything is in the same place. The catalog keeps no hash of the bytes.
+    `shard.layout_hash`: equal for shards in which everything is in the same place, whatever the bytes.
     """
 
     key: str

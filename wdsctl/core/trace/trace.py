@@ -71,11 +71,6 @@ class Trace:
         self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
         self.flaws = [*flaws, *(flaw for file in self.files for flaw in file.flaws)]
 
-    @property
-    def batch_count(self) -> int:
-        """Batches that were written, those that were written twice counted twice."""
-        return sum(int(file.places[:, 5].sum()) for file in self.files)
-
     def batches(
         self, start: int = 0, stop: int = _LAST, *, rank: int | None = None, pass_number: int | None = None
     ) -> Iterator[TracedBatch]:

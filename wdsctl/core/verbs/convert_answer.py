@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import groupby
+from typing import Any
 
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
@@ -149,7 +150,7 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
     )
 
 
-def finished_before(work: str) -> dict[str, object] | None:
+def finished_before(work: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(work, FINISHED), encoding="utf-8") as file:
             said = json.load(file)
@@ -167,12 +168,12 @@ def keep(work: str, fingerprint: str, report: ConvertReport, files: Mapping[str,
 
 
 def reported_again(
-    finished: Mapping[str, object], opened: Opened, dest: str, options: ConvertOptions, started: float
+    finished: Mapping[str, Any], opened: Opened, dest: str, options: ConvertOptions, started: float
 ) -> ConvertReport:
-    said = dict(finished["report"])  # type: ignore[call-overload]
+    said = dict(finished["report"])
     kept = said.pop("datasets")
     datasets = tuple(ConvertedDataset(**each | {"columns": tuple(each.get("columns", ()))}) for each in kept)
-    files: dict[str, int] = finished.get("files") or {}  # type: ignore[assignment]
+    files: dict[str, int] = finished.get("files") or {}
     gone = [each.path for each in datasets if not os.path.isdir(each.path)]
     gone += [path for name, size in files.items() if not _is_of_size(path := os.path.join(dest, name), size)]
     if gone:

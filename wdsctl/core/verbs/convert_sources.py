@@ -19,18 +19,16 @@ from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.convert.paths import check_there, source_names
 from wdsctl.core.convert.recipe import SourceSpec
 from wdsctl.core.convert.source import Importer, Recognised, Source
-from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig, load
-from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.findings import Finding
-from wdsctl.core.lock import locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
 from wdsctl.core.root_name import parse_root
 from wdsctl.core.selections import Selected
 from wdsctl.core.urls import is_url, plain
+from wdsctl.core.verbs.convert_indexed import check_is_as_indexed, indexed
 from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertSource, Rejected
-from wdsctl.core.verbs.index import IndexRequest, index_at
 from wdsctl.core.view_definition import Definition
 
 _ALMOST = 0.001  # scores that are nearer than this are alike
@@ -117,7 +115,7 @@ def _open_shards(
     root, view, name, told = asked
     mine = _said(options, told.form) if options.from_form else {}
     found: list[Finding] = []
-    place = _indexed(root, mine.get("catalog"), private, workers, options.wait, found, progress)
+    place = indexed(root, mine.get("catalog"), private, workers, options.wait, found, progress)
     is_selected = asked.is_selected(options)
     packed = [] if options.from_form or is_selected else _packed(found)
     # A selection is of what is in the catalog, so that nothing is left out.
@@ -155,7 +153,7 @@ def _add(
     mine = dict(spec.options)
     source = importers.get(spec.importer).open(spec.path, mine)
     for place in source.places if isinstance(source, PolylithicSource) else ():
-        _check_is_as_indexed(place, opened.findings, progress)
+        check_is_as_indexed(place, opened.findings, progress)
     dataset = source.primary if isinstance(source, PolylithicSource) else source
     if options.where and isinstance(dataset, ShardsSource):
         dataset.restrict(_where(locate(spec.path, mine["catalog"]), options.where, progress))
@@ -250,49 +248,3 @@ def _where(place: Place, where: str, progress: Progress) -> Selected:
     from wdsctl.core.verbs.view_select import choose
 
     return choose(place, Definition(where=where), progress).selected
-
-
-def _indexed(
-    root: str,
-    catalog: str | None,
-    private: str,
-    workers: int,
-    wait: float,
-    findings: list[Finding],
-    progress: Progress,
-) -> Place:
-    """The place of a catalog that is up to date: the dataset's own, or one made for this conversion alone."""
-    place = locate(root, catalog)
-    if not os.path.exists(place.catalog):
-        mine = Place(place.root, private, place.only)
-        with locked(mine.lock, wait=wait, note=progress.note):
-            report = index_at(mine, IndexRequest(workers=workers, missing="drop"), progress)
-        findings += report.findings
-        if not report.samples:
-            raise InputError("there are no samples in it", where=place.shown, hint="check the path", code="WDS003")
-        return mine
-    _check_is_as_indexed(place, findings, progress)
-    return place
-
-
-def _check_is_as_indexed(place: Place, findings: list[Finding], progress: Progress) -> None:
-    """Raises DatasetError WDS344 where shards are not what the catalog says: they are read by it."""
-    seen = index_at(place, IndexRequest(dry_run=True, missing="keep"), progress)
-    findings += [found for found in seen.findings if found.severity == "error"]
-    for gone in (each for each in seen.findings if each.code == "WDS306"):
-        more = " and more" if gone.count > 1 else ""
-        raise DatasetError(
-            f"{counted(gone.count, 'shard')} of the source vanished: {gone.shard}{more}",
-            where=place.shown,
-            hint=f"bring back what is gone, or forget it: {command_at(place, 'index', '--missing', 'drop')}",
-            code="WDS344",
-        )
-    if seen.added + seen.changed + seen.removed:
-        counts = {"new": seen.added, "changed": seen.changed, "gone": seen.removed}
-        said = ", ".join(counted(number, f"{what} shard") for what, number in counts.items() if number)
-        raise DatasetError(
-            f"the source is not what its catalog says: {said}",
-            where=place.shown,
-            hint=f"{command_at(place, 'index')}, then convert again",
-            code="WDS344",
-        )

@@ -108,12 +108,6 @@ def read(wanted: Wanted) -> Iterator[bytes]:
         yield from _pieces(storage, wanted, wanted.parts[0])
 
 
-def head(wanted: Wanted, size: int) -> bytes:
-    """The first `size` bytes of the first part, or all of them."""
-    with _opened(wanted) as storage:
-        return storage.read(wanted.file, wanted.parts[0].offset, min(size, wanted.parts[0].size))
-
-
 def write(wanted: Wanted, output: str, *, overwrite: bool = False, dry_run: bool = False) -> GetReport:
     """Write the part to the file `output`, or every part into it as KEY.PART where it is a folder. Whole or not at all.
 

@@ -36,7 +36,7 @@ class Sorted:
 
 @dataclass(slots=True)
 class Work:
-    """One sorting under way. `gaps`, `overlaps`: how many samples, and the first of them."""
+    """One sorting under way. `gaps`: how many samples have no place; `first_gap`: the first of some shards."""
 
     ground: Ground
     rule: SplitRule

@@ -68,13 +68,12 @@ def release_from_quarantine(
     root: str,
     *,
     shards: Sequence[str] = (),
-    codes: Sequence[str] = (),
     catalog: str | None = None,
     workers: int = 1,
     wait: float = 0.0,
     progress: Progress = SILENT,
 ) -> ReleaseReport:
-    """Let in again what is of these shards and codes, all of it by default, and bring the splits up to date.
+    """Let in again what is of these shards, all of it by default, and bring the splits up to date.
 
     `shards`: patterns, as of `validate`. `wait`: seconds to wait for another writer. Raises UsageError where a pattern
     matches nothing in quarantine, and what the ledger raises where it cannot be written.
@@ -88,7 +87,7 @@ def release_from_quarantine(
     ):
         ledger = _writable(place, entry)
         chosen = matched(held_shards(ledger), shards, IN_QUARANTINE) if shards else None
-        count = release(ledger, shards=chosen, codes=codes or None)
+        count = release(ledger, shards=chosen)
         return ReleaseReport(root=place.shown, released=count, splits=updated_splits(place, workers, progress))
 
 

@@ -15,7 +15,7 @@ from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, Usage
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_name import check_view_name
-from wdsctl.core.selections import Selected, intersected, no_such_view, of_split, open_view
+from wdsctl.core.selections import Selected, count_of, intersected, no_such_view, of_split, open_view
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view_select import Chosen, choose
@@ -171,7 +171,7 @@ def in_splits(place: Place, chosen: Selected) -> tuple[InSplit, ...]:
     with Catalog(place.catalog) as catalog:
         names = [split.name for split in catalog.splits() if split.samples]
     counts = ((name, intersected(chosen, of_split(place, name))) for name in names)
-    return tuple(InSplit(name, sum(part.samples for part in both.values())) for name, both in counts)
+    return tuple(InSplit(name, count_of(both)) for name, both in counts)
 
 
 def _refreshed(place: Place, name: str, progress: Progress, *, skip_unknown: bool, dry_run: bool) -> ViewReport:
@@ -228,7 +228,7 @@ def _report(
     before: Selected | None = None,
 ) -> ViewReport:
     total = sum(shard.samples for shard in chosen.shards)
-    both = None if before is None else _count(intersected(before, chosen.selected))
+    both = None if before is None else count_of(intersected(before, chosen.selected))
     return ViewReport(
         root=place.shown,
         name=stored.name,
@@ -241,14 +241,10 @@ def _report(
         generation=stored.generation,
         unknown_keys=chosen.unknown,
         added=None if both is None else chosen.samples - both,
-        removed=None if both is None or before is None else _count(before) - both,
+        removed=None if both is None or before is None else count_of(before) - both,
         state=state,
         dry_run=dry_run,
     )
-
-
-def _count(chosen: Selected) -> int:
-    return sum(part.samples for part in chosen.values())
 
 
 def _taken(place: Place, stored: StoredView) -> UsageError:

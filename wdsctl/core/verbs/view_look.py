@@ -22,6 +22,7 @@ from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
     OpenView,
     Selected,
+    count_of,
     intersected,
     matched,
     no_such_view,
@@ -176,7 +177,7 @@ def diff_views(
     shards = known_shards(place.catalog)
     one = open_view(place, first, shards)
     other = open_view(place, second, shards) if second else _now(place, one, progress)
-    both = _count(intersected(one.selected, other.selected))
+    both = count_of(intersected(one.selected, other.selected))
     only = (_without(one.selected, other.selected, shards), _without(other.selected, one.selected, shards))
     return DiffReport(
         root=place.shown,
@@ -185,8 +186,8 @@ def diff_views(
         first_samples=one.stored.samples,
         second_samples=other.stored.samples,
         both=both,
-        only_first=_count(only[0]),
-        only_second=_count(only[1]),
+        only_first=count_of(only[0]),
+        only_second=count_of(only[1]),
         only_first_keys=_first_keys(place, only[0], keys),
         only_second_keys=_first_keys(place, only[1], keys),
         first_changed=one.changed,
@@ -286,7 +287,3 @@ def _without(one: Selected, other: Selected, shards: list[KnownShard]) -> Select
 
 def _first_keys(place: Place, chosen: Selected, count: int) -> tuple[str, ...]:
     return tuple(sample.key for sample in islice(named(place, chosen), count)) if count else ()
-
-
-def _count(chosen: Selected) -> int:
-    return sum(part.samples for part in chosen.values())

@@ -28,6 +28,7 @@ from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
     Selected,
     as_view_shards,
+    count_of,
     everything,
     hash_of,
     intersected,
@@ -57,7 +58,7 @@ class Chosen:
 
     @property
     def samples(self) -> int:
-        return sum(part.samples for part in self.selected.values())
+        return count_of(self.selected)
 
     @property
     def parts(self) -> list[ViewShard]:
@@ -106,7 +107,7 @@ def drawn(chosen: Mapping[int, SplitShard], shards: Iterable[KnownShard], share:
     Each sample has a number from the seed, its shard's path and its place, and the smallest are taken: so with one seed
     a small share lies within a larger one, and new shards move little. Memory: 8 bytes a sample that is taken.
     """
-    total = sum(part.samples for part in chosen.values())
+    total = count_of(chosen)
     count = min(total, share if isinstance(share, int) else max(1, round(total * share)))
     if count == total or not count:
         return dict(chosen) if count else {}

@@ -92,12 +92,6 @@ class CacheDirectory:
             _remove(self.path)
         os.close(handle)
 
-    def let_go(self) -> None:
-        """Let go of it, and leave it to the others."""
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
-
 
 def _remove(folder: str) -> None:
     """First from where it is: workers that still write would make it again behind our back, and nobody would own it."""

@@ -72,7 +72,7 @@ class Blend:
     def __post_init__(self) -> None:
         _refuse_nonsense(self.weights)
         if sum(self.weights) >= MOST_WEIGHT:
-            raise UsageError("the weights of a blend add up to 2^30 or more", hint="Pass them to integer_weights.")
+            raise UsageError("the weights of a blend add up to 2^30 or more", hint="pass them to integer_weights")
         object.__setattr__(self, "tree", huffman(self.weights))
 
     @property
@@ -190,8 +190,8 @@ def _exact(weights: Sequence[Fraction]) -> tuple[int, ...]:
 
 def _refuse_nonsense(weights: Sequence[Fraction] | Sequence[int]) -> None:
     if any(weight < 0 for weight in weights):
-        raise UsageError("a blend has a negative weight", hint="Weights are 0 (never) or more.")
+        raise UsageError("a blend has a negative weight", hint="weights are 0 (never) or more")
     if not any(weights):
-        raise UsageError("a blend needs at least one weight above 0", hint="Give one of its datasets a weight.")
+        raise UsageError("a blend needs at least one weight above 0", hint="give one of its datasets a weight")
     if len(weights) >= MOST_WEIGHT // 2:
-        raise UsageError("a blend has fewer than 2^29 arms", hint="Lay datasets end to end (concat).")
+        raise UsageError("a blend has fewer than 2^29 arms", hint="lay datasets end to end (concat)")

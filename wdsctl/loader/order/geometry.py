@@ -72,7 +72,7 @@ class Split:
 def start(lanes: int) -> Geometry:
     """The geometry of a new job. Raises UsageError without lanes."""
     if lanes < 1:
-        raise UsageError(f"a job has at least one lane, not {lanes}", hint="Leave `lanes` out: 8 a rank by default.")
+        raise UsageError(f"a job has at least one lane, not {lanes}", hint="leave `lanes` out: 8 a rank by default")
     return Geometry(base=0, lanes=tuple(Lane(root) for root in range(lanes)))
 
 
@@ -85,13 +85,11 @@ def turns(geometry: Geometry, drawn: int, rank: int, world: int) -> tuple[int, .
     """
     count = len(geometry.lanes)
     if not 0 <= rank < world:
-        raise UsageError(
-            f"there is no rank {rank} among {world}", hint="Ranks count from 0; check rank and world size."
-        )
+        raise UsageError(f"there is no rank {rank} among {world}", hint="ranks count from 0; check rank and world size")
     if count % world:
         raise UsageError(
             f"{count} lanes cannot be dealt evenly to {world} ranks",
-            hint=f"Split them first, or start the job with lanes={count * _children(count, world)}.",
+            hint=f"split them first, or start the job with lanes={count * _children(count, world)}",
         )
     turn = _turn(geometry, drawn) + rank
     return tuple((turn + step) % count for step in range(0, count, world))
@@ -107,11 +105,11 @@ def split(geometry: Geometry, picks: Sequence[int], drawn: int, world: int) -> S
     """
     count = len(geometry.lanes)
     if world < 1:
-        raise UsageError(f"a world has at least one rank, not {world}", hint="Check the world size.")
+        raise UsageError(f"a world has at least one rank, not {world}", hint="check the world size")
     if len(picks) != count:
         raise UsageError(
             f"a split needs the picks of all {count} lanes, not of {len(picks)}",
-            hint="Merge the states of all ranks first.",
+            hint="merge the states of all ranks first",
         )
     children = _children(count, world)
     turn = _turn(geometry, drawn)
@@ -128,7 +126,7 @@ def _turn(geometry: Geometry, drawn: int) -> int:
     if drawn < geometry.base:
         raise UsageError(
             f"these lanes began at batch {geometry.base} of the world; {drawn} is before that",
-            hint="Take geometry and step from the same state.",
+            hint="take geometry and step from the same state",
         )
     return (drawn - geometry.base) % len(geometry.lanes)
 

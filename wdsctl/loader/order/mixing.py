@@ -43,7 +43,6 @@ class Mixing:
     """The picks of one lane. `histories`: one for each level of the lane's life, the last one its present."""
 
     def __init__(self, blends: Sequence[Blend], key: int, lane: Lane, histories: Sequence[History] = ()) -> None:
-        self._blends = blends
         names = _names(lane)
         # A child of a lane that never drew knows the present and nothing before: then nothing was before.
         given = list(histories) or [CONSTANT[0]] * len(names)

@@ -23,7 +23,7 @@ class Runs:
         if self.n < 0 or self.size < 1:
             raise UsageError(
                 f"a pass needs samples and a batch size, not {self.n} and {self.size}",
-                hint="Give a batch size of at least 1.",
+                hint="give a batch size of at least 1",
             )
 
     @property

@@ -97,7 +97,7 @@ class Shuffled:
         if self.epoch_slices > MOST:
             raise UsageError(
                 f"{self.passes} passes over {slices} slices are more than 2^62",
-                hint="Shuffle fewer passes together (shuffle_over_epochs_multiplier).",
+                hint="shuffle fewer passes together (shuffle_over_epochs_multiplier)",
             )
 
     def window(self, strand: Strand, start: int, slices: int = 1) -> Window:
@@ -250,12 +250,12 @@ def _refuse_nonsense(order: Shuffled) -> None:
     if not 1 <= order.n <= MOST:
         raise UsageError(
             f"an order has 1 to 2^62 samples, not {order.n}",
-            hint="Look at the split and the filters: nothing, or far too much, is selected.",
+            hint="look at the split and the filters: nothing, or far too much, is selected",
         )
     for name, least in (("slice_samples", 1), ("window_samples", 1), ("passes", WITH_REPLACEMENT)):
         value = getattr(order, name)
         if value < least:
-            raise UsageError(f"{name} must be at least {least}, not {value}", hint="Leave it out to get the default.")
+            raise UsageError(f"{name} must be at least {least}, not {value}", hint="leave it out to get the default")
 
 
 def _refuse_outside(strand: Strand, number: int) -> None:

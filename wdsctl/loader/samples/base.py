@@ -65,6 +65,11 @@ class Sample:
         return cls(**{**values, **base_values(present[0]), "__sources__": sources or None})
 
 
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Whether a sample cannot be made without it."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
 def base_values(sample: Sample | Mapping[str, Any]) -> dict[str, Any]:
     """The base fields of a sample, or of a crude one."""
     if isinstance(sample, Sample):

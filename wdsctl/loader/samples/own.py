@@ -10,7 +10,7 @@ from wdsctl.core.column_function import find_python
 from wdsctl.core.column_spec import Spec
 from wdsctl.core.errors import UsageError
 from wdsctl.core.sample_types import SAMPLE_TYPES, Field
-from wdsctl.loader.samples.base import BASE_FIELDS, Sample
+from wdsctl.loader.samples.base import BASE_FIELDS, Sample, is_required
 from wdsctl.loader.samples.types import TYPES
 
 
@@ -41,8 +41,4 @@ def fields_of(name: str) -> tuple[Field, ...]:
     above = (SAMPLE_TYPES.get(each.__name__, ()) for each in cls.__mro__ if TYPES.get(each.__name__) is each)
     known = {field.name: field.kind for fields in above for field in fields}
     own = [field for field in dataclasses.fields(cls) if field.name not in BASE_FIELDS and field.init]
-    return tuple(Field(each.name, known.get(each.name, "any"), required=_is_required(each)) for each in own)
-
-
-def _is_required(field: dataclasses.Field[Any]) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    return tuple(Field(each.name, known.get(each.name, "any"), required=is_required(each)) for each in own)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from wdsctl.core.addresses import read, written
 from wdsctl.core.errors import UsageError
+from wdsctl.core.printable import short
 from wdsctl.loader.failures import Failures, place_of, value_of
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.item import Address, Item, key_of
@@ -97,15 +98,15 @@ class GroupStage:
         """The group of a value, and how many make a batch. Raises UsageError (WDS512) for an answer that is none."""
         answer: Any = self.criterion(value)
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
-            raise _wrong(f"batch_group_criterion gives {_short(answer)}, and not a group and a size")
+            raise _wrong(f"batch_group_criterion gives {short(answer)}, and not a group and a size")
         group, size = answer
         if not _has_hash(group):
-            raise _wrong(f"batch_group_criterion gives the group {_short(group)}, which has no hash")
+            raise _wrong(f"batch_group_criterion gives the group {short(group)}, which has no hash")
         wanted = self.size if size is None else size
         if wanted is None:
-            raise _wrong(f"batch_group_criterion gives the group {_short(group)} no size, and there is no batch_size")
+            raise _wrong(f"batch_group_criterion gives the group {short(group)} no size, and there is no batch_size")
         if isinstance(wanted, bool) or not hasattr(wanted, "__index__") or index(wanted) < 1:
-            raise _wrong(f"batch_group_criterion gives the group {_short(group)} the size {_short(wanted)}")
+            raise _wrong(f"batch_group_criterion gives the group {short(group)} the size {short(wanted)}")
         return group, index(wanted)
 
 
@@ -186,7 +187,7 @@ class Groups:
             group = self._groups.get(key) or Group(size, [])
             if group.size != size:
                 raise UsageError(
-                    f"batch_group_criterion gives the group {_short(key)} two sizes: {group.size} and {size}",
+                    f"batch_group_criterion gives the group {short(key)} two sizes: {group.size} and {size}",
                     hint="return the same size for all samples of a group",
                     code="WDS513",
                 )
@@ -227,8 +228,3 @@ def _wrong(words: str) -> UsageError:
         hint="return (group, size): a group that can be hashed, and 1 or more, or None for the dataset's batch_size",
         code="WDS512",
     )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,8 +10,9 @@ from typing import Any
 _DEEPEST = 12
 
 
-def culprit(value: Any, name: str = "open_work") -> str:
+def culprit(open_work: Any) -> str:
     """The path to the innermost part that does not pickle, such as "open_work.encoder.model (function <lambda>)"."""
+    name, value = "open_work", open_work
     for _ in range(_DEEPEST):
         inner = next(((path, part) for path, part in _parts(value) if not _pickles(part)), None)
         if inner is None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.json_file import JsonFile
+from wdsctl.core.convert.rows.looking import head_of
 from wdsctl.core.convert.rows.references import base_of
 from wdsctl.core.convert.rows.samples import Row, Shape
 from wdsctl.core.convert.rows.source import row_source
@@ -42,11 +43,7 @@ class Coco:
         file = _chosen(path)
         if file is None:
             return None
-        try:
-            with open(file, "rb") as annotations:
-                head = annotations.read(1 << 18)
-        except OSError:
-            return None
+        head = head_of(file, 1 << 18)
         if not head.lstrip().startswith(b"{") or b'"images"' not in head:
             return None
         if b'"annotations"' not in head and b'"file_name"' not in head:

@@ -13,6 +13,7 @@ from itertools import islice
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.checkpoints import Checkpoints, Spot
 from wdsctl.core.convert.rows.json_file import JsonFile
+from wdsctl.core.convert.rows.looking import head_of
 from wdsctl.core.convert.rows.media_fields import LOOKED_AT, media_fields, references
 from wdsctl.core.convert.rows.references import base_of
 from wdsctl.core.convert.rows.samples import OPTIONS, Row, Shape
@@ -32,11 +33,7 @@ class Llava:
     def recognise(self, path: str) -> Recognised | None:
         if not path.lower().endswith(".json") or not os.path.isfile(path):
             return None
-        try:
-            with open(path, "rb") as file:
-                head = file.read(1 << 16)
-        except OSError:
-            return None
+        head = head_of(path)
         if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
             return None
         if b'"conversations"' in head:

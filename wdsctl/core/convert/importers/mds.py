@@ -17,6 +17,7 @@ from typing import Any
 
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.inflate import inflated
+from wdsctl.core.convert.rows.looking import head_of
 from wdsctl.core.convert.rows.mds_encodings import Decode, decoder, is_media
 from wdsctl.core.convert.rows.offset_shard import OffsetShard
 from wdsctl.core.convert.rows.references import inside
@@ -69,11 +70,7 @@ IMPORTER = Mds()
 
 def head_of_index(path: str) -> bytes:
     """The beginning of a folder's index.json; empty where there is none."""
-    try:
-        with open(os.path.join(path, INDEX), "rb") as file:
-            return file.read(1 << 16)
-    except OSError:
-        return b""
+    return head_of(os.path.join(path, INDEX))
 
 
 def read_index(index: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wdsctl.core.convert.rows import options as given
+from wdsctl.core.convert.rows.looking import head_of
 from wdsctl.core.convert.rows.references import inside
 from wdsctl.core.convert.rows.samples import Sample
 from wdsctl.core.convert.rows.source import SampleSource, mark_of
@@ -34,11 +35,7 @@ class Wids:
     def recognise(self, path: str) -> Recognised | None:
         if not path.lower().endswith(".json") or not os.path.isfile(path):
             return None
-        try:
-            with open(path, "rb") as file:
-                head = file.read(1 << 16)
-        except OSError:
-            return None
+        head = head_of(path)
         if b'"shardlist"' in head or b"wids-shard-index" in head:
             return Recognised(0.95, "JSON with a list of shards")
         return None

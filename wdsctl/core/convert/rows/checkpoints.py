@@ -20,16 +20,15 @@ class Spot(NamedTuple):
 class Checkpoints:
     """Grows as the files are read the first time."""
 
-    def __init__(self, *, every: int = EVERY) -> None:
-        self._every = every
+    def __init__(self) -> None:
         self._spots = array("q", (0, 0, 1))
 
     def note(self, spot: Spot) -> None:
         """A row begins there. Most are not kept."""
-        if spot.row % self._every == 0 and spot.row // self._every * 3 == len(self._spots):
+        if spot.row % EVERY == 0 and spot.row // EVERY * 3 == len(self._spots):
             self._spots.extend(spot[1:])
 
     def before(self, row: int) -> Spot:
         """The nearest place at or before `row` that is known."""
-        kept = min(row // self._every, len(self._spots) // 3 - 1)
-        return Spot(kept * self._every, *self._spots[3 * kept : 3 * kept + 3])
+        kept = min(row // EVERY, len(self._spots) // 3 - 1)
+        return Spot(kept * EVERY, *self._spots[3 * kept : 3 * kept + 3])

@@ -17,7 +17,6 @@ from wdsctl.core.printable import named
 WINDOW = 1 << 20
 LONGEST = 1 << 30  # bytes of one element
 
-_SPACE = b" \t\r\n"
 _NEAR_END = 12  # bytes within which the parser stops at a cut: the longest token is shorter
 _NUMBER = "0123456789+-.eE"
 _BOM = b"\xef\xbb\xbf"

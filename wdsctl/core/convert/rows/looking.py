@@ -1,4 +1,4 @@
-"""A cheap look into a folder, for telling forms apart: it ends after so many names, and never raises."""
+"""A cheap look into a folder or a file, for telling forms apart: it ends after so many names, and never raises."""
 
 from __future__ import annotations
 
@@ -7,6 +7,15 @@ from collections import deque
 from collections.abc import Callable
 
 MOST = 10_000  # names that are looked at
+
+
+def head_of(path: str, size: int = 1 << 16) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
 
 
 def first_below(root: str, is_wanted: Callable[[str], bool], *, depth: int) -> str | None:

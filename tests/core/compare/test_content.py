@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset
+from wdsctl.core.compare.content import SPAN, Contents
+from wdsctl.core.compare.side import opened_side
+from wdsctl.core.verbs.index import index
+
+#: Sizes of the parts of each sample, in bytes.
+SIZES = [(1, 2000), (), (600, 0), (5000, 1), (3, 3), (512,), (4000, 4000), (7,)]
+
+
+def a_side(root: Path, changed: int | None = None) -> str:
+    """A dataset of one shard; the last byte of the last part that has one is another in the sample `changed`."""
+    files: dict[str, bytes] = {}
+    for i, sizes in enumerate(SIZES):
+        names = {f"{i}.{part}": size for part, size in enumerate(sizes)} or {f"{i}.none": 0}
+        files |= {name: bytes([i]) * size for name, size in names.items()}
+        if i == changed and any(sizes):
+            last = [name for name, size in names.items() if size][-1]
+            files[last] = files[last][:-1] + b"?"
+    path = a_dataset(root, {"a.tar": files})
+    index(path)
+    return path
+
+
+@pytest.mark.parametrize("span", [1, 600, 3000, 10_000, SPAN])
+@pytest.mark.parametrize("changed", range(len(SIZES)))
+def test_the_sample_that_differs_is_found_however_much_is_read_together(
+    tmp_path: Path, changed: int, span: int
+) -> None:
+    with ExitStack() as open_:
+        one = open_.enter_context(opened_side(a_side(tmp_path / "one")))
+        other = open_.enter_context(opened_side(a_side(tmp_path / "other", changed)))
+        contents = open_.enter_context(closing(Contents(one, other, span=span)))
+        found = list(contents.differing(0, 0))
+        alike = [contents.is_same(row, row) for row in range(len(SIZES))]
+
+    expected = [changed] if any(SIZES[changed]) else []
+    assert found == expected
+    assert [row for row, is_same in enumerate(alike) if not is_same] == expected

@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wdsctl.core.checked_file import load_checked, packed, save_checked, unpacked
+
+FACTS: dict[str, Any] = {"names": ["ü", "b"], "count": 3}
+SAVED = b"".join(packed(FACTS, [b"ab", memoryview(b"c")]))
+
+
+def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
+    path = str(tmp_path / "a" / "b")
+    save_checked(path, FACTS, [b"ab", b"c"])
+
+    assert Path(path).read_bytes() == SAVED
+    assert load_checked(path) == (FACTS, memoryview(b"abc"))
+
+
+def test_facts_may_stand_alone() -> None:
+    assert unpacked(b"".join(packed(FACTS))) == (FACTS, memoryview(b""))
+
+
+@pytest.mark.parametrize("at", [0, 4, 12, -1])
+def test_a_flipped_bit_is_seen(at: int) -> None:
+    data = bytearray(SAVED)
+    data[at] ^= 1
+    assert unpacked(bytes(data)) is None
+
+
+@pytest.mark.parametrize("length", [0, 3, 4, 9, len(SAVED) - 1])
+def test_data_that_was_cut_short_is_nothing(length: int) -> None:
+    assert unpacked(SAVED[:length]) is None
+
+
+def test_zeros_are_nothing() -> None:
+    assert unpacked(bytes(100)) is None
+    assert unpacked(bytes(4)) is None

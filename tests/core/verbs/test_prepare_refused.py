@@ -1,0 +1,155 @@
+"""What `prepare` refuses, before anything is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AsNobody, a_dataset, a_folder, some_shards, tree
+from tests.core.verbs.captioned import captions
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
+from wdsctl.core.place import locate
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_source import look
+
+
+@pytest.mark.parametrize(
+    ("sample_type", "field_map", "words"),
+    [
+        ("CaptioningSample", {"image": "jpg", "caption": "cls"}, "cls"),
+        ("CaptioningSample", {"image": "jpg", "text": "txt"}, "text"),
+        ("CaptioningSample", {"image": "jpg"}, "caption"),
+        ("CaptionSample", {"image": "jpg"}, "CaptionSample"),
+    ],
+)
+def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
+    tmp_path: Path, sample_type: str, field_map: dict[str, str], words: str
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(UsageError, match=words) as caught:
+        prepare(root, options=PrepareOptions(sample_type=sample_type, field_map=field_map))
+    assert (caught.value.code, bool(caught.value.hint)) == ("WDS220", True)
+    assert not Path(locate(root).dataset_yaml).exists()
+
+
+def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(UsageError, match="VQASample") as caught:
+        prepare(root, options=PrepareOptions(sample_type="VQASample"))
+    assert "jpg, txt" in caught.value.hint
+
+
+def test_raw_files_need_a_destination(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 2))
+
+    assert look(source) == "folder"
+    with pytest.raises(UsageError, match="none was named") as caught:
+        prepare(source)
+    assert "DEST" in caught.value.hint
+
+
+def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "tars", 2)
+    assert look(root) == "tars"
+
+    with pytest.raises(UsageError, match="holds shards already"):
+        prepare(root, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
+def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
+    source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
+    part = name.split(".", 1)[1]
+
+    with pytest.raises(UsageError, match="holds shards already"):
+        prepare(source, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+    report = prepare(source, str(tmp_path / "made"), PrepareOptions(parts=(part,), on_missing="keep"))
+    assert report.folder is not None
+    assert report.folder.samples == 4
+
+
+@pytest.mark.parametrize(
+    ("dest", "options", "error"),
+    [
+        ("raw/made", PrepareOptions(), UsageError),
+        ("made", PrepareOptions(template="shard.tar"), UsageError),
+        ("made", PrepareOptions(shard_samples=0), UsageError),
+        ("made", PrepareOptions(parts=("png",)), DatasetError),
+        ("made", PrepareOptions(parts=("png",), on_missing="skip"), InputError),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_request_that_is_refused_leaves_nothing_behind(
+    tmp_path: Path, dest: str, options: PrepareOptions, error: type[Exception], is_there: bool
+) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 3))
+    if is_there:
+        (tmp_path / dest).mkdir()
+    before = tree(tmp_path)
+
+    with pytest.raises(error):
+        prepare(source, str(tmp_path / dest), options)
+    assert tree(tmp_path) == before
+
+
+def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 3))
+    some_shards(tmp_path / "made", 2)
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="already holds other shards"):
+        prepare(source, str(tmp_path / "made"))
+    assert tree(tmp_path) == before
+
+
+def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:
+    dest = str(tmp_path / "made")
+    prepare(a_folder(tmp_path / "raw", captions(0, 6)), dest)
+    other = a_folder(tmp_path / "other", captions(3, 6))
+    before = {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")}
+
+    with pytest.raises(UsageError, match="made from another folder"):
+        prepare(other, dest)
+    assert {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")} == before
+    (tmp_path / "raw").rename(tmp_path / "moved")
+    assert prepare(str(tmp_path / "moved"), dest).up_to_date
+
+
+def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        prepare(str(tmp_path / "none"), str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("dest", [None, "out"])
+@pytest.mark.parametrize(("source", "words"), [("nope", "does not exist"), ("README.md", "is a file, not a folder")])
+def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
+    tmp_path: Path, source: str, words: str, dest: str | None
+) -> None:
+    a_folder(tmp_path, {"README.md": b"1"})
+
+    with pytest.raises(InputError, match=f"the source {words}") as caught:
+        prepare(str(tmp_path / source), dest and str(tmp_path / dest))
+    assert "raw files" in caught.value.hint
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made(
+    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    raw = a_folder(public_path / "raw", captions(0, 5))
+    closed = public_path / "closed"
+    dest = closed if there else closed / "below" / "dest"
+    closed.mkdir()
+    closed.chmod(0o755)
+    monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "data"))
+    error = as_nobody(lambda: prepare(raw, str(dest)))
+
+    assert isinstance(error, PermissionDenied)
+    assert (error.message, error.where) == ("the destination cannot be written", str(dest))
+    assert not (public_path / "data").exists()

@@ -1,0 +1,202 @@
+"""The same again: samples, batches and states of trainings with stores."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.build import a_dataset as tars
+from tests.build import a_folder
+from tests.loader.cooks import IMAGES, Texts, blend_of_images, blend_of_texts, packing
+from tests.loader.datasets import digest
+from tests.loader.running import digests, saved_after, taken, through_json, training_of
+from tests.loader.stores.stores import blend
+from wdsctl.core.errors import StateMismatch
+from wdsctl.core.trace import read_trace
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import (
+    Cooker,
+    DefaultTaskEncoder,
+    FileStoreCachePool,
+    WorkerConfig,
+    cooker,
+    get_loader,
+    get_train_dataset,
+    get_val_dataset,
+    merge_states,
+)
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> dict[str, Any]:
+    return blend_of_texts(tmp_path)
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> dict[str, Any]:
+    return blend_of_images(tmp_path)
+
+
+def test_a_sample_and_a_batch_are_restored_from_their_keys(images: dict[str, Any]) -> None:
+    loader = packing(images)
+    batch = taken(loader, 4)[-1]
+
+    again = loader.restore_sample(batch["__restore_key__"])
+
+    assert (again["numbers"], again["__sources__"]) == (batch["numbers"], batch["__sources__"])
+    assert torch.equal(again["image"], batch["image"])
+
+
+def test_packing_over_aux_media_with_a_pool_is_resumed_exactly(images: dict[str, Any], tmp_path: Path) -> None:
+    truth = digests(packing(images), 24)
+    pool = FileStoreCachePool(tmp_path / "cache")
+
+    assert digests(packing(images, pool=pool), 24) == truth
+    for place in (1, 4, 9, 14):
+        resumed = packing(images, pool=pool)
+        resumed.load_state_dict(saved_after(packing(images, pool=pool), place))
+        assert digests(resumed, 24 - place) == truth[place:]
+    pool.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_another_process_goes_on_exactly_from_any_batch_with_other_workers(
+    images: dict[str, Any], tmp_path: Path, num_workers: int
+) -> None:
+    with packing(images, pool=FileStoreCachePool(tmp_path / "cache"), num_workers=num_workers) as loader:
+        truth, states = [], []
+        for batch in islice(loader, 12):
+            truth.append(digest(batch))
+            states.append(loader.state_dict())
+    places = (0, 3, 8)
+    (tmp_path / "states.json").write_text(json.dumps([states[place] for place in places]))
+
+    arguments = [json.dumps(images), str(tmp_path), str(2 - num_workers)]
+    told = subprocess.run(
+        [sys.executable, "-m", "tests.loader.cooked_process", *arguments], capture_output=True, text=True, check=False
+    )
+
+    assert told.returncode == 0, told.stderr
+    for place, digests_ in zip(places, json.loads(told.stdout), strict=True):
+        assert digests_ == truth[place + 1 :][: len(digests_)]
+        assert len(digests_) == 3
+
+
+def test_a_primary_of_lines_with_media_in_a_folder_is_resumed_exactly(tmp_path: Path) -> None:
+    lines = [json.dumps({"media": f"m/{i % 6}.png", "number": i}) for i in range(40)]
+    (tmp_path / "qa.jsonl").write_text("\n".join(lines))
+    prepare(str(tmp_path / "qa.jsonl"), None, PrepareOptions(sample_type="CrudeSample"))
+    path = blend(str(tmp_path / "qa.jsonl"), media=f"filesystem://{a_folder(tmp_path / 'files', IMAGES)}")
+    truth = digests(packing(path), 16)
+    pool = FileStoreCachePool(tmp_path / "cache")
+
+    for place in (1, 5, 11):
+        resumed = packing(path, pool=pool)
+        resumed.load_state_dict(saved_after(packing(path, pool=pool), place))
+        assert digests(resumed, 16 - place) == truth[place:]
+    pool.close()
+
+
+def test_it_is_resumed_on_other_ranks(images: dict[str, Any], tmp_path: Path) -> None:
+    truth = digests(packing(images), 16)
+    pool = FileStoreCachePool(tmp_path / "cache")
+    ranks = [packing(images, rank, 2, pool=pool) for rank in range(2)]
+    state = merge_states([saved_after(rank, 3) for rank in ranks])
+    resumed = packing(images, pool=pool)
+    resumed.load_state_dict(through_json(state))
+
+    assert digests(resumed, 10) == truth[6:]
+    pool.close()
+
+
+@pytest.mark.parametrize("start_method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_make_the_same_and_go_on_from_each_others_states(
+    images: dict[str, Any], tmp_path: Path, start_method: Any
+) -> None:
+    truth = digests(packing(images), 12)
+    pool = FileStoreCachePool(tmp_path / "cache")
+    with packing(images, pool=pool, num_workers=2, start_method=start_method) as loader:
+        state = saved_after(loader, 5)
+        kept = sum(1 for each in Path(pool.cache_dir).rglob("*") if len(each.name) == 32)
+    resumed = packing(images, pool=pool)
+    resumed.load_state_dict(state)
+
+    assert digests(resumed, 7) == truth[5:]
+    assert 0 < kept <= 6, "the workers share what one of them has brought"
+    pool.close()
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_validations_are_cooked_too(texts: dict[str, Any], num_workers: int) -> None:
+    val = {**texts, "split_part": "train"}
+    dataset = get_val_dataset(val, task_encoder=Texts(), worker_config=WorkerConfig(0, 1, num_workers), batch_size=6)
+    with get_loader(dataset) as loader:
+        batches = list(loader)
+
+    assert [batch.text for batch in batches] == [[f"text {i}" for i in range(6)]] * 4
+
+
+def test_lazy_media_may_leave_the_worker(images: dict[str, Any], tmp_path: Path) -> None:
+    @cooker(need_cache=True)
+    def cook(sample: Any, media: Any, cache: Any) -> Any:
+        return {**sample, "lazy": cache.get_lazy(media, sample["json"]["media"])}
+
+    class Cooks(DefaultTaskEncoder[Any, Any, Any, Any]):
+        cookers = (Cooker(cook),)
+
+    pool = FileStoreCachePool(tmp_path / "cache")
+    dataset = get_train_dataset(images, task_encoder=Cooks(), worker_config=WorkerConfig(0, 1, 1))
+    with get_loader(dataset, cache_pool=pool) as loader:
+        samples = taken(loader, 3)
+
+    for sample in samples:
+        assert tuple(sample["lazy"].get(sample).shape) == (3, 32, 48)
+        assert [source.shard_name for source in sample["__sources__"]][1:] == ["shard-0.tar"]
+    pool.close()
+
+
+def test_a_store_that_has_changed_since_is_warned_of_and_refused_if_strict(texts: dict[str, Any]) -> None:
+    state = saved_after(training_of(texts, encoder=Texts()), 2)
+    media = Path(texts["aux"]["media"])
+    tars(media, {"more.tar": {"m/new.txt": b"new"}})
+    index(str(media))
+
+    with pytest.warns(UserWarning, match="auxiliary stores are not what they were"):
+        training_of(texts, encoder=Texts()).load_state_dict(state)
+    with pytest.raises(StateMismatch, match="media"):
+        training_of(texts, encoder=Texts()).load_state_dict(state, strict=True)
+
+
+def test_a_trace_says_which_stores_there_were(texts: dict[str, Any], tmp_path: Path) -> None:
+    with training_of(texts, encoder=Texts(), trace=tmp_path / "trace") as loader:
+        batch = taken(loader, 3)[-1]
+    traced = list(read_trace(str(tmp_path / "trace")).batches())[-1]
+
+    (store,) = traced.run.run["aux"]
+    assert (store["source"], store["name"], store["path"]) == (0, "media", str(tmp_path / "media"))
+    for key, text in zip(batch["__restore_key__"], batch["text"], strict=True):
+        again = loader.restore_sample(key)
+        assert (again.text, len(again.__sources__)) == (text, 2)
+
+
+def test_a_store_may_move(texts: dict[str, Any], tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    state = saved_after(training_of(texts, encoder=Texts()), 2)
+    (tmp_path / "media").rename(tmp_path / "moved")
+    moved = {**texts, "aux": {"media": str(tmp_path / "moved")}}
+    loader = training_of(moved, encoder=Texts())
+    loader.load_state_dict(state, strict=True)
+
+    assert len(taken(loader, 2)) == 2
+    assert not [each for each in recwarn if "auxiliary" in str(each.message)]
+
+
+def test_hooks_may_be_checked_for_determinism_over_lazy_media(images: dict[str, Any]) -> None:
+    assert len(taken(packing(images, check_determinism=True), 4)) == 4
