@@ -241,17 +241,23 @@ def test_another_seed_is_refused(dataset: str) -> None:
         loader_of(dataset, seed=1).load_state_dict(state)
 
 
+class Fails(Raw):
+    broken = True
+
+    def encode_sample(self, sample: Any) -> Any:
+        if self.broken and int(sample["__key__"]) == 6:
+            raise ValueError("not today")
+        return sample
+
+
 def test_a_batch_that_fails_is_drawn_again(dataset: str) -> None:
-    class Fails(Raw):
-        broken = True
-
-        def encode_sample(self, sample: Any) -> Any:
-            if self.broken and int(sample["__key__"]) == 6:
-                raise ValueError("not today")
-            return sample
-
     encoder = Fails()
-    loader = loader_of(dataset, encoder=encoder, worker_config=strict())
+
+    def fresh() -> Loader:
+        options: dict[str, Any] = {"split_part": "val", "batch_size": 4, "repeat": False, "shuffle": False}
+        return get_loader(get_train_dataset(dataset, task_encoder=encoder, worker_config=strict(), **options))
+
+    loader = fresh()
     batches = iter(loader)
     first = [next(batches)]
     for again in (batches, iter(loader)):
@@ -260,12 +266,26 @@ def test_a_batch_that_fails_is_drawn_again(dataset: str) -> None:
     state = loader.state_dict()
 
     encoder.broken = False
-    resumed = loader_of(dataset, encoder=encoder)
+    resumed = fresh()
     resumed.load_state_dict(state)
 
     assert keys(first + list(loader)) == in_order()
     assert keys(list(resumed)) == in_order()[1:]
     assert (loader.stats.batches, loader.stats.samples) == (7, SAMPLES)
+
+
+def test_a_validation_that_failed_is_gone_on_with_from_its_state_and_else_begun_again(dataset: str) -> None:
+    encoder = Fails()
+    loader, resumed = (loader_of(dataset, encoder=encoder, worker_config=strict()) for _ in range(2))
+    with pytest.raises(SampleFailed, match="not today"):
+        list(loader)
+    resumed.load_state_dict(loader.state_dict())
+    with pytest.raises(SampleFailed, match="not today"):
+        list(resumed)
+    encoder.broken = False
+
+    assert keys(list(resumed)) == in_order()[1:]
+    assert keys(list(loader)) == in_order()
 
 
 def test_states_of_trainings_and_validations_are_told_apart(dataset: str, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ class Loader:
     training never ends, unless it has virtual epochs or was made with `repeat=False`; then the next loop begins the
     next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that was saved
     there, if all ranks have equally many batches. A loop over a validation is one pass, from its first batch, however
-    the last loop was left; it goes on only after an error or an interrupt, or where a state was restored.
+    the last loop was left; it goes on only where a state was restored.
     """
 
     def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
@@ -49,8 +49,7 @@ class Loader:
         self._keeps = draws_randomly(dataset) and not dataset.worker_config.num_workers
         self._checked = False
         self._ranks = EvenRanks(dataset)
-        # The run whose batch was handed out last, if nothing has gone wrong since.
-        self._left: Training | Passes | None = None
+        self._drawn_from: Training | Passes | None = None  # the run that has handed out a batch
 
     def __iter__(self) -> Iterator[Any]:
         for run, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
@@ -200,12 +199,11 @@ class Loader:
 
         A loop that `begins` where the last one had handed out everything is not empty: it has the next pass. That is
         so where all ranks have equally many batches; elsewhere one rank would be a pass ahead of another. One that
-        begins `anew` does not go on with a pass that the last loop has left.
+        begins `anew` does not go on with a pass that another loop has left; with one that was restored it does.
         """
         run = self._opened()
-        if begins and anew and self._left is run and run.given > 0 and not run.is_waiting:
+        if begins and anew and run is self._drawn_from and run.given > 0:
             self._end_loop(run)
-        self._left = None
         goes_on = begins and run.given > 0 and run.is_even
         try:
             drawn = self._drawn()
@@ -213,7 +211,7 @@ class Loader:
             if not goes_on:
                 raise
             drawn = self._drawn()
-        self._left = run
+        self._drawn_from = run
         return drawn
 
     def _drawn(self) -> tuple[Training | Passes, Any]:

@@ -107,11 +107,6 @@ class Passes:
             self._at = (self._at[1], None)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a batch was drawn and is not accepted."""
-        return self._at[1] is not None
-
-    @property
     def passes(self) -> int:
         """The number of the present pass."""
         return self._at[0].passes

@@ -89,11 +89,6 @@ class Training:
             self._at = (ahead[0], None)
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether a batch was drawn and is not accepted."""
-        return self._at[1] is not None
-
-    @property
     def stats(self) -> Stats:
         return self._at[0].stats
 
