@@ -13,7 +13,7 @@ from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import training_of
 from tests.loader.workers.interrupts import interrupted_within
 from wdsctl import loader as package
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset, passes
+from wdsctl.loader import Loader, WorkerConfig, passes
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,10 @@ class Grouped(Raw):
 
 
 def endless_or_finite(path: str, kind: str, workers: int, **config: Any) -> Loader:
-    """A training, or a validation of some 30 batches."""
-    if kind == "endless":
-        return training_of(path, lanes=4, worker_config=WorkerConfig(0, 1, workers, **config))
+    """A training, without end or in passes of some 30 batches."""
     encoder = Grouped() if kind == "groups" else Raw()
-    given: dict[str, Any] = {"split_part": "train", "batch_size": 4, "task_encoder": encoder}
-    return get_loader(get_val_dataset(path, worker_config=WorkerConfig(0, 1, workers, **config), **given))
+    given: dict[str, Any] = {"lanes": 4, "repeat": kind == "endless"}
+    return training_of(path, encoder=encoder, worker_config=WorkerConfig(0, 1, workers, **config), **given)
 
 
 def pass_after_pass(loader: Loader) -> Iterator[str]:
@@ -69,15 +67,16 @@ def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
 def test_an_interrupt_while_the_next_pass_is_begun_without_the_last_ones_workers_loses_nothing(
     dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    truth = [digest(batch) for batch in endless_or_finite(dataset, "finite", 0)]
+    undisturbed = endless_or_finite(dataset, "finite", 0)
+    first, second = ([*map(digest, undisturbed)] for _ in range(2))
     with endless_or_finite(dataset, "finite", 1, persistent_workers=False) as loader:
         batches = iter(loader)
-        assert [digest(next(batches)) for _ in truth] == truth
+        assert [digest(next(batches)) for _ in first] == first
         with monkeypatch.context() as patch:
             patch.setattr(passes, "RunJob", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 next(batches)
-        assert [digest(batch) for batch in loader] == truth
+        assert [digest(batch) for batch in loader] == second
 
 
 def interrupt(*_: Any) -> None:
