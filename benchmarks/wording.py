@@ -254,12 +254,16 @@ NOTES = """\
     in turns by the commands above gave 1.04, 0.84 and 1.02 times: the two are alike, and noise decides.
   - Views: reading every byte costs more than making the batch does.
   - Raw with workers: every byte is copied twice, out of the page cache and into the user's own bytes, and two workers
-    and the consumer share two cores, of which they use 1.8: 0.45 ms of CPU a batch in a worker, 0.4 in the consumer.
+    and the consumer share two cores, of which they use 1.8: 0.37 ms of CPU a batch in a worker, of which the kernel's
+    copies are 0.19, and 0.28 in the consumer, of which 0.1 are the contest's own reading. The bare ring copies out of
+    maps, which is half of that, and kills a process whose shard is cut short under it.
   - Raw, from 1,000 sources: of one source, neighbours are read by one call and become a batch in bulk; of a thousand,
     every sample is chosen by itself and read by itself, from another shard than the one before. Beside a hook of 40 us
     a sample the same cost weighs less; of ten sources it is as fast as of one, and of a thousand the caches no longer
     hold what a pick touches: its arm, its block, its shard. Blocks four times as large, references as arrays of words
-    in the place of lists, and sources with slots changed nothing that could be told from noise (0.81 to 0.88).
+    in the place of lists, and sources with slots changed nothing that could be told from noise. What is bound by
+    memory differs from machine to machine: the same code had 0.81 to 0.88 times one source on one day, and 0.66 to
+    0.73 on another, when one source was a quarter faster and a thousand as fast as before.
   - Packed and grouped: what waits in groups is made again from samples that lie apart; at 99 % from windows of two
     epochs in each of the hundred sources, of which one is worked out for nothing else.
 - Decoded without workers, wdsctl decodes with as many threads as there are CPUs, at most 4, and the peers with one:
