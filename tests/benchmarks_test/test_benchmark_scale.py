@@ -13,7 +13,7 @@ from benchmarks.many_sources import COUNTS, ensure_sources
 from benchmarks.targets import TARGETS
 from wdsctl.core.addresses import written
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
-from wdsctl.loader.loader import get_loader
+from wdsctl.loader.making import get_loader
 from wdsctl.loader.order.geometry import start
 
 if TYPE_CHECKING:

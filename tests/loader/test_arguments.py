@@ -10,8 +10,7 @@ import pytest
 
 from tests.loader.datasets import Raw
 from wdsctl.core.errors import UsageError
-from wdsctl.loader import Loader, WorkerConfig, get_loader, get_savable_loader, get_train_dataset, get_val_dataset
-from wdsctl.loader.arguments import NOT_NEEDED
+from wdsctl.loader import get_train_dataset, get_val_dataset
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 
@@ -159,33 +158,3 @@ def test_a_pack_needs_both_of_its_hooks() -> None:
 
     with pytest.raises(UsageError, match="does not pack them"):
         get_train_dataset("anywhere", task_encoder=Half(), packing_buffer_size=4)
-
-
-@pytest.mark.parametrize("name", sorted(NOT_NEEDED))
-def test_what_energons_loaders_need_is_taken_without_effect(name: str) -> None:
-    given: Any = {name: 1}
-
-    assert isinstance(get_savable_loader(get_train_dataset("anywhere"), **given), Loader)
-
-
-def test_any_other_argument_of_a_loader_is_refused_by_its_name() -> None:
-    with pytest.raises(UsageError, match="no argument 'checkpoint_every_second'") as raised:
-        get_loader(get_train_dataset("anywhere"), checkpoint_every_second=1)
-
-    assert raised.value.hint
-
-
-def test_a_loader_may_be_given_the_worker_config_of_its_dataset_and_no_other() -> None:
-    dataset = get_train_dataset("anywhere", worker_config=WorkerConfig(1, 2, 3))
-
-    assert isinstance(get_savable_loader(dataset, worker_config=WorkerConfig(1, 2, 3)), Loader)
-    with pytest.raises(UsageError, match="not that of its dataset"):
-        get_savable_loader(dataset, worker_config=WorkerConfig(0, 2, 3))
-
-
-def test_a_loader_takes_a_prefetch_factor_as_the_worker_config_does() -> None:
-    dataset = get_train_dataset("anywhere")
-
-    assert isinstance(get_loader(dataset, prefetch_factor=2), Loader)
-    with pytest.raises(UsageError, match="prefetch_factor is 0"):
-        get_loader(dataset, prefetch_factor=0)

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from wdsctl.loader.failures import FatalSampleError, log_exception, reraise_exception
     from wdsctl.loader.hook_options import stateless
     from wdsctl.loader.lazy_part import LazyPart
-    from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
+    from wdsctl.loader.loader import Loader
+    from wdsctl.loader.making import get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
     from wdsctl.loader.samples import (
         AudioSample,
@@ -62,7 +63,8 @@ _PLACES = {
     "decoding": ("SampleDecoder",),
     "hook_options": ("stateless",),
     "lazy_part": ("LazyPart",),
-    "loader": ("Loader", "get_loader", "get_savable_loader"),
+    "loader": ("Loader",),
+    "making": ("get_loader", "get_savable_loader"),
     "samples": (
         "AudioSample",
         "CaptioningSample",

@@ -17,16 +17,6 @@ from wdsctl.loader.raw import Raw
 from wdsctl.loader.task_encoder import DefaultTaskEncoder, TaskEncoder, overridden
 from wdsctl.loader.worker_config import WorkerConfig, whole
 
-#: Arguments of Energon's loaders. States are exact at any moment here, garbage is Python's own, and a worker that hangs
-#: is replaced.
-NOT_NEEDED = {
-    "checkpoint_every_sec",
-    "checkpoint_every_min_n_samples",
-    "n_checkpoints",
-    "gc_collect_every_n_steps",
-    "fail_on_timeout",
-}
-
 Uneven = Literal["pad", "drop", "keep"]
 Adopt = Literal["next_epoch"]
 AnyEncoder = TaskEncoder[Any, Any, Any, Any]
@@ -60,16 +50,6 @@ def common(
     _warn_of_no_packing(encoder, given, stacklevel=3)
     workers = worker_config or WorkerConfig.default_worker_config()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
-
-
-def check_energons(of_dataset: WorkerConfig, given: WorkerConfig | None, others: Iterable[str]) -> None:
-    """Raise UsageError for an argument that Energon's loaders have not either, and for another WorkerConfig."""
-    for name in set(others) - NOT_NEEDED:
-        raise UsageError(f"a loader has no argument {name!r}", hint="help(get_savable_loader) tells which it has")
-    if given not in (None, of_dataset):
-        raise UsageError(
-            "the loader's worker_config is not that of its dataset", hint="give it to get_train_dataset alone"
-        )
 
 
 def _check_kinds(encoder: Any, workers: Any) -> None:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import distributed
-from wdsctl.loader.arguments import check_energons
-from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
 from wdsctl.loader.even_ranks import EvenRanks
 from wdsctl.loader.moving import pinned_where_it_can_be
@@ -25,7 +22,6 @@ from wdsctl.loader.source import Source
 from wdsctl.loader.states import State
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.training import Training
-from wdsctl.loader.worker_config import WorkerConfig
 
 T = TypeVar("T")
 
@@ -261,47 +257,3 @@ class Loader:
         if running.is_tracing and running.tracer is None:
             running.tracer = tracer_of(dataset, run.streams)
         return run
-
-
-def get_savable_loader(
-    dataset: Dataset,
-    *,
-    pin_memory: bool = False,
-    watchdog_timeout_seconds: float | None = 60.0,
-    watchdog_initial_timeout_seconds: float | None = None,
-    ring_bytes: int | None = None,
-    cache_pool: CachePool | None = None,
-    prefetch_factor: int | None = None,
-    worker_config: WorkerConfig | None = None,
-    **energons: Any,
-) -> Loader:
-    """The loader of a dataset. Opening is lazy: the first batch, or the first question, opens it.
-
-    `pin_memory`: batches come in pinned memory, where there is an accelerator. `watchdog_timeout_seconds`: a worker
-    that takes longer for a batch is replaced, and its stack is told; None waits for ever.
-    `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory a worker may take, at
-    most. `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`. `prefetch_factor`: in the
-    place of the WorkerConfig's. `worker_config`: the dataset's, if any. `energons`: what Energon's loaders have, and
-    nothing here needs: taken, and without effect.
-    """
-    if not isinstance(dataset, Dataset):
-        raise UsageError(
-            f"a loader runs a dataset, not a {type(dataset).__name__}",
-            hint="get_loader(get_train_dataset(path, batch_size=32))",
-        )
-    running = Running(
-        watchdog_timeout_seconds=watchdog_timeout_seconds,
-        watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
-        ring_bytes=ring_bytes,
-    )
-    check_energons(dataset.worker_config, worker_config, energons)
-    if prefetch_factor is not None:
-        dataset = replace(dataset, worker_config=replace(dataset.worker_config, prefetch_factor=prefetch_factor))
-    if cache_pool is not None:
-        dataset = replace(dataset, cache_pool=cache_pool)
-    return Loader(dataset, running, pin_memory=pin_memory)
-
-
-def get_loader(dataset: Dataset, **options: Any) -> Loader:
-    """The same: every loader can be saved."""
-    return get_savable_loader(dataset, **options)

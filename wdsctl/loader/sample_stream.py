@@ -12,7 +12,8 @@ from torch.utils.data import get_worker_info
 
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader.dataset import LANES_A_RANK, TrainDataset, ValDataset
-from wdsctl.loader.loader import Loader, get_loader
+from wdsctl.loader.loader import Loader
+from wdsctl.loader.making import get_loader
 from wdsctl.loader.states import State, merge_states
 
 T = TypeVar("T")
