@@ -53,6 +53,12 @@ def test_that_a_place_was_left_out_is_known_after_a_pickle_too() -> None:
         assert config.is_alone_by_default == again.is_alone_by_default == is_left_out
 
 
+def test_that_a_place_was_left_out_is_known_of_a_config_with_another_setting_too() -> None:
+    for config, is_left_out in ((WorkerConfig(), True), (WorkerConfig(0, 1), False)):
+        assert replace(config, num_workers=2).is_alone_by_default == is_left_out
+    assert not replace(WorkerConfig(), rank=1, world_size=2).is_alone_by_default
+
+
 def test_the_settings_of_energon_that_say_nothing_are_let_pass() -> None:
     assert WorkerConfig(worker_debug_path=None, worker_log_level=0) == WorkerConfig()
 

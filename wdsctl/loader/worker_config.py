@@ -49,8 +49,9 @@ class WorkerConfig:
     #: Energon's file of yielded keys, and how much it tells. Refused here: a loader's `trace` tells more.
     worker_debug_path: str | None = None
     worker_log_level: int = 0
-    #: Whether rank and size were left out, and torch.distributed was not there to say them.
-    is_alone_by_default: bool = field(init=False, compare=False, repr=False, default=False)
+    #: Whether rank and size were left out, and torch.distributed was not there to say them. Nobody gives it but
+    #: `dataclasses.replace`.
+    is_alone_by_default: bool = field(kw_only=True, compare=False, repr=False, default=False)
 
     def __post_init__(self) -> None:
         self._find_place()
@@ -83,15 +84,19 @@ class WorkerConfig:
         place = None
         if self.rank is _LEFT_OUT and self.world_size is _LEFT_OUT:
             place = _place(self.data_parallel_group)
-            object.__setattr__(self, "is_alone_by_default", place is None)
+            is_alone = place is None
+        else:
+            is_alone = self.is_alone_by_default and (self.rank, self.world_size) == (0, 1)
+        object.__setattr__(self, "is_alone_by_default", is_alone)
         rank, size = place or (0, 1)
         object.__setattr__(self, "rank", rank if self.rank is _LEFT_OUT else self.rank)
         object.__setattr__(self, "world_size", size if self.world_size is _LEFT_OUT else self.world_size)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without what means nothing in another process: the group, and a place that nobody has given."""
-        left_out = {"data_parallel_group"} | ({"rank", "world_size"} if self.is_alone_by_default else set())
-        names = [each.name for each in fields(self) if each.init and each.name not in left_out]
+        left_out = {"data_parallel_group", "is_alone_by_default"}
+        left_out |= {"rank", "world_size"} if self.is_alone_by_default else set()
+        names = [each.name for each in fields(self) if each.name not in left_out]
         kept = {name: getattr(self, name) for name in names}
         return _unpickled, (type(self), kept)
 
