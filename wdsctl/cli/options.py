@@ -71,6 +71,15 @@ Key = Annotated[
     str | None,
     typer.Option("--key", metavar="FIELD", help="Of JSONL: take keys from this field. [default: the lines' numbers]"),
 ]
+KeyUntil = Annotated[
+    Literal["first-dot", "last-dot", "known-extension"] | None,
+    typer.Option(
+        "--key-until",
+        metavar="first-dot|last-dot|known-extension",
+        help="Where keys end in names with several dots; kept. [default: as the names call for; of tars the first dot]",
+        show_default=False,
+    ),
+]
 Wait = Annotated[
     float,
     typer.Option(

@@ -476,6 +476,31 @@ CODES: dict[str, Code] = {
         "there.",
         "The message names the sample and what would work. `--to folder` takes nearly everything.",
     ),
+    "WDS245": Code(
+        "it cannot be told where keys end",
+        "Names have several dots, and several rules fit them; or the rule in force makes one sample of many files: "
+        "`IMG_2024.01.07.jpg` and `IMG_2024.01.08.jpg` have one key up to the first dot. That is WebDataset's rule, "
+        "and it stays for tars.",
+        "Of raw files, say the rule: `--key-until known-extension`, `last-dot` or `first-dot`. Of tars, `wdsctl "
+        "convert DATASET DEST --from packed -O key-until=known-extension` writes new ones; if they are meant as they "
+        "are, `wdsctl prepare DATASET --key-until first-dot` says so.",
+    ),
+    "WDS246": Code(
+        "another rule of keys than before",
+        "Every sample would have another key, and what is known by keys would be of none: splits, views, saved states.",
+        "Leave `--key-until` out, and dataset.yaml as it was. To have other keys, prepare the files into a new folder.",
+    ),
+    "WDS247": Code(
+        "two samples would have one key",
+        "Keys in shards have no dots, since WebDataset ends them at the first: `_` takes their place. Two names of the "
+        "folder become the same by that, such as a.b.jpg and a_b.jpg.",
+        "Rename the files of one of them.",
+    ),
+    "WDS248": Code(
+        "tars are read up to the first dot",
+        "All readers of WebDataset end keys there. A catalog that did otherwise would have other samples than theirs.",
+        "`wdsctl convert DATASET DEST --from packed -O key-until=RULE` writes new shards, which all read alike.",
+    ),
     "WDS300": Code(
         "the catalog cannot be used",
         "Something about the catalog prevents the command.",

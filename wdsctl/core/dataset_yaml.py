@@ -15,6 +15,7 @@ from wdsctl.core import yaml_nodes
 from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
 from wdsctl.core.fields import check_field, check_sample_type, parse_field_path, validate_field_map
+from wdsctl.core.naming import KEY_RULES
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.split_sections import exclude_block, excludes_of, sets_block, sets_of, split_block, split_of
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 VERSION = 1
 
 _SAMPLES = ("sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
-_KEYS = ("version", *_SAMPLES, "refs", "split", "split_sets", "exclude")
+_KEYS = ("version", *_SAMPLES, "key_until", "refs", "split", "split_sets", "exclude")
 _ENERGON = ("__module__", "__class__")
 _FUNCTION = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # in a file beside dataset.yaml
 _HEADER = (
     "# What the samples of this dataset are. Edit it by hand; wdsctl never overwrites your changes unless asked"
     " (--redetect).\n"
 )
+_KEY_REMARK = "# where keys of file names end; the samples were made by it"
 _REFS_REMARK = "# which field of JSON names entries of which store; `wdsctl validate --level refs` looks them up"
 
 
@@ -53,6 +55,7 @@ class DatasetConfig:
     split_sets: Rules = field(default_factory=dict)
     exclude: Excludes = field(default_factory=Excludes)
     refs: dict[str, str] = field(default_factory=dict)  # field of JSON: the store it names entries of
+    key_until: str = ""  # a rule of `wdsctl.core.naming`; empty where no name has called for one
 
 
 def load(path: str) -> DatasetConfig:
@@ -99,6 +102,7 @@ def parse(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         split_sets=sets_of(document),
         exclude=excludes_of(document),
         refs=_refs(document),
+        key_until=_key_until(document),
     )
 
 
@@ -115,6 +119,7 @@ def dump(config: DatasetConfig) -> str:
         listed = names if isinstance(names, str) else [yaml_nodes.scalar(name) for name in names]
         text += f"part_filter: {listed if isinstance(listed, str) else '[' + ', '.join(listed) + ']'}\n"
     text += yaml_nodes.dump({"subflavors": config.subflavors})
+    text += _key_block(config.key_until)
     text += _refs_block(config.refs)
     text += split_block(config.split) if config.split else ""
     return text + sets_block(config.split_sets) + exclude_block(config.exclude)
@@ -151,6 +156,14 @@ def update_refs(text: str, refs: dict[str, str], path: str = "dataset.yaml") -> 
     if config.refs == refs:
         return text
     return _with_section(text, "refs", _refs_block(refs)) or dump(replace(config, refs=refs))
+
+
+def update_key_until(text: str, rule: str, path: str = "dataset.yaml") -> str:
+    """The text with another `key_until:` line. Every other line stays as it is, comments too."""
+    config = parse(text, path)
+    if config.key_until == rule:
+        return text
+    return _with_section(text, "key_until", _key_block(rule)) or dump(replace(config, key_until=rule))
 
 
 def _with_section(text: str, key: str, block: str) -> str | None:
@@ -227,6 +240,18 @@ def _part_filter(document: Document) -> str | tuple[str, ...]:
         where = document.where("part_filter")
         raise wrong("part_filter: expected names of parts", where, hint="such as [jpg, json], in quotes where needed")
     return tuple(value)
+
+
+def _key_until(document: Document) -> str:
+    value = document.data.get("key_until")
+    if value is not None and value not in KEY_RULES:
+        hint = f"write one of {', '.join(KEY_RULES)}, as the samples were made"
+        raise wrong(f"key_until: there is no rule {called(value)}", document.where("key_until"), hint=hint)
+    return value or ""
+
+
+def _key_block(rule: str) -> str:
+    return f"key_until: {rule}  {_KEY_REMARK}\n" if rule else ""
 
 
 def _refs(document: Document) -> dict[str, str]:

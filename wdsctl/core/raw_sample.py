@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class RawPart(NamedTuple):
-    """One file. `name` is what follows the key's first dot."""
+    """One file. `name` is what follows the key and a dot."""
 
     name: str
     size_bytes: int
@@ -14,7 +14,10 @@ class RawPart(NamedTuple):
 
 
 class RawSample(NamedTuple):
-    """The files of one key, sorted by part name. The path of a part is ROOT/`key`.`name`."""
+    """The files of one key, sorted by part name. The path of a part is ROOT/`key`.`name`.
+
+    The key may have dots; in shards it has none (`shard_key`).
+    """
 
     key: str
     parts: tuple[RawPart, ...]

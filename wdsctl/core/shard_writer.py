@@ -14,6 +14,7 @@ from typing import NamedTuple
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.files import replacing
+from wdsctl.core.naming import shard_key
 from wdsctl.core.os_errors import translate
 from wdsctl.core.raw_sample import RawSample
 from wdsctl.core.tar import BLOCK
@@ -51,6 +52,8 @@ class WrittenShard(NamedTuple):
 
 def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenShard:
     """Write `samples` to `path`, in order, their parts by name; the files are ROOT/KEY.PART. Makes its folder.
+
+    Dots in a key become `_` in the tar: WebDataset ends keys at the first dot.
 
     Raises DatasetError WDS202 where a file is not as long as it was when it was listed, StorageError and
     PermissionDenied; then nothing is left behind and what was at `path` is unchanged.
@@ -117,13 +120,14 @@ class _Out:
 
 def _write_samples(out: _Out, root: str, samples: Sequence[RawSample]) -> int:
     for key, parts in samples:
+        member = shard_key(key)
         for part, size, _ in parts:
-            name = f"{key}.{part}"
-            out.add(header(name.encode(), size))
+            path = f"{root}/{key}.{part}"
+            out.add(header(f"{member}.{part}".encode(), size))
             if size < _LARGE:
-                out.add(_read(f"{root}/{name}", size))
+                out.add(_read(path, size))
             else:
-                _copy(out, f"{root}/{name}", size)
+                _copy(out, path, size)
             out.add(_GAPS[-size % BLOCK])
     out.add(END)
     out.flush()

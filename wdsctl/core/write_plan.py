@@ -8,6 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.naming import shard_key
 from wdsctl.core.raw_sample import RawSample
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.tar_header import END, member_bytes
@@ -64,8 +65,8 @@ def tar_bytes(samples: Iterable[RawSample]) -> int:
 
 def sample_bytes(sample: RawSample) -> int:
     """What a sample takes up in a tar, headers and padding included."""
-    key, parts = sample
-    return sum(member_bytes(f"{key}.{name}".encode(), size) for name, size, _ in parts)
+    key = shard_key(sample.key)
+    return sum(member_bytes(f"{key}.{name}".encode(), size) for name, size, _ in sample.parts)
 
 
 def mark(sample: RawSample) -> bytes:

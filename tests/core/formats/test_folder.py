@@ -281,10 +281,10 @@ def test_files_that_turn_out_unreadable_are_counted_and_left_out(tmp_path: Path)
 
 
 def test_a_part_that_differs_by_case_alone_is_pointed_at(tmp_path: Path) -> None:
-    a_folder(tmp_path, " ".join([*(f"{i}.jpg {i}.txt" for i in range(4)), "7.JPG", "7.txt"]))
+    a_folder(tmp_path, " ".join([*(f"{i}.jpg {i}.txt" for i in range(4)), "7.jpg", "7.TXT"]))
     with pytest.raises(DatasetError) as caught:
         list_folder(str(tmp_path))
-    assert "7: no jpg (it has JPG: case counts)" in caught.value.message
+    assert "7: no txt (it has TXT: case counts)" in caught.value.message
 
 
 def test_links_that_lead_nowhere_are_unreadable_and_not_incomplete(tmp_path: Path) -> None:
@@ -310,3 +310,91 @@ def test_more_than_the_examples_are_counted(tmp_path: Path) -> None:
     with pytest.raises(DatasetError) as caught:
         list_folder(str(tmp_path))
     assert caught.value.message.splitlines()[-1] == "  ... and 4 more"
+
+
+DATES = " ".join(f"IMG_2024.01.{day:02d}.{part}" for day in range(1, 23) for part in ("jpg", "txt"))
+
+
+def test_dates_in_names_belong_to_the_key(tmp_path: Path) -> None:
+    listing = list_folder(a_folder(tmp_path, DATES))
+
+    assert len(listing.samples) == 22
+    assert parts(listing)["IMG_2024.01.07"] == ["jpg", "txt"]
+    assert (listing.keys.rule, listing.expected) == ("known-extension", ("jpg", "txt"))
+
+
+def test_a_rule_that_is_told_wins_over_the_names_and_one_kept_over_the_evidence(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, "a.seg.png a.jpg b.seg.png b.jpg")
+
+    told = list_folder(root, key_until="last-dot", kept="first-dot", on_missing="keep")
+    kept = list_folder(root, kept="last-dot", on_missing="keep")
+
+    assert keys(told) == keys(kept) == ["a", "a.seg", "b", "b.seg"]
+    assert (told.keys.reason, kept.keys.reason) == ("as told", "as before")
+
+
+def test_names_that_leave_the_rule_open_are_an_error_that_names_the_option(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, " ".join(f"{d}.{i}.jpg" for d in range(5) for i in range(3)))
+
+    with pytest.raises(DatasetError) as caught:
+        list_folder(root)
+
+    assert caught.value.code == "WDS245"
+    assert "`--key-until first-dot` (5 samples of up to 3 files)" in caught.value.hint
+    assert "`--key-until known-extension` (15 samples)" in caught.value.hint
+    assert len(list_folder(root, key_until="first-dot").samples) == 5
+
+
+def test_two_names_that_would_be_one_key_in_shards_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"a\.1 and a_1 would both have the key a_1") as caught:
+        list_folder(a_folder(tmp_path, "a.1.jpg a.1.txt a.2.jpg a.2.txt a_1.jpg a_1.txt"))
+    assert caught.value.code == "WDS247"
+
+
+def test_files_that_cannot_be_read_have_the_keys_of_the_rule_too(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, DATES)
+    (tmp_path / "IMG_2024.01.05.txt").unlink()
+    (tmp_path / "IMG_2024.01.05.txt").symlink_to(tmp_path / "nowhere")
+
+    listing = list_folder(root, on_missing="keep")
+
+    assert (listing.unreadable, listing.incomplete) == (1, 0)
+    assert parts(listing)["IMG_2024.01.05"] == ["jpg"]
+
+
+MIXED = " ".join(f"{i}.{'jpg' if i < 14 else 'png'} {i}.txt" for i in range(22))
+
+
+def test_pictures_of_several_formats_are_one_part(tmp_path: Path) -> None:
+    listing = list_folder(a_folder(tmp_path, MIXED))
+
+    assert (len(listing.samples), listing.incomplete, listing.expected) == (22, 0, ("jpg|png", "txt"))
+
+
+def test_sounds_and_films_of_several_formats_are_one_part_and_masks_are_another(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, "1.wav 1.mp4 1.seg.png 2.flac 2.mkv 2.seg.jpg 3.MP3 3.webm 3.seg.png")
+
+    assert list_folder(root).expected == ("MP3|flac|wav", "mkv|mp4|webm", "seg.png|seg.jpg")
+
+
+def test_a_sample_without_any_picture_is_incomplete_all_the_same(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match=r"30: no jpg\|png"):
+        list_folder(a_folder(tmp_path, f"{MIXED} 30.txt"))
+
+
+def test_parts_that_are_told_may_have_alternatives(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, MIXED)
+
+    assert list_folder(root, parts=("png|jpg", "txt")).incomplete == 0
+    with pytest.raises(DatasetError) as caught:
+        list_folder(root, parts=("jpg", "txt"))
+    assert "14: no jpg (it has png: `--parts 'jpg|png'` takes either)" in caught.value.message
+
+
+def test_what_loses_samples_is_never_advised_first(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as caught:
+        list_folder(a_folder(tmp_path, INCOMPLETE))
+
+    hint = caught.value.hint
+    assert hint.index("complete the samples") < hint.index("--on-missing keep") < hint.index("--on-missing skip")
+    assert "--on-missing skip (leaves 2 samples out)" in hint

@@ -77,6 +77,11 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
     rows: list[tuple[str, RenderableType]] = [
         ("write", f"{made} ({would}{count(folder.written)} written, {count(folder.kept)} kept)")
     ]
+    if folder.keys is not None:
+        rows.append(("keys", f"end by {folder.keys.rule}: {folder.keys.reason}"))
+        if folder.keys.rule != "first-dot":
+            rows.append(("", "dots in a key are `_` in the shards, where other readers end a key at its first dot"))
+        rows += [("", f"not {rejected.rule}: {rejected.reason}") for rejected in folder.keys.rejected]
     reasons = (
         (folder.incomplete, "incomplete sample", ""),
         (folder.strays, "stray file", ""),

@@ -15,7 +15,7 @@ from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import spellings
 
 _SAMPLES = (
     "SELECT sample.id, shard.path, sample.offset, sample.parts FROM sample JOIN shard ON shard.id = sample.id >> 28 "
@@ -73,10 +73,12 @@ class Names:
             return [Named(number, None, path, 0, size) for number, path, size in self._rows(_FILE, name)]
         if not self._has_rows:
             raise without_rows(self._path)
-        key_and_part = split_name(name)
-        if key_and_part is None or key_and_part[1] not in self._parts:
-            return []
-        key, ext = key_and_part[0], self._parts[key_and_part[1]]
+        for key, part in spellings(name):
+            if part in self._parts and (found := self._of(key, self._parts[part])):
+                return found
+        return []
+
+    def _of(self, key: str, ext: int) -> list[Named]:
         found = []
         for sample, shard, start, parts in self._rows(_SAMPLES, key):
             # Of a part that a sample has twice, the last one counts, as everywhere.

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.engine import open_published
-from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD
+from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, KEY_UNTIL
 from wdsctl.core.catalog.facts import exclude_of, generation_of, media_settings_of, selection_of
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.line_rows import are_implied
@@ -134,6 +134,11 @@ class Catalog:
     def key_field(self) -> str:
         """The field of JSON that the keys of lines come from; empty where they are numbers."""
         return self.facts().get(KEY_FIELD, "")
+
+    @property
+    def key_until(self) -> str:
+        """The rule that keys of names end by (`wdsctl.core.naming`); empty where it was never decided."""
+        return self.facts().get(KEY_UNTIL, "")
 
     @property
     def is_media_folder(self) -> bool:

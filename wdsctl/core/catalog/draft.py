@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, OF_SPLITS, SELECTION, TOTALS
+from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, KEY_UNTIL, OF_SPLITS, SELECTION, TOTALS
 from wdsctl.core.catalog.identity import SAMPLE_ROWS
 from wdsctl.core.catalog.media_settings import FACT, KIND, MediaSettings, settings_from
 from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
@@ -71,6 +71,7 @@ class Draft:
         self.last_shard_id = int(facts.get("last_shard_id") or highest or 0)
         self.exclude: tuple[str, ...] = tuple(json.loads(facts.get("exclude") or "[]"))
         self.key_field = facts.get(KEY_FIELD) or ""  # of JSON, that keys of lines come from
+        self.key_until = facts.get(KEY_UNTIL) or ""  # the rule that keys end by, where it was decided
         self.selection = selection_from(facts.get(SELECTION))
         self.has_sample_rows = facts.get(SAMPLE_ROWS) != "0"
         self.is_hashed = facts.get(HASHED) == "1"
@@ -216,6 +217,8 @@ class Draft:
         }
         if self.key_field:
             facts[KEY_FIELD] = self.key_field
+        if self.key_until:
+            facts[KEY_UNTIL] = self.key_until
         if not self.selection.is_all:
             facts[SELECTION] = self.selection.as_text()
         if not self.has_sample_rows:

@@ -5,6 +5,9 @@ from __future__ import annotations
 #: The field of JSON from which keys of lines come.
 KEY_FIELD = "key_field"
 
+#: Where keys of names with several dots end, if that was ever decided.
+KEY_UNTIL = "key_until"
+
 #: Which shards are chosen, and that new ones are hashed ("1").
 SELECTION, HASHED = "selection", "hashed"
 

@@ -18,7 +18,7 @@ from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.checks.kinds import MEDIA, kind_of
 from wdsctl.core.errors import InputError, WdsctlError
 from wdsctl.core.name_index import NameIndex, offsets_digest, open_name_index
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import shard_key, spellings
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.shard_list import list_files
@@ -101,16 +101,17 @@ class PreparedRefs:
     def look(self, name: str) -> Looked:
         if leads_out(name):
             return Looked("outside")
-        split = split_name(name)
         rows: list[int] = []
         near = ""
-        if split is not None:
-            found = self._names.find(split[0])
-            rows = [row for row in found.rows if split[1] in self._layout(row)]
-            near = next(self._near(split, found.rows, found.near), "")
+        for key, part in spellings(name):
+            found = self._names.find(key)
+            rows = [row for row in found.rows if part in self._layout(row)]
+            near = near or next(self._near(part, found.rows, found.near), "")
+            if rows:
+                break
         if not rows:
             whole = self._names.find(name)
-            rows = list(whole.rows)
+            rows = list(whole.rows or self._names.find(shard_key(name)).rows)
             near = near or (self._offsets.key(whole.near[0]) if whole.near else "")
         if len(rows) > 1:
             return Looked("twice")
@@ -124,10 +125,10 @@ class PreparedRefs:
         rows = np.flatnonzero(left)
         return len(rows), self._offsets.key(int(rows[0])) if len(rows) else ""
 
-    def _near(self, split: tuple[str, str], same: Sequence[int], others: Sequence[int]) -> Iterator[str]:
-        small = split[1].lower()
+    def _near(self, part: str, same: Sequence[int], others: Sequence[int]) -> Iterator[str]:
+        small = part.lower()
         for row in (*same, *others):
-            yield from (f"{self._offsets.key(row)}.{part}" for part in self._layout(row) if part.lower() == small)
+            yield from (f"{self._offsets.key(row)}.{each}" for each in self._layout(row) if each.lower() == small)
 
     def _layout(self, row: int) -> tuple[str, ...]:
         which = self._offsets.layout

@@ -11,7 +11,7 @@ from wdsctl.core.convert.importers.shards import files_mark
 from wdsctl.core.convert.source import LargePart
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.name_index import open_name_index
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import spellings, split_name
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
@@ -54,12 +54,12 @@ class PreparedStore:
         return self._rows(key, key)
 
     def find(self, name: str) -> LargePart:
-        key, part = split_name(name) or (name, "")
-        for row in self._rows(key, name):
-            for found, offset, size in self._offsets.parts(row):
-                if found == part:
-                    shard = self._offsets.shards[self._offsets.shard_of(row)]
-                    return LargePart(part, os.path.join(self._root, shard.path), offset, size)
+        for key, part in spellings(name):
+            for row in self._rows(key, name):
+                for found, offset, size in self._offsets.parts(row):
+                    if found == part:
+                        shard = self._offsets.shards[self._offsets.shard_of(row)]
+                        return LargePart(part, os.path.join(self._root, shard.path), offset, size)
         raise _missing(name, self._root)
 
     def parts(self, key: str) -> tuple[tuple[str, int], ...]:

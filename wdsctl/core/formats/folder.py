@@ -1,4 +1,7 @@
-"""A raw folder as samples: files in one directory that share a name up to its first dot are the parts of one sample."""
+"""A raw folder as samples: files in one directory that share a name, up to where keys end, are the parts of one sample.
+
+Where keys end is decided by the names (`wdsctl.core.key_rules`), or said.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +15,26 @@ from typing import Literal
 
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
-from wdsctl.core.formats.folder_walk import EXAMPLES, Found, walk
+from wdsctl.core.formats.folder_walk import EXAMPLES, Found, regroup, walk
+from wdsctl.core.key_rules import OPEN, KeyRule, Layout, choose_rule, kind_of_part, told_rule
+from wdsctl.core.naming import FIRST_DOT, KNOWN_EXTENSION, KeyUntil, shard_key
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.raw_sample import RawSample
 
 OnMissing = Literal["error", "skip", "keep"]
 
+#: Between parts of which a complete sample has one: `jpg|png`.
+EITHER = "|"
+
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The samples that are to be used, sorted by the key's code points, and counts of what is not as it should be.
 
-    `incomplete`: samples that lack one of the `expected` parts. `strays`: files that belong to no sample.
-    `unreadable`: files and folders. `ignored`: hidden files and folders, litter, links back to an enclosing folder.
+    `expected`: parts that every sample is to have, `jpg|png` where either will do. `incomplete`: samples that lack one.
+    `strays`: files that belong to no sample. `unreadable`: files and folders. `ignored`: hidden files and folders,
+    litter, links back to an enclosing folder. `keys`: where keys end, and why.
     """
 
     samples: list[RawSample]
@@ -35,14 +44,24 @@ class Listing:
     ignored: int = 0
     examples: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    keys: KeyRule = OPEN
 
 
 def list_folder(
-    root: str, *, parts: tuple[str, ...] = (), on_missing: OnMissing = "error", progress: Progress = SILENT
+    root: str,
+    *,
+    parts: tuple[str, ...] = (),
+    on_missing: OnMissing = "error",
+    key_until: KeyUntil | None = None,
+    kept: KeyUntil | None = None,
+    progress: Progress = SILENT,
 ) -> Listing:
     """Walk `root` and group its files. Linked files and folders are followed.
 
-    A complete sample has `parts`, or else the parts that at least half of the samples have; more parts are fine.
+    Keys end as `key_until` says, or as they did before (`kept`), or else by the rule that the names call for; where
+    they leave it open, raises DatasetError WDS245, and WDS247 where two samples would have one key in shards.
+    A complete sample has `parts` (`jpg|png`: one of these), or else the parts that at least half of the samples have,
+    media of one kind counting as one; more parts are fine.
     Where something is missing, stray or unreadable: `error` raises WDS201, `skip` leaves it out, `keep` keeps what a
     sample has. Cost: one `stat` a file; about 200 bytes of memory a file.
     """
@@ -58,8 +77,12 @@ def list_folder(
             code="WDS003",
         )
     found.examples.sort()
+    rule = _rule(root, found, key_until, kept)
+    if rule.rule != FIRST_DOT:
+        regroup(found, rule.rule)
+        _check_keys(root, found)
     found.samples.sort(key=attrgetter("key"))
-    return _apply_policy(root, found, parts, on_missing)
+    return replace(_apply_policy(root, found, parts, on_missing), keys=rule)
 
 
 def without(root: str, listing: Listing, unreadable: Mapping[tuple[str, str], str], on_missing: OnMissing) -> Listing:
@@ -86,6 +109,50 @@ def without(root: str, listing: Listing, unreadable: Mapping[tuple[str, str], st
     return replace(listing, samples=samples, unreadable=listing.unreadable + len(unreadable), examples=examples)
 
 
+def _rule(root: str, found: Found, asked: KeyUntil | None, kept: KeyUntil | None) -> KeyRule:
+    layouts = _layouts(found)
+    if asked or kept:
+        return told_rule(asked or kept or FIRST_DOT, layouts, "as told" if asked else "as before")
+    rule = choose_rule(layouts)
+    if rule.is_clear:
+        return rule
+    made = {each.rule: each.reason for each in rule.rejected} | {rule.rule: rule.made}
+    ways = [f"`--key-until {each}` ({made[each]})" for each in (FIRST_DOT, KNOWN_EXTENSION)]
+    raise DatasetError(
+        f"where the keys of these files end cannot be told: {rule.reason}",
+        where=root,
+        hint=f"say it: {' or '.join(ways)}; `--dry-run` shows what comes of it",
+        code="WDS245",
+    )
+
+
+def _layouts(found: Found) -> list[Layout]:
+    """What the samples consist of up to the first dot. Only names with two dots need a key in messages."""
+    counts: dict[tuple[str, ...], int] = {}
+    keys: dict[tuple[str, ...], str] = {}
+    for key, parts in found.samples:
+        names = tuple([part.name for part in parts])
+        counts[names] = counts.get(names, 0) + 1
+        if names not in keys or key < keys[names]:
+            keys[names] = key
+    return [Layout(names, count, keys[names]) for names, count in sorted(counts.items())]
+
+
+def _check_keys(root: str, found: Found) -> None:
+    """Dots of keys become `_` in shards: raise where that makes one key of two."""
+    owners: dict[str, str] = {}
+    for key in sorted(sample.key for sample in found.samples):
+        member = shard_key(key)
+        if owners.setdefault(member, key) != key:
+            raise DatasetError(
+                f"{named(owners[member])} and {named(key)} would both have the key {named(member)} in the shards, "
+                "where keys have no dots",
+                where=root,
+                hint="rename the files of one of them",
+                code="WDS247",
+            )
+
+
 def _check_root(root: str) -> None:
     if not os.path.lexists(root):
         raise InputError("the folder does not exist", where=root, hint="check the path")
@@ -104,7 +171,7 @@ def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: O
         raise DatasetError(
             "\n  ".join([_counts(len(incomplete), found), *examples, *([f"... and {more:,} more"] if more else [])]),
             where=root,
-            hint=_remedy(expected, incomplete=bool(incomplete), found=found),
+            hint=_remedy(expected, incomplete=len(incomplete), found=found),
             code="WDS201",
         )
     samples = found.samples
@@ -121,24 +188,44 @@ def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: O
 
 
 def _usual_parts(found: Found) -> tuple[str, ...]:
-    """The parts that at least half of the samples have, whether they can be read or not."""
-    having = Counter(part.name for sample in found.samples for part in sample.parts)
-    having.update(name for names in found.unreadable_parts.values() for name in names)
-    samples = len(found.samples) + len(_unreadable_keys(found))
-    return tuple(sorted(name for name, count in having.items() if 2 * count >= samples))
+    """The parts that at least half of the samples have, whether they can be read or not.
+
+    Pictures are one part, whatever their formats, and so are sounds and videos: `jpg|png`, the commonest first.
+    """
+    names: Counter[tuple[str, ...]] = Counter()
+    for sample in found.samples:
+        names[_part_names(sample, found)] += 1
+    names.update(tuple(sorted(found.unreadable_parts[key])) for key in _unreadable_keys(found))
+    having: Counter[str] = Counter()
+    of_kind: Counter[tuple[str, str]] = Counter()
+    for parts, count in names.items():
+        having.update(dict.fromkeys(parts, count))
+        of_kind.update(dict.fromkeys(map(kind_of_part, parts), count))
+    usual = {kind for kind, count in of_kind.items() if 2 * count >= names.total()}
+    alike: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(having, key=lambda name: (-having[name], name)):
+        alike.setdefault(kind_of_part(name), []).append(name)
+    return tuple(sorted(EITHER.join(alike[kind]) for kind in usual))
+
+
+def _part_names(sample: RawSample, found: Found) -> tuple[str, ...]:
+    """All parts that a sample has. One that cannot be read is there, and counts as such."""
+    names = [part.name for part in sample.parts]
+    hidden = found.unreadable_parts.get(sample.key)
+    return tuple(sorted({*names, *hidden})) if hidden else tuple(names)
 
 
 def _lacking(found: Found, expected: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(key, the parts it lacks) of every incomplete sample.
-
-    A part that cannot be read is there, and counts as such. So does a sample of which no part can be read.
-    """
-    hidden = found.unreadable_parts
-    complete = frozenset(expected)
-    for key, parts in found.samples:
-        missing = complete.difference([part.name for part in parts], hidden.get(key, ()))
+    """(key, the parts it lacks) of every incomplete sample. So is one of which no part can be read complete or not."""
+    wanted = [(part, frozenset(part.split(EITHER))) for part in expected]
+    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for sample in found.samples:
+        names = _part_names(sample, found)
+        missing = known.get(names)
+        if missing is None:
+            missing = known[names] = tuple(part for part, either in wanted if either.isdisjoint(names))
         if missing:
-            yield key, tuple(sorted(missing))
+            yield sample.key, missing
 
 
 def _unreadable_keys(found: Found) -> list[str]:
@@ -155,26 +242,34 @@ def _examples(found: Found, incomplete: Mapping[str, tuple[str, ...]]) -> tuple[
 
 
 def _describe(found: Found, incomplete: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    """A line a sample, with the parts that differ from a missing one by their letters' case alone."""
+    """A line a sample, with what it has in the place of a missing part: another case, another format."""
     for key, parts in found.samples:
         if key in incomplete:
-            alike = {part.name.lower(): part.name for part in parts}
-            lacks = [
-                f"{part} (it has {alike[part.lower()]}: case counts)" if part.lower() in alike else part
-                for part in incomplete[key]
-            ]
-            yield f"{named(key)}: no {', '.join(lacks)}"
+            there = [part.name for part in parts]
+            yield f"{named(key)}: no {', '.join(_missing(part, there) for part in incomplete[key])}"
 
 
-def _remedy(expected: Sequence[str], *, incomplete: bool, found: Found) -> str:
+def _missing(part: str, there: Sequence[str]) -> str:
+    either = part.split(EITHER)
+    alike = {name.lower(): name for name in there}
+    cased = next((alike[name.lower()] for name in either if name.lower() in alike), "")
+    if cased:
+        return f"{part} (it has {cased}: case counts)"
+    kinds = set(map(kind_of_part, either))
+    other = next((name for name in there if kind_of_part(name) in kinds), "")
+    return f"{part} (it has {other}: `--parts '{part}{EITHER}{other}'` takes either)" if other else part
+
+
+def _remedy(expected: Sequence[str], *, incomplete: int, found: Found) -> str:
     steps = (
-        (incomplete, "complete the samples"),
-        (found.strays > 0, "take away the files that belong to none"),
+        (incomplete > 0, "complete the samples"),
+        (found.strays > 0, "move files that belong to none elsewhere"),
         (found.unreadable > 0, "check the mode of what cannot be read, and where its links lead"),
     )
     do = ", ".join(step for is_due, step in steps if is_due)
     usual = f"; a complete sample has {', '.join(expected) or 'any part'}: --parts says otherwise" if incomplete else ""
-    return f"{do}; or say --on-missing skip (leave them out) or --on-missing keep (take what there is){usual}"
+    skipped = f"leaves {counted(incomplete, 'sample')} out" if incomplete else "leaves them out"
+    return f"{do}; or say --on-missing keep (takes what there is), or --on-missing skip ({skipped}){usual}"
 
 
 def _counts(incomplete: int, found: Found) -> str:

@@ -10,7 +10,7 @@ from stat import S_ISREG
 from sys import intern
 from typing import NamedTuple
 
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import KeyUntil, split_name, split_part
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
 from wdsctl.core.progress import Progress
@@ -68,6 +68,32 @@ def walk(root: str, found: Found, progress: Progress) -> None:
         except OSError as error:
             with translated(path, "list"):
                 _pass_over(folder.prefix, error, found)
+
+
+def regroup(found: Found, rule: KeyUntil) -> None:
+    """Make the samples of what was found, which are by the first dot, by another rule: one may become several."""
+    samples = []
+    for sample in found.samples:
+        if not any("." in part.name for part in sample.parts):
+            samples.append(sample)
+            continue
+        groups: dict[str, list[RawPart]] = {}
+        for part in sample.parts:
+            key, name = _rekeyed(sample.key, part.name, rule)
+            groups.setdefault(key, []).append(part._replace(name=intern(name)))
+        samples += [RawSample(key, tuple(sorted(parts))) for key, parts in groups.items()]
+    found.samples = samples
+    hidden: dict[str, set[str]] = {}
+    for key, names in found.unreadable_parts.items():
+        for each in names:
+            end, name = _rekeyed(key, each, rule)
+            hidden.setdefault(end, set()).add(name)
+    found.unreadable_parts = hidden
+
+
+def _rekeyed(key: str, part: str, rule: KeyUntil) -> tuple[str, str]:
+    inner, name = split_part(part, rule)
+    return f"{key}.{inner}" if inner else key, name
 
 
 class _Folder(NamedTuple):

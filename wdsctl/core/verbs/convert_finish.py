@@ -31,6 +31,7 @@ from wdsctl.core.fields import validate_field_map
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held, locked
+from wdsctl.core.naming import FIRST_DOT
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
@@ -123,7 +124,13 @@ def _prepared(
     is_lines = work.units[0].stream == "primary" and work.recipe.primary == "jsonl"
     lost: list[Lost] = []
     with lock:
-        report = index_at(place, IndexRequest(workers=work.options.workers, key="key" if is_lines else None), progress)
+        request = IndexRequest(
+            workers=work.options.workers,
+            key="key" if is_lines else None,
+            key_until=None if is_lines else FIRST_DOT,
+            is_ours=True,
+        )
+        report = index_at(place, request, progress)
         progress.phase("finish")
         if not os.path.exists(place.dataset_yaml):
             config = _config(place, work)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from wdsctl.core.called import said
 from wdsctl.core.lock import locked, writer
+from wdsctl.core.naming import KeyUntil
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_spec import RootSpec, root_spec
@@ -37,6 +38,7 @@ def index(
     on_error: OnError = "error",
     media: MediaRequest | None = None,
     key: str | None = None,
+    key_until: KeyUntil | None = None,
     sample_rows: bool | None = None,
     hashed: bool | None = None,
     wait: float = 0.0,
@@ -58,6 +60,8 @@ def index(
     along.
     `key`: for files of lines, the field of their objects that keys come from; kept in the catalog, and taken back by an
     empty one (docs/jsonl.md).
+    `key_until`: "first-dot" says that samples of tars are meant as they are, where their names look as if several had
+    become one (DatasetError WDS245); it is kept. Other rules raise UsageError WDS248, and a change of rule WDS246.
     `sample_rows`: whether every sample has a row in the catalog, as those in tars have unless it is said otherwise, and
     lines have not (`wdsctl/core/catalog/line_rows.py`); `hashed`: whether every shard is read as a whole, for
     its SHA-256. Both are kept in the catalog. `wait`: seconds to wait for another writer.
@@ -77,6 +81,7 @@ def index(
         columns=asked,
         media=media or MediaRequest(),
         key=key,
+        key_until=key_until,
         selection=spec.selection,
         sample_rows=sample_rows,
         hashed=hashed,

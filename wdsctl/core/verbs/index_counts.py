@@ -28,14 +28,16 @@ class Wanted:
     hashed: bool
     sample_rows: bool = True
     key: str = ""
+    key_until: str = ""
 
     def is_as(self, before: Published) -> bool:
         """Whether the catalog in force is like that; its `key` makes other samples, and so another generation."""
-        return (self.exclude, self.selection, self.sample_rows, self.hashed) == (
+        return (self.exclude, self.selection, self.sample_rows, self.hashed, self.key_until) == (
             before.exclude,
             before.selection,
             before.has_sample_rows,
             before.is_hashed,
+            before.key_until,
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from wdsctl.core.findings import Finding
+from wdsctl.core.naming import KeyUntil
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.verbs.column_report import ColumnReport
 from wdsctl.core.verbs.column_request import ColumnRequest
@@ -66,3 +67,5 @@ class IndexRequest:
     columns: ColumnRequest = field(default_factory=ColumnRequest)
     media: MediaRequest = field(default_factory=MediaRequest)
     key: str | None = None  # None: the field that the catalog has, if any; empty: numbers
+    key_until: KeyUntil | None = None  # None: the rule that the dataset keeps, if any
+    is_ours: bool = False  # wdsctl has just written the shards, by that rule

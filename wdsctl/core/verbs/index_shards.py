@@ -4,6 +4,7 @@ published.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -13,11 +14,12 @@ from functools import partial
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.lock import check_held
+from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.selected_shards import EVERYTHING, Selection
@@ -29,6 +31,7 @@ from wdsctl.core.verbs.fold import Folding, fold, forget_units, is_whole, scans,
 from wdsctl.core.verbs.index_counts import Counts, Wanted
 from wdsctl.core.verbs.index_listing import all_there, check_any, keeps_rows, vanished_error
 from wdsctl.core.verbs.index_request import IndexReport, IndexRequest
+from wdsctl.core.verbs.key_until import agreed_rule, check_keys, check_of_tars
 from wdsctl.core.verbs.published import Published, published
 from wdsctl.core.verbs.renames import carry_over, told_apart
 
@@ -50,7 +53,7 @@ def index_shards(place: Place, request: IndexRequest, progress: Progress) -> Ind
     listing = all_there(place, listing, request, known)
     key = _key_field(place, request.key, listing, before)
     has_rows = keeps_rows(listing, request, before.has_sample_rows, known)
-    wanted = replace(wanted, key=key, sample_rows=has_rows)
+    wanted = replace(wanted, key=key, sample_rows=has_rows, key_until=_rule(place, request, before))
     changes = _changes(place, listing, before, wanted, request, progress)
     ids = {row.path: row.id for row in changes.same} if request.rebuild else {}
     renamed = changes.renamed
@@ -157,7 +160,7 @@ def _publish(
         draft.last_shard_id = max(draft.last_shard_id, before.last_shard_id)
         draft.exclude, draft.selection, draft.is_hashed = wanted.exclude, wanted.selection, wanted.hashed
         draft.media_settings = before.media
-        draft.key_field = work.key
+        draft.key_field, draft.key_until = work.key, wanted.key_until
         draft.split_facts |= before.split_facts
         if draft.has_sample_rows and not wanted.sample_rows:
             draft.forget_sample_rows()
@@ -169,8 +172,20 @@ def _publish(
             _add_rows(place, draft, work, request.workers, progress)
         if work.is_new or not is_whole(place, draft.generation, work.kept):
             rows, findings = fold(place, draft, work, request.workers, progress)
+            if not (wanted.key_until or request.is_ours):
+                _check_keys(place, draft.generation, is_new=draft.generation != before.generation)
     tidy(place, draft.generation)
     return rows, findings, draft.generation
+
+
+def _check_keys(place: Place, generation: int, *, is_new: bool) -> None:
+    """Refuse samples that look like several in one, before the catalog that has them is published."""
+    try:
+        check_keys(place, Offsets(place.offsets(generation)))
+    except DatasetError:
+        if is_new:
+            os.unlink(place.offsets(generation))
+        raise
 
 
 def _refresh(draft: Draft, before: Published, changes: Changes) -> None:
@@ -236,6 +251,14 @@ def _key_field(place: Place, asked: str | None, listing: ShardListing, before: P
     if asked and not all(asked.split(".")):
         raise UsageError(f"--key {asked}: an empty name", hint="such as id, or meta.id for one inside another object")
     return before.key if asked is None else asked
+
+
+def _rule(place: Place, request: IndexRequest, before: Published) -> str:
+    """The rule that keys end by from now on; empty where nothing has decided it."""
+    kept = agreed_rule(place, before.key_until)
+    if not request.is_ours:
+        check_of_tars(place, request.key_until, kept)
+    return request.key_until or kept or ""
 
 
 def _all_changed(changes: Changes, listing: ShardListing) -> Changes:

@@ -11,7 +11,7 @@ from wdsctl.core.catalog.placed import Members, PartPlace, Placed
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import shard_key, spellings
 from wdsctl.core.place import Place
 from wdsctl.core.printable import one_line
 from wdsctl.core.root_name import located
@@ -32,8 +32,12 @@ def require_catalog(place: Place) -> None:
 
 
 def find_all(place: Place, browser: Browser, key: str) -> list[Placed]:
-    """Every sample of this key. A catalog without rows of samples costs a search in the offsets file's keys."""
-    return browser.find(key) if browser.has_rows else _stored(place, browser).find(key)
+    """Every sample of this key, as shards have it or as its raw files had it.
+
+    A catalog without rows of samples costs a search in the offsets file's keys.
+    """
+    find = browser.find if browser.has_rows else _stored(place, browser).find
+    return find(key) or (find(shard_key(key)) if shard_key(key) != key else [])
 
 
 def find_one(
@@ -121,8 +125,9 @@ def chosen_of(place: Place, browser: Browser, view: str, split: str | None = Non
 
 def name_of_part(place: Place, browser: Browser, key: str) -> tuple[str, str] | None:
     """(key, part) where `key` is a file name of a sample that is there: `a/7.seg.png`, as `ls --parts` lists it."""
-    named = split_name(key)
-    return named if named and not browser.is_media_folder and find_all(place, browser, named[0]) else None
+    if browser.is_media_folder:
+        return None
+    return next((named for named in spellings(key) if find_all(place, browser, named[0])), None)
 
 
 def choose_part(place: Place, sample: Placed, name: str | None) -> PartPlace:

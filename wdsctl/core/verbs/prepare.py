@@ -29,6 +29,7 @@ from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
 from wdsctl.core.verbs.index_after import is_told
 from wdsctl.core.verbs.journal import Entry, journal
+from wdsctl.core.verbs.key_until import check_unchanged, kept_rule, note_rule
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare_source import (
     check_dest,
@@ -115,6 +116,7 @@ def prepare(
         if options.dry_run:
             return _foreseen(source, root, options, progress)
         listing = _survey(source, root, options, progress)  # before anything is made: it may be refused
+        options = replace(options, key_until=None if listing.keys.is_open else listing.keys.rule)
         with translated(root):
             os.makedirs(root, exist_ok=True)
     place = locate(root, options.catalog, writing=True)
@@ -141,11 +143,13 @@ def _do(
     entry: Entry,
     progress: Progress,
 ) -> PrepareReport:
-    """All the steps, for a caller that holds the lock. `listing` is of the raw folder, if there is one."""
+    """All the steps, for a caller that holds the lock. `listing` is of the raw folder, if there is one; `options` have
+    its rule of keys.
+    """
     asked = Asked(options.sample_type, options.field_map, options.redetect)
     check_config(place, asked, progress)
     folder = _write(place, source, dest, options, listing, entry, progress) if listing else None
-    indexed = index_at(place, _index_request(options), progress)
+    indexed = index_at(place, _index_request(options, is_ours=listing is not None), progress)
     entry.findings += indexed.findings
     detection = split = None
     is_new = False
@@ -157,6 +161,7 @@ def _do(
             detection, is_new = taken.detection, True
             entry.findings += taken.findings
             indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
+        is_new = note_rule(place, options.key_until) or is_new
         split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
         is_new = is_new or is_divided
     return PrepareReport(
@@ -194,7 +199,7 @@ def _check_options(options: PrepareOptions) -> None:
                 validate_field_map(options.sample_type, options.field_map, where="--field-map")
 
 
-def _index_request(options: PrepareOptions) -> IndexRequest:
+def _index_request(options: PrepareOptions, *, is_ours: bool = False) -> IndexRequest:
     return IndexRequest(
         workers=options.workers,
         missing=options.missing,
@@ -202,6 +207,8 @@ def _index_request(options: PrepareOptions) -> IndexRequest:
         dry_run=options.dry_run,
         media=MediaRequest(selection=options.media, keyframes=options.media_index),
         key=options.key,
+        key_until=options.key_until,
+        is_ours=is_ours,
         selection=options.selection,
         sample_rows=options.sample_rows,
         hashed=options.hashed,
@@ -209,8 +216,13 @@ def _index_request(options: PrepareOptions) -> IndexRequest:
 
 
 def _survey(source: str, dest: str, options: PrepareOptions, progress: Progress) -> Listing:
+    kept = None
+    if os.path.isdir(dest):
+        place = locate(dest, options.catalog)
+        kept = kept_rule(place)
+        check_unchanged(place, options.key_until, kept, source)
     with _peeked(dest, options) as ledger:
-        return survey(source, dest, options, ledger=ledger, progress=progress)
+        return survey(source, dest, options, ledger=ledger, kept=kept, progress=progress)
 
 
 def _peeked(dest: str, options: PrepareOptions) -> Ledger:
@@ -237,8 +249,9 @@ def _write(
 
 def _foreseen(source: str, dest: str, options: PrepareOptions, progress: Progress) -> PrepareReport:
     """A dry run from a raw folder: the shards are planned, and what comes after them depends on them."""
+    listing = _survey(source, dest, options, progress)
     with _peeked(dest, options) as ledger:
-        folder = write_folder(source, dest, options, ledger=ledger, progress=progress)
+        folder = write_folder(source, dest, options, ledger=ledger, listing=listing, progress=progress)
     return _foretold(source, dest, folder, None)
 
 

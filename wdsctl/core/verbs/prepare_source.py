@@ -8,6 +8,7 @@ from typing import Literal
 
 from wdsctl.core.command_line import command
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.formats.folder import EITHER
 from wdsctl.core.line_files import parted
 from wdsctl.core.place import locate
 from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
@@ -88,7 +89,8 @@ def or_lines(source: str) -> str:
 
 def check_raw(source: str, parts: Sequence[str]) -> None:
     """Refuse a folder of shards as raw files: they would become parts of samples of other shards."""
-    if any(f".{part}".lower().endswith((".tar", *COMPRESSED)) for part in parts) or not holds_shards(source):
+    named = [name for part in parts for name in part.split(EITHER)]
+    if any(f".{part}".lower().endswith((".tar", *COMPRESSED)) for part in named) or not holds_shards(source):
         return
     raise UsageError(
         "the source holds shards already, and is prepared in place",

@@ -31,6 +31,7 @@ class Published:
     is_damaged: bool = False
     held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
     key: str = ""  # the field that keys of lines come from
+    key_until: str = ""  # the rule that keys of names end by, where it was decided
     selection: Selection = EVERYTHING
     has_sample_rows: bool | None = None  # None: there is no catalog to say so
     is_hashed: bool = False
@@ -64,6 +65,7 @@ def _read(place: Place, *, rebuild: bool) -> Published:
             media=catalog.media_settings(),
             held=catalog.held([row.id for row in rows]) if rebuild else {},
             key=catalog.key_field,
+            key_until=catalog.key_until,
             selection=catalog.selection(),
             has_sample_rows=catalog.has_sample_rows,
             is_hashed=catalog.is_hashed,

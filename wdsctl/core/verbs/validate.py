@@ -35,6 +35,7 @@ from wdsctl.core.shard_list import ShardListing, list_shards
 from wdsctl.core.stores import storage_for
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import Entry, journal
+from wdsctl.core.verbs.key_until import key_findings
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
@@ -94,6 +95,7 @@ class _Known:
     listing: ShardListing
     generation: int
     key: str
+    is_decided: bool  # where keys end was decided, by somebody or by evidence
     media_marks: dict[int, bytes]
     repeated: list[Finding] = field(default_factory=list)
 
@@ -174,6 +176,7 @@ class _Run:
             published.check_pages()
             rows, parts, generation = published.shards(), published.parts(), published.generation
             exclude, key, selection = published.exclude(), published.key_field, published.selection()
+            is_decided = bool(published.key_until)
             has_media = self._asks("headers") and published.media_settings() is not None
             marks = published.media.marks() if has_media else {}
             self.progress.phase("keys")
@@ -187,6 +190,7 @@ class _Run:
             listing=listing,
             generation=generation,
             key=key,
+            is_decided=is_decided,
             media_marks=marks,
             repeated=repeated,
         )
@@ -282,7 +286,10 @@ class _Run:
         self.progress.phase("parts")
         if isinstance(offsets, Finding):
             return [offsets]
-        return [] if self.is_some else part_findings(offsets, known.parts, config)
+        if self.is_some:
+            return []
+        odd_keys = [] if known.is_decided or config.key_until else key_findings(self.place, offsets)
+        return [*odd_keys, *part_findings(offsets, known.parts, config)]
 
     def _quarantined(
         self, known: _Known, config: DatasetConfig, offsets: Offsets | Finding, outcome: Outcome, stale: set[str]

@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import UsageError
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
+from wdsctl.core.key_rules import KeyRule
+from wdsctl.core.naming import KNOWN_EXTENSION, KeyUntil, shard_key
 from wdsctl.core.parallel import map_units, warm_up
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.replan import WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
-from wdsctl.core.shard_record import ShardRecord
+from wdsctl.core.shard_record import ShardRecord, keys_of
 from wdsctl.core.shard_writer import ShardJob, WrittenShard, write_job
 from wdsctl.core.verbs.write_folder_dest import check_dest, half_written, remove, sizes_of
 from wdsctl.core.write_plan import check_limits
@@ -32,6 +34,7 @@ class FolderOptions:
     template: str = "shard-{index:06d}.tar"
     parts: tuple[str, ...] = ()
     on_missing: OnMissing = "error"
+    key_until: KeyUntil | None = None  # None: as before, or else as the names call for
     workers: int = 1
     moved: bool = False  # another path is the same folder, moved
     dry_run: bool = False
@@ -51,7 +54,8 @@ class FolderReport:
     """What was found, and what became of it. In a dry run, what would have.
 
     `shards`, `samples` and `size_bytes` are of the whole dataset, kept shards included; `written` and `kept` count
-    shards, `vanished` samples in kept shards whose files are gone. The rest is as in `Listing`.
+    shards, `vanished` samples in kept shards whose files are gone. `keys`: where keys
+    end, and why; None where no name tells. The rest is as in `Listing`.
     """
 
     source: str
@@ -70,12 +74,22 @@ class FolderReport:
     kept: int
     vanished: int
     dry_run: bool
+    keys: KeyRule | None = None
 
 
-def survey(source: str, dest: str, options: FolderOptions, *, ledger: Ledger, progress: Progress = SILENT) -> Listing:
+def survey(
+    source: str,
+    dest: str,
+    options: FolderOptions,
+    *,
+    ledger: Ledger,
+    kept: KeyUntil | None = None,
+    progress: Progress = SILENT,
+) -> Listing:
     """List the samples of `source`, when everything that can be refused has been looked at. Writes nothing.
 
-    `ledger` may be `Ledger.peek`. Raises UsageError, InputError, DatasetError, PermissionDenied.
+    `kept`: the rule that the keys of the dataset end by, where one was decided. `ledger` may be `Ledger.peek`. Raises
+    UsageError, InputError, DatasetError, PermissionDenied.
     """
     check_template(options.template)
     check_limits(options.shard_samples, options.shard_size)
@@ -84,7 +98,20 @@ def survey(source: str, dest: str, options: FolderOptions, *, ledger: Ledger, pr
     check_dest(dest, {record.name for record in records})
     if options.workers > 1 and not options.dry_run and not _all_done(records):
         warm_up(_PRELOAD)
-    return list_folder(source, parts=options.parts, on_missing=options.on_missing, progress=progress)
+    return list_folder(
+        source,
+        parts=options.parts,
+        on_missing=options.on_missing,
+        key_until=options.key_until,
+        kept=kept or _rule_of(records),
+        progress=progress,
+    )
+
+
+def _rule_of(records: Sequence[ShardRecord]) -> KeyUntil | None:
+    """The rule of a plan whose run was killed before anything else could note it: told by dots in its keys."""
+    are_dotted = any(shard_key(key) != key for record in records for key in keys_of(record))
+    return KNOWN_EXTENSION if are_dotted else None
 
 
 def write_folder(
@@ -230,4 +257,5 @@ def _report(
         kept=len(plan.records) - written.shards,
         vanished=plan.vanished,
         dry_run=options.dry_run,
+        keys=None if listing.keys.is_open else listing.keys,
     )

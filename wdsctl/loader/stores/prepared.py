@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from wdsctl.core.errors import SampleFailed
 from wdsctl.core.keyframe_file import KeyframeFile, open_keyframes
 from wdsctl.core.media.facts import Facts
-from wdsctl.core.name_index import NOWHERE, NameIndex, offsets_digest, open_name_index
-from wdsctl.core.naming import split_name
+from wdsctl.core.name_index import NameIndex, offsets_digest, open_name_index
+from wdsctl.core.naming import shard_key, spellings
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.sample_id import INDEX_BITS
@@ -31,7 +32,8 @@ class PreparedStore(FileStore):
     """Names are `<key>.<part>`, and a key alone is its whole sample: a dict of parts; of lines of JSON, the object.
 
     A key that several samples have is ambiguous where more than one of them has the part. Of a part that a sample has
-    twice, the last one counts, as everywhere.
+    twice, the last one counts, as everywhere. Files whose keys have dots are found by the names they had, too, though
+    shards have `_` there (`shard_key`).
     """
 
     def __init__(self, place: Place, offsets: Offsets, decoder: SampleDecoder | None) -> None:
@@ -50,16 +52,19 @@ class PreparedStore(FileStore):
     def find(self, name: str) -> Entry:
         if not isinstance(name, str):
             raise missing(self.path, str(name), hint="names are texts, such as 'a/0001.jpg'")
-        split = split_name(name)
-        parted = self.names.find(split[0]) if split is not None else NOWHERE
+        near: list[int] = []
         found: list[Entry] = []
-        if split is not None:
-            found = [entry for row in parted.rows if (entry := self._part(row, *split)) is not None]
+        for key, part in spellings(name):
+            parted = self.names.find(key)
+            found = [entry for row in parted.rows if (entry := self._part(row, key, part)) is not None]
+            if found:
+                break
+            near += (*parted.rows, *parted.near)
         if not found:
             whole = self.names.find(name)
-            found = [self._sample(row) for row in whole.rows]
+            found = [self._sample(row) for row in whole.rows or self.names.find(shard_key(name)).rows]
             if not found:
-                raise self._missing(name, (*parted.rows, *parted.near), whole.near)
+                raise self._missing(name, near, whole.near)
         if len(found) > 1:
             raise twice(self.path, name, [f"shard {each.shard}, index {each.row}" for each in found])
         return found[0]
@@ -117,7 +122,7 @@ class PreparedStore(FileStore):
         starts = self.offsets.shard_row.tolist()
         return {shard.id: start for shard, start in zip(self.offsets.shards, starts[:-1], strict=True)}
 
-    def _missing(self, name: str, rows: tuple[int, ...], near: tuple[int, ...]) -> SampleFailed:
+    def _missing(self, name: str, rows: Sequence[int], near: Sequence[int]) -> SampleFailed:
         """`rows`: those that have the key of a part, in these letters or others; `near`: samples of the same name."""
         names = [self.offsets.key(row) for row in near]
         has: list[str] = []

@@ -16,10 +16,12 @@ from itertools import islice
 from types import TracebackType
 from typing import IO, Any, cast
 
+from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError
 from wdsctl.core.findings import Finding
-from wdsctl.core.naming import split_name
+from wdsctl.core.key_rules import ENOUGH, Layout, choose_rule, makes
+from wdsctl.core.naming import FIRST_DOT, KEY_RULES, KNOWN_EXTENSION, KeyUntil, as_rule, shard_key, split_by
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
 from wdsctl.core.shard_list import COMPRESSED
@@ -35,12 +37,15 @@ Sample = tuple[str, list[tuple[str, int, bytes]]]
 
 class PackedSource:
     """A place is the number of a file and of a sample in it. Going forward costs nothing; going back begins the file
-    anew. `problems`: what was found wrong with files while they were listed.
+    anew. `rule`: where keys end; None: at the first
+    dot, unless the names speak against it. `problems`: what was found wrong with files while they were listed.
     """
 
-    def __init__(self, root: str, files: list[str]) -> None:
+    def __init__(self, root: str, files: list[str], rule: KeyUntil | None = None) -> None:
         self._root = root
         self._files = files
+        self._asked = rule
+        self._rule: KeyUntil = rule or FIRST_DOT
         self._open: tuple[int, int, Iterator[Sample]] | None = None
         self.problems: list[Finding] = []
 
@@ -55,7 +60,7 @@ class PackedSource:
         return ()
 
     def mark(self) -> bytes:
-        digest = blake2b(digest_size=16)
+        digest = blake2b(self._rule.encode(), digest_size=16)
         for name in self._files:
             path = os.path.join(self._root, name)
             with translated(path, "read"):
@@ -68,16 +73,26 @@ class PackedSource:
             yield Entry(known.key, sum(size for _, size in known.parts))
 
     def known(self) -> Iterator[Known]:
-        """Unpacks everything once. A file that is damaged ends where it is, and is a problem."""
+        """Unpacks everything once. A file that is damaged ends where it is, and is a problem.
+
+        Raises DatasetError WDS245, at the end, where the names look as if several samples had become one.
+        """
         self.problems = []
+        layouts: dict[tuple[str, ...], tuple[int, str]] = {}
         for number, name in enumerate(self._files):
             try:
-                for i, (key, parts) in enumerate(_samples(os.path.join(self._root, name), with_data=False)):
+                for i, (key, parts) in enumerate(_samples(os.path.join(self._root, name), self._rule, with_data=False)):
                     sizes = tuple(sorted((part, size) for part, size, _ in parts))
+                    names = tuple([part for part, _ in sizes])
+                    count, first = layouts.get(names, (0, key))
+                    layouts[names] = count + 1, first
                     yield Known(number << _BITS | i, key, sizes)
             except _DAMAGE as error:
                 message = f"it ends, or is damaged, in the middle: {' '.join(str(error).split()) or 'cut off'}"
                 self.problems.append(Finding(code="WDS102", severity="error", message=message, shard=printable(name)))
+
+        if self._asked is None:
+            _check_keys(self._root, [Layout(names, count, key) for names, (count, key) in layouts.items()])
 
     def read(self, place: int) -> tuple[Part, ...]:
         return tuple(part for part in self.read_some(place, lambda _name: True) if isinstance(part, Part))
@@ -90,7 +105,7 @@ class PackedSource:
             _, at, samples = self._open
         try:
             if samples is None:
-                samples = _samples(path, with_data=True)
+                samples = _samples(path, self._rule, with_data=True)
             _, parts = next(islice(samples, i - at, None))
         except _DAMAGE as error:
             self._open = None
@@ -113,15 +128,28 @@ class PackedSource:
         """Streams are read as they come."""
 
 
-def _samples(path: str, *, with_data: bool) -> Iterator[Sample]:
+def _check_keys(root: str, layouts: list[Layout]) -> None:
+    found = choose_rule(layouts)
+    if found.odd_share >= ENOUGH:
+        raise DatasetError(
+            f"where the keys of these members end cannot be told: {found.reason}; by {KNOWN_EXTENSION} there would be "
+            f"{makes(layouts, KNOWN_EXTENSION)}",
+            where=root,
+            hint=f"say it: `-O key-until={KNOWN_EXTENSION}`, or `-O key-until={FIRST_DOT}` if one sample is meant",
+            code="WDS245",
+        )
+
+
+def _samples(path: str, rule: KeyUntil, *, with_data: bool) -> Iterator[Sample]:
     """Neighbouring members of one key. Links, folders and devices are passed over; nothing is ever unpacked to disk."""
     key, parts = "", list[tuple[str, int, bytes]]()
     with _unpacking(path) as stream, tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
         for member in archive:
             cast("Any", archive).members = []  # or it would remember all of them
-            named = split_name(member.name) if member.isreg() else None
+            named = split_by(member.name, rule) if member.isreg() else None
             if named is None:
                 continue
+            named = shard_key(named[0]), named[1]
             if named[0] != key or any(named[1] == part for part, _, _ in parts):
                 if parts:
                     yield key, parts
@@ -146,7 +174,9 @@ def _unpacking(path: str) -> IO[bytes]:
 
 
 class PackedImporter:
-    """No options but `files`, by which the engine names some of those below the folder, as a list in JSON."""
+    """`-O key-until=last-dot|known-extension` for names whose keys have dots. The engine names some of the files below
+    the folder by `files`, a list in JSON.
+    """
 
     name = "packed"
     about = "compressed tars: .tar.gz, .tgz, .tar.bz2, .tar.xz; plain ones beside them go along"
@@ -159,9 +189,10 @@ class PackedImporter:
 
     def open(self, path: str, options: Options) -> PackedSource:
         """Raises InputError where a kind of compression is not read here, UsageError."""
-        unknown = sorted(set(options) - {"files"})
+        unknown = sorted(set(options) - {"files", "key-until"})
         if unknown:
-            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="leave it out")
+            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="they have key-until")
+        rule = as_rule(given.one_of(self.name, options, "key-until", KEY_RULES)) if "key-until" in options else None
         files = json.loads(options["files"]) if "files" in options else _listed(path)
         unread = next((name for name in files if name.lower().endswith(COMPRESSED) and not _is_read(name)), "")
         if unread or not files:
@@ -171,7 +202,7 @@ class PackedImporter:
                 hint="unpack it with its own tool first: zstd -d, lz4 -d" if unread else "check the path",
                 code="WDS113" if unread else "WDS003",
             )
-        return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files)
+        return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files, rule)
 
 
 def _is_read(name: str) -> bool:

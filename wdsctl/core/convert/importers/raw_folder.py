@@ -1,4 +1,4 @@
-"""A raw folder: files that share a name up to its first dot are the parts of one sample, as `prepare` has it."""
+"""A raw folder: files that share a name, up to where keys end, are the parts of one sample, as `prepare` has it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ from wdsctl.core.counted import counted
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.findings import Finding
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder
-from wdsctl.core.naming import split_name
+from wdsctl.core.naming import KEY_RULES, as_rule, shard_key, split_name
 
 _LOOKED_AT = 1000  # names
 
 
 class RawFolder:
-    """`-O parts=jpg,txt` says what a complete sample has, `on-missing=skip|keep` what to do with others."""
+    """`-O parts=jpg,txt` says what a complete sample has, `on-missing=skip|keep` what to do with others,
+    `key-until=RULE` where keys end.
+    """
 
     name = "folder"
     about = "a folder of files; those that share a name are the parts of one sample"
@@ -36,13 +38,15 @@ class RawFolder:
         return None
 
     def open(self, path: str, options: Options) -> Source:
-        given.checked(self.name, options, ("parts", "on-missing"))
+        given.checked(self.name, options, ("parts", "on-missing", "key-until"))
         on_missing = cast("OnMissing", given.one_of(self.name, options, "on-missing", ("error", "skip", "keep")))
         try:
-            listing = list_folder(path, parts=given.names(options, "parts"), on_missing=on_missing)
+            rule = as_rule(given.one_of(self.name, options, "key-until", KEY_RULES)) if "key-until" in options else None
+            listing = list_folder(path, parts=given.names(options, "parts"), on_missing=on_missing, key_until=rule)
         except WdsctlError as error:
             # Here the same options are of the form.
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
+            error.hint = error.hint.replace("--key-until ", "-O key-until=")
             raise
         return SampleSource(_Listed(path, listing), problems=_told(listing, on_missing))
 
@@ -73,7 +77,7 @@ class _Listed:
     def samples(self, start: int) -> Iterator[Sample]:
         for key, parts in islice(self._listing.samples, start, None):
             path = os.path.join(self._root, key)
-            yield Sample(key, tuple(LargePart(name, f"{path}.{name}", 0, size) for name, size, _ in parts))
+            yield Sample(shard_key(key), tuple(LargePart(name, f"{path}.{name}", 0, size) for name, size, _ in parts))
 
     def mark(self) -> bytes:
         """Of all files: names, sizes and times."""
