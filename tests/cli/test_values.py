@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from wdsctl.cli import values
 from wdsctl.core.errors import UsageError
+from wdsctl.core.fields import option_text
 
 
 @pytest.mark.parametrize(
@@ -67,4 +68,4 @@ PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json[
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.sampled_from(PATHS)))
 def test_a_field_map_written_out_is_read_back_as_it_was(fields: dict[str, str]) -> None:
-    assert values.field_map(values.field_map_text(fields)) == fields
+    assert values.field_map(option_text(fields)) == fields

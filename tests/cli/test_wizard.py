@@ -281,3 +281,15 @@ def test_the_evidence_is_not_told_twice(photos: str) -> None:
         outcome = talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, Runs(), output)
         assert outcome.report.detection is not None
         assert bool(outcome.report.detection.reasons) == output.quiet
+
+
+def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos: str) -> None:
+    doubtful = replace(DETECTION, unused_media=("png",))
+    ask, runs = answers(True), Runs(report=a_prepare_report(detection=doubtful))
+    options = PrepareOptions(split={"train": 1.0})
+
+    outcome = talk(Request(source=photos, dest="shards", options=options), ask, runs)
+
+    assert ask.asked == ["this is not sure; use it?"]
+    assert outcome.request.options.sample_type == DETECTION.sample_type
+    assert "--sample-type" in " ".join(command_lines(outcome.request, 200))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.build import an_image
 from wdsctl.core.detect import Detection, Evidence, PartEvidence, detect
 from wdsctl.core.fields import validate_field_map
-from wdsctl.core.sample_types import CRUDE
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 
 
 def a_sound() -> bytes:
@@ -114,6 +114,10 @@ def reason_against(detection: Detection, sample_type: str) -> str:
             "VidQASample",
             {"video": "mp4", "context": "json[question]", "answers": "json[answer]"},
         ),
+        (seen(mp4=MP4), "VideoSample", {"video": "mp4"}),
+        (seen(mp4=MP4, txt=b"a dog"), "VideoSample", {"video": "mp4", "text": "txt"}),
+        (seen(mp4=MP4, wav=WAV, txt=b"hi"), "VideoSample", {"video": "mp4", "text": "txt", "audio": "wav"}),
+        (seen(mp4=MP4, json={"caption": "a dog"}), "VideoSample", {"video": "mp4", "text": "json[caption]"}),
         (seen(wav=WAV), "AudioSample", {"audio": "wav"}),
         (seen(wav=WAV, txt=b"hello"), "AudioSample", {"audio": "wav", "text": "txt"}),
         (seen(wav=WAV, json={"transcript": "x"}), "AudioSample", {"audio": "wav", "text": "json[transcript]"}),
@@ -138,7 +142,6 @@ def test_the_type_that_uses_what_the_samples_have_is_found(
 @pytest.mark.parametrize(
     "evidence",
     [
-        seen(mp4=MP4, txt=b"a dog runs"),
         seen(bin=bytes(range(256))),
         seen(json={"width": 3}),
         seen(left_jpg=JPEG, right_jpg=JPEG),
@@ -155,7 +158,7 @@ def test_that_no_type_fits_is_an_answer_too(evidence: Evidence) -> None:
     assert (found.sample_type, found.field_map, found.confidence) == (CRUDE, {}, 0.0)
     assert found.reasons
     assert all(rejected.reason for rejected in found.rejected)
-    assert len(found.rejected) == 12
+    assert len(found.rejected) == len(SAMPLE_TYPES)
 
 
 def test_every_other_type_is_rejected_with_a_reason() -> None:
@@ -172,6 +175,7 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "InterleavedSample": "no sequence: json has caption, width, height",
         "SimilarityInterleavedSample": "no images: json has caption, width, height",
         "VidQASample": "no video part",
+        "VideoSample": "no video part",
         "AudioSample": "no audio part",
     }
 
@@ -282,3 +286,22 @@ def test_whatever_is_found_fits_its_own_rules(parts: dict[str, tuple[int, list[b
     assert 0 <= found.confidence <= 1
     validate_field_map(found.sample_type, found.field_map, [name for name, (n, _) in parts.items() if n])
     assert len({found.sample_type, *(rejected.sample_type for rejected in found.rejected)}) >= 12
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_sure", "unused"),
+    [
+        (seen(jpg=JPEG, txt=b"a dog"), True, ()),
+        (seen(mp4=MP4, wav=WAV, txt=b"hi"), True, ()),
+        (seen(jpg=JPEG, seg_png=PNG, txt=b"a dog"), False, ("seg.png",)),
+        (seen(mp4=MP4, jpg=JPEG, txt=b"hi"), False, ("jpg",)),
+        (seen(txt=b"a dog", json={"question": "what?", "caption": "x"}, notes_txt=b"more"), False, ()),
+        (seen(npy=b"\x93NUMPY\1\0"), True, ()),
+    ],
+)
+def test_a_detection_is_sure_from_eighty_percent_on_if_it_uses_all_media(
+    evidence: Evidence, is_sure: bool, unused: tuple[str, ...]
+) -> None:
+    found = detect(evidence)
+
+    assert (found.is_sure, found.unused_media) == (is_sure, unused)

@@ -57,6 +57,7 @@ def test_names_in_shards_are_split_alike_by_every_rule_and_by_other_readers(name
 
 def test_only_dots_of_the_file_name_are_replaced() -> None:
     assert shard_key("v1.2/IMG_2024.01.07") == "v1.2/IMG_2024_01_07"
+    assert shard_key("_.a..b") == "_-a--b"  # `__a__b` would be passed over
 
 
 @pytest.mark.parametrize("name", [".DS_Store", "README", "b.", "__meta__.json", "a/.b.c"])

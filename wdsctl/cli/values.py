@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 from fractions import Fraction
 
 import typer
-
-from wdsctl.core.errors import WdsctlError
 
 #: As GNU tools count: a lone letter and KiB are powers of 1024, kB of 1000.
 SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE)
@@ -33,9 +30,10 @@ def size_bytes(text: str | int) -> int:
 
 
 def part_names(text: str) -> tuple[str, ...]:
-    """`jpg,txt`; a leading dot is forgiven."""
-    names = tuple(name.strip().lstrip(".") for name in text.split(",")) if text.strip() else ()
-    if "" in names:
+    """`jpg,txt`, and `jpg|png` where either will do; a leading dot is forgiven."""
+    words = [[word.strip().lstrip(".") for word in name.split("|")] for name in text.split(",")] if text.strip() else []
+    names = tuple("|".join(each) for each in words)
+    if any("" in each for each in words):
         raise typer.BadParameter(f"{text!r} has an empty name; write jpg,txt")
     return names
 
@@ -45,13 +43,3 @@ def field_map(text: str) -> dict[str, str]:
     from wdsctl.core.fields import parse_option
 
     return parse_option(text) if text.strip() else {}
-
-
-def field_map_text(fields: dict[str, str]) -> str:
-    """What `field_map` reads back as `fields`, as plainly as it can be said."""
-    text = ",".join(f"{name}={path}" for name, path in fields.items())
-    try:
-        is_plain = field_map(text) == fields
-    except WdsctlError:
-        is_plain = False
-    return text if is_plain else json.dumps(fields, ensure_ascii=False)

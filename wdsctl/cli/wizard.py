@@ -30,7 +30,7 @@ T = TypeVar("T")
 #: Options of the verb whose flag has another name.
 FLAGS = {"split_by": "--by", "moved": "--yes", "hashed": "--hash"}
 #: Options without one: the number of workers changes nothing, and which shards were chosen the catalog knows.
-UNSAID = ("workers", "selection")
+UNSAID = ("workers", "selection", "take_unsure")
 
 
 class Ask(Protocol):
@@ -102,8 +102,13 @@ def run(request: Request, output: Output) -> PrepareReport:
         return verb(request.source, request.dest, request.options, progress=progress)
 
 
+def run_unsure(request: Request, output: Output) -> PrepareReport:
+    """The same, where somebody judges the sample type afterwards: it need not be sure."""
+    return run(replace(request, options=replace(request.options, take_unsure=True)), output)
+
+
 def converse(
-    request: Request, interview: Interview, output: Output, run: Callable[[Request, Output], PrepareReport] = run
+    request: Request, interview: Interview, output: Output, run: Callable[[Request, Output], PrepareReport] = run_unsure
 ) -> Outcome:
     """Complete the request, run it, and let the user judge the sample type that was detected."""
     request = complete(request, interview, output)
@@ -159,8 +164,12 @@ def judge(request: Request, report: PrepareReport, interview: Interview, output:
     if detection is None or options.sample_type or options.field_map:
         return request
     output.say("this looks like:", labelled(detection_rows(detection)))
-    if interview.confirm("use it?"):
-        return request
+    if interview.confirm("use it?" if detection.is_sure else "this is not sure; use it?"):
+        if detection.is_sure:
+            return request
+        # Without questions, it has to be said.
+        sure = replace(options, sample_type=detection.sample_type, field_map=detection.field_map)
+        return replace(request, options=sure)
     sample_type = interview.insist("sample type", _sample_type, output)
     fields = _fields_of(sample_type, detection, interview, output)
     return replace(request, options=replace(options, sample_type=sample_type, field_map=fields, redetect=True))
@@ -195,7 +204,9 @@ def _flag(name: str, value: object) -> list[str]:
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if name == "field_map" and isinstance(value, Mapping):
-        return [flag, values.field_map_text(dict(value))]
+        from wdsctl.core.fields import option_text
+
+        return [flag, option_text(dict(value))]
     if isinstance(value, Mapping):
         # repr keeps every digit of a share; 8.0 is 8 to people.
         return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]

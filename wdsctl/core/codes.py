@@ -421,7 +421,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS221": Code(
         "the sample type is ambiguous",
-        "The evidence fits no sample type, or several equally well.",
+        "Several sample types fit nearly as well, or the one that fits would leave images, videos or sounds unused.",
         "Say it: `--sample-type CaptioningSample --field-map image=jpg,caption=txt`.",
     ),
     "WDS222": Code(

@@ -28,8 +28,10 @@ _REFERRING = {word + s for word in ("image", "img", "video", "audio", "clip", "s
     "mp4",
 }
 #: The types whose main text may be the only text part there is, whatever its name.
-_LONE_TEXT = {"CaptioningSample": "caption", "TextSample": "text", "AudioSample": "text"}
+_LONE_TEXT = {"CaptioningSample": "caption", "TextSample": "text", "VideoSample": "text", "AudioSample": "text"}
 _OCR_FIELDS = {field.name for field in SAMPLE_TYPES["OCRSample"]} - {"image", "text"}
+#: Below this, somebody is asked.
+SURE = 0.8
 #: Two candidates nearer to each other than this are hard to tell apart.
 _MARGIN = 0.06
 
@@ -42,6 +44,7 @@ class Rejected(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Detection:
     """`confidence` 0 to 1, and 0 where no type fits. `kinds`: what each part holds, such as `image/jpeg`.
+    `unused_media`: parts with images, videos or sounds that no field is made of.
 
     `reasons` and the reason of a rejected candidate are short sentences for a terminal.
     """
@@ -52,6 +55,12 @@ class Detection:
     reasons: tuple[str, ...]
     rejected: tuple[Rejected, ...]
     kinds: dict[str, str]
+    unused_media: tuple[str, ...] = ()
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it may be used without a question. Crude samples hand out everything, so nothing is guessed."""
+        return self.sample_type == CRUDE or (self.confidence >= SURE and not self.unused_media)
 
 
 class _Candidate(NamedTuple):
@@ -81,7 +90,9 @@ def detect(evidence: Evidence, *, of_lines: bool = False) -> Detection:
     lost = tuple(Rejected(other.sample_type, _lost(best, other)) for other in others)
     field_map = {name: str(filled.path) for name, filled in best.filled.items()}
     confidence = round(best.confidence * (0.7 if rivals else 1.0), 2)
-    return Detection(best.sample_type, field_map, confidence, _reasons(best, rivals, facts), lost + rejected, kinds)
+    unused = tuple(part.name for part in best.unused if part.kind in _MEDIA)
+    reasons = _reasons(best, rivals, facts)
+    return Detection(best.sample_type, field_map, confidence, reasons, lost + rejected, kinds, unused)
 
 
 def _try(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | Rejected:

@@ -21,6 +21,7 @@ __all__ = [
     "check_sample_type",
     "did_you_mean",
     "extract",
+    "option_text",
     "parse_field_map",
     "parse_field_path",
     "parse_option",
@@ -100,6 +101,16 @@ def parse_option(text: str) -> dict[str, str]:
         else:
             raise _bad_option(text, f"{piece.strip()!r} names no field")
     return _checked_option(text, field_map)
+
+
+def option_text(field_map: Mapping[str, str]) -> str:
+    """What `parse_option` reads back as this field map, as plainly as it can be said."""
+    text = ",".join(f"{name}={path}" for name, path in field_map.items())
+    try:
+        is_plain = parse_option(text) == field_map
+    except UsageError:
+        is_plain = False
+    return text if is_plain else json.dumps(dict(field_map), ensure_ascii=False)
 
 
 def validate_field_map(

@@ -46,9 +46,13 @@ def split_name(name: str) -> tuple[str, str] | None:
     dot = name.find(".", start)
     if dot <= start or dot == len(name) - 1:
         return None
-    if name.startswith("__") and "__" in name[2:dot]:
+    if _is_meta(name[:dot]):
         return None
     return name[:dot], name[dot + 1 :]
+
+
+def _is_meta(key: str) -> bool:
+    return key.startswith("__") and "__" in key[2:]
 
 
 def split_part(part: str, rule: KeyUntil) -> tuple[str, str]:
@@ -79,9 +83,13 @@ def split_by(name: str, rule: KeyUntil) -> tuple[str, str] | None:
 
 
 def shard_key(key: str) -> str:
-    """The key as it stands in shards: dots of the file name become `_`, as other readers would end the key there."""
+    """The key as it stands in shards: dots of the file name become `_`, as other readers would end the key there.
+
+    `-` where it would otherwise look like one of WebDataset's own members.
+    """
     at = key.rfind("/") + 1
-    return key[:at] + key[at:].replace(".", "_")
+    member = key[:at] + key[at:].replace(".", "_")
+    return key[:at] + key[at:].replace(".", "-") if member != key and _is_meta(member) else member
 
 
 def spellings(name: str) -> tuple[tuple[str, str], ...]:

@@ -82,6 +82,11 @@ SAMPLE_TYPES: dict[str, tuple[Field, ...]] = {
         Field("answers", "any", required=False, names=ANSWERS_NAMES),
         Field("answer_weights", "list", required=False, names=("answer_weights",)),
     ),
+    "VideoSample": (
+        Field("video", "video"),
+        Field("text", "text", required=False, names=("text", "caption", "description", "transcript", "title")),
+        Field("audio", "audio", required=False),
+    ),
     "AudioSample": (
         Field("audio", "audio"),
         Field("text", "text", required=False, names=("text", "transcript", "transcription", "caption")),

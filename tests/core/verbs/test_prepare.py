@@ -52,7 +52,7 @@ def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
 def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
     dest = str(tmp_path / "made") if is_raw else None
-    options = PrepareOptions(shard_samples=2, split={"train": 2, "val": 1})
+    options = PrepareOptions(shard_samples=2, split={"train": 2, "val": 1}, take_unsure=True)
     first = prepare(source, dest, options)
     before = tree(first.dest)
     again = prepare(source, dest, options)
@@ -107,7 +107,7 @@ def test_asking_for_what_is_there_is_up_to_date(tmp_path: Path) -> None:
 
 def test_another_split_is_made_and_is_no_up_to_date(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
-    prepare(root)
+    prepare(root, options=PrepareOptions(take_unsure=True))
     report = prepare(root, options=PrepareOptions(split={"train": 9, "val": 1}))
 
     assert not report.up_to_date
@@ -130,7 +130,7 @@ def test_dry_runs_write_nothing_at_all(tmp_path: Path) -> None:
 
 def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
-    report = prepare(root, options=PrepareOptions(exclude=("*-001.tar",)))
+    report = prepare(root, options=PrepareOptions(exclude=("*-001.tar",), take_unsure=True))
 
     assert report.index is not None
     assert report.index.samples == 10
@@ -193,14 +193,14 @@ def test_a_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
 
 def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 10)
-    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}))
+    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}, take_unsure=True))
     path = Path(locate(root).dataset_yaml)
     path.write_text("sample_type: [")
 
     with pytest.raises(DatasetError) as caught:
         prepare(root)
     assert caught.value.code == "WDS220"
-    report = prepare(root, options=PrepareOptions(redetect=True))
+    report = prepare(root, options=PrepareOptions(redetect=True, take_unsure=True))
     assert (report.up_to_date, report.detection is not None) == (False, True)
     assert load(str(path)).split is not None
     assert prepare(root).up_to_date
@@ -218,6 +218,44 @@ def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
 
 def test_samples_of_a_catalog_are_the_same_from_raw_files_and_in_place(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", samples(0, 4))
-    prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2))
+    prepare(source, str(tmp_path / "made"), PrepareOptions(shard_samples=2, take_unsure=True))
 
     assert [line.key for line in inspect(str(tmp_path / "made"), samples=4).first] == [f"{i:06d}" for i in range(4)]
+
+
+def films(*parts: str) -> dict[str, bytes]:
+    content = {"mp4": b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64), "jpg": a_jpeg(1), "txt": b"a dog runs"}
+    return {f"{i}.{part}": content[part] for i in range(4) for part in parts}
+
+
+def test_a_sample_type_that_is_not_sure_stops_when_all_else_is_done_and_names_both_ways(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt"), "b.tar": films("mp4", "jpg", "txt")})
+
+    with pytest.raises(UsageError, match="would leave jpg unused") as caught:
+        prepare(root, options=PrepareOptions(split={"train": 1, "val": 1}))
+
+    assert caught.value.code == "WDS221"
+    assert "--sample-type VideoSample --field-map video=mp4,text=txt" in caught.value.hint
+    assert "--sample-type CrudeSample" in caught.value.hint
+    assert not Path(locate(root).dataset_yaml).exists()
+    prepare(root, options=PrepareOptions(sample_type="VideoSample", field_map={"video": "mp4", "text": "txt"}))
+    assert set(split_of(root).values()) == {"train", "val"}
+    assert load(locate(root).dataset_yaml).split is not None
+
+
+def test_a_doubt_is_taken_where_that_is_said(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt")})
+
+    report = prepare(root, options=PrepareOptions(take_unsure=True))
+
+    assert report.detection is not None
+    assert report.detection.unused_media == ("jpg",)
+    assert load(locate(root).dataset_yaml).sample_type == "VideoSample"
+
+
+def test_films_with_texts_are_video_samples(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "txt")})
+    prepare(root)
+
+    config = load(locate(root).dataset_yaml)
+    assert (config.sample_type, config.field_map) == ("VideoSample", {"video": "mp4", "text": "txt"})

@@ -94,6 +94,11 @@ def kinds() -> dict[str, Made]:
             from_json(*QUESTION, video="mp4"),
             {"video": AVDecoder, **QUESTION},
         ),
+        "VideoSample": Made(
+            {"mp4": clip, "wav": tone, "txt": b"a clip"},
+            {"video": "mp4", "text": "txt", "audio": "wav"},
+            {"video": AVDecoder, "text": "a clip", "audio": AVDecoder},
+        ),
         "AudioSample": Made(
             {"wav": tone, "txt": b"a tone"}, {"audio": "wav", "text": "txt"}, {"audio": AVDecoder, "text": "a tone"}
         ),

@@ -55,7 +55,12 @@ ShardSize = Annotated[
 ]
 Template = Annotated[str, typer.Option("--template", metavar="T", help="Names of the shards.")]
 Parts = Annotated[
-    str, typer.Option("--parts", metavar="jpg,txt", help="The parts of a complete sample. [default: the usual ones]")
+    str,
+    typer.Option(
+        "--parts",
+        metavar="jpg,txt",
+        help="The parts of a complete sample; 'jpg|png' for either. [default: the usual ones]",
+    ),
 ]
 OnMissing = Annotated[
     Literal["error", "skip", "keep"],
@@ -150,6 +155,7 @@ def command(
         media=media,
         media_index=media_index,
         moved=common.yes,
+        take_unsure=common.yes,
         workers=options.worker_count(workers),
         catalog=catalog,
         missing=missing,

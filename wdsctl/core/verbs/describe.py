@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.command_line import command_at
 from wdsctl.core.dataset_yaml import DatasetConfig, dump, load
 from wdsctl.core.detect import Detection, detect
 from wdsctl.core.errors import DatasetError, UsageError
-from wdsctl.core.fields import validate_field_map
+from wdsctl.core.evidence import percent
+from wdsctl.core.fields import option_text, validate_field_map
 from wdsctl.core.files import set_aside, write_text
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.look import gather
@@ -70,11 +72,13 @@ def describe(
     base: DatasetConfig | None = None,
     *,
     is_typed: bool = False,
+    must_be_sure: bool = False,
 ) -> tuple[Detection | None, bool]:
     """Write dataset.yaml, unless it is there and nobody asks for another: (what was found, whether it is another now).
 
     The detection is None where nobody asks. A new file takes over the rule of the catalog's split. `base`: what a new
-    file says besides; where it `is_typed`, the sample type, too, unless another is asked for.
+    file says besides; where it `is_typed`, the sample type, too, unless another is asked for. `must_be_sure`: write
+    nothing where the detection alone decides, and is not sure; `check_sure` then says so.
     """
     base = base or DatasetConfig()
     there = os.path.exists(place.dataset_yaml)
@@ -94,6 +98,8 @@ def describe(
         found = detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
     finally:
         storage.close()
+    if must_be_sure and is_doubtful(found, asked):
+        return found, False
     before = load(place.dataset_yaml) if there else base
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
     config = replace(before, sample_type=sample_type, field_map=field_map, sample_loader="", part_filter=())
@@ -101,6 +107,26 @@ def describe(
     if is_new:
         write_text(place.dataset_yaml, dump(config))
     return found, is_new
+
+
+def is_doubtful(found: Detection | None, asked: Asked) -> bool:
+    """Whether the detection is not sure, and nobody has said what the samples are."""
+    return found is not None and not found.is_sure and not (asked.sample_type or asked.field_map)
+
+
+def check_sure(place: Place, found: Detection | None, asked: Asked) -> None:
+    """Raises UsageError WDS221 for a detection that somebody has to judge."""
+    if found is None or not is_doubtful(found, asked):
+        return
+    unused = f", and would leave {' and '.join(found.unused_media)} unused" if found.unused_media else ""
+    take = command_at(place, "prepare", "--sample-type", found.sample_type, "--field-map", option_text(found.field_map))
+    raise UsageError(
+        f"the samples look like {found.sample_type}: {', '.join(found.field_map.values())}; that is not sure "
+        f"({percent(found.confidence)}){unused}. Shards, catalog and splits are made; only dataset.yaml is not written",
+        where=place.shown,
+        hint=f"{take} takes it, {command_at(place, 'prepare', '--sample-type', CRUDE)} hands out all parts as they are",
+        code="WDS221",
+    )
 
 
 def _chosen(found: Detection, asked: Asked, names: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -25,7 +25,7 @@ from wdsctl.core.ratios import By
 from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
-from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
+from wdsctl.core.verbs.describe import Asked, as_asked, check_config, check_sure, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
 from wdsctl.core.verbs.index_after import is_told
 from wdsctl.core.verbs.journal import Entry, journal
@@ -56,6 +56,7 @@ class PrepareOptions(FolderOptions):
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
+    take_unsure: bool = False  # a detection that is not sure is written, too
     key: str | None = None  # of lines: the field that keys come from; None: what the catalog has; empty: numbers
     media: str | None = None  # which parts are media, as `MediaRequest.selection` has it
     media_index: bool = False  # index videos for seeking, too
@@ -88,7 +89,8 @@ def prepare(
 ) -> PrepareReport:
     """Make `source` a dataset that trains: in place if it holds tars or lines, into `dest` if it is of raw files.
 
-    Run again, it does what is left to do: the rest of a run that was killed, new files, nothing.
+    Run again, it does what is left to do: the rest of a run that was killed, new files, nothing. Raises UsageError
+    WDS221, when all else is done, where the sample type that was detected is not sure.
     """
     options = options or PrepareOptions()
     source, dest = plain(source), None if dest is None else plain(dest)
@@ -156,7 +158,9 @@ def _do(
     if indexed.samples:
         taken = _taken_over(place, indexed, asked, options, progress)
         if taken is None:
-            detection, is_new = describe(place, indexed.generation, asked, progress)
+            detection, is_new = describe(
+                place, indexed.generation, asked, progress, must_be_sure=not options.take_unsure
+            )
         else:
             detection, is_new = taken.detection, True
             entry.findings += taken.findings
@@ -164,6 +168,8 @@ def _do(
         is_new = note_rule(place, options.key_until) or is_new
         split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
         is_new = is_new or is_divided
+        if taken is None and not options.take_unsure:
+            check_sure(place, detection, asked)
     return PrepareReport(
         source=shown(source),
         dest=shown(dest),

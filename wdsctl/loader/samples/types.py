@@ -100,6 +100,15 @@ class VidQASample(Sample):
 
 
 @edataclass
+class VideoSample(Sample):
+    """`audio`: a sound that lies beside the video; the one in it comes with the video."""
+
+    video: Any
+    text: str | None = None
+    audio: Any = None
+
+
+@edataclass
 class AudioSample(Sample):
     audio: Any
     text: str | None = None
@@ -120,6 +129,7 @@ TYPES: dict[str, type[Sample]] = {
         InterleavedSample,
         SimilarityInterleavedSample,
         VidQASample,
+        VideoSample,
         AudioSample,
     )
 }
