@@ -434,8 +434,9 @@ CODES: dict[str, Code] = {
         "a reference leads outside",
         "A row names a file by an absolute path, with `..`, by a link that leaves the folder, or by a URL. Nothing "
         "outside the source is read, and nothing is fetched.",
-        "Write relative references. Where rows have them, `-O base=FOLDER` says which folder they begin in; those of "
-        "an index of shards (wids, MDS, LitData) begin beside it.",
+        "Where the file is yours, `-O base=FOLDER` says which folder references begin in, and allows all that lies "
+        "below it, by absolute paths and `..`, too (`-O base=/`: everything). Otherwise write relative references; "
+        "those of an index of shards (wids, MDS, LitData) begin beside it.",
     ),
     "WDS231": Code(
         "a file that is referred to is missing",

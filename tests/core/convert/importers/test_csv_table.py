@@ -165,3 +165,14 @@ def test_a_quote_that_never_ends_is_told_as_such(tmp_path: Path) -> None:
     (error,) = faults(f"{root}/t.csv").values()
 
     assert "a quote begins in it" in error.message
+
+
+def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"pictures/1.jpg": b"x", "pictures/2.jpg": b"y"})
+    (tmp_path / "labels").mkdir()
+    rows = tmp_path / "labels" / "rows.csv"
+    rows.write_text(f"file,text\n{root}/pictures/1.jpg,one\n../pictures/2.jpg,two\n")
+
+    assert {fault.code for fault in faults(str(rows)).values()} == {"WDS230"}
+    made = held(str(rows), {"base": root})
+    assert {key: parts["jpg"] for key, parts in made.items()} == {"pictures/1": b"x", "pictures/2": b"y"}

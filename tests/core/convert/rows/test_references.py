@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.convert.rows.references import base_of, file_part, inside
+from wdsctl.core.convert.rows.references import base_of, file_part, inside, path_below
 from wdsctl.core.errors import DatasetError, WdsctlError
 
 
@@ -36,7 +36,7 @@ def test_who_says_where_references_begin_is_told_of_rows_alone(tmp_path: Path, r
         file_part("jpg", str(tmp_path), reference, "row 3")
     with pytest.raises(DatasetError) as of_an_index:
         inside(str(tmp_path), "../x", "index.json")
-    assert "`-O base=FOLDER`" in of_rows.value.hint
+    assert "`-O base=" in of_rows.value.hint
     assert "base=" not in of_an_index.value.hint
 
 
@@ -52,3 +52,48 @@ def test_a_folder_beside_is_taken_only_where_the_files_are_there(tmp_path: Path)
 
     assert base_of(str(tmp_path), ["1.jpg"]) == str(tmp_path / "images")
     assert base_of(str(tmp_path), ["2.jpg", "/1.jpg", "\0"]) == str(tmp_path)
+
+
+@pytest.fixture
+def rooms(tmp_path: Path) -> Path:
+    """`labels/` with a file of rows, `images/1.jpg` beside it, and a link in `labels/` that leads to it."""
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").write_bytes(b"x")
+    (tmp_path / "labels" / "linked.jpg").symlink_to(tmp_path / "images" / "1.jpg")
+    return tmp_path
+
+
+@pytest.mark.parametrize("reference", ["{root}/images/1.jpg", "../images/1.jpg", "linked.jpg", "images/1.jpg"])
+@pytest.mark.parametrize("allowed", ["{root}", "/"])
+def test_what_lies_below_a_folder_that_is_named_is_allowed(rooms: Path, reference: str, allowed: str) -> None:
+    if (allowed, reference) == ("/", "images/1.jpg"):
+        reference = f"{rooms}/images/1.jpg".removeprefix("/")  # it begins in the folder that is named
+    found = file_part(
+        "jpg", str(rooms / "labels"), reference.format(root=rooms), "row 1", allowed=allowed.format(root=rooms)
+    )
+
+    assert found.data == b"x"
+
+
+@pytest.mark.parametrize(
+    "reference", ["/etc/passwd", "../../etc/passwd", "http://x/1.jpg", "{root}/other/1.jpg", "out.jpg"]
+)
+def test_what_lies_elsewhere_is_refused_all_the_same(rooms: Path, reference: str) -> None:
+    (rooms / "images" / "out.jpg").symlink_to("/etc/passwd")
+    with pytest.raises(DatasetError) as error:
+        file_part("jpg", str(rooms / "labels"), reference.format(root=rooms), "row 1", allowed=str(rooms / "images"))
+    assert error.value.code == "WDS230"
+
+
+def test_the_error_names_the_folder_that_would_allow_it(rooms: Path) -> None:
+    for reference in (f"{rooms}/images/1.jpg", "../images/1.jpg"):
+        with pytest.raises(DatasetError) as error:
+            file_part("jpg", str(rooms / "labels"), reference, "row 1")
+        assert f"`-O base={rooms}/images`" in error.value.hint
+        assert file_part("jpg", str(rooms / "labels"), reference, "row 1", allowed=f"{rooms}/images").data == b"x"
+
+
+def test_a_key_is_made_of_the_path_below_the_folder_that_is_named(rooms: Path) -> None:
+    for reference in (f"{rooms}/images/1.jpg", "../images/1.jpg", "images/1.jpg"):
+        assert path_below(str(rooms), str(rooms / "labels"), reference, "row 1") == "images/1.jpg"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from wdsctl.core.convert.rows.extensions import as_part, of_content, of_name
-from wdsctl.core.convert.rows.references import file_part
+from wdsctl.core.convert.rows.references import file_part, path_below
 from wdsctl.core.convert.rows.safe_keys import numbered, safe_key, stem
 from wdsctl.core.convert.rows.values import as_json
 from wdsctl.core.convert.source import LargePart, Options, Part
@@ -28,7 +28,7 @@ _HEAD = 4096  # bytes that tell what a file is
 class Row(NamedTuple):
     """One row. `number` counts from 0 and is its place; `where` names it for people; `fault`: why it has no values.
 
-    `base`: the folder that its references begin in, unless the shape says. `split`: what it is in, of those that the
+    `base`: the folder that its references begin in, unless the shape has one. `split`: what it is in, of those that the
     source has; its key begins with `prefix`.
     """
 
@@ -39,6 +39,13 @@ class Row(NamedTuple):
     base: str = ""
     prefix: str = ""
     split: str = ""
+
+
+class _Begin(NamedTuple):
+    """Where references begin; `allowed`: as in `Shape`."""
+
+    folder: str
+    allowed: str
 
 
 class Sample(NamedTuple):
@@ -56,18 +63,21 @@ class Shape:
 
     `key`: a field, or `:row` (the number) or `:stem` (the name of the first file). `media`: fields that hold bytes or
     refer to files, known before the first row, so that a sample's parts are named alike in all rows. `base`: the
-    folder that references begin in; empty: the row says. `text`: a field that becomes the part `txt`.
+    folder that references begin in; empty: the row says. `allowed`: the one that the user named, if any: references
+    begin there, and lead anywhere below. `text`: a field that becomes the part `txt`.
     """
 
     base: str = ""
     media: tuple[str, ...] = ()
     key: str = ":row"
     text: str = ""
+    allowed: str = ""
 
     @classmethod
     def of(cls, options: Options, *, media: Iterable[str], key: str, base: str = "") -> Shape:
         """With what the user said."""
-        return cls(options.get("base") or base, tuple(media), options.get("key") or key, options.get("text", ""))
+        key, text = options.get("key") or key, options.get("text", "")
+        return cls(base, tuple(media), key, text, allowed=options.get("base", ""))
 
 
 def kept_shape(form: str, options: Options) -> Shape:
@@ -78,7 +88,7 @@ def kept_shape(form: str, options: Options) -> Shape:
                 f"{form}: {name} cannot be chosen here: the rows have a {KEY}, and their fields are parts",
                 hint=f"leave out `-O {name}=...`; `--parts` and `--rename-part` choose parts",
             )
-    return Shape(options.get("base", ""), key=KEY)
+    return Shape(key=KEY, allowed=options.get("base", ""))
 
 
 def sample_of(row: Row, shape: Shape) -> Sample:
@@ -107,9 +117,8 @@ def _pieces(row: Row, shape: Shape) -> list[Piece]:
     pieces: list[Piece] = []
     for name, value in row.values.items():
         if name in shape.media:
-            pieces += _media(
-                "" if len(shape.media) == 1 else as_part(name), value, shape.base or row.base, f"{row.where}, {name}"
-            )
+            begin = _Begin(shape.base or row.base, shape.allowed)
+            pieces += _media("" if len(shape.media) == 1 else as_part(name), value, begin, f"{row.where}, {name}")
         elif name == shape.text and isinstance(value, str):
             pieces.append(Part("txt", value.encode("utf-8", "surrogateescape")))
         else:
@@ -135,7 +144,7 @@ def _renamed(piece: LargePart, name: str) -> LargePart:
     return LargePart(name, piece.path, piece.offset, piece.size)
 
 
-def _media(prefix: str, value: Any, base: str, where: str) -> Iterator[Piece]:
+def _media(prefix: str, value: Any, begin: _Begin, where: str) -> Iterator[Piece]:
     """The parts of one field: bytes, a reference, bytes with a name, or a list of these. None gives none."""
     match value:
         case None | "":
@@ -143,15 +152,15 @@ def _media(prefix: str, value: Any, base: str, where: str) -> Iterator[Piece]:
         case bytes() | bytearray() | memoryview():
             yield _of_bytes(prefix, bytes(value), "")
         case str():
-            yield _of_file(prefix, value, base, where)
+            yield _of_file(prefix, value, begin, where)
         case {"bytes": data, "path": path, **more} if not more:
             if data is not None:
                 yield _of_bytes(prefix, bytes(data), path or "")
             elif path:
-                yield _of_file(prefix, path, base, where)
+                yield _of_file(prefix, path, begin, where)
         case list() | tuple():
             for i, each in enumerate(value):
-                yield from _media(f"{prefix}.{i}" if prefix else str(i), each, base, where)
+                yield from _media(f"{prefix}.{i}" if prefix else str(i), each, begin, where)
         case _:
             raise DatasetError(
                 f"a {type(value).__name__} where a file or bytes should be",
@@ -165,9 +174,9 @@ def _of_bytes(prefix: str, data: bytes, path: str) -> Part:
     return Part(_joined(prefix, of_name(path) or of_content(data, len(data))), data)
 
 
-def _of_file(prefix: str, reference: str, base: str, where: str) -> LargePart:
+def _of_file(prefix: str, reference: str, begin: _Begin, where: str) -> LargePart:
     ending = of_name(reference)
-    piece = file_part(_joined(prefix, ending or "bin"), base, reference, where)
+    piece = file_part(_joined(prefix, ending or "bin"), begin.folder, reference, where, allowed=begin.allowed)
     if ending:
         return piece
     head = LargePart("", piece.path, 0, min(piece.size, _HEAD)).data
@@ -183,6 +192,8 @@ def _key(row: Row, shape: Shape) -> str:
         return numbered(row.number)
     if shape.key == ":stem":
         reference = next(filter(None, (_first_path(row.values.get(name)) for name in shape.media)), "")
+        if reference and shape.allowed:
+            reference = path_below(shape.allowed, shape.base or row.base, reference, row.where)
         return safe_key(stem(reference)) or numbered(row.number)
     value = row.values.get(shape.key)
     text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
@@ -253,7 +264,8 @@ def _kept_parts(row: Row, shape: Shape) -> Iterator[Piece]:
                 continue
             case dict() if name == FILES:
                 for part, reference in value.items():
-                    yield file_part(part, shape.base or row.base, str(reference), f"{row.where}, {part}")
+                    base, place = shape.base or row.base, f"{row.where}, {part}"
+                    yield file_part(part, base, str(reference), place, allowed=shape.allowed)
             case {"bytes": bytes(data), "path": _, **more} if not more:
                 yield Part(name, data)
             case {"bytes": None, "path": _, **more} if not more:
