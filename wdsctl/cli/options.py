@@ -18,7 +18,8 @@ from wdsctl.cli.output import Output
 Root = Annotated[
     str,
     typer.Argument(
-        metavar="ROOT", help="The dataset: a folder with shards in it, at any depth, a .jsonl file, or a URL of either."
+        metavar="ROOT",
+        help="The dataset: a folder with shards in it, at any depth, one .tar or .jsonl file, or a URL of any.",
     ),
 ]
 #: Of commands that make the catalog, and so decide which shards it has.
@@ -26,7 +27,7 @@ Shards = Annotated[
     str,
     typer.Argument(
         metavar="ROOT",
-        help="The dataset: a folder with shards in it, at any depth, a .jsonl file, or a URL of either. "
+        help="The dataset: a folder with shards in it, at any depth, one .tar or .jsonl file, or a URL of any. "
         "Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
     ),
 ]

@@ -148,8 +148,8 @@ CODES: dict[str, Code] = {
     "WDS113": Code(
         "a compressed shard",
         "A .tar.gz (.tgz, .tar.zst, ...) or a .jsonl.gz cannot be read at random places, and is not used for training.",
-        "Decompress it: `gunzip SHARD.tar.gz`, or `wdsctl convert SRC DEST`; `--exclude '*gz'` leaves it out without a "
-        "word. Media are compressed already; a tar of them is hardly larger.",
+        "`wdsctl convert SRC DEST` unpacks it into new shards; `gunzip` or `unzstd` where it lies. `--exclude '*gz'` "
+        "leaves it out without a word. Media are compressed already; a tar of them is hardly larger.",
     ),
     "WDS114": Code(
         "no end-of-archive mark",

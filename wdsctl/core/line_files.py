@@ -8,6 +8,7 @@ from __future__ import annotations
 from wdsctl.core.urls import is_url
 
 SUFFIXES = (".jsonl", ".ndjson")
+TAR = ".tar"
 
 #: What is left out, by its last ending, and the command that unpacks it.
 UNPACKERS = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz", ".lz4": "unlz4"}
@@ -27,8 +28,8 @@ def unpacker(name: str) -> str:
 
 
 def parted(root: str) -> tuple[str, str]:
-    """(folder, name) of a root that is one file of lines, plain or compressed; (root, "") of any other."""
-    if not (is_lines(root) or unpacker(root)):
+    """(folder, name) of a root that is one file: a tar, or lines, plain or compressed; (root, "") of any other."""
+    if not (is_lines(root) or unpacker(root) or root.lower().endswith(TAR)):
         return root, ""
     folder, _, name = root.rpartition("/")
     if is_url(root) and folder.endswith(":/"):  # `memory://x.jsonl`: the file is where a bucket is named elsewhere

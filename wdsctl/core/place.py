@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError
-from wdsctl.core.line_files import parted, unpacker
+from wdsctl.core.line_files import TAR, is_lines, parted, unpacker
+from wdsctl.core.os_errors import translated
+from wdsctl.core.tar import PACKED_HEAD, compression
 from wdsctl.core.urls import is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
@@ -24,7 +26,7 @@ class Place:
     """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
 
     `root` is a path or a URL, `meta` always a path. `only`: the name of the one file in `root` that is the dataset,
-    where it is a file of lines and not a folder.
+    where it is one tar or file of lines and not a folder.
     """
 
     root: str
@@ -67,6 +69,11 @@ class Place:
         return shown(self.path)
 
     @property
+    def is_passing(self) -> bool:
+        """Whether it is one tar that nobody has prepared: readers keep a catalog of it among the user's data."""
+        return self.only.lower().endswith(TAR) and self.meta == os.path.join(_user_data(), _name_of(self.path))
+
+    @property
     def is_inside(self) -> bool:
         """Whether the catalog lies in the dataset itself, as it does unless that cannot be written."""
         return self.meta == os.path.join(self.root, meta_of(self.only))
@@ -98,7 +105,8 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     Raises InputError where there is no such root, PermissionDenied where it cannot be read; and, with `writing`, where
     it has a catalog that this user cannot write: one of their own would shadow it from then on.
     A root that is a URL is not looked at, and has its catalog elsewhere, like one that cannot be written.
-    A root may be one file of lines, of which the same holds: its catalog lies beside it, named after it.
+    A root may be one tar or file of lines, of which the same holds: its catalog lies beside it, named after it. A tar
+    that has none there has one in the user's data folder, unless `writing`: it is mostly a shard of a dataset.
     """
     root = plain(root)
     if is_url(root):
@@ -115,9 +123,10 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
         return Place(root, os.path.join(_absolute(shared), _name_of(whole)), only)
     inside = Place(root, os.path.join(root, meta_of(only)), only)
     elsewhere = Place(root, os.path.join(_user_data(), _name_of(whole)), only)
-    if os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
+    is_passing = only.lower().endswith(TAR) and not (writing or os.path.exists(inside.catalog))
+    if not is_passing and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
-    if os.path.exists(elsewhere.catalog):
+    if is_passing or os.path.exists(elsewhere.catalog):
         return elsewhere
     if writing and os.path.exists(inside.catalog):
         raise PermissionDenied(
@@ -157,7 +166,20 @@ def _check_file(path: str) -> None:
         raise InputError("the dataset does not exist", where=path, hint="check the path")
     _check_packed(os.path.basename(path), path)
     if not os.path.isfile(path):
-        raise InputError("the dataset is no regular file", where=path, hint="give a file of lines, or a folder")
+        raise InputError("the dataset is no regular file", where=path, hint="give a tar, a file of lines, or a folder")
+    with translated(path, "read"), open(path, "rb") as file:
+        packed = "" if is_lines(path) else compression(file.read(PACKED_HEAD))
+    if packed:
+        raise _packed(packed, path)
+
+
+def _packed(kind: str, path: str) -> InputError:
+    return InputError(
+        f"the file is compressed with {kind}, and cannot be read at random places",
+        where=path,
+        hint=f"`wdsctl convert {shlex.quote(path)} DEST` unpacks it into shards",
+        code="WDS113",
+    )
 
 
 def _check_packed(name: str, path: str) -> None:
@@ -174,6 +196,11 @@ def _check_packed(name: str, path: str) -> None:
 def _check_root(root: str) -> None:
     if not os.path.isdir(root):
         kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
+        if os.path.isfile(root):
+            with translated(root, "read"), open(root, "rb") as file:
+                packed = compression(file.read(PACKED_HEAD))
+            if packed:
+                raise _packed(packed, root)
         whole, _, view = root.rpartition("@")
         if view and os.path.isdir(whole) and not os.path.lexists(root):
             raise UsageError(
@@ -182,7 +209,7 @@ def _check_root(root: str) -> None:
                 hint=f"name the dataset alone, without @{view}; `wdsctl convert ROOT@VIEW DEST` makes one of a view",
             )
         raise InputError(
-            f"the dataset {kind}", where=root, hint="give the folder that holds the shards, or a .jsonl file"
+            f"the dataset {kind}", where=root, hint="give the folder that holds the shards, or one .tar or .jsonl file"
         )
     if not os.access(root, os.R_OK | os.X_OK):
         raise PermissionDenied("the dataset's folder cannot be read", where=root, hint="check its owner and its mode")

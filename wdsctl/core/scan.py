@@ -21,16 +21,7 @@ from wdsctl.core.noticed import Noticed
 from wdsctl.core.plain_members import Bytes, Ints, Members
 from wdsctl.core.scan_findings import ending_findings, sample_findings
 from wdsctl.core.shard_scan import ShardScan, Status
-from wdsctl.core.tar import BLOCK
-
-_HEAD = 6  # bytes that tell a compression
-_COMPRESSED = {
-    b"\x1f\x8b": "gzip",
-    b"\x28\xb5\x2f\xfd": "zstd",
-    b"BZh": "bzip2",
-    b"\xfd7zXZ\x00": "xz",
-    b"\x04\x22\x4d\x18": "lz4",
-}
+from wdsctl.core.tar import BLOCK, PACKED_HEAD, compression
 
 
 @dataclass(slots=True)
@@ -52,14 +43,9 @@ def scan_shard(shard: str, read: Read, size: int) -> ShardScan:
     """Scan a shard of `size` bytes; `shard` is the name its findings carry. Raises what `read` raises, nothing else."""
     table, noticed = Extensions(), Noticed(shard)
     columns, ending = _gathered(read, size, table, noticed)
-    compressed = compression(read(0, min(_HEAD, size))) if size and ending.how == "not a tar" else ""
+    compressed = compression(read(0, min(PACKED_HEAD, size))) if size and ending.how == "not a tar" else ""
     unread = _behind(read, size, ending.offset) if ending.how == "trailing data" else 0
     return _finish(columns, table, noticed, ending, compressed, unread)
-
-
-def compression(head: bytes) -> str:
-    """What a file that is no tar was compressed with; empty if it was not."""
-    return next((name for magic, name in _COMPRESSED.items() if head.startswith(magic)), "")
 
 
 def _gathered(read: Read, size: int, table: Extensions, noticed: Noticed) -> tuple[_Columns, Ending]:

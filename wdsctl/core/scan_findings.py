@@ -31,7 +31,7 @@ def ending_findings(
         "trailing data": _trailing(unread),
     }
     if compressed:
-        message = f"compressed with {compressed}, though the name does not say so: decompress it"
+        message = f"compressed with {compressed}, though the name does not say so: `wdsctl convert` unpacks it"
         yield Finding(code="WDS113", severity="error", message=message, shard=shard, offset=0)
     elif ending.how in said:
         code, severity, message = said[ending.how]

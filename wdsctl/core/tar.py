@@ -78,3 +78,18 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
         records[key] = value
         at += int(digits)
     return records
+
+
+PACKED_HEAD = 6  # bytes that tell a compression
+_PACKED = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x04\x22\x4d\x18": "lz4",
+}
+
+
+def compression(head: bytes) -> str:
+    """What a file that is no tar was compressed with; empty if it was not."""
+    return next((name for magic, name in _PACKED.items() if head.startswith(magic)), "")

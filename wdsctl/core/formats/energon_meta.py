@@ -14,6 +14,7 @@ from wdsctl.core import yaml_nodes
 from wdsctl.core.dataset_yaml import DatasetConfig, parse
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.formats.split_yaml import SplitYaml, parse_split_yaml
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.storage import Storage
@@ -44,17 +45,18 @@ class EnergonMeta:
     def __init__(self, root: str, storage: Storage, only: str = "") -> None:
         self._storage = storage
         self._folder = f"{root}/{ENERGON_META}"
-        self._lines_index = f"{root}/{only}{LINES_INDEX}" if only else ""
+        self._only = only
+        self._lines_index = f"{root}/{only}{LINES_INDEX}" if is_lines(only) else ""
 
     def is_prepared(self) -> bool:
         """Whether Energon has indexed the shards: its other files may be of a folder of media."""
         if self._lines_index:
             return self._storage.exists(self._lines_index)
-        return self._first(INFO) is not None
+        return not self._only and self._first(INFO) is not None
 
     def is_divided(self) -> bool:
         """Whether there is a split.yaml."""
-        return self._first(SPLIT) is not None
+        return not self._only and self._first(SPLIT) is not None
 
     def config(self) -> DatasetConfig | None:
         """What dataset.yaml says; None where there is none. Raises DatasetError WDS220."""
@@ -65,12 +67,12 @@ class EnergonMeta:
 
     def split(self) -> SplitYaml | None:
         """What split.yaml says; None where there is none. Raises DatasetError WDS217."""
-        path = None if self._lines_index else self._first(SPLIT)
+        path = None if self._only else self._first(SPLIT)  # of all the shards, and not of one
         return None if path is None else parse_split_yaml(self._text(path), shown(path))
 
     def counts(self) -> dict[str, int] | None:
         """Samples by shard, as Energon counted them. Raises DatasetError WDS129 where the file says something else."""
-        path = None if self._lines_index else self._first(INFO)
+        path = None if self._only else self._first(INFO)
         if path is None:
             return None
         try:

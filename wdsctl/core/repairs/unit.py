@@ -23,9 +23,9 @@ from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.repairs.line_repair import repaired_lines
 from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
-from wdsctl.core.scan import compression
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.stores import storage_for
+from wdsctl.core.tar import compression
 from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.urls import is_url
 

@@ -30,7 +30,7 @@ def indexed(
         with locked(mine.lock, wait=wait, note=progress.note):
             report = index_at(mine, IndexRequest(workers=workers, missing="drop"), progress)
         findings += report.findings
-        if not report.samples:
+        if not report.samples and not any(each.code == "WDS113" for each in report.findings):
             raise InputError("there are no samples in it", where=place.shown, hint="check the path", code="WDS003")
         return mine
     check_is_as_indexed(place, findings, progress)

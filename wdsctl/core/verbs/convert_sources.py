@@ -13,7 +13,6 @@ from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.checks.kinds import MEDIA, kind_of
 from wdsctl.core.command_line import command_at
 from wdsctl.core.convert import importers
-from wdsctl.core.convert.importers.packed import READ
 from wdsctl.core.convert.importers.polylithic import PolylithicSource
 from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.convert.paths import check_there, source_names
@@ -22,6 +21,7 @@ from wdsctl.core.convert.source import Importer, Recognised, Source
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import unpacker
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
 from wdsctl.core.root_name import parse_root
@@ -171,7 +171,7 @@ def _spec(form: str, root: str, options: dict[str, str], name: str) -> SourceSpe
 
 def _packed(findings: list[Finding]) -> list[str]:
     """Takes the compressed tars that an index has left out, and that can be read, from its findings."""
-    packed = [each for each in findings if each.code == "WDS113" and each.shard.lower().endswith(READ)]
+    packed = [each for each in findings if each.code == "WDS113" and not unpacker(each.shard)]
     findings[:] = [each for each in findings if each not in packed]
     return [each.shard for each in packed]
 

@@ -12,6 +12,7 @@ from wdsctl.core.catalog.quick_facts import facts, has_quarantine, has_splits
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.findings import Finding
 from wdsctl.core.formats.energon_meta import LINES_INDEX
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.urls import is_url
@@ -74,7 +75,7 @@ def columns_after(
 
 def is_told(place: Place) -> bool:
     """Whether nothing of what Energon says is lacking (`wdsctl.core.verbs.energon`), as far as a quick look tells."""
-    left = f"{place.path}{LINES_INDEX}" if place.only else os.path.join(place.root, ENERGON_META)
+    left = f"{place.path}{LINES_INDEX}" if is_lines(place.only) else os.path.join(place.root, ENERGON_META)
     if not (is_url(place.root) or os.path.exists(left)):
         return True
     return os.path.exists(place.dataset_yaml) and has_splits(place.catalog)

@@ -22,7 +22,7 @@ def check_any(place: Place, listing: ShardListing, known: Collection[object]) ->
     """Raise InputError WDS003, WDS008 or WDS113 where there is no shard, and none is `known`."""
     if listing.shards or known:
         return
-    compressed = sum(finding.code == "WDS113" for finding in listing.findings)
+    compressed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
     if compressed:
         raise only_compressed(place, compressed)
     if listing.unmatched:

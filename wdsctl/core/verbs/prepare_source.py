@@ -9,7 +9,7 @@ from typing import Literal
 from wdsctl.core.command_line import command
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.formats.folder import EITHER
-from wdsctl.core.line_files import parted
+from wdsctl.core.line_files import is_lines, parted
 from wdsctl.core.place import locate
 from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
 from wdsctl.core.urls import is_url, shown
@@ -25,7 +25,9 @@ def look(source: str) -> Source:
     check_there(source)
     place = locate(source)
     if holds_shards(place.root, place.only):
-        return "lines" if place.only or not holds_tars(place.root) else "tars"
+        if place.only:
+            return "lines" if is_lines(place.only) else "tars"
+        return "tars" if holds_tars(place.root) else "lines"
     if is_empty(place.root):
         raise InputError("the folder is empty", where=place.shown, hint="check the path", code="WDS003")
     if is_url(place.root):
@@ -43,7 +45,7 @@ def check_dest(source: str, dest: str, *, are_shards: bool) -> None:
         )
     if parted(source)[1] and not os.path.isdir(source):
         raise UsageError(
-            "a file of lines is a dataset as it is, and is prepared in place",
+            "a tar or a file of lines is a dataset as it is, and is prepared in place",
             where=shown(source),
             hint=command("prepare", shown(source)),
         )
@@ -61,7 +63,7 @@ def check_there(source: str) -> None:
     raise InputError(
         f"the source {kind}",
         where=source,
-        hint="check the path: give a folder of raw files, one of shards, or a .jsonl file",
+        hint="check the path: give a folder of raw files, one of shards, or one .tar or .jsonl file",
     )
 
 

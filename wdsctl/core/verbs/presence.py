@@ -15,14 +15,18 @@ from wdsctl.core.command_line import command, command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import unpacker
 from wdsctl.core.lock import locked, writer
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import META, Place, locate
 from wdsctl.core.printable import named
+from wdsctl.core.progress import SILENT
 from wdsctl.core.shard_list import holds_shards, list_shards
 from wdsctl.core.urls import is_url
 
 NAMED = 3  # datasets that are named in an error
+
+_LOOK = 600.0  # seconds to wait for another reader that looks into the same tar
 
 #: Of members that make no part of a sample, and of shards that have no samples for another reason.
 _WHY = ("WDS112", "WDS111", "WDS118")
@@ -37,7 +41,12 @@ def check_catalog(place: Place) -> None:
 def check_made(place: Place) -> None:
     """Raise what helps most where there is no catalog: that it is being made, that there are no shards, or how to make
     one. CatalogError WDS301 or WDS304, InputError WDS003.
+
+    Of one tar that nobody has prepared the catalog is made here, or made again where the tar has changed: that costs a
+    read of its headers.
     """
+    if place.is_passing:
+        _look_in(place)
     if os.path.exists(place.catalog):
         return
     held = writer(place.lock)
@@ -49,6 +58,17 @@ def check_made(place: Place) -> None:
             code="WDS304",
         )
     raise _unmade(place)
+
+
+def _look_in(place: Place) -> None:
+    """Index one tar, in the user's data folder, unless that was done and it is as it was."""
+    from wdsctl.core.verbs.index import IndexRequest, index_at
+
+    with translated(place.meta):
+        os.makedirs(place.meta, exist_ok=True)
+    with locked(place.lock, wait=_LOOK, note=lambda _: None):
+        # Odd keys are for `validate` to tell: nothing is kept of them here.
+        index_at(place, IndexRequest(missing="drop", is_ours=True), SILENT)
 
 
 def _unmade(place: Place) -> WdsctlError:
@@ -66,7 +86,7 @@ def _unmade(place: Place) -> WdsctlError:
     if not holds_shards(place.root, place.only):
         return no_shards(place)
     listing = list_shards(place.root, only=place.only)
-    packed = sum(finding.code == "WDS113" for finding in listing.findings)
+    packed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
     return missing(place.catalog) if listing.shards or not packed else only_compressed(place, packed)
 
 
@@ -102,11 +122,14 @@ def wait_for_catalog(place: Place, wait: float, note: Callable[[str], None]) -> 
             pass
 
 
-def only_compressed(place: Place, count: int) -> InputError:
+def only_compressed(place: Place, packed: Sequence[str]) -> InputError:
+    """`packed`: the paths of the files, which are compressed tars or lines."""
+    tools = sorted({tool for path in packed if (tool := unpacker(path))})
+    tars = f"{command('convert', place.shown, 'DEST')} unpacks them into shards"
     return InputError(
-        f"no tar files here, and no JSONL, only {counted(count, 'compressed one')}",
+        f"no tar files here, and no JSONL, only {counted(len(packed), 'compressed one')}",
         where=place.shown,
-        hint=f"decompress them first, such as by `gunzip`, or {command_at(place, 'convert', 'DEST')}",
+        hint=f"unpack them, such as by `{tools[0]} {named(packed[0])}`" if tools else tars,
         code="WDS113",
     )
 

@@ -12,7 +12,7 @@ import pytest
 from tests.build import a_folder, a_shard, an_archive, samples
 from wdsctl.core.convert.importers import packed as packed_module
 from wdsctl.core.convert.importers.packed import IMPORTER
-from wdsctl.core.errors import DatasetError, InputError, StorageError
+from wdsctl.core.errors import DatasetError, StorageError
 
 LINK = tarfile.TarInfo("a.link")
 LINK.type, LINK.linkname = tarfile.SYMTYPE, "/etc/passwd"
@@ -58,10 +58,11 @@ def test_a_file_that_is_cut_short_is_a_problem_and_its_rest_cannot_be_read(tmp_p
             source.read(49)
 
 
-def test_compression_that_is_not_read_here_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError) as caught:
-        IMPORTER.open(a_folder(tmp_path / "a", {"0.tar.zst": b"x"}), {})
-    assert "zstd -d" in caught.value.hint
+def test_what_is_no_tar_inside_is_no_source(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"0.tar": b"neither", "words.txt.gz": gzip.compress(b"words, and no tar")})
+
+    assert IMPORTER.recognise(root) is None
+    assert IMPORTER.recognise(f"{root}/words.txt.gz") is None
 
 
 def test_a_part_that_unpacks_to_more_than_there_is_memory_for_is_refused(

@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import IO, Any, cast
 
 from wdsctl.core.convert.rows import options as given
+from wdsctl.core.convert.rows.arrow import loaded
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError
 from wdsctl.core.findings import Finding
@@ -25,9 +26,11 @@ from wdsctl.core.naming import FIRST_DOT, KEY_RULES, KNOWN_EXTENSION, KeyUntil, 
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
 from wdsctl.core.shard_list import COMPRESSED
+from wdsctl.core.tar import BLOCK, PACKED_HEAD, BadHeader, compression, parse_header
 from wdsctl.core.urls import is_url
 
-READ = tuple(ending for ending in COMPRESSED if not ending.endswith((".zst", ".lz4")))
+_BY_ARROW = ("zstd", "lz4")
+_LOOKED_AT = 8  # tars whose contents are looked at for a compression that their names do not say
 _DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
 _LARGEST = 4 << 30  # bytes of a member that are unpacked into memory: a few KiB of gzip may promise any size
 _BITS = 28  # of a place: the sample's number in its file
@@ -162,15 +165,28 @@ def _samples(path: str, rule: KeyUntil, *, with_data: bool) -> Iterator[Sample]:
 
 def _unpacking(path: str) -> IO[bytes]:
     """The tar inside. These readers raise where a file ends too soon; tarfile's own take it for the end."""
+    packed = _compression(path)
+    if packed in _BY_ARROW:
+        return cast("IO[bytes]", loaded("pyarrow", f"{packed} compression").input_stream(path, compression=packed))
+    opened = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}.get(packed, open)
+    return cast("IO[bytes]", opened(path, "rb"))
+
+
+def _compression(path: str) -> str:
     with open(path, "rb") as file:
-        head = file.read(6)
-    if head.startswith(b"\x1f\x8b"):
-        return cast("IO[bytes]", gzip.open(path))
-    if head.startswith(b"BZh"):
-        return cast("IO[bytes]", bz2.open(path))
-    if head.startswith(b"\xfd7zXZ\0"):
-        return cast("IO[bytes]", lzma.open(path))
-    return open(path, "rb")
+        return compression(file.read(PACKED_HEAD))
+
+
+def _is_packed_tar(path: str) -> bool:
+    """Whether a file is a compressed tar, whatever its name: unpacks its first block."""
+    try:
+        if not _compression(path):
+            return False
+        with _unpacking(path) as stream:
+            parse_header(stream.read(BLOCK))
+    except (*_DAMAGE, BadHeader, UsageError):
+        return False
+    return True
 
 
 class PackedImporter:
@@ -179,40 +195,38 @@ class PackedImporter:
     """
 
     name = "packed"
-    about = "compressed tars: .tar.gz, .tgz, .tar.bz2, .tar.xz; plain ones beside them go along"
+    about = "compressed tars: gzip, bzip2, xz, zstd, lz4; plain ones beside them go along"
 
     def recognise(self, path: str) -> Recognised | None:
-        """By its files' names. Less surely than a catalog tells: `convert` then takes these beside its shards."""
+        """By its files' names, and by what some of its tars hold.
+
+        Less surely than a catalog tells: `convert` then takes these beside its shards.
+        """
         files = [] if is_url(path) else _listed(path)
+        root = os.path.dirname(path) if os.path.isfile(path) else path
         packed = [name for name in files if name.lower().endswith(COMPRESSED)]
+        packed = packed or [name for name in files[:_LOOKED_AT] if _is_packed_tar(os.path.join(root, name))]
         return Recognised(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
 
     def open(self, path: str, options: Options) -> PackedSource:
-        """Raises InputError where a kind of compression is not read here, UsageError."""
+        """Raises InputError where there are no tars, UsageError; WDS236 where what unpacks them is not installed."""
         unknown = sorted(set(options) - {"files", "key-until"})
         if unknown:
             raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="they have key-until")
         rule = as_rule(given.one_of(self.name, options, "key-until", KEY_RULES)) if "key-until" in options else None
         files = json.loads(options["files"]) if "files" in options else _listed(path)
-        unread = next((name for name in files if name.lower().endswith(COMPRESSED) and not _is_read(name)), "")
-        if unread or not files:
-            raise InputError(
-                "this kind of compression is not read here" if unread else "there are no tars here",
-                where=os.path.join(path, unread),
-                hint="unpack it with its own tool first: zstd -d, lz4 -d" if unread else "check the path",
-                code="WDS113" if unread else "WDS003",
-            )
+        if not files:
+            raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
+        if any(name.lower().endswith((".zst", ".lz4")) for name in files):
+            loaded("pyarrow", "zstd and lz4 compression")
         return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files, rule)
-
-
-def _is_read(name: str) -> bool:
-    return name.lower().endswith(READ)
 
 
 def _listed(path: str) -> list[str]:
     """The tars below a folder, compressed or not, by path; a file is itself."""
     if os.path.isfile(path):
-        return [os.path.basename(path)] if path.lower().endswith(COMPRESSED) else []
+        is_one = path.lower().endswith((".tar", *COMPRESSED)) or _is_packed_tar(path)
+        return [os.path.basename(path)] if is_one else []
     found: list[str] = []
     with suppress(OSError):
         for folder, folders, names in os.walk(path):

@@ -16,6 +16,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
@@ -225,6 +226,8 @@ class ShardsImporter:
             place = locate(path)
             if os.path.exists(place.catalog):
                 return Recognised(1.0, "it has a catalog")
+            if place.only and not is_lines(place.only):
+                return Recognised(0.9, "it is a tar")
             if not place.only and holds_shards(place.root):
                 return Recognised(0.9, "there are .tar or .jsonl files in it")
         except (WdsctlError, OSError, ValueError):

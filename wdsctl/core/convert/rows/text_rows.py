@@ -13,7 +13,7 @@ from wdsctl.core.errors import DatasetError, InputError, WdsctlError
 from wdsctl.core.line_files import UNPACKERS
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
-from wdsctl.core.scan import compression
+from wdsctl.core.tar import compression
 
 LONGEST = 1 << 30  # bytes of one line: more is no line, and would fill the memory
 
