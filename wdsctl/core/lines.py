@@ -24,9 +24,9 @@ from wdsctl.core.line_findings import LineFindings
 from wdsctl.core.line_keys import NUMBERS, LineKeys, key_of, numbered
 from wdsctl.core.newlines import BLOCK, Block, Read, searched
 from wdsctl.core.plain_members import Ints
-from wdsctl.core.scan import compression
 from wdsctl.core.scan_findings import sample_findings
 from wdsctl.core.shard_scan import ShardScan, Status
+from wdsctl.core.tar import compression
 
 PART = "json"
 

@@ -168,8 +168,8 @@ def _unpacking(path: str) -> IO[bytes]:
     packed = _compression(path)
     if packed in _BY_ARROW:
         return cast("IO[bytes]", loaded("pyarrow", f"{packed} compression").input_stream(path, compression=packed))
-    opened = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}.get(packed, open)
-    return cast("IO[bytes]", opened(path, "rb"))
+    readers: dict[str, Callable[[str, str], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+    return cast("IO[bytes]", readers.get(packed, open)(path, "rb"))
 
 
 def _compression(path: str) -> str:
