@@ -153,7 +153,7 @@ def test_a_split_that_is_not_there_is_told_in_words_of_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     some_shards(tmp_path / "a", 2)
-    assert main(["prepare", "a", "--split", "1,1", "--no-input"]) == 0
+    assert main(["prepare", "a", "--split", "1,1", "--no-input", "--yes"]) == 0
     capsys.readouterr()
 
     assert main(["convert", "a", "b", "--split", "nope"]) == 3

@@ -165,7 +165,7 @@ def test_to_drop_the_set_that_has_no_name_is_asked_for(
 
 
 def test_what_is_dropped_is_told_and_is_in_dataset_yaml_no_more(wdsctl: Wdsctl, films: Path) -> None:
-    wdsctl("prepare", films, "--split", "1,1", "--no-input")
+    wdsctl("prepare", films, "--split", "1,1", "--no-input", "--yes")
     wdsctl("split", films, "--folds", "2")
 
     told = wdsctl("split", films, "--drop", "--yes")

@@ -134,7 +134,7 @@ def test_a_dataset_is_taken_apart_by_split_key_and_field(tmp_path: Path) -> None
         f"{'cat' if i % 2 else 'dog'}/{i}.json": json.dumps({"m": {"of": f"x/{i % 3}"}}).encode() for i in range(12)
     }
     source = a_dataset(tmp_path / "a", {"0.tar": names})
-    prepare(source, None, PrepareOptions(split={"train": 3, "val": 1}, split_by="sample"))
+    prepare(source, None, PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample"))
 
     to(tmp_path / "key", source, apart="key-prefix")
     to(tmp_path / "split", source, apart="split")
@@ -171,7 +171,7 @@ def test_compressed_shards_go_there_and_back(tmp_path: Path) -> None:
 def test_lines_are_a_source_too(tmp_path: Path) -> None:
     lines = tmp_path / "labels.jsonl"
     lines.write_text("".join(json.dumps({"id": f"k{i}", "n": i}) + "\n" for i in range(5)))
-    prepare(str(lines), None, PrepareOptions(key="id"))
+    prepare(str(lines), None, PrepareOptions(take_unsure=True, key="id"))
 
     to(tmp_path / "b", lines)
 
@@ -215,7 +215,7 @@ def test_prepare_names_the_command_for_forms_that_are_converted(tmp_path: Path) 
     to(tmp_path / "gz", some_shards(tmp_path / "a", 1), compress="gz")
 
     with pytest.raises(UsageError, match=r"compressed tars, such as shard-000000\.tar\.gz") as caught:
-        prepare(str(tmp_path / "gz"), str(tmp_path / "b"))
+        prepare(str(tmp_path / "gz"), str(tmp_path / "b"), options=PrepareOptions(take_unsure=True))
     assert caught.value.hint.startswith("`wdsctl convert ")
 
 

@@ -16,7 +16,11 @@ from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 
 def prepared(root: Path, *, first: int = 0, **split: float) -> Path:
-    prepare(some_shards(root, 2, 5, first=first), None, PrepareOptions(split=split or None, split_by="sample"))
+    prepare(
+        some_shards(root, 2, 5, first=first),
+        None,
+        PrepareOptions(take_unsure=True, split=split or None, split_by="sample"),
+    )
     return root
 
 

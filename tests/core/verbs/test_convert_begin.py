@@ -57,7 +57,7 @@ def test_splits_of_what_another_conversion_made_are_forgotten_with_it(
     tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = some_shards(tmp_path / "a", 4, 10)
-    prepare(source, None, PrepareOptions(split={"train": 1, "val": 1}, split_by="sample"))
+    prepare(source, None, PrepareOptions(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
     dest = tmp_path / "b"
     options: dict[str, Any] = {"shard_samples": 10, "template": template}
 

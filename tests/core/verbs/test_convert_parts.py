@@ -19,7 +19,7 @@ from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 def test_the_sample_type_goes_along_with_parts_under_their_new_names(tmp_path: Path) -> None:
     image = an_image("PNG")
     source = a_dataset(tmp_path / "a", {"0.tar": {f"{i}.{p}": d for i in range(4) for p, d in _pair(image, i)}})
-    prepare(source, None, PrepareOptions(split={"train": 1}))
+    prepare(source, None, PrepareOptions(take_unsure=True, split={"train": 1}))
 
     report = to(tmp_path / "b", source, image=parse_image("jpeg:80"))
 

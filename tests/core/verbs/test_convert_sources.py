@@ -130,9 +130,9 @@ def test_a_store_that_is_not_what_its_catalog_says_is_refused(tmp_path: Path) ->
 def test_splits_that_were_made_anew_are_another_source(tmp_path: Path) -> None:
     source = tmp_path / "a"
     written(source / "x.tar", b"A")
-    prepare(str(source), None, PrepareOptions(split={"train": 1, "val": 1}, split_by="sample"))
+    prepare(str(source), None, PrepareOptions(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
     to(tmp_path / "b", str(source))
-    prepare(str(source), None, PrepareOptions(split={"train": 3, "val": 1}, split_by="sample"))
+    prepare(str(source), None, PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample"))
 
     with pytest.raises(UsageError) as caught:
         to(tmp_path / "b", str(source))
@@ -149,10 +149,13 @@ def test_a_source_by_a_relative_path_is_what_it_was(tmp_path: Path, monkeypatch:
 
 def questions(root: Path) -> str:
     """Lines that name entries of the store `media` beside them in a list, in two splits."""
-    prepare(a_dataset(root / "media", {"0.tar": {f"{i}.jpg": b"%d" % i for i in range(10)}}))
+    prepare(
+        a_dataset(root / "media", {"0.tar": {f"{i}.jpg": b"%d" % i for i in range(10)}}),
+        options=PrepareOptions(take_unsure=True),
+    )
     lines = [{"id": f"q{i}", "images": [f"{i}.jpg"], "text": "?"} for i in range(10)]
     (root / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    options = PrepareOptions(key="id", split={"train": 8, "val": 2}, split_by="sample")
+    options = PrepareOptions(take_unsure=True, key="id", split={"train": 8, "val": 2}, split_by="sample")
     prepare(str(root / "lines.jsonl"), None, options)
     return str(root / "lines.jsonl")
 
@@ -207,7 +210,7 @@ def test_compressed_tars_that_are_not_taken_are_told(tmp_path: Path) -> None:
     chosen = to(tmp_path / "d", source, split="train")
 
     assert [(found.code, found.severity) for found in told.findings] == [("WDS113", "error")] * 2
-    assert [(found.code, found.shard) for found in unread.findings] == [("WDS113", "c.tar.zst")]
+    assert [(found.code, found.shard) for found in unread.findings] == [("WDS102", "c.tar.zst")]
     assert (told.samples, unread.samples, chosen.samples, chosen.findings) == (4, 8, 4, ())
 
 
@@ -222,7 +225,7 @@ def test_what_the_engine_tells_an_importer_cannot_be_asked_for(tmp_path: Path, f
 def beside(root: Path) -> str:
     """A prepared shard, and a compressed one beside it that came later."""
     written(root / "a.tar", b"A")
-    prepare(str(root))
+    prepare(str(root), options=PrepareOptions(take_unsure=True))
     packed = gzip.compress(a_shard({f"p{i}.txt": b"p" for i in range(4)}))
     (root / "b.tar.gz").write_bytes(packed)
     return str(root)

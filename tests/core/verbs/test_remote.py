@@ -50,7 +50,7 @@ def prepared(tmp_path: Path, *, shards: int = 4) -> tuple[str, str]:
     """The same shards on a disk and in a store, both prepared: (path, URL)."""
     local = some_shards(tmp_path / "local", shards)
     uploaded(local, URL)
-    options = PrepareOptions(split={"train": 3, "val": 1})
+    options = PrepareOptions(take_unsure=True, split={"train": 3, "val": 1})
     prepare(local, None, options)
     prepare(URL, None, options)
     return local, URL
@@ -115,7 +115,7 @@ def test_shards_that_have_vanished_from_a_store_are_told(tmp_path: Path) -> None
 
 def test_a_store_without_tars_has_nothing_to_prepare(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        prepare(URL)
+        prepare(URL, options=PrepareOptions(take_unsure=True))
     assert caught.value.code == "WDS003"
     with pytest.raises(InputError, match="no tar files here"):
         index(URL)
@@ -129,9 +129,9 @@ def test_raw_files_at_a_url_are_refused_with_a_way_round(tmp_path: Path) -> None
         look("faulty://store/raw")
     assert "copy the raw files to a disk" in caught.value.hint
     with pytest.raises(UsageError, match="raw files are read from a disk"):
-        prepare("faulty://store/raw", str(tmp_path / "dest"))
+        prepare("faulty://store/raw", str(tmp_path / "dest"), options=PrepareOptions(take_unsure=True))
     with pytest.raises(UsageError, match="shards are written to a disk"):
-        prepare(str(tmp_path), "faulty://store/dest")
+        prepare(str(tmp_path), "faulty://store/dest", options=PrepareOptions(take_unsure=True))
 
 
 def test_a_shard_that_cannot_be_read_is_recorded_and_the_rest_goes_on(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_split_is_the_one_that_the_local_dataset_gets(tmp_path: Path) -> None:
 def test_no_password_is_told_or_noted(tmp_path: Path) -> None:
     url = "memory://ann:secret@store/shards"
     uploaded(some_shards(tmp_path / "local", 1), url)
-    report = prepare(url)
+    report = prepare(url, options=PrepareOptions(take_unsure=True))
 
     assert report.source == report.dest == "memory://store/shards"
     assert "secret" not in f"{report}{inspect(url)}{validate(url)}{index(url)}{split(url, {'a': 1})}"
@@ -210,7 +210,7 @@ def test_a_file_url_is_the_local_dataset(tmp_path: Path) -> None:
 
 def test_s3_is_prepared_by_processes_and_has_the_rows_of_the_local_dataset(tmp_path: Path, endpoint: str) -> None:
     local = some_shards(tmp_path / "local", 5)
-    prepare(local, None, PrepareOptions(split={"train": 3, "val": 1}))
+    prepare(local, None, PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}))
     url = uploaded(local, "s3://bucket/five")
     command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--workers", "2", "--json"]
     command += ["--catalog", str(tmp_path / "catalog")]

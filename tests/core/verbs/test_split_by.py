@@ -155,7 +155,7 @@ def test_a_dry_run_tells_what_would_move_and_writes_nothing(tmp_path: Path) -> N
 def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_path: Path) -> None:
     (tmp_path / "val.txt").write_text("film000/00001\nfilm003/00012\n")
     root = films(tmp_path / "data", 8)
-    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}))
+    prepare(root, options=PrepareOptions(take_unsure=True, split={"train": 8, "val": 2}))
     make(root, SplitRule(EIGHT_ONE_ONE, by="key", seed=3), of_set="k")
     make(root, SplitRule({"a": 1, "b": 1}, group_by="json:film.id"), of_set="g")
     make(root, SplitRule({"a": 1, "b": 1}, stratify="json:label"), of_set="s")
@@ -169,7 +169,7 @@ def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_
     assert index(root).up_to_date
 
     os.unlink(locate(root).catalog)
-    prepare(root)
+    prepare(root, options=PrepareOptions(take_unsure=True))
     assert [splits_of(root, name) for name in sets] == before
     index(root, rebuild=True)
     assert [splits_of(root, name) for name in sets] == before
@@ -178,7 +178,7 @@ def test_a_rebuilt_catalog_has_the_same_splits_by_the_rules_in_dataset_yaml(tmp_
 
 def test_rules_that_were_edited_are_applied_when_asked_for(tmp_path: Path) -> None:
     root = films(tmp_path, 8)
-    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}))
+    prepare(root, options=PrepareOptions(take_unsure=True, split={"train": 8, "val": 2}))
     make(root, SplitRule({"a": 1, "b": 1}, by="key"), of_set="k")
     path = Path(locate(root).dataset_yaml)
     text = path.read_text().replace("  k: {shares: {a: 1, b: 1}", "  k: {shares: {a: 1, c: 1}")
@@ -194,12 +194,12 @@ def test_rules_that_were_edited_are_applied_when_asked_for(tmp_path: Path) -> No
 
 def test_prepare_names_the_command_for_a_rule_that_shares_cannot_say(tmp_path: Path) -> None:
     root = films(tmp_path, 8)
-    prepare(root, options=PrepareOptions(split={"train": 8, "val": 2}))
+    prepare(root, options=PrepareOptions(take_unsure=True, split={"train": 8, "val": 2}))
     path = Path(locate(root).dataset_yaml)
     config = path.read_text().split("split:", maxsplit=1)[0]
     path.write_text(config + 'split: {shares: {train: 1, val: 1}, group_by: "json:film.id"}\n')
     told = Told()
-    prepare(root, progress=told)
+    prepare(root, progress=told, options=PrepareOptions(take_unsure=True))
 
     assert any("in groups of json:film.id" in note and "--again` applies the other" in note for note in told.notes)
 

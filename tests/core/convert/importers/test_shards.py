@@ -21,7 +21,7 @@ def opened(root: str, **options: str) -> Any:
 
 def test_samples_are_listed_with_their_parts_and_splits(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 2, 2)
-    prepare(root, None, PrepareOptions(split={"train": 1, "val": 1}, split_by="shard"))
+    prepare(root, None, PrepareOptions(take_unsure=True, split={"train": 1, "val": 1}, split_by="shard"))
 
     with opened(root) as source:
         found = list(source.known())
@@ -37,7 +37,7 @@ def test_large_parts_are_handed_on_by_their_range(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(shards, "LARGE", 1000)
     films = {f"{i}.{part}": bytes([i]) * size for i in range(3) for part, size in (("mp4", 5000), ("txt", 3))}
     root = a_dataset(tmp_path / "a", {"0.tar": films})
-    prepare(root)
+    prepare(root, options=PrepareOptions(take_unsure=True))
 
     with opened(root) as source:
         film, text = source.read_some(1, lambda _name: True)
@@ -55,7 +55,7 @@ def test_large_parts_are_handed_on_by_their_range(tmp_path: Path, monkeypatch: p
 
 def test_a_shard_that_was_replaced_is_refused(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "a", 1)
-    prepare(root)
+    prepare(root, options=PrepareOptions(take_unsure=True))
     rewritten(tmp_path / "a" / "shard-000.tar", {"x.txt": b"other"})
 
     with opened(root) as source, pytest.raises(StorageError) as caught:
