@@ -201,7 +201,7 @@ def test_a_plan_that_was_left_by_a_killed_run_keeps_its_rule(tmp_path: Path) -> 
         (made / ".wdsctl" / name).unlink()
     a_folder(tmp_path / "raw", {f"{i}.{word}.jpg": a_jpeg(i) for i in range(50) for word in ("near", "far")})
 
-    report = prepare(source, str(made), PrepareOptions(on_missing="keep"))
+    report = prepare(source, str(made), PrepareOptions(on_missing="keep", take_unsure=True))
 
     assert report.folder is not None
     assert (report.folder.samples, report.folder.kept) == (122, 1)

@@ -183,10 +183,12 @@ def _is_packed_tar(path: str) -> bool:
         if not _compression(path):
             return False
         with _unpacking(path) as stream:
-            parse_header(stream.read(BLOCK))
+            block = stream.read(BLOCK)
+        if len(block) == BLOCK:
+            parse_header(block)
     except (*_DAMAGE, BadHeader, UsageError):
         return False
-    return True
+    return len(block) == BLOCK
 
 
 class PackedImporter:
