@@ -162,7 +162,7 @@ def test_a_dataset_that_has_grown_is_still_read_in_runs(tmp_path: Path) -> None:
     state = resumed(root, state, lanes=1).state_dict()
 
     (arm,) = open_streams(get_train_dataset(root, lanes=1, shuffle_buffer_size=SAMPLES), state).arms
-    runs = RefStage([arm], [Blend((1,))], key=0, lanes=1).open(Lane(0)).pieces(3 * SAMPLES)
+    runs = RefStage([arm], [Blend((1,))], key=0).open(Lane(0)).pieces(3 * SAMPLES)
 
     sizes = [stop - start for _, _, start, stop in runs]
     assert len(sizes) < 10

@@ -41,6 +41,11 @@ def edits_for(was: dict[str, Any] | None, entries: int) -> Edits:
     return edits
 
 
+def first_weights(plan: BlendPlan) -> tuple[Fraction, ...]:
+    """The weights of all entries with which a job begins."""
+    return _fractions(plan)[0]
+
+
 def used_entries(plan: BlendPlan, edits: Edits) -> list[int]:
     """The entries whose weight is above 0 at some time: no other is even opened. Raises UsageError where none is."""
     ever = [*_fractions(plan), *(weights for _, schedule in edits for _, weights in schedule)]

@@ -24,6 +24,7 @@ from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
+from wdsctl.loader.task_encoder import overridden
 from wdsctl.loader.worker_config import WorkerConfig
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
@@ -255,6 +256,16 @@ def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> 
             alone = replace(plan, arms=(replace(arm, stretches=(stretch,)),))
             found.append((replace(whole_blend, path=alone), traverse(alone)[0]))
     return found
+
+
+def is_count_preserving(dataset: Dataset) -> bool:
+    """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
+    return (
+        dataset.packing is None
+        and dataset.packing_buffer_size is None
+        and dataset.buckets is None
+        and not overridden(dataset.task_encoder, "batch_group_criterion")
+    )
 
 
 def plan_of(dataset: Dataset) -> BlendPlan:

@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import distributed
-from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset, is_count_preserving
 from wdsctl.loader.even_ranks import EvenRanks
 from wdsctl.loader.moving import pinned_where_it_can_be
 from wdsctl.loader.passes import Passes
 from wdsctl.loader.randomness import callers_generators_kept
-from wdsctl.loader.recipes import draws_randomly, is_count_preserving
+from wdsctl.loader.recipes import draws_randomly
 from wdsctl.loader.restoring import restored
 from wdsctl.loader.running import Running, tracer_of
 from wdsctl.loader.source import Source

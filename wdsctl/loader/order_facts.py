@@ -8,6 +8,7 @@ from typing import Any
 from wdsctl.loader.arm_orders import Sizes
 from wdsctl.loader.arm_pieces import arm_digest
 from wdsctl.loader.arms import Arm
+from wdsctl.loader.blend_history import packed
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, ORDER_VERSION
 from wdsctl.loader.source import Source
@@ -34,6 +35,8 @@ def order_facts(
         "slice": sizes.slice_samples,
         "window": sizes.window_samples,
         "parallel": sizes.parallel,
+        "apart": sizes.apart,
+        "turns": packed(sizes.turns),
     }
     if views := {str(source.number): source.view for source in sources if source.view}:
         facts["views"] = views

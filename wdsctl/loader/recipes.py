@@ -39,7 +39,6 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
         arms=streams.arms,
         blends=streams.blends,
         key=derive("mix", dataset.seed, dataset.worker_config.seed_offset),
-        lanes=streams.sizes.lanes,
         is_finite=is_finite,
         epoch=order_of_pass(dataset, passes) if is_finite else 0,
     )
@@ -94,16 +93,6 @@ def draws_randomly(dataset: Dataset) -> bool:
     """Whether any hook runs that may draw random numbers: only then are the caller's generators put aside."""
     encoder = dataset.task_encoder
     return bool(encoder.cookers) or any(overridden(encoder, hook) for hook in HOOKS)
-
-
-def is_count_preserving(dataset: Dataset) -> bool:
-    """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
-    return (
-        dataset.packing is None
-        and dataset.packing_buffer_size is None
-        and dataset.buckets is None
-        and not overridden(dataset.task_encoder, "batch_group_criterion")
-    )
 
 
 def _sample_hooks(dataset: Dataset) -> tuple[Hook, ...]:

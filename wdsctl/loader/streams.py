@@ -12,7 +12,7 @@ from wdsctl.core.job_state import differences
 from wdsctl.loader.arm_orders import Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arm_pieces import pieces_of
 from wdsctl.loader.arms import Arm, Piece
-from wdsctl.loader.blend_weights import edits_for, used_entries, weights_of
+from wdsctl.loader.blend_weights import edits_for, first_weights, used_entries, weights_of
 from wdsctl.loader.dataset import Dataset, TrainDataset, plan_of
 from wdsctl.loader.eras import over_eras, pasts_of, to_plan
 from wdsctl.loader.opening import Opener
@@ -89,10 +89,11 @@ def open_streams(
         before = len(opener.sources)
         pieces.append(pieces_of(entry, opener.open))
         datasets.append(tuple(each for each in opener.sources[before:] if not each.is_member))
-    sizes = sizes_of(dataset, opener.sources, was)
+    sizes = sizes_of(dataset, opener.sources, was, first_weights(plan))
     pasts = pasts_of(was)
     seeds = dict((was or {}).get("seeds", []))
-    orders = orders_of(dataset, entries, pieces, sizes, {past.arm: past.end for past in pasts}, seeds)
+    turns = [sizes.turns[i] for i in used]
+    orders = orders_of(dataset, entries, pieces, sizes, turns, {past.arm: past.end for past in pasts}, seeds)
     if saved is None:
         tell_of_neighbours(dataset, orders)
     arms = tuple(map(Arm, orders, pieces))
