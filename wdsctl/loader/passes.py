@@ -21,7 +21,7 @@ from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
 from wdsctl.loader.run_work import Run, RunJob
 from wdsctl.loader.running import Running, pool_options
-from wdsctl.loader.states import State, for_rank, rank_state
+from wdsctl.loader.states import PASSED, State, end_of_pass, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, open_streams
 from wdsctl.loader.travel import unpacked
@@ -37,6 +37,7 @@ class Stand:
     given: Mapping[int, tuple[int, int]]
     stats: Stats
     batches: int = 0  # that this rank has given in this pass
+    is_over: bool = False  # the loop over it has ended, so that the next one begins the next pass
 
 
 class Passes:
@@ -65,7 +66,8 @@ class Passes:
             self.plan.check(saved["plan"], strict=strict)
             bans = len(saved["bans"])
             given = {int(number): (run["given"], run.get("bans", bans)) for number, run in saved["cursors"].items()}
-            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
+            is_over = saved.get("end") == PASSED
+            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"], is_over)
             if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
                 self._newer = newest(dataset, self.streams)
         self._begin(stand)
@@ -157,6 +159,15 @@ class Passes:
         """There are no virtual epochs in passes."""
         return False
 
+    @property
+    def is_over(self) -> bool:
+        """Whether a loop over the present pass has ended: the next one begins the next pass."""
+        return self._at[0].is_over
+
+    def end_loop(self) -> None:
+        """The present pass is over."""
+        self._at = (replace(self._at[0], is_over=True), None)
+
     def begin_next(self) -> None:
         """Begin the next pass."""
         stand = Stand(self.passes + 1, 0, {}, self._at[0].stats)
@@ -187,6 +198,7 @@ class Passes:
             drawn=stand.drawn,
             passes=stand.passes,
             virtual=stand.batches,
+            end=end_of_pass(is_over=stand.is_over, has_more=self.has_more),
             base=0,
             lanes=[],
             cursors={number: {"given": given, "bans": bans} for number, (given, bans) in stand.given.items()},
