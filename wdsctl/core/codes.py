@@ -868,6 +868,14 @@ CODES: dict[str, Code] = {
         "harmless. After the catalog was deleted and made again, shards may have other numbers, and keys may be wrong.",
         "If the catalog was made again, find a copy of the old one, and name it by `--root OLD=NEW`.",
     ),
+    "WDS545": Code(
+        "a validation has fewer lanes than ranks",
+        "A validation that packs or groups does so in a fixed number of lanes, each of which is one rank's, so its "
+        "batches do not depend on the number of ranks. Here are more ranks than lanes. Those without a lane have no "
+        "batches, and `uneven` asks for equally many on all ranks.",
+        "Give `get_val_dataset(..., lanes=N)`, with N a multiple of the ranks, and the same N wherever losses are "
+        'compared: batches depend on it. `uneven="keep"` leaves the other ranks without batches.',
+    ),
     "WDS550": Code(
         "a store has no such entry",
         "A cooker asked an auxiliary store for a name that it does not have. Names are compared letter by letter; the "

@@ -12,7 +12,7 @@ from wdsctl.core.keys import derive
 from wdsctl.core.storage import is_any_remote
 from wdsctl.loader.arm_pieces import data_digest
 from wdsctl.loader.arms import Piece
-from wdsctl.loader.dataset import LANES_A_RANK, Dataset, TrainDataset
+from wdsctl.loader.dataset import LANES_A_RANK, LANES_OF_VALIDATION, Dataset, TrainDataset
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
 from wdsctl.loader.source import Source
 
@@ -35,11 +35,13 @@ class Sizes:
 def sizes_of(dataset: Dataset, sources: Sequence[Source], was: Mapping[str, Any] | None) -> Sizes:
     """What the recipe says. Where it says nothing, what was chosen when the run began, whatever ranks and disks it has
     now: `was` are the facts of the order that a state has."""
-    lanes = was["lanes"] if was is not None else LANES_A_RANK * dataset.worker_config.world_size
+    of_ranks = LANES_A_RANK * dataset.worker_config.world_size
+    chosen = of_ranks if isinstance(dataset, TrainDataset) else LANES_OF_VALIDATION
+    lanes = dataset.lanes or (was["lanes"] if was is not None else chosen)
     if not isinstance(dataset, TrainDataset):
         return Sizes(lanes, 1, 1, 1)
     wanted = dataset.max_samples_per_sequence or (was["slice"] if was is not None else _slice_for(sources))
-    return Sizes(dataset.lanes or lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters)
+    return Sizes(lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters)
 
 
 def orders_of(

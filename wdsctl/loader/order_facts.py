@@ -8,7 +8,7 @@ from typing import Any
 from wdsctl.loader.arm_orders import Sizes
 from wdsctl.loader.arm_pieces import arm_digest
 from wdsctl.loader.arms import Arm
-from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.dataset import Dataset, ValDataset
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, ORDER_VERSION
 from wdsctl.loader.source import Source
 from wdsctl.loader.value_digest import value_digest
@@ -35,6 +35,8 @@ def order_facts(
         "window": sizes.window_samples,
         "parallel": sizes.parallel,
     }
+    if isinstance(dataset, ValDataset):
+        facts["validation"] = True  # its lanes are never split, and every pass is the same
     if views := {str(source.number): source.view for source in sources if source.view}:
         facts["views"] = views
     if columns := _columns(dataset):

@@ -9,14 +9,14 @@ from typing import Any
 
 from wdsctl.loader.adopting import adopted, newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
-from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, Turns, next_number, start, turns, turns_of_pass
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
-from wdsctl.loader.running import Running, pool_options, usable_workers
+from wdsctl.loader.running import Running, check_lanes, pool_options, usable_workers
 from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
 from wdsctl.loader.stand import Stand, split_over
@@ -58,6 +58,8 @@ class Training:
             stand, geometry = self._restored(saved, strict=strict, edits=edits)
             self._adopt(stand, geometry)
         check_what_is_left(self._bans, self.streams, stand.drawn)
+        if isinstance(dataset, ValDataset):
+            check_lanes(dataset, len(geometry.lanes))
         self._begin(*self._dealt(stand, geometry))
 
     def draw(self) -> Any:
@@ -182,7 +184,7 @@ class Training:
     def _dealt(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
         """More lanes, where a training has some that its ranks do not divide. A validation is to have the same batches
         on any ranks: its lanes stay as they are."""
-        if len(geometry.lanes) % self._world:
+        if len(geometry.lanes) % self._world and not isinstance(self._dataset, ValDataset):
             number = stand.drawn if self.is_endless else next_number(geometry, stand.turns)
             return split_over(self._world, stand, geometry, self._fresh_state(), number)
         return stand, geometry
