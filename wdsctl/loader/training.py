@@ -53,14 +53,14 @@ class Training:
         self._most = getattr(dataset, "limit", None)
         self._length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
         self._fresh: State = {}
-        stand, geometry = Stand(0, {}, Stats(), passes=passes), start(self.streams.sizes.lanes)
+        stand = Stand(0, start(self.streams.sizes.lanes), {}, Stats(), passes=passes)
         if saved is not None:
-            stand, geometry = self._restored(saved, strict=strict, edits=edits)
-            self._adopt(stand, geometry)
+            stand = self._restored(saved, strict=strict, edits=edits)
+            self._adopt(stand)
         check_what_is_left(self._bans, self.streams, stand.drawn)
         if isinstance(dataset, ValDataset):
-            check_lanes(dataset, len(geometry.lanes))
-        self._begin(*self._dealt(stand, geometry))
+            check_lanes(dataset, len(stand.geometry.lanes))
+        self._begin(self._dealt(stand))
 
     def draw(self) -> Any:
         """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing.
@@ -139,14 +139,14 @@ class Training:
             self.streams.close()
         self._use(next_pass(self._dataset, self.streams, self._newer), number)
         self._newer = None
-        stand, geometry = Stand(0, {}, self._at[0].stats, passes=number), start(self.streams.sizes.lanes)
-        self._begin(*self._dealt(stand, geometry))
+        stand = Stand(0, start(self.streams.sizes.lanes), {}, self._at[0].stats, passes=number)
+        self._begin(self._dealt(stand))
 
     def state_dict(self) -> State:
         """Where the rank stands, after the batch that was accepted last. Nothing is asked of anybody."""
         stand = self._at[0]
         fresh = self._fresh or self._fresh_state()
-        cursors = {lane: stand.states.get(lane, fresh) for lane in sorted(self._turns.lanes)}
+        cursors = {lane: stand.states.get(lane, fresh) for lane in sorted(stand.turns)}
         if not self.is_endless:
             cursors = {lane: {**cursor, "turns": stand.turns[lane]} for lane, cursor in cursors.items()}
         return rank_state(
@@ -158,8 +158,8 @@ class Training:
             # An epoch that is over has ended for whoever resumes, too.
             virtual=0 if self.is_at_virtual_end else stand.given,
             end=end_of_pass(is_over=stand.is_over, has_more=self.is_endless or self._has_more(stand)),
-            base=self._geometry.base,
-            lanes=[[lane.root, [list(cut) for cut in lane.cuts]] for lane in self._geometry.lanes],
+            base=stand.geometry.base,
+            lanes=[[lane.root, [list(cut) for cut in lane.cuts]] for lane in stand.geometry.lanes],
             cursors=cursors,
             bans=self._bans.to_state(),
         )
@@ -174,44 +174,43 @@ class Training:
             self._engine.close()
             self.streams.close()
         finally:  # an interrupt while workers end leaves no closed engine behind
-            self._begin(self._at[0], self._geometry)
+            self._begin(self._at[0])
 
     def _use(self, streams: Streams, passes: int) -> None:
         self.streams = streams
         self.plan = Plan(streams.order, recipe(self._dataset, streams), streams.names, stores_digest(streams))
         self.pipeline = pipeline_of(self._dataset, streams, self._bans, passes)
 
-    def _dealt(self, stand: Stand, geometry: Geometry) -> tuple[Stand, Geometry]:
+    def _dealt(self, stand: Stand) -> Stand:
         """More lanes, where a training has some that its ranks do not divide. A validation is to have the same batches
         on any ranks: its lanes stay as they are."""
-        if len(geometry.lanes) % self._world and not isinstance(self._dataset, ValDataset):
-            number = stand.drawn if self.is_endless else next_number(geometry, stand.turns)
-            return split_over(self._world, stand, geometry, self._fresh_state(), number)
-        return stand, geometry
+        if len(stand.geometry.lanes) % self._world and not isinstance(self._dataset, ValDataset):
+            number = stand.drawn if self.is_endless else next_number(stand.geometry, stand.turns)
+            return split_over(self._world, stand, self._fresh_state(), number)
+        return stand
 
-    def _begin(self, stand: Stand, geometry: Geometry) -> None:
-        self._geometry = geometry
-        self._turns = self._turns_from(stand, geometry)
+    def _begin(self, stand: Stand) -> None:
+        self._turns = self._turns_from(stand)
         mine = {lane: state for lane, state in stand.states.items() if lane in self._turns.taken}
         self._known = dict(mine)  # where each lane stands after the last of its batches that came
-        self._engine: Engine = self._new_engine()
+        self._engine: Engine = self._new_engine(stand.geometry)
         # Last: until then, an interrupted pass begins once more.
         self._at = (replace(stand, states=mine, turns=self._turns.taken), None)
 
-    def _turns_from(self, stand: Stand, geometry: Geometry) -> Turns:
+    def _turns_from(self, stand: Stand) -> Turns:
         if self.is_endless:
-            return turns(geometry, stand.drawn, self._rank, self._world)
-        return turns_of_pass(geometry, stand.turns, self._rank, self._world)
+            return turns(stand.geometry, stand.drawn, self._rank, self._world)
+        return turns_of_pass(stand.geometry, stand.turns, self._rank, self._world)
 
-    def _new_engine(self) -> Engine:
+    def _new_engine(self, geometry: Geometry) -> Engine:
         workers = usable_workers(self._workers, len(self._turns.lanes))
         if not workers:
-            self._work = LaneWork(self.pipeline, self._geometry, self._known, traced=self._running.is_tracing)
+            self._work = LaneWork(self.pipeline, geometry, self._known, traced=self._running.is_tracing)
             return InProcess(self._work, self._task_of)
-        return self._running.later(partial(self._new_pool, workers))
+        return self._running.later(partial(self._new_pool, workers, geometry))
 
-    def _new_pool(self, workers: int) -> Engine:
-        job = LaneJob(self._dataset, self.streams, self.pipeline, self._geometry, self._running.is_tracing)
+    def _new_pool(self, workers: int, geometry: Geometry) -> Engine:
+        job = LaneJob(self._dataset, self.streams, self.pipeline, geometry, self._running.is_tracing)
         turns = self._turns
         worker_of = {lane: i % workers for i, lane in enumerate(turns.lanes)}
         return Ahead(
@@ -270,6 +269,7 @@ class Training:
             ended=stand.ended | {lane} if is_end else stand.ended,
             passes=stand.passes,
             turns={**stand.turns, lane: stand.turns[lane] + 1},
+            geometry=stand.geometry,
         )
         return ahead, drawn
 
@@ -280,26 +280,27 @@ class Training:
         self._fresh = LaneWork(self.pipeline, start(1), {}).fresh()
         return self._fresh
 
-    def _adopt(self, stand: Stand, geometry: Geometry) -> None:
+    def _adopt(self, stand: Stand) -> None:
         """Go over to what the datasets have become, at the end of the epoch or pass."""
         dataset = self._dataset
         if not isinstance(dataset, TrainDataset) or dataset.adopt is None:
             return
         if self.is_endless:
-            made = adopted(dataset, self.streams, self.pipeline.refs, geometry, stand.states, stand.drawn)
+            made = adopted(dataset, self.streams, self.pipeline.refs, stand.geometry, stand.states, stand.drawn)
             self._use(made, stand.passes)
         else:
             self._newer = newest(dataset, self.streams)
 
-    def _restored(self, saved: State, *, strict: bool, edits: bool) -> tuple[Stand, Geometry]:
+    def _restored(self, saved: State, *, strict: bool, edits: bool) -> Stand:
         self.plan.check(saved["plan"], strict=strict, adopted=edits)
         check_shape(saved["plan"]["shape"], self.pipeline.shape, saved["cursors"].values())
         lanes = tuple(Lane(root, tuple(Cut(*cut) for cut in cuts)) for root, cuts in saved["lanes"])
         # A copy: the caller may keep, change or share what it gave.
         cursors: dict[str, State] = json.loads(json.dumps(saved["cursors"]))
         states = {int(lane): cursor for lane, cursor in cursors.items()}
-        stand = Stand(
+        return Stand(
             saved["drawn"],
+            Geometry(saved["base"], lanes),
             states,
             Stats(),
             saved["virtual"] if self._counts else 0,
@@ -307,4 +308,3 @@ class Training:
             turns={lane: cursor.pop("turns", 0) for lane, cursor in states.items()},
             is_over=saved.get("end") == PASSED,
         )
-        return stand, Geometry(saved["base"], lanes)
