@@ -88,6 +88,21 @@ def last_steps(path: str, rank: int, world: int) -> dict[str, Any]:
     return found
 
 
+def padded(path: str, rank: int, world: int) -> dict[str, Any]:
+    """A validation that has one lane, and so batches for one rank, saved after two steps: what came of each digest."""
+    workers = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
+    options: dict[str, Any] = {"split_part": "train", "batch_size": 3, "lanes": 1, "task_encoder": Grouped()}
+
+    def fresh() -> Loader:
+        return get_loader(get_val_dataset(path, uneven="pad", worker_config=workers, **options))
+
+    whole, loader, again = fresh(), fresh(), fresh()
+    counts = [len(list(whole)), sum(whole.is_padding for _ in whole)]
+    list(islice(loader, 2))
+    again.restore_state_global(loader.save_state_global(0), src_rank=0)
+    return {"padded": [*counts, len(list(again)), len(list(again))]}
+
+
 def other_plans(path: str, rank: int, world: int) -> str:
     try:
         next(iter(loader_of(path, rank, world, seed=rank)))
@@ -102,6 +117,7 @@ def main(rank: int, world: int, store: str, path: str) -> None:
         **saved_and_restored(path, rank, world),
         **evened_out(path, rank, world),
         **last_steps(path, rank, world),
+        **padded(path, rank, world),
         "other plans": other_plans(path, rank, world),
     }
     print(json.dumps(told))  # noqa: T201 - to the test

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -182,3 +183,42 @@ def test_ranks_of_one_pass_that_are_at_other_steps_are_refused(dataset: str) -> 
         taken(ranks[1], 2)
         with pytest.raises(StateMismatch, match="saved at different steps"):
             merge_states([loader.state_dict() for loader in ranks])
+
+
+def own_samples(world: list[Loader], count: int) -> list[int]:
+    """Of so many batches of each rank, without those that only even out the ranks."""
+    return [
+        key[2]
+        for loader in world
+        for batch in islice(loader, count)
+        if not loader.is_padding
+        for key in restore_keys([batch])
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.sampled_from(["drop", "pad"]),
+    st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    st.tuples(st.integers(0, 1), st.integers(0, 9)),
+)
+def test_a_pass_that_is_evened_out_goes_on_too_without_what_only_even_ranks_drop(
+    dataset: str, uneven: str, worlds: tuple[int, int], place: tuple[int, int]
+) -> None:
+    before, after = (loaders(dataset, "a training", "runs", world, uneven=uneven) for world in worlds)
+    for _ in range(place[0]):
+        own_samples(before, 99)
+    first = own_samples(before, place[1])
+    merged = through_json(merge_states([through_json(loader.state_dict()) for loader in before]))
+    for loader in after:
+        loader.load_state_dict(merged)
+    rest = own_samples(after, 99)
+
+    # What is left out is less than a batch of each rank, in the last round of the old ranks or of the new ones.
+    least = SAMPLES if uneven == "pad" else SAMPLES - 3 * max(worlds) + 1
+    together = first + rest
+    is_one_pass = len(set(together)) == len(together)
+    came = together if is_one_pass else rest
+    assert len(set(came)) == len(came) >= least
+    assert is_one_pass or len(first) >= least
+    assert len(set(own_samples(after, 99))) >= least

@@ -19,7 +19,7 @@ from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
-from wdsctl.loader.run_work import Run, RunJob
+from wdsctl.loader.run_work import Run, RunJob, RunWork
 from wdsctl.loader.running import Running, pool_options
 from wdsctl.loader.states import PASSED, State, end_of_pass, for_rank, rank_state
 from wdsctl.loader.stats import Stats
@@ -148,6 +148,19 @@ class Passes:
         """Batches of every rank, where all are to have equally many."""
         runs = -(-self._runs.batches // self._world) if pads else self._runs.batches // self._world
         return runs if self._most is None else min(runs, self._most)
+
+    def batch_for_padding(self) -> Any:
+        """The last batch that this rank has in the present pass, made once more in this process and not counted; where
+        it has none, that of another rank. None where no run of the pass makes a batch."""
+        stand = self._at[0]
+        own = range((stand.drawn + self._rank) % self._world, self._runs.batches, self._world)
+        work = RunWork(self.pipeline, self._runs, step=self._world, traced=False, is_careful=False)
+        epoch = order_of_pass(self._dataset, stand.passes)
+        for number in (*reversed(own), *range(self._runs.batches)):
+            batches = work.do(Run(epoch, number)).batch
+            if batches:
+                return batches[-1]
+        return None
 
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""

@@ -67,22 +67,22 @@ def usable_workers(workers: WorkerConfig, lanes: int) -> int:
 
 
 def check_lanes(dataset: Dataset, lanes: int) -> None:
-    """Raise LoaderError WDS545 where a validation has fewer lanes than ranks, and ranks are to have equally many
-    batches. Where they keep what they have, the log says so once."""
+    """Raise LoaderError WDS545 where a validation has fewer lanes than ranks, and what some ranks lack is to be left
+    out, which is all. Otherwise the log says so once."""
     world = dataset.worker_config.world_size
     if lanes >= world:
         return
-    if dataset.uneven != "keep":
+    if dataset.uneven == "drop":
         raise LoaderError(
             f"this validation packs or groups in {lanes} lanes, so that only {lanes} of {world} ranks have any of its "
-            f"batches, and uneven={dataset.uneven!r} asks for equally many on all of them",
-            hint=f"give get_val_dataset lanes={world} or a multiple of it, on every number of ranks that is compared",
+            "batches, and uneven='drop' would leave out all of them",
+            hint=f"give get_val_dataset lanes={world} or a multiple, wherever losses are compared; or uneven='pad'",
             code="WDS545",
         )
     if dataset.worker_config.rank == 0:
         log.warning(
-            "%d of %d ranks get no batches of this validation, which packs or groups in %d lanes; lanes=%d gives each "
-            "rank some",
+            "%d of %d ranks have no batches of their own in this validation, which packs or groups in %d lanes; "
+            "lanes=%d gives each rank some",
             world - lanes,
             world,
             lanes,

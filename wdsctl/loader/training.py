@@ -116,6 +116,18 @@ class Training:
     def is_at_virtual_end(self) -> bool:
         return bool(self._length) and self.given >= self._length
 
+    def batch_for_padding(self) -> Any:
+        """The first batch of one of this rank's lanes in the present pass, made once more in this process and not
+        counted; where it has none, of another rank's. None where no lane has a batch."""
+        geometry = self._at[0].geometry
+        work = LaneWork(self.pipeline, geometry, {})
+        own = self._turns.taken
+        for lane in sorted(range(len(geometry.lanes)), key=lambda lane: (lane not in own, lane)):
+            batch = work.do(Task(lane, geometry.base + lane)).batch
+            if batch is not END:
+                return batch
+        return None
+
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
