@@ -79,6 +79,14 @@ def test_a_validation_has_no_slices_to_shuffle() -> None:
     assert sizes_of(get_val_dataset("data"), sources("s3://bucket"), SAVED, ONE) == Sizes(24, 1, 1, 1, 1, (1,))
 
 
+@pytest.mark.parametrize("world", [1, 3, 64])
+def test_a_validation_has_as_many_lanes_on_any_ranks(world: int) -> None:
+    workers = WorkerConfig(0, world)
+
+    assert sizes_of(get_val_dataset("data", worker_config=workers), sources("/"), None, ONE) == Sizes(48, 1, 1, 1, 1, (1,))
+    assert sizes_of(get_val_dataset("data", lanes=5, worker_config=workers), sources("/"), SAVED).lanes == 5
+
+
 def test_the_same_data_twice_has_two_orders_and_other_data_leaves_them_alone() -> None:
     first, second, other = seeds("a", "a", "b")
 

@@ -759,8 +759,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS511": Code(
         "nothing to pad with",
-        "A rank has no batch at all in this pass, and so none that it could hand out once more.",
-        "Give more data than there are ranks, or uneven='drop'.",
+        "A rank has no batch of its own in this pass that it could hand out once more, and those of other ranks cannot "
+        "be made here: all of their samples fail on this rank.",
+        'The log says what fails here and not on other ranks. `uneven="keep"` needs no padding.',
     ),
     "WDS512": Code(
         "no group, or no batch size",
@@ -867,6 +868,14 @@ CODES: dict[str, Code] = {
         "In the same generation, the split of the dataset has other samples than it had. After `wdsctl split` that is "
         "harmless. After the catalog was deleted and made again, shards may have other numbers, and keys may be wrong.",
         "If the catalog was made again, find a copy of the old one, and name it by `--root OLD=NEW`.",
+    ),
+    "WDS545": Code(
+        "a validation has fewer lanes than ranks",
+        "A validation that packs or groups does so in a fixed number of lanes, each of which is one rank's, so its "
+        'batches do not depend on the number of ranks. Here are more ranks than lanes, and `uneven="drop"` leaves out '
+        "what other ranks lack: everything.",
+        "Give `get_val_dataset(..., lanes=N)`, with N a multiple of the ranks, and the same N wherever losses are "
+        'compared: batches depend on it. Or give `uneven="pad"`.',
     ),
     "WDS550": Code(
         "a store has no such entry",

@@ -39,6 +39,7 @@ def common(
     given["packing_buffer_size"] = size_or_none("packing_buffer_size", given["packing_buffer_size"])
     given["most_waiting"] = _size("most_waiting", given["most_waiting"])
     given["seed"] = whole("seed", given["seed"])
+    given["lanes"] = size_or_none("lanes", given["lanes"])
     given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
     given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
     given["raw"] = _checked_raw(given["raw"], encoder, kept)

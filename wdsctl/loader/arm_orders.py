@@ -14,7 +14,13 @@ from wdsctl.core.storage import is_any_remote
 from wdsctl.loader.arm_pieces import data_digest
 from wdsctl.loader.arms import Piece
 from wdsctl.loader.blend_history import unpacked
-from wdsctl.loader.dataset import LANES_A_RANK, Dataset, TrainDataset, is_count_preserving
+from wdsctl.loader.dataset import (
+    LANES_A_RANK,
+    LANES_OF_VALIDATION,
+    Dataset,
+    TrainDataset,
+    is_count_preserving,
+)
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
 from wdsctl.loader.source import Source
 
@@ -42,7 +48,9 @@ def sizes_of(
     """What the recipe says. Where it says nothing, what was chosen when the run began, whatever ranks and disks it has
     now, and however large its batches: `was` are the facts of the order that a state has. `weights`: those of the
     entries of the blend, to begin with."""
-    lanes = was["lanes"] if was is not None else LANES_A_RANK * dataset.worker_config.world_size
+    of_ranks = LANES_A_RANK * dataset.worker_config.world_size
+    chosen = of_ranks if isinstance(dataset, TrainDataset) else LANES_OF_VALIDATION
+    lanes = dataset.lanes or (was["lanes"] if was is not None else chosen)
     if not isinstance(dataset, TrainDataset):
         return Sizes(lanes, 1, 1, 1, 1, (1,) * len(weights))
     wanted = dataset.max_samples_per_sequence or (was["slice"] if was is not None else _slice_for(sources))
@@ -51,9 +59,7 @@ def sizes_of(
     else:
         apart = dataset.batch_size or 1 if is_count_preserving(dataset) else 1
         turns = tuple(max(1, round(apart * weight / sum(weights))) for weight in weights)
-    return Sizes(
-        dataset.lanes or lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters, apart, turns
-    )
+    return Sizes(lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters, apart, turns)
 
 
 def orders_of(

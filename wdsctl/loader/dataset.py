@@ -29,12 +29,14 @@ from wdsctl.loader.worker_config import WorkerConfig
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
 LANES_A_RANK = 8
+LANES_OF_VALIDATION = 48  # whatever the ranks: so many as 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 of them divide
 MOST_WAITING = 100_000  # samples that wait in groups, of one lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """What trainings and validations have in common. None means: choose well."""
+    """What trainings and validations have in common. None means: choose well. `lanes`: of validations where something
+    packs or groups."""
 
     path: Any
     split_part: str
@@ -45,6 +47,7 @@ class Dataset:
     buckets: Buckets | None
     most_waiting: int
     seed: int
+    lanes: int | None
     task_encoder: AnyEncoder
     worker_config: WorkerConfig
     catalog: str | None
@@ -68,7 +71,6 @@ class TrainDataset(Dataset):
     max_samples_per_sequence: int | None
     parallel_shard_iters: int
     shuffle_over_epochs_multiplier: int | None
-    lanes: int | None
     virtual_epoch_length: int
     repeat: bool
     adopt: Adopt | None = None
@@ -160,6 +162,7 @@ def get_train_dataset(
         most_waiting=most_waiting,
         uneven=uneven,
         seed=seed,
+        lanes=lanes,
         catalog=catalog,
         dataset_config=dataset_config,
         split_config=split_config,
@@ -179,7 +182,6 @@ def get_train_dataset(
         max_samples_per_sequence=size_or_none("max_samples_per_sequence", max_samples_per_sequence),
         parallel_shard_iters=size_or_none("parallel_shard_iters", parallel_shard_iters) or 1,
         shuffle_over_epochs_multiplier=multiplier if shuffle else None,
-        lanes=size_or_none("lanes", lanes),
         virtual_epoch_length=size_or_none("virtual_epoch_length", virtual_epoch_length, least=0) or 0,
         repeat=bool(repeat),
         adopt=adopt,
@@ -201,6 +203,7 @@ def get_val_dataset(
     limit: int | None = None,
     uneven: Uneven = "keep",
     seed: int = 0,
+    lanes: int | None = None,
     task_encoder: AnyEncoder | None = None,
     catalog: str | os.PathLike[str] | None = None,
     dataset_config: str | None = None,
@@ -211,11 +214,14 @@ def get_val_dataset(
     check_determinism: bool = False,
     trust_code: bool = False,
 ) -> ValDataset:
-    """The validation split, one pass a `for` loop, in its own order, the same in every pass and on any number of ranks.
+    """The validation split, one pass a `for` loop, in its own order, with the same batches in every pass and on any
+    number of ranks.
 
     Of a blend, all datasets one after the other; weights and repetitions mean nothing here. Batch b goes to rank
     b mod world_size, so that the last ranks may have one batch fewer: see `uneven` of `get_train_dataset`.
     `batch_drop_last` leaves a last, smaller batch out. `limit`: batches of this rank, at most, the same in every pass.
+    `lanes`: where something packs or groups, streams that do so each by itself, by default 48 on any number of ranks.
+    Lane l is rank l mod world_size's, whole. With another number of lanes, batches are others.
     `seed` is for random numbers in hooks. The rest is as in `get_train_dataset`.
     """
     of_both = common(
@@ -231,6 +237,7 @@ def get_val_dataset(
         most_waiting=most_waiting,
         uneven=uneven,
         seed=seed,
+        lanes=lanes,
         catalog=catalog,
         dataset_config=dataset_config,
         split_config=split_config,

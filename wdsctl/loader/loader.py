@@ -198,14 +198,16 @@ class Loader:
         begins `anew` does not go on with a pass that another loop has left; with one that was restored it does.
         """
         run = self._opened()
-        if begins and anew and run is self._drawn_from and run.given > 0:
-            self._end_loop(run)
+        if begins and (run.is_over or (anew and run is self._drawn_from and run.given > 0)):
+            self._begin_next(run)
         goes_on = begins and run.given > 0 and run.is_even
         try:
             drawn = self._drawn()
         except StopIteration:
             if not goes_on:
                 raise
+            if run.is_over:
+                self._begin_next(run)
             drawn = self._drawn()
         self._drawn_from = run
         return drawn
@@ -224,11 +226,16 @@ class Loader:
         return run, pinned_where_it_can_be(batch) if self._pins else batch
 
     def _end_loop(self, run: Training | Passes) -> None:
-        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
+        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass. Until it does, the rank
+        is where it was, as other ranks may still be in the same pass."""
         self._ranks.forget()
-        run.begin_next()
+        run.end_loop()
         if not self._dataset.worker_config.persistent_workers:
             run.close()
+
+    def _begin_next(self, run: Training | Passes) -> None:
+        self._ranks.forget()
+        run.begin_next()
 
     def _next(self, run: Training | Passes) -> Any:
         with callers_generators_kept() if self._keeps else nullcontext():

@@ -9,7 +9,7 @@ from wdsctl.loader.arm_orders import Sizes
 from wdsctl.loader.arm_pieces import arm_digest
 from wdsctl.loader.arms import Arm
 from wdsctl.loader.blend_history import packed
-from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.dataset import Dataset, ValDataset
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, ORDER_VERSION
 from wdsctl.loader.source import Source
 from wdsctl.loader.value_digest import value_digest
@@ -38,6 +38,8 @@ def order_facts(
         "apart": sizes.apart,
         "turns": packed(sizes.turns),
     }
+    if isinstance(dataset, ValDataset):
+        facts["validation"] = True  # its lanes are never split, and every pass is the same
     if views := {str(source.number): source.view for source in sources if source.view}:
         facts["views"] = views
     if columns := _columns(dataset):

@@ -19,9 +19,9 @@ from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
-from wdsctl.loader.run_work import Run, RunJob
+from wdsctl.loader.run_work import Run, RunJob, RunWork
 from wdsctl.loader.running import Running, pool_options
-from wdsctl.loader.states import State, for_rank, rank_state
+from wdsctl.loader.states import PASSED, State, end_of_pass, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, open_streams
 from wdsctl.loader.travel import unpacked
@@ -37,6 +37,7 @@ class Stand:
     given: Mapping[int, tuple[int, int]]
     stats: Stats
     batches: int = 0  # that this rank has given in this pass
+    is_over: bool = False  # the loop over it has ended, so that the next one begins the next pass
 
 
 class Passes:
@@ -65,7 +66,8 @@ class Passes:
             self.plan.check(saved["plan"], strict=strict)
             bans = len(saved["bans"])
             given = {int(number): (run["given"], run.get("bans", bans)) for number, run in saved["cursors"].items()}
-            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
+            is_over = saved.get("end") == PASSED
+            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"], is_over)
             if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
                 self._newer = newest(dataset, self.streams)
         self._begin(stand)
@@ -147,6 +149,19 @@ class Passes:
         runs = -(-self._runs.batches // self._world) if pads else self._runs.batches // self._world
         return runs if self._most is None else min(runs, self._most)
 
+    def batch_for_padding(self) -> Any:
+        """The last batch that this rank has in the present pass, made once more in this process and not counted; where
+        it has none, that of another rank. None where no run of the pass makes a batch."""
+        stand = self._at[0]
+        own = range((stand.drawn + self._rank) % self._world, self._runs.batches, self._world)
+        work = RunWork(self.pipeline, self._runs, step=self._world, traced=False, is_careful=False)
+        epoch = order_of_pass(self._dataset, stand.passes)
+        for number in (*reversed(own), *range(self._runs.batches)):
+            batches = work.do(Run(epoch, number)).batch
+            if batches:
+                return batches[-1]
+        return None
+
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
@@ -156,6 +171,15 @@ class Passes:
     def is_at_virtual_end(self) -> bool:
         """There are no virtual epochs in passes."""
         return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a loop over the present pass has ended: the next one begins the next pass."""
+        return self._at[0].is_over
+
+    def end_loop(self) -> None:
+        """The present pass is over."""
+        self._at = (replace(self._at[0], is_over=True), None)
 
     def begin_next(self) -> None:
         """Begin the next pass."""
@@ -187,6 +211,7 @@ class Passes:
             drawn=stand.drawn,
             passes=stand.passes,
             virtual=stand.batches,
+            end=end_of_pass(is_over=stand.is_over, has_more=self.has_more),
             base=0,
             lanes=[],
             cursors={number: {"given": given, "bans": bans} for number, (given, bans) in stand.given.items()},
