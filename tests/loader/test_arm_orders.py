@@ -83,8 +83,8 @@ def test_a_validation_has_no_slices_to_shuffle() -> None:
 def test_a_validation_has_as_many_lanes_on_any_ranks(world: int) -> None:
     workers = WorkerConfig(0, world)
 
-    assert sizes_of(get_val_dataset("data", worker_config=workers), sources("/"), None, ONE) == Sizes(48, 1, 1, 1, 1, (1,))
-    assert sizes_of(get_val_dataset("data", lanes=5, worker_config=workers), sources("/"), SAVED).lanes == 5
+    assert sizes_of(get_val_dataset("data", worker_config=workers), sources("/"), None, ONE).lanes == 48
+    assert sizes_of(get_val_dataset("data", lanes=5, worker_config=workers), sources("/"), SAVED, ONE).lanes == 5
 
 
 def test_the_same_data_twice_has_two_orders_and_other_data_leaves_them_alone() -> None:
