@@ -67,9 +67,9 @@ def orders_of(
 ) -> list[Shuffled]:
     """The order of each arm, of what it is now.
 
-    `turns`: samples that a lane draws of each in its turn. `grown`: of arms whose data has grown under the job, by their
-    number, the draw that this begins at. `kept`: of arms that are the same while others have grown, seeds that a state
-    keeps.
+    `turns`: samples that a lane draws of each in its turn. `grown`: of arms whose data has grown under the job, by
+    their number, the draw that this begins at. `kept`: of arms that are the same while others have grown, seeds that a
+    state keeps.
 
     Where the same data stands twice in a blend, each time has an order of its own, and so has what is there since a
     dataset has grown. Raises UsageError for what `Shuffled` refuses.
