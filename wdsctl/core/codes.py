@@ -794,6 +794,28 @@ CODES: dict[str, Code] = {
         "and neither it nor `pack_selected_samples` is called. This is a warning.",
         "Give `packing_buffer_size` to pack. Where nothing is to be packed, as in a validation, all is well.",
     ),
+    "WDS517": Code(
+        "another process draws from the loader",
+        "A loader belongs to the process that opened it. In a process that was forked from that one, or in several "
+        "workers of torch's DataLoader, it would give the same batches once more, and the training would not notice.",
+        "Make a loader in each process, with get_loader(dataset), a rank of its own and the number of all ranks as "
+        "world size. The loader has workers itself: `WorkerConfig(num_workers=...)`.",
+    ),
+    "WDS518": Code(
+        "not the batch that is due",
+        "What a worker sent was made for another task than the one that is due, or a second loop has handed out the "
+        "batch that this loop is in the middle of. It is not handed out: batches would come twice and others never.",
+        "Close the loader and go on with it: it begins again where it stood, and nothing is lost. Where it happens "
+        "again, please report it, with what else uses the loader.",
+    ),
+    "WDS519": Code(
+        "parts that no field takes",
+        "Samples of the dataset have parts that the field map of dataset.yaml does not name. They are not read, and "
+        "no batch has them. This is a warning.",
+        "Where they are wanted, map them under `field_map` of dataset.yaml (`caption: json[caption]`), with a sample "
+        "type that has the field; or write `sample_type: CrudeSample`, whose samples have all parts. Where they are "
+        "not, all is well.",
+    ),
     "WDS520": Code(
         "the ranks do not run the same job",
         "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "
@@ -811,6 +833,12 @@ CODES: dict[str, Code] = {
         "no state of a loader is in the checkpoint",
         "The files were read, and nothing in them looks like what `state_dict()` of a loader returns.",
         "Name the file that the state was saved in; `--key` chooses among several.",
+    ),
+    "WDS523": Code(
+        "an option of Energon that does nothing here",
+        "It is taken, so that code for Energon runs as it is, and has no effect. This is a warning.",
+        "Leave it out. In the place of `worker_debug_path`, `trace=FOLDER` of `get_train_dataset` keeps which samples "
+        "were in each batch, and `wdsctl trace FOLDER` shows them.",
     ),
     "WDS530": Code(
         "a worker ended twice at the same task",
