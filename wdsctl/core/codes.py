@@ -794,6 +794,20 @@ CODES: dict[str, Code] = {
         "and neither it nor `pack_selected_samples` is called. This is a warning.",
         "Give `packing_buffer_size` to pack. Where nothing is to be packed, as in a validation, all is well.",
     ),
+    "WDS517": Code(
+        "another process draws from the loader",
+        "A loader belongs to the process that opened it. In a process that was forked from that one, or in several "
+        "workers of torch's DataLoader, it would give the same batches once more, and the training would not notice.",
+        "Make a loader in each process, with get_loader(dataset), a rank of its own and the number of all ranks as "
+        "world size. The loader has workers itself: `WorkerConfig(num_workers=...)`.",
+    ),
+    "WDS518": Code(
+        "not the batch that is due",
+        "What a worker sent was made for another task than the one that is due, or a second loop has handed out the "
+        "batch that this loop is in the middle of. It is not handed out: batches would come twice and others never.",
+        "Close the loader and go on with it: it begins again where it stood, and nothing is lost. Where it happens "
+        "again, please report it, with what else uses the loader.",
+    ),
     "WDS520": Code(
         "the ranks do not run the same job",
         "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "

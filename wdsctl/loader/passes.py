@@ -14,7 +14,7 @@ from typing import Any
 from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
-from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
@@ -40,13 +40,16 @@ class Stand:
     is_over: bool = False  # the loop over it has ended, so that the next one begins the next pass
 
 
+Offered = tuple[Stand, Stand | None]
+
+
 class Passes:
     """The passes of one rank."""
 
     is_endless = False
 
     # Where it stands, and where it will stand once the batch that was drawn is accepted: one assignment changes both.
-    _at: tuple[Stand, Stand | None]
+    _at: Offered
     _begun: int
     _engine: Engine
 
@@ -100,13 +103,21 @@ class Passes:
             if given < len(drawn.batch):
                 self._running.trace(number, drawn.origins, stand.passes)
                 return drawn.batch[given]
-            self.accept()
+            self.accept(self._at)
         raise StopIteration
 
-    def accept(self) -> None:
-        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
-        if self._at[1] is not None:
-            self._at = (self._at[1], None)
+    @property
+    def offered(self) -> Offered:
+        """What `accept` takes, after `draw`."""
+        return self._at
+
+    def accept(self, offered: Offered) -> bool:
+        """The batch that was drawn is handed out; False where another loop has handed it out meanwhile. One
+        assignment: interrupts, and other threads, come before it or after it."""
+        if self._at is not offered:
+            return False
+        self._at = (offered[1] or offered[0], None)
+        return True
 
     @property
     def passes(self) -> int:
@@ -165,7 +176,7 @@ class Passes:
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
-        self._at = (replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1), None)
+        self._at = (stand, replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1))
 
     @property
     def is_at_virtual_end(self) -> bool:
@@ -266,7 +277,9 @@ class Passes:
             options=pool_options(self._workers, self._running),
         )
 
-    def _arrived(self, drawn: Drawn) -> Drawn:
+    def _arrived(self, turn: int, drawn: Drawn) -> Drawn:
+        # How many bans a run was begun with is not its name: that is told as long as a part of it has not left.
+        check_due(drawn.task[:2], self._task_of(turn)[:2])
         return drawn._replace(batch=[unpacked(batch, self.streams.sources) for batch in drawn.batch])
 
     def _turns_from(self, drawn: int) -> int:

@@ -67,7 +67,7 @@ class RunWork:
             batches, origins = self._through_samples(run)
         else:
             batches, origins = [batch], origins_of(batch) if self._traced else []
-        return Drawn(batches, None, self._stats.minus(before), origins)
+        return Drawn(batches, None, self._stats.minus(before), origins, run)
 
     def close(self) -> None:
         """It has nothing open."""

@@ -10,7 +10,7 @@ from typing import Any
 from wdsctl.loader.adopting import adopted, newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
-from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, Turns, next_number, start, turns, turns_of_pass
@@ -25,6 +25,8 @@ from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, open_streams
 from wdsctl.loader.travel import unpacked
 
+Offered = tuple[Stand, tuple[Stand, Drawn | None] | None]
+
 
 class Training:
     """The stream of one rank. Lanes are opened when their turn comes first.
@@ -34,7 +36,7 @@ class Training:
     """
 
     # Where it stands, and the batch that was drawn and is not accepted: one assignment changes both.
-    _at: tuple[Stand, tuple[Stand, Drawn | None] | None]
+    _at: Offered
     _work: LaneWork
 
     def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
@@ -76,18 +78,25 @@ class Training:
                 self._at = (self._at[0], ahead)
             if ahead[1] is None or ahead[1].batch is not END:
                 break
-            self.accept()
+            self.accept(self._at)
         drawn = ahead[1]
         if drawn is None:
             raise StopIteration
         self._running.trace(self._task_of(self._turn(self._at[0])).number, drawn.origins, self.passes)
         return drawn.batch
 
-    def accept(self) -> None:
-        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
-        ahead = self._at[1]
-        if ahead is not None:
-            self._at = (ahead[0], None)
+    @property
+    def offered(self) -> Offered:
+        """What `accept` takes, after `draw`."""
+        return self._at
+
+    def accept(self, offered: Offered) -> bool:
+        """The batch that was drawn is handed out; False where another loop has handed it out meanwhile. One
+        assignment: interrupts, and other threads, come before it or after it."""
+        if self._at is not offered:
+            return False
+        self._at = (offered[0] if offered[1] is None else offered[1][0], None)
+        return True
 
     @property
     def stats(self) -> Stats:
@@ -131,7 +140,7 @@ class Training:
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
-        self._at = (replace(stand, drawn=stand.drawn + self._world, given=stand.given + 1), None)
+        self._at = (stand, (replace(stand, drawn=stand.drawn + self._world, given=stand.given + 1), None))
 
     @property
     def is_over(self) -> bool:
@@ -238,7 +247,8 @@ class Training:
             options=pool_options(self._workers, self._running),
         )
 
-    def _arrived(self, drawn: Drawn) -> Drawn:
+    def _arrived(self, turn: int, drawn: Drawn) -> Drawn:
+        check_due(drawn.task, self._task_of(turn))
         return drawn._replace(batch=unpacked(drawn.batch, self.streams.sources))
 
     def _resume(self, workers: int, worker: int) -> Any:
