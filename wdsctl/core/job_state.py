@@ -6,7 +6,7 @@
     world       how many ranks saved it
     plan        {"order": facts that are compared one by one, "recipe": a digest, "shape": the stages that have states,
                 some with what their states depend on, as in "pack:12"}; with auxiliary stores, "aux": a digest by name
-    generation  [int, ...]: of each dataset of the blend, in its order
+    generation  [int, ...]: of each dataset of the blend that was ever read, in the order in which they came in
     drawn       batches that the world has drawn, in this pass where there are passes
     pass        which pass of a finite run, from 0; null in a training without end
     virtual     batches that a rank has given in its present virtual epoch or pass; the most of any in a merged state

@@ -116,6 +116,10 @@ class Opener:
         self.generations.append(opened.offsets.generation)
         return source
 
+    def go_on_with_new_ones(self) -> None:
+        """All that is opened from here on is as it is now: no generation was given for it."""
+        self._wanted = None
+
     def before(self, source: Source, shard: int) -> Source:
         """A source that was opened here, without the shards that were added after this one. It has the same number."""
         reference = self._of_number[source.number]

@@ -17,7 +17,7 @@ from wdsctl.loader.hook_options import hook_options
 from wdsctl.loader.packing import PlannedPackStage
 from wdsctl.loader.packing.stage import MERGE
 from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
-from wdsctl.loader.plan import digest
+from wdsctl.loader.plan import Plan, digest
 from wdsctl.loader.stages.batches import BatchStage
 from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stages.grouping import Criterion, GroupStage
@@ -67,6 +67,11 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
 def order_of_pass(dataset: Dataset, passes: int) -> int:
     """The epoch of the order that a finite pass takes: the next one in trainings, in validations always the first."""
     return passes if isinstance(dataset, TrainDataset) else 0
+
+
+def lane_plan(dataset: Dataset, streams: Streams) -> Plan:
+    """The plan of a stream of lanes."""
+    return Plan(streams.order, recipe(dataset, streams), streams.names, stores_digest(streams))
 
 
 def recipe(dataset: Dataset, streams: Streams) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, Turns, next_number, start, turns, turns_of_pass
-from wdsctl.loader.plan import Plan
-from wdsctl.loader.recipes import pipeline_of, recipe, stores_digest
+from wdsctl.loader.recipes import lane_plan, pipeline_of
 from wdsctl.loader.running import Running, check_lanes, pool_options, usable_workers
 from wdsctl.loader.shapes import check_shape
 from wdsctl.loader.stages.batches import END
@@ -199,7 +198,7 @@ class Training:
 
     def _use(self, streams: Streams, passes: int) -> None:
         self.streams = streams
-        self.plan = Plan(streams.order, recipe(self._dataset, streams), streams.names, stores_digest(streams))
+        self.plan = lane_plan(self._dataset, streams)
         self.pipeline = pipeline_of(self._dataset, streams, self._bans, passes)
 
     def _dealt(self, stand: Stand) -> Stand:
@@ -314,7 +313,8 @@ class Training:
             self._newer = newest(dataset, self.streams)
 
     def _restored(self, saved: State, *, strict: bool, edits: bool) -> Stand:
-        self.plan.check(saved["plan"], strict=strict, adopted=edits)
+        known = self.plan if self.streams.known is None else lane_plan(self._dataset, self.streams.known)
+        known.check(saved["plan"], strict=strict, adopted=edits)
         check_shape(saved["plan"]["shape"], self.pipeline.shape, saved["cursors"].values())
         lanes = tuple(Lane(root, tuple(Cut(*cut) for cut in cuts)) for root, cuts in saved["lanes"])
         # A copy: the caller may keep, change or share what it gave.
