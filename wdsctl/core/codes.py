@@ -826,6 +826,12 @@ CODES: dict[str, Code] = {
         "The files were read, and nothing in them looks like what `state_dict()` of a loader returns.",
         "Name the file that the state was saved in; `--key` chooses among several.",
     ),
+    "WDS523": Code(
+        "an option of Energon that does nothing here",
+        "It is taken, so that code for Energon runs as it is, and has no effect. This is a warning.",
+        "Leave it out. In the place of `worker_debug_path`, `trace=FOLDER` of `get_train_dataset` keeps which samples "
+        "were in each batch, and `wdsctl trace FOLDER` shows them.",
+    ),
     "WDS530": Code(
         "a worker ended twice at the same task",
         "A worker process died or hung; another one took its place, and ended at the same task. The message says how, "

@@ -49,7 +49,7 @@ def common(
     _check_hooks(encoder, given)
     warn_of_near_hooks(encoder, stacklevel=3)
     _warn_of_no_packing(encoder, given, stacklevel=3)
-    workers = worker_config or WorkerConfig.default_worker_config()
+    workers = worker_config or WorkerConfig()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
 
 
