@@ -808,6 +808,14 @@ CODES: dict[str, Code] = {
         "Close the loader and go on with it: it begins again where it stood, and nothing is lost. Where it happens "
         "again, please report it, with what else uses the loader.",
     ),
+    "WDS519": Code(
+        "parts that no field takes",
+        "Samples of the dataset have parts that the field map of dataset.yaml does not name. They are not read, and "
+        "no batch has them. This is a warning.",
+        "Where they are wanted, map them under `field_map` of dataset.yaml (`caption: json[caption]`), with a sample "
+        "type that has the field; or write `sample_type: CrudeSample`, whose samples have all parts. Where they are "
+        "not, all is well.",
+    ),
     "WDS520": Code(
         "the ranks do not run the same job",
         "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +22,10 @@ from wdsctl.loader.order.blend import Blend
 from wdsctl.loader.order.eras import Eras
 from wdsctl.loader.order_facts import order_facts
 from wdsctl.loader.source import Source
+
+NAMED = 3  # datasets that a message names
+
+log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +114,7 @@ def open_streams(
         orders = orders_of(dataset, entries, pieces, sizes, turns, grown, seeds)
     if saved is None:
         tell_of_neighbours(dataset, orders)
+        _tell_of_unused_parts(dataset, opener.sources)
     arms = tuple(map(Arm, orders, pieces))
     weights = weights_of(plan, used, arms, edits, edit_at=edit_at, was=was, world=dataset.worker_config.world_size)
     facts = partial(order_facts, dataset, sizes=sizes, weights=weights.facts)
@@ -150,6 +156,24 @@ def reopened(dataset: Dataset, generations: list[int], order: dict[str, Any], st
             hint="leave splits and columns as they are while a training runs; save, and begin again from the state",
         )
     return streams
+
+
+def _tell_of_unused_parts(dataset: Dataset, sources: Sequence[Source]) -> None:
+    """Say once which parts no field takes: a batch without them would otherwise be the first to tell, by an absence."""
+    if dataset.worker_config.rank:
+        return
+    found = {(source.dataset_path, source.sample_type): source.unused_parts for source in sources}
+    told = [
+        f"{', '.join(parts)} of {path} ({kind})" for (path, kind), parts in sorted(found.items()) if parts
+    ]  # by datasets: a blend may have one of them often
+    if told:
+        more = f" and of {len(told) - NAMED} more datasets" if len(told) > NAMED else ""
+        log.warning(
+            "WDS519: no field takes these parts, and they are not read: %s%s; dataset.yaml maps parts to fields, and "
+            "`sample_type: CrudeSample` hands out all of them",
+            "; ".join(told[:NAMED]),
+            more,
+        )
 
 
 def _check_passes(dataset: Dataset, entries: Sequence[ArmPlan]) -> None:
