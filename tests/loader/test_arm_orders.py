@@ -16,6 +16,8 @@ from wdsctl.loader.arm_orders import SLICE_LOCAL, SLICE_REMOTE, Sizes, orders_of
 from wdsctl.loader.arms import Piece
 from wdsctl.loader.packing.options import Packing
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 SIZES = Sizes(lanes=2, slice_samples=4, window_samples=16, parallel=1, apart=1, turns=(1,))
 ENTRY: Any = SimpleNamespace(multiplier=1)
 SAVED = {"lanes": 24, "slice": 7, "turns": "32", "apart": 32}

@@ -10,6 +10,8 @@ from wdsctl.loader import get_train_dataset
 from wdsctl.loader.blend_weights import edits_for, used_entries
 from wdsctl.loader.dataset import plan_of
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 
 def a_plan(*weights: float) -> BlendPlan:
     return plan_of(get_train_dataset(Blender([(f"data{i}", weight) for i, weight in enumerate(weights)])))

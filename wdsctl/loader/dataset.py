@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from wdsctl.core.blend_file import Blender, BlendPlan, read_blend, traverse
+from wdsctl.core.blend_file import Blender, BlendPlan, Leaf, read_blend, traverse
+from wdsctl.core.blend_file.paths import is_blend_file
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.urls import is_url, protocol
 from wdsctl.loader.arguments import (
     Adopt,
     AnyEncoder,
@@ -21,6 +25,7 @@ from wdsctl.loader.arguments import (
     size_or_none,
 )
 from wdsctl.loader.cache.pool import CachePool
+from wdsctl.loader.first_use import check_there
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
@@ -61,6 +66,18 @@ class Dataset:
     crude: bool = False  # all parts by their names, whatever dataset.yaml says
     trust_code: bool = False
     cache_pool: CachePool | None = None  # for cookers that want one; given to the loader
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        raise _is_no_loader(self)
+
+    def __iter__(self) -> NoReturn:
+        raise _is_no_loader(self)
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise _is_no_loader(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +163,9 @@ def get_train_dataset(
     `ban`: keys or restore keys of samples that are left out from here on, while all others keep their places.
     `check_determinism`: every hook runs twice on each sample; one whose results differ is an error that names it.
     `trust_code`: functions that lie beside the data, which dataset.yaml may name, are run; otherwise they are refused.
-    Nothing is opened yet. Raises UsageError for an argument that makes no sense, by its name, and for hooks of the
-    encoder and arguments that do not go together.
+    Nothing is opened yet. Raises InputError or CatalogError where a dataset that is named is not there or was not
+    prepared; UsageError for an argument that makes no sense, by its name, and for hooks of the encoder and arguments
+    that do not go together.
     """
     of_both = common(
         path,
@@ -176,7 +194,7 @@ def get_train_dataset(
     if not repeat:
         check_one_pass(multiplier, virtual_epoch_length)
     check_adopt(adopt)
-    return TrainDataset(
+    dataset = TrainDataset(
         **of_both,
         shuffle_buffer_size=size_or_none("shuffle_buffer_size", shuffle_buffer_size, least=0),
         max_samples_per_sequence=size_or_none("max_samples_per_sequence", max_samples_per_sequence),
@@ -187,6 +205,8 @@ def get_train_dataset(
         adopt=adopt,
         adopt_weights=bool(adopt_weights),
     )
+    _check_paths(dataset)
+    return dataset
 
 
 def get_val_dataset(
@@ -247,7 +267,9 @@ def get_val_dataset(
         twice=check_determinism,
         trust_code=trust_code,
     )
-    return ValDataset(**of_both, limit=size_or_none("limit", limit))
+    dataset = ValDataset(**of_both, limit=size_or_none("limit", limit))
+    _check_paths(dataset)
+    return dataset
 
 
 def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> list[tuple[ValDataset, Any]]:
@@ -272,6 +294,52 @@ def is_count_preserving(dataset: Dataset) -> bool:
         and dataset.packing_buffer_size is None
         and dataset.buckets is None
         and not overridden(dataset.task_encoder, "batch_group_criterion")
+    )
+
+
+def _check_paths(dataset: Dataset) -> None:
+    """Raise what the blend file is wrong in, and where a dataset that is to be read is not there. Of what lies at URLs
+    nothing is asked for."""
+    if isinstance(dataset.path, str) and is_url(dataset.path) and is_blend_file(dataset.path):
+        return
+    plan = plan_of(dataset)
+    segments = [segment.weights for segment in plan.schedule] or [tuple(arm.weight for arm in plan.arms)]
+    for number, arm in enumerate(plan.arms):
+        if any(weights[number] for weights in segments):
+            for stretch in arm.stretches:
+                if stretch.repetitions:
+                    _check_leaf(stretch.leaf, dataset)
+
+
+def _check_leaf(leaf: Leaf, dataset: Dataset) -> None:
+    with told_where(leaf, dataset):
+        check_there(leaf.path, dataset.catalog)
+        for reference in leaf.aux.values():
+            path = reference.removeprefix("filesystem://")
+            if not protocol(path) and not os.path.exists(path):
+                hint = "a path in a blend file is beside that file, unless it is absolute"
+                raise InputError("the auxiliary store does not exist", where=path, hint=hint)
+    for member in leaf.join.members if leaf.join is not None else ():
+        _check_leaf(member, dataset)
+
+
+@contextmanager
+def told_where(leaf: Leaf, dataset: Dataset) -> Iterator[None]:
+    """What is wrong with a dataset is told with the line of the blend file that names it."""
+    try:
+        yield
+    except (InputError, CatalogError) as error:
+        if leaf.where in ("", str(dataset.path)):
+            raise
+        where = f"{error.where} ({leaf.where})" if error.where else leaf.where
+        raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
+
+
+def _is_no_loader(dataset: Dataset) -> TypeError:
+    """What torch's DataLoader is told, and a `for` loop: as a TypeError, which is how objects say that they cannot."""
+    return TypeError(
+        f"a {type(dataset).__name__} says what is read, and has no samples itself: iterate get_loader(dataset), which "
+        "takes the place of torch's DataLoader (its workers: worker_config=WorkerConfig(num_workers=...))"
     )
 
 

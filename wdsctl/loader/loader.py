@@ -90,6 +90,10 @@ class Loader:
             raise TypeError("a training has no length: it goes on without end")
         raise TypeError("packing and grouping decide how many batches there are: the length is not known")
 
+    def __bool__(self) -> bool:
+        """A loader is there, however many batches it has: trainers ask `if loader:`. Opens nothing."""
+        return True
+
     def __enter__(self) -> Loader:
         return self
 
