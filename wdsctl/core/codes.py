@@ -245,6 +245,12 @@ CODES: dict[str, Code] = {
         "samples in them. It counts what it could read of a damaged shard, and does not look again when shards change.",
         "What counts is what wdsctl has found: `wdsctl validate DATASET` looks at every header.",
     ),
+    "WDS130": Code(
+        "something is missing from a repaired shard",
+        "Members that were indexed, or that are left of a sample of which others are gone, are not in the copy that "
+        "`wdsctl repair` made, or in what it left as it was. The message names the first of them, `--json` all.",
+        "Copy the shard again from its origin, if there is one. `wdsctl index` the copy if it is to be used as it is.",
+    ),
     "WDS140": Code(
         "a part does not begin as it must",
         "The header of an image, a sound, a video, an array or an archive is damaged, cut off, or of something else.",
