@@ -38,7 +38,7 @@ from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
-from wdsctl.core.verbs.validate_parts import incomplete, open_offsets, part_findings, repeated_keys, wanted_parts
+from wdsctl.core.verbs.validate_parts import incomplete, needed_parts, open_offsets, part_findings, repeated_keys
 from wdsctl.core.verbs.validate_quarantine import keep_out
 from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
@@ -289,5 +289,5 @@ class _Run:
     ) -> QuarantineReport:
         lacking: dict[str, list[int]] = {}
         if isinstance(offsets, Offsets) and not self.is_some:
-            lacking = incomplete(offsets, wanted_parts(known.parts, config))
+            lacking = incomplete(offsets, needed_parts(config))
         return keep_out(self.place, self.entry, known.rows, outcome, stale, lacking, self.workers, self.progress)
