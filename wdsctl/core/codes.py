@@ -120,13 +120,13 @@ CODES: dict[str, Code] = {
     ),
     "WDS108": Code(
         "a part is missing",
-        "The field map of dataset.yaml (or, without one, nearly every sample) has this part, and this sample lacks it.",
-        "Complete the sample or remove it. If the part is optional, take it out of the field map.",
+        "An error where a field is made of the part: the loader leaves such a sample out. A warning where no field is, "
+        "and at least 95 % of the samples have it.",
+        "Complete the sample. If samples may lack it, say so in dataset.yaml: `optional: [NAME]`, a field or a part.",
     ),
     "WDS109": Code(
         "an unexpected part",
-        "Some samples have a part that others lack and that the field map does not use. A warning where hardly any "
-        "sample has it, else a note.",
+        "Some samples have a part that most others lack and that the field map does not use.",
         "Nothing, if it is meant. Otherwise it is often a misspelt extension.",
     ),
     "WDS110": Code(
@@ -245,6 +245,17 @@ CODES: dict[str, Code] = {
         "samples in them. It counts what it could read of a damaged shard, and does not look again when shards change.",
         "What counts is what wdsctl has found: `wdsctl validate DATASET` looks at every header.",
     ),
+    "WDS130": Code(
+        "something is missing from a repaired shard",
+        "Members that were indexed, or that are left of a sample of which others are gone, are not in the copy that "
+        "`wdsctl repair` made, or in what it left as it was. The message names the first of them, `--json` all.",
+        "Copy the shard again from its origin, if there is one. `wdsctl index` the copy if it is to be used as it is.",
+    ),
+    "WDS131": Code(
+        "what dataset.yaml says may be missing, no sample has",
+        "A name under `optional:` is neither that of a mapped field nor that of a part that any sample has.",
+        "Correct the name, or take it out. A part that is to come later may stay.",
+    ),
     "WDS140": Code(
         "a part does not begin as it must",
         "The header of an image, a sound, a video, an array or an archive is damaged, cut off, or of something else.",
@@ -291,9 +302,10 @@ CODES: dict[str, Code] = {
     ),
     "WDS148": Code(
         "a field is missing",
-        "The field map says where a field comes from, and this sample has nothing there, or null. The sample type "
-        "needs it.",
-        "Complete the sample, or correct the field map in dataset.yaml.",
+        "The field map says where a field comes from, and this sample has nothing there, or null. The loader leaves "
+        "such a sample out.",
+        "Complete the sample, or correct the field map in dataset.yaml. If samples may lack the field, say so there: "
+        "`optional: [FIELD]`.",
     ),
     "WDS149": Code(
         "a field holds the wrong thing",

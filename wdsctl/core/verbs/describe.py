@@ -96,7 +96,10 @@ def describe(
         storage.close()
     before = load(place.dataset_yaml) if there else base
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
-    config = replace(before, sample_type=sample_type, field_map=field_map, sample_loader="", part_filter=())
+    optional = before.optional if before.field_map == field_map else ()
+    config = replace(
+        before, sample_type=sample_type, field_map=field_map, optional=optional, sample_loader="", part_filter=()
+    )
     is_new = not there or config != before
     if is_new:
         write_text(place.dataset_yaml, dump(config))

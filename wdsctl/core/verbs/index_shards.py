@@ -95,12 +95,14 @@ def _changes(
     request: IndexRequest,
     progress: Progress,
 ) -> Changes:
-    """What has changed. Shards are read for it where size and time do not tell; in a dry run only for their names."""
+    """What has changed. Shards are read for it where size and time do not tell."""
     changes = compare(listing.shards, before.rows, wanted.exclude, wanted.selection)
     key, hashed = wanted.key, wanted.hashed
-    if not request.dry_run:
-        again = _to_be_read(changes, before, wanted)
-        changes = settled(place, changes, request.workers, progress, key=key, hashed=hashed, again=again)
+    is_dry = request.dry_run
+    again = () if is_dry else _to_be_read(changes, before, wanted)
+    # To read every byte for its hash is too much for a dry run: where things lie has to do.
+    reads_all = hashed and not is_dry
+    changes = settled(place, changes, request.workers, progress, key=key, hashed=reads_all, again=again, dry_run=is_dry)
     changes = told_apart(place, changes, request.workers, progress, key=key, hashed=hashed, dry_run=request.dry_run)
     gone = [row for row in changes.vanished if row.status != MISSING]
     if gone and request.missing == "error":

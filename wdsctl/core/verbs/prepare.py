@@ -27,7 +27,7 @@ from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
 from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
-from wdsctl.core.verbs.index_after import is_told
+from wdsctl.core.verbs.index_after import fields_after, is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media_request import MediaRequest
 from wdsctl.core.verbs.prepare_source import (
@@ -157,6 +157,11 @@ def _do(
             detection, is_new = taken.detection, True
             entry.findings += taken.findings
             indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
+        if is_new:  # what `index` has told was of another field map, or of none
+            lacking = fields_after(place, indexed.generation, _index_request(options))
+            kept = (each for each in indexed.findings if each.code != "WDS108")
+            entry.findings += lacking
+            indexed = replace(indexed, findings=(*kept, *lacking))
         split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
         is_new = is_new or is_divided
     return PrepareReport(

@@ -38,7 +38,7 @@ from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
-from wdsctl.core.verbs.validate_parts import incomplete, open_offsets, part_findings, repeated_keys, wanted_parts
+from wdsctl.core.verbs.validate_parts import incomplete, needed_parts, open_offsets, part_findings, repeated_keys
 from wdsctl.core.verbs.validate_quarantine import keep_out
 from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
@@ -246,10 +246,11 @@ class _Run:
         paths: list[str],
     ) -> Iterable[Finding]:
         missing = sum(row.status == MISSING for row in known.rows)
-        stale = [
-            *known.listing.findings,
-            *differences(self.place, known.listing.shards, known.rows, missing),
-        ]
+        # What a shard of the size that was indexed holds, the level `structure` has read, and told where it differs.
+        told = {path for path, found in outcome.placed.items() if any(each.finding.code == "WDS305" for each in found)}
+        there = [shard for shard in known.listing.shards if shard.path not in told]
+        rows = [row for row in known.rows if row.path not in told]
+        stale = [*known.listing.findings, *differences(self.place, there, rows, missing, _paths)]
         yield from known.repeated
         yield from (each for each in stale if not self.is_some or each.shard in paths)
         if self._asks("hashes"):
@@ -289,5 +290,9 @@ class _Run:
     ) -> QuarantineReport:
         lacking: dict[str, list[int]] = {}
         if isinstance(offsets, Offsets) and not self.is_some:
-            lacking = incomplete(offsets, wanted_parts(known.parts, config))
+            lacking = incomplete(offsets, needed_parts(config))
         return keep_out(self.place, self.entry, known.rows, outcome, stale, lacking, self.workers, self.progress)
+
+
+def _paths(rows: Sequence[ShardRow]) -> set[str]:
+    return {row.path for row in rows}
