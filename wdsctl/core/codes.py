@@ -476,6 +476,15 @@ CODES: dict[str, Code] = {
         "there.",
         "The message names the sample and what would work. `--to folder` takes nearly everything.",
     ),
+    "WDS238": Code(
+        "samples would change their split",
+        "A dataset that has several splits is divided otherwise, and samples would leave their split for another, or "
+        "for none. A model that has been trained on the old ones may then be measured on what it has learned from. "
+        "Samples that are excluded now count, too: they come back to their split later.",
+        "`--dry-run` shows how many samples go from which split to which, and the first of them. `--set NAME` makes "
+        "another set of splits beside this one: nothing moves. `--yes` does it, and needs no more where no model has "
+        "been trained on the old splits.",
+    ),
     "WDS300": Code(
         "the catalog cannot be used",
         "Something about the catalog prevents the command.",

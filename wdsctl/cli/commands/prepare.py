@@ -141,6 +141,7 @@ def command(
         split=parse_ratios(split) if split else None,
         split_by=by,
         seed=seed,
+        may_move=common.yes,
         sample_type=sample_type,
         field_map=values.field_map(field_map),
         redetect=redetect,

@@ -52,6 +52,7 @@ class PrepareOptions(FolderOptions):
     split: Mapping[str, float] | None = None  # None: keep the split there is, or dataset.yaml's, or all is `train`
     split_by: By = "auto"
     seed: int = 0
+    may_move: bool = False  # samples of several splits may leave theirs for another, where another split is asked for
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
@@ -157,7 +158,9 @@ def _do(
             detection, is_new = taken.detection, True
             entry.findings += taken.findings
             indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
-        split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
+        split, is_divided = settle_split(
+            place, options.split, options.split_by, options.seed, progress, may_move=options.may_move
+        )
         is_new = is_new or is_divided
     return PrepareReport(
         source=shown(source),
