@@ -366,7 +366,8 @@ CODES: dict[str, Code] = {
         "source files have vanished",
         "Samples that are in the shards already are no longer in the raw folder, while others of the same shard have "
         "changed. Writing that shard again would lose them.",
-        "Restore the files, or prepare into a new folder.",
+        "Restore the files. `--missing keep` leaves such shards as they are, and goes on with new files. `--missing "
+        "drop` writes them again without the samples that are gone; `--dry-run` names these first.",
     ),
     "WDS210": Code(
         "the split cannot be made",

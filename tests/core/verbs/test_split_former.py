@@ -9,6 +9,7 @@ import pytest
 
 from tests.build import Told, a_dataset, rewritten
 from tests.core.split_sets import BALANCED, film_shards, films, make, splits_of
+from tests.core.verbs.raw_folders import a_folder
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine
@@ -17,6 +18,7 @@ from wdsctl.core.place import locate
 from wdsctl.core.split_rules import Excludes, SplitRule
 from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
 from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.split import SplitRequest, split_by
 from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
 
@@ -261,3 +263,21 @@ def test_samples_that_a_shard_loses_and_gets_back_are_in_their_splits_again(tmp_
         rewritten(tmp_path / "shard-000.tar", content)
         index(root)
         assert splits_of(root) == before
+
+
+def test_samples_of_raw_files_keep_their_split_when_others_are_dropped_or_renamed(tmp_path: Path) -> None:
+    source, dest = a_folder(tmp_path / "raw", 30), str(tmp_path / "out")
+    options = PrepareOptions(split={"train": 1, "val": 1}, split_by="sample", missing="drop")
+    prepare(str(source), dest, options)
+    before = splits_of(dest)
+    for part in ("jpg", "txt"):
+        (source / "0" / f"00000.{part}").unlink()
+        (source / "1" / f"00004.{part}").rename(source / "1" / f"renamed.{part}")
+    report = prepare(str(source), dest, options)
+    after = splits_of(dest)
+
+    assert report.folder is not None
+    assert report.folder.dropped == ("0/00000",)
+    gone, old, new = (f"shard-000000.tar/{key}" for key in ("0/00000", "1/00004", "1/renamed"))
+    expected = {sample: name for sample, name in before.items() if sample not in {gone, old}}
+    assert after == expected | {new: before[old]}

@@ -26,7 +26,7 @@ from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
-from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
+from wdsctl.core.verbs.index import IndexReport, IndexRequest, check_new, index_at, say_where
 from wdsctl.core.verbs.index_after import is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -60,7 +60,6 @@ class PrepareOptions(FolderOptions):
     media: str | None = None  # which parts are media, as `MediaRequest.selection` has it
     media_index: bool = False  # index videos for seeking, too
     catalog: str | None = None
-    missing: Missing = "error"
     exclude: tuple[str, ...] = ()
     selection: Selection | None = None  # which shards of `source`; None: as the catalog has it
     sample_rows: bool | None = None  # as `index` has it, and so are the next two
