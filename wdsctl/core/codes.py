@@ -378,7 +378,8 @@ CODES: dict[str, Code] = {
         "source files have vanished",
         "Samples that are in the shards already are no longer in the raw folder, while others of the same shard have "
         "changed. Writing that shard again would lose them.",
-        "Restore the files, or prepare into a new folder.",
+        "Restore the files. `--missing keep` leaves such shards as they are, and goes on with new files. `--missing "
+        "drop` writes them again without the samples that are gone; `--dry-run` names these first.",
     ),
     "WDS210": Code(
         "the split cannot be made",
@@ -487,6 +488,15 @@ CODES: dict[str, Code] = {
         "Some part of it is too large for the form, is text that is not UTF-8, or its name cannot be a file's name "
         "there.",
         "The message names the sample and what would work. `--to folder` takes nearly everything.",
+    ),
+    "WDS238": Code(
+        "samples would change their split",
+        "A dataset that has several splits is divided otherwise, and samples would leave their split for another, or "
+        "for none. A model that has been trained on the old ones may then be measured on what it has learned from. "
+        "Samples that are excluded now count, too: they come back to their split later.",
+        "`--dry-run` shows how many samples go from which split to which, and the first of them. `--set NAME` makes "
+        "another set of splits beside this one: nothing moves. `--yes` does it, and needs no more where no model has "
+        "been trained on the old splits.",
     ),
     "WDS300": Code(
         "the catalog cannot be used",

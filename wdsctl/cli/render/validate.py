@@ -52,7 +52,10 @@ def render(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType
 
 
 def render_release(report: ReleaseReport) -> Iterator[RenderableType]:
-    yield f"{path(report.root)}: {count(report.released)} let in again from the quarantine"
+    said = (
+        f"{count(report.released)} let in again from the quarantine" if report.released else "nothing is in quarantine"
+    )
+    yield f"{path(report.root)}: {said}"
     yield from _splits(report.splits)
 
 

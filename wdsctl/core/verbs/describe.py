@@ -87,13 +87,7 @@ def describe(
         write_text(place.dataset_yaml, dump(base))
         return None, True
     progress.phase("detect")
-    storage = storage_for(place.root)
-    try:
-        offsets = Offsets(place.offsets(generation))
-        of_lines = any(is_lines(shard.path) for shard in offsets.shards)
-        found = detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
-    finally:
-        storage.close()
+    found = detected(place, generation)
     before = load(place.dataset_yaml) if there else base
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
     optional = before.optional if before.field_map == field_map else ()
@@ -104,6 +98,19 @@ def describe(
     if is_new:
         write_text(place.dataset_yaml, dump(config))
     return found, is_new
+
+
+def detected(place: Place, generation: int) -> Detection:
+    """The sample type that the samples of a dataset look like, with the reasons."""
+    with Catalog(place.catalog) as catalog:
+        parts = catalog.parts()
+    storage = storage_for(place.root)
+    try:
+        offsets = Offsets(place.offsets(generation))
+        of_lines = any(is_lines(shard.path) for shard in offsets.shards)
+        return detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
+    finally:
+        storage.close()
 
 
 def _chosen(found: Detection, asked: Asked, names: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -164,8 +164,8 @@ def _publish(
         if draft.has_sample_rows and not wanted.sample_rows:
             draft.forget_sample_rows()
         draft.has_sample_rows = wanted.sample_rows
-        if request.rebuild and work.kept:
-            draft.adopt(place.catalog, [row.id for row in work.kept])
+        if request.rebuild and (work.kept or work.removed or before.gone):
+            draft.adopt(place.catalog, [row.id for row in (*work.kept, *work.removed)])
         _refresh(draft, before, changes)
         if before.has_sample_rows is False and wanted.sample_rows:
             _add_rows(place, draft, work, request.workers, progress)
@@ -223,7 +223,17 @@ def _folding(
         held = {names.get(path, path): samples for path, samples in held.items()}
     is_new = bool(changes.added or changes.changed or removed or request.rebuild)
     return Folding(
-        kept, changes.added, changes.changed, removed, before.rule, ids, held, is_new, wanted.key, wanted.hashed
+        kept,
+        changes.added,
+        changes.changed,
+        removed,
+        before.rule,
+        ids,
+        held,
+        before.gone,
+        is_new,
+        wanted.key,
+        wanted.hashed,
     )
 
 

@@ -26,7 +26,7 @@ from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, describe
-from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
+from wdsctl.core.verbs.index import IndexReport, IndexRequest, check_new, index_at, say_where
 from wdsctl.core.verbs.index_after import fields_after, is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -52,6 +52,7 @@ class PrepareOptions(FolderOptions):
     split: Mapping[str, float] | None = None  # None: keep the split there is, or dataset.yaml's, or all is `train`
     split_by: By = "auto"
     seed: int = 0
+    may_move: bool = False  # samples of several splits may leave theirs for another, where another split is asked for
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
@@ -59,7 +60,6 @@ class PrepareOptions(FolderOptions):
     media: str | None = None  # which parts are media, as `MediaRequest.selection` has it
     media_index: bool = False  # index videos for seeking, too
     catalog: str | None = None
-    missing: Missing = "error"
     exclude: tuple[str, ...] = ()
     selection: Selection | None = None  # which shards of `source`; None: as the catalog has it
     sample_rows: bool | None = None  # as `index` has it, and so are the next two
@@ -162,7 +162,9 @@ def _do(
             kept = (each for each in indexed.findings if each.code != "WDS108")
             entry.findings += lacking
             indexed = replace(indexed, findings=(*kept, *lacking))
-        split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
+        split, is_divided = settle_split(
+            place, options.split, options.split_by, options.seed, progress, may_move=options.may_move
+        )
         is_new = is_new or is_divided
     return PrepareReport(
         source=shown(source),
