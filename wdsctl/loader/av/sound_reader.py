@@ -20,33 +20,49 @@ Samples = NDArray[np.generic]  # (channels, samples)
 
 #: Decoded and thrown away before what is wanted, as codecs lean on what came before: MP3 on up to nine frames.
 RUN_UP_SECONDS = 0.5
+#: Samples that an encoder of Vorbis may add to fill its last blocks. Where more follow, another sound was joined on.
+_MOST_FILLING = 1 << 15
 
 
 class Piece(NamedTuple):
-    begin: int  # number of its first sample
+    number: int  # of its first sample, counting those that are there
+    clock: int  # the same by the time that the file gives it: another one behind a hole
     samples: Samples
 
 
-def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float) -> Iterator[Piece]:
+class _Decoded(NamedTuple):
+    clock: int | None
+    samples: Samples
+
+
+def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float, *, by_clock: bool = False) -> Iterator[Piece]:
     """What is decoded of the samples from `start` to before `end`, and a little of what lies around them, in order.
 
+    `start` and `end` are numbers of samples, `by_clock` those that the clock gives them. Up to `start` the clock is
+    taken at its word: numbers are right only if `first_gap` finds no hole before it.
     Raises BadMediumError, av.FFmpegError.
     """
     run_up = start - round(RUN_UP_SECONDS * facts.rate)
     entered = _entered(opened, facts, run_up, start) if run_up > 0 and facts.way in ("seek", "snap") else None
     frames = entered or _from_beginning(opened, facts, run_up)
+    is_inside = entered is not None or (facts.way == "walk" and run_up > 0)
     # A first frame may be shorter than the clock is coarse: it is not to be taken for the second one.
-    begin: int | None = None if entered or facts.way == "walk" else 0
-    for frame in frames:
-        clocked = begin if frame.pts is None else facts.sample_at(frame.pts)
-        if begin is None:
-            begin = 0 if clocked is None else facts.snapped(clocked)
-        elif clocked is not None and abs(clocked - begin) > facts.coarseness:
-            begin = clocked  # the clock jumps: there is a hole in the sound
-        if begin >= end:
+    clock: int | None = None if is_inside or facts.way == "walk" else 0
+    number: int | None = None if is_inside else 0
+    for decoded in _whole_blocks_cut(frames, facts):
+        if clock is None:
+            clock = 0 if decoded.clock is None else facts.snapped(decoded.clock)
+        elif decoded.clock is not None and abs(decoded.clock - clock) > facts.coarseness:
+            if facts.is_numbered and clock < end and decoded.clock > start:
+                raise BadMediumError(f"its frames jump from sample {clock:,} to {decoded.clock:,}: some are missing")
+            clock = decoded.clock  # there is a hole in the sound
+        if number is None:
+            number = clock
+        yield Piece(number, clock, decoded.samples)
+        if (clock if by_clock else number) >= end:
             return
-        yield Piece(begin, samples_of(frame))
-        begin += frame.samples
+        clock += decoded.samples.shape[1]
+        number += decoded.samples.shape[1]
 
 
 def samples_of(frame: AudioFrame) -> Samples:
@@ -58,6 +74,27 @@ def samples_of(frame: AudioFrame) -> Samples:
     if frame.format.is_planar:
         return data
     return data.reshape(frame.samples, frame.layout.nb_channels).T
+
+
+def _whole_blocks_cut(frames: Iterator[AudioFrame], facts: SoundFacts) -> Iterator[_Decoded]:
+    """What is decoded; of Ogg Vorbis without what lies before sample 0 and behind the last one."""
+    every = (_Decoded(None if each.pts is None else facts.sample_at(each.pts), samples_of(each)) for each in frames)
+    if facts.stop is None:
+        yield from every
+        return
+    filling: list[_Decoded] = []
+    for decoded in every:
+        clock, count = decoded.clock or 0, decoded.samples.shape[1]
+        if filling and (clock < (filling[0].clock or 0) or clock - facts.stop > _MOST_FILLING):
+            yield from filling
+            filling = []
+        if 0 < clock + count - facts.stop <= _MOST_FILLING:
+            filling.append(decoded)
+        elif clock + count > 0:
+            yield _Decoded(max(0, clock), decoded.samples[:, max(0, -clock) :])
+    for decoded in filling:
+        if (kept := facts.stop - (decoded.clock or 0)) > 0:
+            yield _Decoded(decoded.clock, decoded.samples[:, :kept])
 
 
 def _stream(opened: OpenMedium) -> AudioStream:
@@ -94,12 +131,21 @@ def _from_beginning(opened: OpenMedium, facts: SoundFacts, run_up: int) -> Itera
     opened.restart()
     stream = _stream(opened)
     opened.read(stream)
-    if facts.way != "walk" or run_up <= 0:
+    if facts.stop is None and (facts.way != "walk" or run_up <= 0):
         yield from opened.container.decode(stream)
         return
     for packet in opened.container.demux(stream):
-        if not _ends_before(packet, facts, run_up):
-            yield from packet.decode()
+        if run_up <= 0 or not _ends_before(packet, facts, run_up):
+            yield from packet.decode() if facts.stop is None else _decoded_whole(packet, stream)
+
+
+def _decoded_whole(packet: Packet[AudioStream], stream: AudioStream) -> list[AudioFrame]:
+    """Without regard to what the demuxer says is to be cut off."""
+    if not packet.size:
+        return packet.decode()
+    bare = Packet(bytes(packet))
+    bare.pts, bare.dts, bare.time_base = packet.pts, packet.dts, packet.time_base
+    return stream.codec_context.decode(bare)
 
 
 def _ends_before(packet: Packet[AudioStream], facts: SoundFacts, sample: int) -> bool:
