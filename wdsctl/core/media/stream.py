@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -10,6 +11,7 @@ import av
 from av.audio.stream import AudioStream
 from av.codec.context import CodecContext
 from av.container import InputContainer
+from av.packet import Packet
 from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
@@ -45,6 +47,7 @@ OPTIONS = {"format_whitelist": ",".join(sorted({*filter(None, DEMUXERS.values())
 _COUNTED = frozenset({"wav", "aiff", "flac", "ogg"})
 #: Files that can say that a picture is to be turned.
 _TURNABLE = frozenset({"mov", "matroska"})
+_INVALID = 0x41444E49  # FFmpeg's AVERROR_INVALIDDATA
 _FIRST_PACKETS = 32  # a decoder that has given no frame by then gives none
 _STILLS = Disposition.attached_pic | Disposition.timed_thumbnails  # a record's cover is no video
 
@@ -72,6 +75,14 @@ def opened(source: ByteRange, format_name: str) -> InputContainer:
         metadata_errors="replace",
         buffer_size=1 << 16,
     )
+
+
+def packets_of(container: InputContainer, *streams: Stream) -> Iterator[Packet[Stream]]:
+    """`container.demux`. PyAV has no place for a stream that begins in the middle, as in damaged transport streams."""
+    try:
+        yield from container.demux(*streams)
+    except IndexError as error:
+        raise av.InvalidDataError(_INVALID, "a stream begins in the middle of it") from error
 
 
 def first_video(container: InputContainer) -> VideoStream | None:
