@@ -268,7 +268,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS142": Code(
         "the name of a part is not what it holds",
-        "Such as a PNG under the name jpg. Most readers go by the content; those that go by the name fail.",
+        "Such as a PNG under the name jpg, or a wav under the name mp3. Most readers go by the content; those that go "
+        "by the name fail.",
         "Nothing, as far as wdsctl is concerned.",
     ),
     "WDS143": Code(
@@ -354,6 +355,24 @@ CODES: dict[str, Code] = {
         "something could not be repaired",
         "`wdsctl repair` does not guess. What it leaves as it is, or leaves out, the message says.",
         "Copy the shard again from its origin, if there is one.",
+    ),
+    "WDS158": Code(
+        "JSON with numbers that it does not have",
+        "NaN, Infinity or -Infinity. Python reads and writes them; most other readers refuse the whole file.",
+        "Write null, or leave the name out: `json.dumps(..., allow_nan=False)` refuses such numbers.",
+    ),
+    "WDS159": Code(
+        "a name twice in one object of JSON",
+        "The last of the values counts here, as in Python and JavaScript; other readers take the first one, or refuse "
+        "the file.",
+        "Write the object again with each name once.",
+    ),
+    "WDS160": Code(
+        "names that differ only in case or in Unicode form",
+        "Keys, parts of one sample or paths of shards, such as `a/Cat` and `a/cat`, or an accented letter that is one "
+        "character in one name and two in the other. They are told apart here and on Linux. Where the files are "
+        "unpacked on macOS or Windows, one takes the place of the other.",
+        "Nothing, as far as wdsctl is concerned. Rename one of the two before the files go to such a system.",
     ),
     "WDS200": Code(
         "the data is not what it should be",

@@ -11,7 +11,7 @@ from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.validate import ValidateReport, validate
+from wdsctl.core.verbs.validate import ValidateReport, ValidateRequest, validate
 
 
 def found(report: ValidateReport) -> list[tuple[str, str]]:
@@ -301,3 +301,57 @@ def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
         "WDS003",
         f"raw files become shards by `wdsctl prepare {tmp_path} DEST`",
     )
+
+
+@pytest.mark.parametrize(
+    ("names", "words", "count"),
+    [
+        (("cat.txt", "Cat.txt", "CAT.txt", "dog.txt"), "keys that differ only in case, such as 'CAT' and 'Cat'", 1),
+        (("A/1.txt", "a/1.txt", "A/2.txt", "a/2.txt"), "keys that differ only in case, such as 'A/1' and 'a/1'", 2),
+        (
+            ("caf\u00e9.txt", "cafe\u0301.txt"),
+            r"keys that differ only in Unicode form, such as 'cafe\u0301' and 'caf\xe9'",
+            1,
+        ),
+        (("A.txt", "A.TXT"), "parts of a sample that differ only in case, such as 'txt' and 'TXT'", 1),
+        (("A.txt", "B.txt", "caf\u00e9.txt"), "", 0),
+    ],
+)
+def test_names_that_are_one_to_other_systems_are_a_warning(
+    tmp_path: Path, names: tuple[str, ...], words: str, count: int
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [(name, b"1") for name in names]})
+    index(root)
+
+    found = [each for each in validate(root).findings if each.code not in ("WDS108", "WDS109")]
+
+    assert [(each.code, each.severity, each.message, each.count) for each in found] == (
+        [("WDS160", "warning", words, count)] if words else []
+    )
+
+
+def test_so_are_paths_of_shards_and_keys_in_two_of_them(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [("x.txt", b"1")], "A.tar": [("X.txt", b"1")]})
+    index(root)
+
+    keys, paths = sorted(validate(root).findings, key=lambda each: each.message)
+
+    assert (keys.code, keys.shard, keys.key) == ("WDS160", "A.tar", "X")
+    assert (paths.code, paths.message) == (
+        "WDS160",
+        "paths of shards that differ only in case, such as 'A.tar' and 'a.tar'",
+    )
+
+
+def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+
+    structure, headers, content = (
+        validate(root, ValidateRequest(levels=levels)).not_checked
+        for levels in (("structure",), ("structure", "headers"), ("structure", "headers", "content"))
+    )
+
+    assert structure == "structure only: media were not decoded; --level content does that"
+    assert headers.startswith("structure, headers only: media were not decoded")
+    assert content == ""

@@ -41,6 +41,8 @@ def render(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType
     checked = f"{count(report.shards, 'shard')}, {count(report.samples, 'sample')}, {size(report.size_bytes)}"
     yield f"{path(report.root)}{at_view(report.view)}: {tally_of_severities(report.findings)}"
     yield f"  checked {checked} in {duration(report.seconds)}{_how(report)}"
+    if report.not_checked:
+        yield f"  {report.not_checked}"
     if report.unread:
         yield f"  {_unread(report)}"
     if report.quarantine is not None:

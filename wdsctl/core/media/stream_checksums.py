@@ -56,7 +56,7 @@ def flac_digest(stream: AudioStream | VideoStream) -> FlacDigest | None:
 def matroska_trouble(source: ByteRange) -> str:
     """Whether the checksum of each element that begins with one fits; empty where it does. Reads all of the file.
 
-    Sources: RFC 8794 (EBML), 11.3.1; RFC 9559 (Matroska), 6.2.
+    Source: RFC 8794 (EBML), 11.3.1.
     """
     header = sized_at(source, 4)
     segment = None if header is None else sized_at(source, sum(header) + 4)

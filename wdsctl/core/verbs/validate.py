@@ -16,6 +16,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.checks.hashes import Expected, read_sums, unhashed
+from wdsctl.core.checks.levels import not_checked
 from wdsctl.core.checks.placed import Placed
 from wdsctl.core.checks.refs import RefRule
 from wdsctl.core.checks.sampling import Sampling
@@ -24,6 +25,7 @@ from wdsctl.core.checks.stores import forget_stores
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.findings import SEVERITIES, Finding
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import locked
 from wdsctl.core.offsets import Offsets
@@ -38,7 +40,15 @@ from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
-from wdsctl.core.verbs.validate_parts import incomplete, needed_parts, open_offsets, part_findings, repeated_keys
+from wdsctl.core.verbs.validate_parts import (
+    alike_names,
+    alike_parts,
+    incomplete,
+    needed_parts,
+    open_offsets,
+    part_findings,
+    repeated_keys,
+)
 from wdsctl.core.verbs.validate_quarantine import keep_out
 from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
@@ -162,6 +172,7 @@ class _Run:
             share=self.request.share,
             seed=self.request.seed,
             quarantine=quarantine,
+            not_checked=not_checked(self.request.levels) if any(not is_lines(row.path) for row in rows) else "",
             view=self.view,
         )
 
@@ -177,7 +188,10 @@ class _Run:
             has_media = self._asks("headers") and published.media_settings() is not None
             marks = published.media.marks() if has_media else {}
             self.progress.phase("keys")
-            repeated = [] if self.is_some else [*repeated_keys(published, self.progress)]
+            paths = [row.path for row in rows]
+            repeated: list[Finding] = []
+            if not self.is_some:
+                repeated = [*repeated_keys(published, self.progress), *alike_names(published, paths)]
         listing = list_shards(
             self.place.root, exclude, only=self.place.only, known=[row.path for row in rows], selection=selection
         )
@@ -283,7 +297,7 @@ class _Run:
         self.progress.phase("parts")
         if isinstance(offsets, Finding):
             return [offsets]
-        return [] if self.is_some else part_findings(offsets, known.parts, config)
+        return [] if self.is_some else [*part_findings(offsets, known.parts, config), *alike_parts(offsets)]
 
     def _quarantined(
         self, known: _Known, config: DatasetConfig, offsets: Offsets | Finding, outcome: Outcome, stale: set[str]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from wdsctl.core.catalog.alike_keys import alike, differ_in
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.checks.kinds import MEDIA, kind_of
@@ -47,6 +49,30 @@ def repeated_keys(published: Catalog, progress: Progress) -> Iterator[Finding]:
             key=repeated.key,
             count=count,
         )
+
+
+def alike_names(published: Catalog, shards: Sequence[str]) -> Iterator[Finding]:
+    """Keys and paths of shards that are one name to systems which pass over case or Unicode form."""
+    count, first = published.alike_keys()
+    if first is not None:
+        one, other, shard = first
+        yield _alike("keys", one, other, shard=shard, key=one, count=count)
+    if pair := alike(list(shards)):
+        yield _alike("paths of shards", *pair, shard=pair[0])
+
+
+def alike_parts(offsets: Offsets) -> Iterator[Finding]:
+    """Parts of one sample that are."""
+    for i, layout in enumerate(offsets.layouts):
+        if pair := alike(list(layout)):
+            count, first = offsets.with_layouts([i])
+            shard = offsets.shards[offsets.shard_of(first)].path
+            yield _alike("parts of a sample", *pair, shard=shard, key=offsets.key(first), part=pair[1], count=count)
+
+
+def _alike(what: str, one: str, other: str, **place: Any) -> Finding:
+    words = f"{what} that differ only in {differ_in(one, other)}, such as {one!a} and {other!a}"
+    return Finding(code="WDS160", severity="warning", message=words, **place)
 
 
 def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetConfig) -> Iterator[Finding]:
