@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
 
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 from wdsctl.loader.av.sound_facts import UNEVEN, SoundFacts
@@ -18,13 +17,8 @@ _COUNTED = frozenset({"wav", "aiff", "mp3", "aac", "flac"})
 _PCM_BITS = re.compile(r"pcm_[sfu](\d+)")
 
 
-class _Stretch(NamedTuple):
-    """What one packet holds."""
-
-    pts: int | None
-    size: int  # bytes
-    duration: int  # ticks
-    is_dropped: bool  # by an edit list
+#: What one packet holds: its time in ticks, its bytes, its duration in ticks, and whether an edit list leaves it out.
+_Stretch = tuple[int | None, int, int, bool]
 
 
 def first_gap(opened: OpenMedium, facts: SoundFacts, until: int) -> float:
@@ -47,31 +41,39 @@ def first_gap(opened: OpenMedium, facts: SoundFacts, until: int) -> float:
     return math.inf if found is None else found
 
 
-def _samples_of(family: str, facts: SoundFacts) -> Callable[[_Stretch], int] | None:
-    """How many samples a packet has; None where that takes decoding it."""
+def _samples_of(family: str, facts: SoundFacts) -> Callable[[int, int], int] | None:
+    """How many samples a packet of so many bytes and ticks has; None where that takes decoding it."""
     if family == "ogg":
-        return lambda stretch: round(stretch.duration * facts.tick * facts.rate)
+        scale = facts.tick * facts.rate
+        return (lambda _, ticks: ticks) if scale == 1 else (lambda _, ticks: round(ticks * scale))
     if facts.codec in UNEVEN:
         return None
     bits = _PCM_BITS.match(facts.codec)
     if bits is not None and facts.way == "seek":
         of_one = int(bits[1]) * facts.channels // 8
-        return lambda stretch: stretch.size // of_one
-    return lambda _: facts.frame_samples
+        return lambda size, _: size // of_one
+    return lambda _, __: facts.frame_samples
 
 
 def _gap(
-    stretches: Iterable[_Stretch], facts: SoundFacts, until: int, samples: Callable[[_Stretch], int]
+    stretches: Iterable[_Stretch], facts: SoundFacts, until: int, samples: Callable[[int, int], int]
 ) -> float | None:
     """None where the packets end before `until`."""
-    expected = facts.first_samples
-    for stretch in stretches:
-        sample = None if stretch.pts is None else facts.sample_at(stretch.pts)
-        if sample is not None and sample < facts.first_samples - facts.coarseness and expected == facts.first_samples:
-            continue  # the first one, and what only fills its codec
-        if stretch.is_dropped or (sample is not None and abs(sample - expected) > facts.coarseness):
+    expected, slack, first = facts.first_samples, facts.coarseness, facts.first
+    early = expected - slack
+    # `facts.sample_at` in whole numbers: there are packets by the hundred thousand.
+    scale = facts.tick * facts.rate
+    times, half, over = 2 * scale.numerator, scale.denominator, 2 * scale.denominator
+    for pts, size, ticks, is_dropped in stretches:
+        if pts is not None:
+            sample = ((pts - first) * times + half) // over
+            if sample < early and expected == facts.first_samples:
+                continue  # the first one, and what only fills its codec
+            if abs(sample - expected) > slack:
+                return expected
+        if is_dropped:
             return expected
-        expected += samples(stretch)
+        expected += samples(size, ticks)
         if expected >= until:
             return math.inf
     return None
@@ -80,7 +82,7 @@ def _gap(
 def _table(opened: OpenMedium) -> Iterator[_Stretch]:
     """By the table of contents. Of a file in fragments it has those that were read; where PyAV has no tables, none."""
     entries = getattr(opened.audio, "index_entries", ())
-    return (_Stretch(entry.timestamp, entry.size, 0, entry.is_discard) for entry in entries)
+    return ((entry.timestamp, entry.size, 0, entry.is_discard) for entry in entries)
 
 
 def _packets(opened: OpenMedium) -> Iterator[_Stretch]:
@@ -90,4 +92,4 @@ def _packets(opened: OpenMedium) -> Iterator[_Stretch]:
     opened.read(opened.audio)
     for packet in opened.container.demux(opened.audio):
         if packet.size:
-            yield _Stretch(packet.pts, packet.size, packet.duration or 0, packet.is_discard)
+            yield packet.pts, packet.size, packet.duration or 0, packet.is_discard
