@@ -13,6 +13,7 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 from numpy.typing import NDArray
 
+from wdsctl.core.media.ogg_vorbis import Block, decoded_whole, without_filling
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 from wdsctl.loader.av.sound_facts import SoundFacts
 
@@ -20,18 +21,11 @@ Samples = NDArray[np.generic]  # (channels, samples)
 
 #: Decoded and thrown away before what is wanted, as codecs lean on what came before: MP3 on up to nine frames.
 RUN_UP_SECONDS = 0.5
-#: Samples that an encoder of Vorbis may add to fill its last blocks. Where more follow, another sound was joined on.
-_MOST_FILLING = 1 << 15
 
 
 class Piece(NamedTuple):
     number: int  # of its first sample, counting those that are there
     clock: int  # the same by the time that the file gives it: another one behind a hole
-    samples: Samples
-
-
-class _Decoded(NamedTuple):
-    clock: int | None
     samples: Samples
 
 
@@ -49,20 +43,20 @@ def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float, *, by_
     # A first frame may be shorter than the clock is coarse: it is not to be taken for the second one.
     clock: int | None = None if is_inside or facts.way == "walk" else 0
     number: int | None = None if is_inside else 0
-    for decoded in _whole_blocks_cut(frames, facts):
+    for block in _decoded(frames, facts):
         if clock is None:
-            clock = 0 if decoded.clock is None else facts.snapped(decoded.clock)
-        elif decoded.clock is not None and abs(decoded.clock - clock) > facts.coarseness:
-            if facts.is_numbered and clock < end and decoded.clock > start:
-                raise BadMediumError(f"its frames jump from sample {clock:,} to {decoded.clock:,}: some are missing")
-            clock = decoded.clock  # there is a hole in the sound
+            clock = 0 if block.at is None else facts.snapped(block.at)
+        elif block.at is not None and abs(block.at - clock) > facts.coarseness:
+            if facts.is_numbered and clock < end and block.at > start:
+                raise BadMediumError(f"its frames jump from sample {clock:,} to {block.at:,}: some are missing")
+            clock = block.at  # there is a hole in the sound
         if number is None:
             number = clock
-        yield Piece(number, clock, decoded.samples)
+        yield Piece(number, clock, block.samples)
         if (clock if by_clock else number) >= end:
             return
-        clock += decoded.samples.shape[1]
-        number += decoded.samples.shape[1]
+        clock += block.samples.shape[1]
+        number += block.samples.shape[1]
 
 
 def samples_of(frame: AudioFrame) -> Samples:
@@ -76,25 +70,9 @@ def samples_of(frame: AudioFrame) -> Samples:
     return data.reshape(frame.samples, frame.layout.nb_channels).T
 
 
-def _whole_blocks_cut(frames: Iterator[AudioFrame], facts: SoundFacts) -> Iterator[_Decoded]:
-    """What is decoded; of Ogg Vorbis without what lies before sample 0 and behind the last one."""
-    every = (_Decoded(None if each.pts is None else facts.sample_at(each.pts), samples_of(each)) for each in frames)
-    if facts.stop is None:
-        yield from every
-        return
-    filling: list[_Decoded] = []
-    for decoded in every:
-        clock, count = decoded.clock or 0, decoded.samples.shape[1]
-        if filling and (clock < (filling[0].clock or 0) or clock - facts.stop > _MOST_FILLING):
-            yield from filling
-            filling = []
-        if 0 < clock + count - facts.stop <= _MOST_FILLING:
-            filling.append(decoded)
-        elif clock + count > 0:
-            yield _Decoded(max(0, clock), decoded.samples[:, max(0, -clock) :])
-    for decoded in filling:
-        if (kept := facts.stop - (decoded.clock or 0)) > 0:
-            yield _Decoded(decoded.clock, decoded.samples[:, :kept])
+def _decoded(frames: Iterator[AudioFrame], facts: SoundFacts) -> Iterator[Block]:
+    blocks = (Block(None if each.pts is None else facts.sample_at(each.pts), samples_of(each)) for each in frames)
+    return blocks if facts.stop is None else without_filling(blocks, facts.stop)
 
 
 def _stream(opened: OpenMedium) -> AudioStream:
@@ -136,16 +114,7 @@ def _from_beginning(opened: OpenMedium, facts: SoundFacts, run_up: int) -> Itera
         return
     for packet in opened.container.demux(stream):
         if run_up <= 0 or not _ends_before(packet, facts, run_up):
-            yield from packet.decode() if facts.stop is None else _decoded_whole(packet, stream)
-
-
-def _decoded_whole(packet: Packet[AudioStream], stream: AudioStream) -> list[AudioFrame]:
-    """Without regard to what the demuxer says is to be cut off."""
-    if not packet.size:
-        return packet.decode()
-    bare = Packet(bytes(packet))
-    bare.pts, bare.dts, bare.time_base = packet.pts, packet.dts, packet.time_base
-    return stream.codec_context.decode(bare)
+            yield from packet.decode() if facts.stop is None else decoded_whole(packet, stream)
 
 
 def _ends_before(packet: Packet[AudioStream], facts: SoundFacts, sample: int) -> bool:
