@@ -32,7 +32,7 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ShardFile
 
-FORMAT = 3  # raise it when a level finds something else: what was found before is then looked for again
+FORMAT = 4  # raise it when a level finds something else: what was found before is then looked for again
 
 _TOGETHER, _TOGETHER_BYTES = 64, 16 << 20  # shards that one process is told of at once
 _DAY_S = 86_400
