@@ -116,6 +116,10 @@ def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(me
 def test_rubbish_behind_the_end_is_left_out() -> None:
     made, fixes = repaired(GOOD + b"rubbish")
     assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes left out"])
+    assert "what is left of some, or rubbish" in fixes.left[0]
+    fixes = Fixes()
+    plan_tar(reading(GOOD + b"rubbish"), len(GOOD) + 7, fixes, scanned_members(a_scan(GOOD)))
+    assert fixes.left == fixes.lost == []  # all that was indexed is there
 
 
 @pytest.mark.parametrize(
