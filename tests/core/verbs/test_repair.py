@@ -364,6 +364,14 @@ def test_a_shard_that_seems_sound_and_lost_its_last_member_is_told(tmp_path: Pat
         assert "000005, has no json, as all others have" in report.findings[0].message
 
 
+def test_more_zeros_than_end_an_archive_may_have_been_members_and_are_told(tmp_path: Path) -> None:
+    whole = a_shard(samples(0, 6, "json", size=500))
+    data = whole[: 4 * 1024] + bytes(3 * 1024)
+    root = a_dataset(tmp_path / "data", {"a.tar": data, "b.tar": whole})
+    (finding,) = repair(root, to(tmp_path)).findings
+    assert (finding.shard, "members may have been there" in finding.message) == ("a.tar", True)
+
+
 def test_the_header_of_the_first_member_may_be_what_is_gone(tmp_path: Path) -> None:
     root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 4, "jpg", "json", size=500)})
     index(root)

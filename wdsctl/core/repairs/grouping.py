@@ -42,6 +42,8 @@ def grouped(found: Salvaged, fixes: Fixes, known: Sequence[Member] = ()) -> list
     if known and not is_of_this(known, there):
         fixes.left.append("the catalog knows other members under this name, and was not compared: `wdsctl index` it")
         known = ()
+    if fixes.counts["trailing bytes left out"] and not known:
+        fixes.left.append("bytes stand behind the end that are no members: what is left of some, or rubbish")
     runs, of = _runs(found, members, fixes)
     gone = missing(known, there)
     halves, usual = _halves(runs, of, found, fixes, known, gone)

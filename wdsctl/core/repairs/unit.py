@@ -25,6 +25,7 @@ from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.repairs.indexed import Member, indexed_members, is_of_this, missing, scanned_members
 from wdsctl.core.repairs.line_repair import repaired_lines
+from wdsctl.core.repairs.salvage import RECORD
 from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
 from wdsctl.core.scan import compression
 from wdsctl.core.shard_scan import ShardScan
@@ -174,8 +175,13 @@ def _is_less(unit: RepairUnit, scan: ShardScan, known: Sequence[Member], fixes: 
 
 
 def _end_in_doubt(scan: ShardScan, size: int) -> list[str]:
-    """The last sample lacks what all others have, and zeros stand behind it where it may have been."""
-    if scan.samples < _SEVERAL or size - int(scan.offsets[-1] + scan.sizes[-1]) <= len(END):
+    """Why members may have stood where zeros are behind the last one: they are more than end an archive, or the last
+    sample lacks what all others have.
+    """
+    zeros = size - int(scan.offsets[-1] + scan.sizes[-1]) if scan.samples else 0
+    if zeros > len(END) and (size % RECORD or zeros >= len(END) + RECORD):
+        return [f"{zeros:,} bytes of zeros stand at the end, more than end an archive: members may have been there"]
+    if scan.samples < _SEVERAL or zeros <= len(END):
         return []
     last = scan.part_names[-int(scan.counts[-1]) :]
     others = np.bincount(scan.part_names[: -len(last)], minlength=len(scan.extensions)) >= scan.samples - 1
