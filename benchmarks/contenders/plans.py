@@ -88,12 +88,13 @@ def plan(samples: int, arms: int) -> RefStage:
         arms=[_arm(number, n, size) for number in range(arms)],
         blends=(Blend(integer_weights([Fraction(1 + number % 3) for number in range(arms)])),),
         key=derive("plans", samples),
-        lanes=_LANES,
     )
 
 
 def _arm(number: int, n: int, size: int) -> Arm:
-    order = Shuffled(n=n, slice_samples=size, window_samples=_WINDOW, seed=derive("plans", number), passes=1)
+    order = Shuffled(
+        n=n, slice_samples=size, window_samples=_WINDOW, seed=derive("plans", number), passes=1, lanes=_LANES
+    )
     source: Any = NoFiles(number)
     return Arm(order, [Piece(source, 0, n, n)])
 

@@ -132,6 +132,9 @@ def a_folder_report(**changes: object) -> FolderReport:
         "written_bytes": GIB,
         "kept": 5017,
         "vanished": 0,
+        "stale": 0,
+        "dropped": (),
+        "renamed": (),
         "dry_run": False,
     }
     return FolderReport(**(facts | changes))  # type: ignore[arg-type]

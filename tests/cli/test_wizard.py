@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -8,14 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
-from tests.cli.reports import DETECTION, a_prepare_report
+from tests.cli.reports import DETECTION, a_prepare_report, a_split_report
 from tests.energon import energons
 from tests.remote import uploaded
 from wdsctl.cli import values
 from wdsctl.cli.output import Output
 from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_lines, converse
+from wdsctl.core.detect import Rejected
 from wdsctl.core.ratios import parse_ratios
 from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
+from wdsctl.core.verbs.split import WouldMove
+from wdsctl.core.verbs.split_report import Move
 
 QUIET = Output(quiet=True)
 
@@ -33,7 +37,7 @@ class Answers:
         assert isinstance(answer, str)
         return answer or default
 
-    def confirm(self, question: str) -> bool:
+    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
         self.asked.append(question)
         answer = next(self.answers)
         assert isinstance(answer, bool)
@@ -57,7 +61,8 @@ class Runs:
 
 
 def talk(request: Request, ask: Answers, runs: Runs, output: Output = QUIET) -> Outcome:
-    return converse(request, Interview(ask), output, runs)
+    """Nothing has run when the last question is asked."""
+    return converse(request, Interview(ask), output, runs, lambda _request, _output: runs.report.detection)
 
 
 @pytest.fixture
@@ -123,15 +128,14 @@ def test_an_answer_that_makes_no_sense_is_asked_again(photos: str, capsys: pytes
     assert "beside a comma" in capsys.readouterr().err
 
 
-def test_a_detection_that_is_rejected_is_replaced_and_prepare_runs_again(photos: str) -> None:
+def test_a_detection_that_is_rejected_is_replaced_before_anything_runs(photos: str) -> None:
     ask, runs = answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"), Runs()
 
     talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, runs)
 
-    _, second = runs.requests
-    assert second.options.sample_type == "VQASample"
-    assert second.options.field_map == {"image": "jpg", "context": "json[q]"}
-    assert second.options.redetect
+    [request] = runs.requests
+    assert request.options.sample_type == "VQASample"
+    assert request.options.field_map == {"image": "jpg", "context": "json[q]"}
 
 
 def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,21 +150,50 @@ def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.Cap
 def test_a_crude_dataset_has_no_fields_to_ask_for(photos: str) -> None:
     runs = Runs()
     talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", False, "crude"), runs)
-    assert (runs.requests[1].options.sample_type, runs.requests[1].options.field_map) == ("CrudeSample", {})
+    assert (runs.requests[0].options.sample_type, runs.requests[0].options.field_map) == ("CrudeSample", {})
 
 
-def test_the_report_of_the_first_run_says_what_was_done(photos: str) -> None:
-    other = replace(DETECTION, sample_type="CrudeSample")
-    reports = iter([a_prepare_report(), a_prepare_report(detection=other, folder=None, up_to_date=True)])
+def test_nothing_has_run_when_the_last_question_is_left(photos: str) -> None:
+    runs = Runs()
+    with pytest.raises(StopIteration):
+        talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("8,1,1", False), runs)
 
-    outcome = converse(
-        Request(source=photos, dest="shards", options=PrepareOptions()),
-        Interview(answers("", False, "crude")),
-        QUIET,
-        lambda _request, _output: next(reports),
-    )
+    assert runs.requests == []
 
-    assert outcome.report == a_prepare_report(detection=other)
+
+def test_a_type_that_is_accepted_is_the_one_that_is_written(photos: str) -> None:
+    runs = Runs()
+    outcome = talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs)
+
+    [request] = runs.requests
+    assert (request.options.sample_type, request.options.field_map) == (DETECTION.sample_type, DETECTION.field_map)
+    assert "--sample-type CaptioningSample" in " ".join(command_lines(outcome.request, 1000))
+
+
+def test_a_question_mark_lists_the_choices_and_the_question_comes_again(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ask, runs = answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"), Runs()
+    talk(Request(source=photos, dest=None, options=PrepareOptions()), ask, runs)
+
+    assert [question.split()[0] for question in ask.asked] == [
+        *("folder", "folder", "split,", "split,", "use", "sample", "sample", "field", "field")
+    ]
+    shown = capsys.readouterr().err
+    for said in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(may be left out)", "parts: jpg, json"):
+        assert said in shown
+
+
+def test_a_detection_with_many_reasons_fits_on_a_screen_with_its_question(
+    photos: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    many = replace(DETECTION, rejected=tuple(Rejected(f"Type{i}Sample", "so " * 30) for i in range(30)))
+    runs = Runs(a_prepare_report(detection=many))
+    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs, Output())
+
+    shown = capsys.readouterr().err
+    assert "more reasons" in shown
+    assert len(shown.splitlines()) < 22
 
 
 def test_a_type_that_was_not_detected_is_not_asked_about(photos: str) -> None:
@@ -260,8 +293,8 @@ def test_a_dataset_at_a_url_is_asked_for_its_split_and_its_password_is_not_repea
     outcome = talk(Request(source=url, dest=None, options=PrepareOptions()), ask, runs)
 
     assert runs.requests[0].source == url
-    said = "wdsctl prepare memory://wizard/shards --split train=8,val=2 --no-input"
-    assert command_lines(outcome.request, 80) == [f"  {said}"]
+    [said] = command_lines(outcome.request, 1000)
+    assert said.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --sample-type ")
 
 
 def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
@@ -276,13 +309,6 @@ def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
     assert shlex.split("\n".join(lines).replace(" \\\n", " ")) == shlex.split(whole)
 
 
-def test_the_evidence_is_not_told_twice(photos: str) -> None:
-    for ask, output in ((answers("", True), Output()), (answers("", True), QUIET)):
-        outcome = talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, Runs(), output)
-        assert outcome.report.detection is not None
-        assert bool(outcome.report.detection.reasons) == output.quiet
-
-
 def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos: str) -> None:
     doubtful = replace(DETECTION, unused_media=("png",))
     ask, runs = answers(True), Runs(report=a_prepare_report(detection=doubtful))
@@ -291,5 +317,24 @@ def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos
     outcome = talk(Request(source=photos, dest="shards", options=options), ask, runs)
 
     assert ask.asked == ["this is not sure; use it?"]
-    assert outcome.request.options.sample_type == DETECTION.sample_type
+    assert [request.options.sample_type for request in runs.requests] == [DETECTION.sample_type]
     assert "--sample-type" in " ".join(command_lines(outcome.request, 200))
+
+
+@pytest.mark.parametrize("answer", [True, False])
+def test_samples_change_their_split_where_the_answer_is_yes(photos: str, answer: bool) -> None:
+    move = Move(before="train", after="val", samples=3, keys=("a.tar/1",))
+    refused = WouldMove(a_split_report(moved=(move,), reassigned=(move,)))
+    requests: list[Request] = []
+
+    def run(request: Request, _output: Output) -> PrepareReport:
+        requests.append(request)
+        if not request.options.may_move:
+            raise refused
+        return a_prepare_report()
+
+    request = Request(source=photos, dest="shards", options=PrepareOptions(split={"train": 1.0}, sample_type="X"))
+    with contextlib.nullcontext() if answer else pytest.raises(WouldMove):
+        outcome = converse(request, Interview(answers(answer)), QUIET, run)
+        assert "--yes" in command_lines(outcome.request, 1000)[0]
+    assert len(requests) == 1 + answer

@@ -46,6 +46,7 @@ def a_rank_state(rank: int = 0, world: int = 1, *, lanes: int = 8, drawn: int = 
         "drawn": drawn,
         "pass": None,
         "virtual": 5,
+        "end": "open",
         "base": 0,
         "lanes": [[root, []] for root in range(lanes)],
         "cursors": {str(lane): a_cursor(drawn * 4 + lane) for lane in own},
@@ -61,6 +62,7 @@ def job(world: int = 4, **changes: Any) -> list[dict[str, Any]]:
 
 def a_pass_state(rank: int = 0, world: int = 1, **changes: Any) -> dict[str, Any]:
     """Of a validation that runs through positions, without lanes."""
-    plan = {"order": {"order_version": 2, "split": "val", "samples": 12}, "recipe": "0" * 32, "shape": []}
+    order = {"order_version": 2, "split": "val", "samples": 12, "validation": True}
+    plan = {"order": order, "recipe": "0" * 32, "shape": []}
     state = a_rank_state(rank, world, lanes=0, drawn=4 * world, plan=plan)
     return {**state, "cursors": {}, "pass": 0, "virtual": 0, **changes}

@@ -47,7 +47,8 @@ def film_of(key: str) -> str:
 
 
 def make(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
-    """Divide by this rule."""
+    """Divide by this rule, whatever moves by it."""
+    options.setdefault("may_move", True)
     dry_run = options.pop("dry_run", False)
     return split_by(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
 

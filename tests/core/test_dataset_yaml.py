@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dataset_yaml import DatasetConfig, dump, load, parse, update_split
+from wdsctl.core.dataset_yaml import DatasetConfig, dump, load, needed_fields, parse, update_split
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError
 from wdsctl.core.field_path import Access, FieldPath
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
@@ -61,7 +61,10 @@ def configs(draw: st.DrawFn) -> DatasetConfig:
     sample_type = draw(st.sampled_from([*SAMPLE_TYPES, CRUDE]))
     field_map = {field.name: draw(SOURCES) for field in SAMPLE_TYPES.get(sample_type, ())}
     subflavors: dict[str, Any] = draw(st.dictionaries(TEXT, VALUES, max_size=3))
-    return DatasetConfig(sample_type, field_map, subflavors, draw(st.none() | SPLITS))
+    split = draw(st.none() | SPLITS)
+    free = [field.name for field in SAMPLE_TYPES.get(sample_type, ()) if not field.required]
+    optional = tuple(draw(st.lists(st.sampled_from(free), unique=True))) if free else ()
+    return DatasetConfig(sample_type, field_map, subflavors, split, optional=optional)
 
 
 def test_the_written_form_is_what_it_always_was() -> None:
@@ -284,3 +287,19 @@ def test_the_ends_of_lines_stay_what_they_were() -> None:
     new = update_split(EDITED.replace("\n", "\r\n"), SplitRule({"train": 1}))
 
     assert new.count("\r\n") == new.count("\n")
+
+
+def test_a_field_that_the_type_cannot_do_without_is_not_optional() -> None:
+    text = "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n"
+    for name in ("caption", "txt"):
+        with pytest.raises(DatasetError, match="CaptioningSample cannot be made without caption"):
+            parse(f"{text}optional: [{name}]\n")
+    assert parse(f"{text}optional: [other]\n").optional == ("other",)
+
+
+def test_what_is_optional_is_not_needed_by_its_name_or_by_all_its_parts() -> None:
+    fields = {"image": "jpg", "label": "json[label],cls", "label_name": "json[name]"}
+    kind = "ImageClassificationSample"
+    assert set(needed_fields(DatasetConfig(kind, fields))) == set(fields)
+    assert set(needed_fields(DatasetConfig(kind, fields, optional=("label",)))) == {"image", "label_name"}
+    assert set(needed_fields(DatasetConfig(kind, fields, optional=("json",)))) == {"image", "label"}

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved, with_more
+from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved
 
 SHARES = {"train": 8.0, "val": 1.0, "test": 1.0}
 
@@ -81,14 +81,3 @@ def test_auto_is_by_shard_only_where_no_split_stays_empty() -> None:
     assert resolved("auto", 10, SHARES) == "shard"
     assert resolved("auto", 3, SHARES) == "sample"
     assert resolved("shard", 3, SHARES) == "shard"
-
-
-@given(st.integers(1, 60), st.integers(1, 60), st.integers(0, 5))
-def test_a_shard_that_grows_keeps_what_it_had_where_it_was(count: int, more: int, seed: int) -> None:
-    old, new = shards([count]), shards([count + more])
-    before = by_sample(old, SHARES, seed, {})
-    held = {name: (parts[0].samples, parts[0].bits) for name, parts in before.items() if parts}
-    rest = by_sample(shards([more]), SHARES, seed, {name: samples for name, (samples, _) in held.items()})
-    after = placed(with_more(new[0], held, count, rest), new)
-    assert len(after) == count + more
-    assert all(after[place] == name for place, name in placed(before, old).items())

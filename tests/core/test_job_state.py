@@ -94,6 +94,8 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
         ("virtual", -1, "'virtual' is -1"),
         ("base", None, "'base' is None"),
         ("pass", "first", "'pass' is 'first', and neither a count nor null"),
+        ("end", "soon", "'end' is 'soon', and neither 'open' nor 'reached' nor 'passed'"),
+        ("end", ["open"], "'end' is ['open']"),
         ("kind", "node", "'kind' is 'node'"),
         ("kind", ["rank"], "'kind' is ['rank']"),
         ("kind", "world", "'rank' is 0, of 1 in a state of kind 'world'"),
@@ -123,6 +125,7 @@ def test_a_truncated_state_says_what_it_lacks(field: str) -> None:
         ("cursors.2.stream", {1: 2}, "lane 2: 'stream' is no JSON object"),
         ("cursors.2.mix", [[]], "lane 2: 'mix' is [[]]"),
         ("cursors.2.mix", [[[0, 0]], [[0, 0]]], "lane 2: 'mix' has 2 levels, and the lane's cuts make 1"),
+        ("cursors.2.turns", -1, "lane 2: 'turns' is -1, and no count"),
         ("cursors.2.bans", [[0, 5]], "lane 2: 'bans' is [[0, 5]]"),
     ],
 )
@@ -162,7 +165,9 @@ def test_the_lanes_of_a_state_are_those_that_the_turns_give_its_rank(world: int,
     geometry = Geometry(base, tuple(Lane(root) for root in range(world * k)))
     for rank in range(world):
         state = {"kind": "rank", "rank": rank, "world": world, "base": base, "drawn": base + after}
-        assert set(lanes_of({**state, "lanes": [None] * world * k})) == set(turns(geometry, base + after, rank, world))
+        assert set(lanes_of({**state, "lanes": [None] * world * k})) == set(
+            turns(geometry, base + after, rank, world).lanes
+        )
 
 
 def test_the_states_of_all_ranks_become_one_whatever_their_order() -> None:
@@ -180,6 +185,49 @@ def test_the_states_of_a_pass_are_merged_with_the_batches_that_are_half_given() 
     states = [a_pass_state(0, 2), a_pass_state(1, 2, cursors={"9": {"given": 1}})]
 
     assert merge_states(states)["cursors"] == {"9": {"given": 1}}
+
+
+def pass_states(*given: tuple[int, str]) -> list[dict[str, Any]]:
+    """Of the ranks of a pass: how many batches each has given, and what its state says of the end."""
+    world = len(given)
+    return [
+        a_pass_state(rank, world, drawn=batches * world, virtual=batches, end=end)
+        for rank, (batches, end) in enumerate(given)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ([(3, "open"), (3, "open")], "open"),
+        ([(3, "open"), (2, "reached")], "open"),
+        ([(3, "open"), (0, "passed")], "open"),
+        ([(3, "reached"), (2, "passed")], "passed"),
+        ([(3, "passed"), (2, "passed"), (2, "reached")], "passed"),
+    ],
+)
+def test_a_rank_that_has_no_more_of_a_pass_is_at_the_step_of_those_that_have(given: Any, end: str) -> None:
+    merged = merge_states(pass_states(*given))
+
+    assert (merged["end"], merged["virtual"]) == (end, 3)
+
+
+@pytest.mark.parametrize("given", [[(3, "open"), (2, "open")], [(3, "passed"), (2, "open")]])
+def test_a_rank_that_has_more_is_at_no_other_step_than_the_others(given: Any) -> None:
+    assert "saved at different steps" in refusal(pass_states(*given)).message
+
+
+def test_states_that_say_nothing_of_the_end_are_read() -> None:
+    states = [{key: value for key, value in state.items() if key != "end"} for state in job(2)]
+
+    assert "end" not in merge_states(states)
+
+
+def test_in_a_pass_a_lane_is_always_of_the_same_rank_and_ranks_need_not_divide_the_lanes() -> None:
+    state = {"kind": "rank", "rank": 1, "world": 3, "base": 0, "drawn": 7, "pass": 0, "lanes": [None] * 8}
+
+    assert list(lanes_of(state)) == [1, 4, 7]
+    assert list(lanes_of({**state, "rank": 2})) == [2, 5]
 
 
 def test_states_of_different_steps_are_refused_with_the_step_of_each_rank() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from wdsctl.core.json_reader import JsonReader
 from wdsctl.core.line_checks import check_lines, wrong_with
 from wdsctl.core.units import ShardFile, scan_file
 
@@ -12,6 +13,9 @@ from wdsctl.core.units import ShardFile, scan_file
     ("line", "code", "said"),
     [
         (b'{"a": 1}', "", ""),
+        (b'{"a": [{"b": NaN}]}', "WDS158", "such as one where NaN is no number of JSON"),
+        (b'{"a": -Infinity}', "WDS158", "-Infinity"),
+        (b'{"a": {"b": 1, "c": 2, "b": 1}}', "WDS159", "such as one where an object has the name 'b' more than once"),
         (b"[1]", "WDS121", "no JSON objects"),
         (b'{"a": 1,}', "WDS123", "at character"),
         (b"{" * 3, "WDS123", "at character 1 of the line"),
@@ -21,9 +25,9 @@ from wdsctl.core.units import ShardFile, scan_file
     ],
 )
 def test_what_is_wrong_with_a_line_is_told_with_its_place(line: bytes, code: str, said: str) -> None:
-    found, words = wrong_with(line)
-    assert found == code
-    assert said in words
+    found = wrong_with(line, JsonReader())
+    assert list(found) == ([code] if code else [])
+    assert said in found.get(code, "")
 
 
 def test_lines_are_checked_however_they_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,3 +47,14 @@ def test_a_file_that_is_gone_meanwhile_is_a_finding(tmp_path: Path) -> None:
     scan = scan_file(str(tmp_path), file)
     (tmp_path / "a.jsonl").write_bytes(b"{}\n")
     assert [each.code for each in check_lines(str(tmp_path), file, scan)] == ["WDS403"]
+
+
+def test_what_others_read_otherwise_is_a_warning_and_what_does_not_parse_an_error(tmp_path: Path) -> None:
+    data = b'{"a": NaN, "a": 2}\n{"a": NaN}\n{"a"}\n'
+    (tmp_path / "a.jsonl").write_bytes(data)
+    file = ShardFile("a.jsonl", len(data), 0)
+
+    found = check_lines(str(tmp_path), file, scan_file(str(tmp_path), file))
+
+    told = [(each.code, each.severity, each.count) for each in found]
+    assert told == [("WDS158", "warning", 2), ("WDS159", "warning", 1), ("WDS123", "error", 1)]

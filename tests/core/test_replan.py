@@ -6,7 +6,7 @@ import pytest
 
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.raw_sample import RawPart, RawSample
-from wdsctl.core.replan import WritePlan, may_be_source, replan
+from wdsctl.core.replan import Missing, WritePlan, may_be_source, replan
 from wdsctl.core.shard_record import ShardRecord, State, keys_of
 
 
@@ -22,8 +22,19 @@ def planned(
     *,
     shard_samples: int = 2,
     template: str = "{index}.tar",
+    missing: Missing = "error",
+    renamed: Mapping[str, str] | None = None,
 ) -> WritePlan:
-    return replan(samples, records, on_disk or {}, shard_samples=shard_samples, shard_size=1 << 30, template=template)
+    return replan(
+        samples,
+        records,
+        on_disk or {},
+        shard_samples=shard_samples,
+        shard_size=1 << 30,
+        template=template,
+        missing=missing,
+        renamed=renamed or {},
+    )
 
 
 def after_run(plan: WritePlan, *states: State) -> tuple[list[ShardRecord], dict[str, int]]:
@@ -197,3 +208,33 @@ def test_shards_that_were_only_planned_come_from_anywhere() -> None:
     records, _ = after_run(planned(samples_of("ab")), "planned")
 
     assert may_be_source(samples_of("xyz"), records)
+
+
+def test_a_shard_that_lost_samples_is_left_as_it_is_where_that_is_said_and_new_samples_are_taken() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("a", mtime_ns=2) + samples_of("cde"), records, files, missing="keep")
+
+    assert written(plan) == {"2.tar": "e"}
+    assert (plan.kept, plan.vanished, plan.stale, plan.records[:2]) == (2, 1, 1, records)
+
+
+def test_vanished_samples_are_dropped_and_a_shard_without_samples_goes() -> None:
+    records, files = after_run(planned(samples_of("abcdef")), "done", "done", "done")
+
+    plan = planned(samples_of("aefg"), records, files, missing="drop")
+
+    assert written(plan) == {"0.tar": "a", "3.tar": "g"}
+    assert (plan.dropped, plan.leftovers, plan.kept) == (["b", "c", "d"], ["1.tar"], 1)
+    assert keys_of(plan.records[0]) == ["a"]
+    again = planned(samples_of("aefg"), *after_run(plan, "done", "done", "done"), missing="drop")
+    assert (again.tasks, again.dropped, again.kept) == ([], [], 3)
+
+
+def test_a_renamed_sample_stays_in_its_shard() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("acdx"), records, files, missing="drop", renamed={"b": "x"})
+
+    assert written(plan) == {"0.tar": "ax"}
+    assert (plan.renamed, plan.dropped) == ([("b", "x")], [])

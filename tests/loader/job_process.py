@@ -15,7 +15,7 @@ from torch import distributed
 
 from tests.loader.datasets import Raw, digest
 from wdsctl.core.errors import WdsctlError
-from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset
+from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
 
 
 class Skips(Raw):
@@ -62,6 +62,47 @@ def evened_out(path: str, rank: int, world: int) -> dict[str, Any]:
     return found
 
 
+def last_steps(path: str, rank: int, world: int) -> dict[str, Any]:
+    """Passes of ranks that keep unlike numbers of batches, saved when the first of them has ended: runs of which only
+    one rank has another, and lanes of which one rank has more."""
+    workers = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
+
+    def runs() -> Loader:
+        return loader_of(path, rank, world, repeat=False, batch_size=4, task_encoder=Raw())
+
+    def lanes() -> Loader:
+        options: dict[str, Any] = {"split_part": "train", "lanes": 5, "task_encoder": Grouped()}
+        return get_loader(get_val_dataset(path, batch_size=3, worker_config=workers, **options))
+
+    found: dict[str, Any] = {}
+    for fresh in (runs, lanes):
+        counts: list[Any] = [None] * world
+        distributed.all_gather_object(counts, len(list(fresh())))
+        least, most = min(counts), max(counts)
+        loader, again = fresh(), fresh()
+        list(islice(loader, least + 1))
+        again.restore_state_global(loader.save_state_global(0), src_rank=0)
+        # Of runs it is known that nobody has any more: the next pass follows.
+        left = counts[rank] if fresh is runs else max(0, counts[rank] - least - 1)
+        found[f"last steps, {fresh.__name__}"] = [least < most, len(list(again)) == left]
+    return found
+
+
+def padded(path: str, rank: int, world: int) -> dict[str, Any]:
+    """A validation that has one lane, and so batches for one rank, saved after two steps: what came of each digest."""
+    workers = WorkerConfig(rank, world, data_parallel_group=distributed.group.WORLD)
+    options: dict[str, Any] = {"split_part": "train", "batch_size": 3, "lanes": 1, "task_encoder": Grouped()}
+
+    def fresh() -> Loader:
+        return get_loader(get_val_dataset(path, uneven="pad", worker_config=workers, **options))
+
+    whole, loader, again = fresh(), fresh(), fresh()
+    counts = [len(list(whole)), sum(whole.is_padding for _ in whole)]
+    list(islice(loader, 2))
+    again.restore_state_global(loader.save_state_global(0), src_rank=0)
+    return {"padded": [*counts, len(list(again)), len(list(again))]}
+
+
 def other_plans(path: str, rank: int, world: int) -> str:
     try:
         next(iter(loader_of(path, rank, world, seed=rank)))
@@ -75,6 +116,8 @@ def main(rank: int, world: int, store: str, path: str) -> None:
     told = {
         **saved_and_restored(path, rank, world),
         **evened_out(path, rank, world),
+        **last_steps(path, rank, world),
+        **padded(path, rank, world),
         "other plans": other_plans(path, rank, world),
     }
     print(json.dumps(told))  # noqa: T201 - to the test

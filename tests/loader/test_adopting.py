@@ -162,7 +162,7 @@ def test_a_dataset_that_has_grown_is_still_read_in_runs(tmp_path: Path) -> None:
     state = resumed(root, state, lanes=1).state_dict()
 
     (arm,) = open_streams(get_train_dataset(root, lanes=1, shuffle_buffer_size=SAMPLES), state).arms
-    runs = RefStage([arm], [Blend((1,))], key=0, lanes=1).open(Lane(0)).pieces(3 * SAMPLES)
+    runs = RefStage([arm], [Blend((1,))], key=0).open(Lane(0)).pieces(3 * SAMPLES)
 
     sizes = [stop - start for _, _, start, stop in runs]
     assert len(sizes) < 10
@@ -265,3 +265,35 @@ def test_windows_of_packs_by_a_column_stay_what_they_were(tmp_path: Path) -> Non
     passes = Counter(number for _, number, _ in keys)
     assert [passes[number] for number in sorted(passes)][:3] == [150, 240, 240]
     assert digests(resumed(root, state, **options), 20) == digests(loader, 20)
+
+
+@pytest.mark.parametrize("grows_first", [False, True])
+def test_a_dataset_is_raised_from_the_weight_0_while_another_one_has_grown(grows_first: bool, tmp_path: Path) -> None:
+    one, two = (a_dataset(tmp_path / name, SAMPLES, shard_samples=20) for name in ("one", "two"))
+
+    def of(first: int, second: int) -> Blender:
+        return Blender([(one, first), (two, second)])
+
+    loader = loader_of(of(0, 1), adopt_weights=True)
+    batches = taken(loader, 7)
+    if grows_first:
+        grow(two, "early", shard=800)
+        loader = resumed(of(0, 1), loader.state_dict(), adopt_weights=True)
+        batches += taken(loader, 20)
+    grow(two)
+    for weights in ((1, 1), (0, 1), (1, 2)):
+        loader = resumed(of(*weights), loader.state_dict(), adopt_weights=True)
+        batches += taken(loader, 60)
+        again = resumed(of(*weights), loader.state_dict(), adopt=None)
+        assert digests(again, 5) == digests(loader_at(loader, of(*weights)), 5)
+
+    assert set(Counter(ids(batches)).values()) == {1}
+    passes = Counter(number for source, number, *_ in ids(batches) if source == 0)
+    grown = {SAMPLES, SAMPLES + NEW, SAMPLES + 2 * NEW}
+    assert {count for number, count in passes.items() if number < max(passes) - 1} <= grown
+    assert Counter(source for source, number, *_ in ids(batches) if number == 0)[1] == SAMPLES
+
+
+def loader_at(loader: Any, path: Any) -> Any:
+    """Another one, where it stands."""
+    return resumed(path, loader.state_dict(), adopt_weights=True)

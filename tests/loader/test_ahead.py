@@ -47,7 +47,7 @@ def ahead(size: int, depth: int | None, last: int | None = None) -> Iterator[tup
         workers=WORKERS,
         depth=depth,
         last=last,
-        arrived=len,
+        arrived=lambda _turn, result: len(result),
         options=PoolOptions(),
     )
     try:

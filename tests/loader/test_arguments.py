@@ -14,6 +14,8 @@ from wdsctl.loader import get_train_dataset, get_val_dataset
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 
 class Selects(Raw):
     def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
@@ -69,9 +71,9 @@ def test_a_validation_refuses_them_too(options: dict[str, Any]) -> None:
 
 
 def test_paths_may_be_of_pathlib_and_numbers_of_numpy() -> None:
-    dataset: Any = get_train_dataset(Path("data"), catalog=Path("cat"), seed=np.int64(3), lanes=np.int32(4))  # type: ignore[arg-type]
+    dataset: Any = get_train_dataset(Path("data"), catalog=Path("one/.wdsctl"), seed=np.int64(3), lanes=np.int32(4))  # type: ignore[arg-type]
 
-    assert (dataset.path, dataset.catalog, dataset.seed, dataset.lanes) == ("data", "cat", 3, 4)
+    assert (dataset.path, dataset.catalog, dataset.seed, dataset.lanes) == ("data", "one/.wdsctl", 3, 4)
     assert type(dataset.seed) is type(dataset.lanes) is int
 
 
@@ -126,7 +128,7 @@ def test_hooks_and_options_that_contradict_one_another_are_refused(encoder: Raw,
 @pytest.mark.parametrize("ban", ["000003", b"000003", 3])
 def test_a_ban_is_a_list_and_no_text_of_which_each_character_would_be_banned(ban: Any) -> None:
     with pytest.raises(UsageError, match=f"ban is {ban!r}") as raised:
-        get_train_dataset("nowhere", batch_size=2, ban=ban)
+        get_train_dataset("anywhere", batch_size=2, ban=ban)
 
     assert f"ban=[{ban!r}]" in raised.value.hint
 

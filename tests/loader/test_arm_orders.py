@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from fractions import Fraction
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +14,14 @@ from wdsctl.core.blend_file import Arm
 from wdsctl.loader import WorkerConfig, get_train_dataset, get_val_dataset
 from wdsctl.loader.arm_orders import SLICE_LOCAL, SLICE_REMOTE, Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arms import Piece
+from wdsctl.loader.packing.options import Packing
 
-SIZES = Sizes(lanes=2, slice_samples=4, window_samples=16, parallel=1)
+pytestmark = pytest.mark.usefixtures("unopened")
+
+SIZES = Sizes(lanes=2, slice_samples=4, window_samples=16, parallel=1, apart=1, turns=(1,))
 ENTRY: Any = SimpleNamespace(multiplier=1)
-SAVED = {"lanes": 24, "slice": 7}
+SAVED = {"lanes": 24, "slice": 7, "turns": "32", "apart": 32}
+ONE = [Fraction(1)]
 
 
 def sources(*roots: str) -> Any:
@@ -32,15 +37,15 @@ def seeds(*digests: str, grown: Mapping[int, int] | None = None, kept: Mapping[i
     dataset = get_train_dataset("data", seed=3)
     entries: list[Arm] = [ENTRY] * len(digests)
     pieces = [[a_piece(digest)] for digest in digests]
-    orders = orders_of(dataset, entries, pieces, SIZES, grown or {}, kept or {})
+    orders = orders_of(dataset, entries, pieces, SIZES, [1] * len(digests), grown or {}, kept or {})
     return [order.seed for order in orders]
 
 
 def test_far_stores_are_read_in_longer_slices_and_one_decides_for_all() -> None:
     dataset = get_train_dataset("data", worker_config=WorkerConfig(0, 3, 0))
 
-    assert sizes_of(dataset, sources("/"), None) == Sizes(24, SLICE_LOCAL, 1000, 1)
-    assert sizes_of(dataset, sources("/", "s3://bucket"), None).slice_samples == SLICE_REMOTE
+    assert sizes_of(dataset, sources("/"), None, ONE) == Sizes(24, SLICE_LOCAL, 1000, 1, 1, (1,))
+    assert sizes_of(dataset, sources("/", "s3://bucket"), None, ONE).slice_samples == SLICE_REMOTE
 
 
 @pytest.mark.parametrize(
@@ -49,13 +54,39 @@ def test_far_stores_are_read_in_longer_slices_and_one_decides_for_all() -> None:
 def test_what_a_run_began_with_holds_where_the_recipe_says_nothing(
     options: dict[str, Any], lanes: int, slice_samples: int
 ) -> None:
-    sizes = sizes_of(get_train_dataset("data", **options), sources("s3://bucket"), SAVED)
+    sizes = sizes_of(get_train_dataset("data", **options), sources("s3://bucket"), SAVED, ONE)
 
     assert (sizes.lanes, sizes.slice_samples) == (lanes, slice_samples)
 
 
+def test_lanes_take_turns_of_a_batch_where_a_batch_is_so_many_samples_of_one_source() -> None:
+    def of(*weights: int, **options: Any) -> tuple[tuple[int, ...], int]:
+        sizes = sizes_of(get_train_dataset("data", **options), sources("/"), None, [*map(Fraction, weights)])
+        return sizes.turns, sizes.apart
+
+    assert of(1, batch_size=32) == ((32,), 32)
+    assert of(3, 1, 0, 1000, batch_size=32) == ((1, 1, 1, 32), 32)
+    assert of(3, 1, batch_size=32) == ((24, 8), 32)
+    assert of(1, 1) == ((1, 1), 1)
+    assert of(1, batch_size=4, packing=Packing(length="tokens", capacity=10)) == ((1,), 1)
+
+
+def test_another_batch_size_leaves_the_order_as_it_was() -> None:
+    sizes = sizes_of(get_train_dataset("data", batch_size=64), sources("/"), SAVED, ONE)
+
+    assert (sizes.turns, sizes.apart) == ((32,), 32)
+
+
 def test_a_validation_has_no_slices_to_shuffle() -> None:
-    assert sizes_of(get_val_dataset("data"), sources("s3://bucket"), SAVED) == Sizes(24, 1, 1, 1)
+    assert sizes_of(get_val_dataset("data"), sources("s3://bucket"), SAVED, ONE) == Sizes(24, 1, 1, 1, 1, (1,))
+
+
+@pytest.mark.parametrize("world", [1, 3, 64])
+def test_a_validation_has_as_many_lanes_on_any_ranks(world: int) -> None:
+    workers = WorkerConfig(0, world)
+
+    assert sizes_of(get_val_dataset("data", worker_config=workers), sources("/"), None, ONE).lanes == 48
+    assert sizes_of(get_val_dataset("data", lanes=5, worker_config=workers), sources("/"), SAVED, ONE).lanes == 5
 
 
 def test_the_same_data_twice_has_two_orders_and_other_data_leaves_them_alone() -> None:
@@ -99,9 +130,9 @@ def test_sizes_that_leave_batches_of_neighbours_are_told(
 ) -> None:
     dataset = get_train_dataset("data", **options)
     entry: Any = SimpleNamespace(multiplier=dataset.shuffle_over_epochs_multiplier)
-    sizes = sizes_of(dataset, sources("/"), None)
+    sizes = sizes_of(dataset, sources("/"), None, ONE)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
-        tell_of_neighbours(dataset, orders_of(dataset, [entry], [[a_piece("a", 100_000)]], sizes, {}, {}))
+        tell_of_neighbours(dataset, orders_of(dataset, [entry], [[a_piece("a", 100_000)]], sizes, [1], {}, {}))
 
     assert bool(caplog.messages) == is_told
     assert all("parallel_shard_iters=16" in message for message in caplog.messages)
@@ -112,6 +143,8 @@ def test_a_dataset_that_is_one_window_is_mixed_whole(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         for samples in (5, 100):
             piece = a_piece("a", samples)
-            tell_of_neighbours(dataset, orders_of(dataset, [ENTRY], [[piece]], sizes_of(dataset, [], None), {}, {}))
+            tell_of_neighbours(
+                dataset, orders_of(dataset, [ENTRY], [[piece]], sizes_of(dataset, [], None, ONE), [1], {}, {})
+            )
 
     assert caplog.messages == []

@@ -10,21 +10,33 @@ from wdsctl.loader import get_train_dataset
 from wdsctl.loader.blend_weights import edits_for, used_entries
 from wdsctl.loader.dataset import plan_of
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 
 def a_plan(*weights: float) -> BlendPlan:
     return plan_of(get_train_dataset(Blender([(f"data{i}", weight) for i, weight in enumerate(weights)])))
 
 
 def test_an_entry_is_used_whose_weight_is_above_0_now_or_was_at_some_time() -> None:
-    plan = a_plan(1, 0, 0)
+    was = {"weights": "0: 1 0 0 | 40: 0 0 1"}
 
-    assert used_entries(plan, []) == [0]
-    assert used_entries(plan, edits_for({"weights": "0: 1 0 0 | 40: 0 0 1"}, 3)) == [0, 2]
+    assert used_entries(a_plan(1, 0, 0), [], None) == ([[0]], 1)
+    assert used_entries(a_plan(1, 0, 0), edits_for(was, 3), was) == ([[0, 2]], 2)
+
+
+def test_an_entry_that_is_raised_comes_behind_those_that_the_state_knows() -> None:
+    was = {"weights": "0: 0 1 1"}
+    plan, edits = a_plan(1, 1, 1), edits_for(was, 3)
+
+    assert used_entries(plan, edits, was, may_raise=True) == ([[1, 2], [0]], 2)
+    assert used_entries(plan, edits, {**was, "entries": [[2], [1], [0]]}) == ([[2], [1], [0]], 3)
+    with pytest.raises(StateMismatch, match="data0"):
+        used_entries(plan, edits, was)
 
 
 def test_a_blend_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="nothing is to be read") as raised:
-        used_entries(BlendPlan(()), [])
+        used_entries(BlendPlan(()), [], None)
 
     assert raised.value.hint
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
+import pytest
+from torch.utils.data import DataLoader
+
+from tests.loader.datasets import a_shard
 from wdsctl.core.blend_file import Blender
+from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.loader import get_train_dataset, get_val_dataset, get_val_datasets
 from wdsctl.loader.dataset import plan_of
+
+pytestmark = pytest.mark.usefixtures("unopened")
 
 
 def test_what_is_left_out_is_chosen_later() -> None:
@@ -22,6 +30,58 @@ def test_a_dataset_is_a_blend_of_one() -> None:
 
     (stretch,) = arm.stretches
     assert (arm.weight, stretch.leaf.split_part) == (Fraction(1), "test")
+
+
+@pytest.mark.parametrize("use", [len, list, lambda dataset: dataset[0], lambda dataset: [*DataLoader(dataset)]])
+@pytest.mark.parametrize("make", [get_train_dataset, get_val_dataset])
+def test_who_takes_a_dataset_for_its_samples_is_told_of_get_loader(make: Any, use: Any) -> None:
+    with pytest.raises(TypeError, match=r"iterate get_loader\(dataset\), which takes the place of torch's DataLoader"):
+        use(make("data"))
+
+
+@pytest.mark.parametrize("make", [get_train_dataset, get_val_dataset, get_val_datasets])
+@pytest.mark.parametrize("path", ["dta", Path("dta"), {"path": "dta"}, Blender([("data", 1), ("dta", 1)]), "dta@view"])
+def test_a_path_that_is_not_there_is_told_when_the_dataset_is_made(make: Any, path: Any) -> None:
+    with pytest.raises(InputError, match="the dataset does not exist") as raised:
+        make(path)
+
+    assert "dta" in raised.value.where
+
+
+def test_the_line_of_a_blend_file_that_names_what_is_not_there_is_told(unopened: Path) -> None:
+    texts = {
+        "join.yaml": "join:\n  - {path: ../data}\n  - {path: ../dta}\n",
+        "blend.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta}\n",
+        "aux.yaml": "path: ../data\naux:\n  media: ../dta\n",
+        "never.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta, weight: 0}\n",
+        "schedule.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta, weight: 0}\n"
+        "schedule: [{step: 9, weights: [1, 1]}]\n",
+    }
+    (unopened / "blends").mkdir()
+    for name, text in texts.items():
+        (unopened / "blends" / name).write_text(text)
+    for name in ("join.yaml", "blend.yaml", "aux.yaml", "schedule.yaml"):
+        with pytest.raises(InputError, match="does not exist") as raised:
+            get_train_dataset(f"blends/{name}")
+        assert "dta" in raised.value.where
+        assert name in raised.value.where
+
+    assert get_train_dataset("blends/never.yaml")
+
+
+def test_a_dataset_without_a_catalog_is_told_when_it_is_made_unless_energon_prepared_it(unopened: Path) -> None:
+    folder = unopened / "raw"
+    a_shard(folder / "shard-0.tar", [("000", {"txt": b"text"})])
+    with pytest.raises(CatalogError) as raised:
+        get_train_dataset(folder)
+    assert raised.value.code == "WDS301"
+
+    with pytest.raises(CatalogError, match="no catalog"):
+        get_train_dataset(folder, catalog="elsewhere")
+    (folder / ".nv-meta").mkdir()
+    (folder / ".nv-meta" / ".info.yaml").write_text("shard_counts: {shard-0.tar: 1}\n")
+    assert get_train_dataset(folder)
+    assert get_train_dataset("s3://bucket/shards")
 
 
 def test_a_plan_is_its_own_plan() -> None:

@@ -6,12 +6,14 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from tests.loader.datasets import a_dataset, digest, numbered
-from tests.loader.running import digests, ids, rounds, taken, through_json, training_of
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.running import Packs, digests, ids, restore_keys, rounds, taken, through_json, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import StateMismatch
-from wdsctl.loader import Loader, WorkerConfig, merge_states
+from wdsctl.loader import Loader, Packing, WorkerConfig, merge_states
 
 LANES = 4
 
@@ -168,9 +170,6 @@ def test_other_entries_are_another_blend(paths: tuple[str, ...]) -> None:
     assert "weight 0" in raised.value.hint
     with pytest.raises(StateMismatch, match="not the data it was"):
         loader_of(blend((paths[0], paths[2], paths[1]), 1, 1, 1), state=loader.state_dict())
-    fresh = loader_of(blend(paths, 3, 1, 0))
-    with pytest.raises(StateMismatch, match="a blend of 2 datasets, and this one has more"):
-        loader_of(blend(paths, 3, 1, 1), state=fresh.state_dict())
 
 
 def test_a_state_with_no_more_than_a_digest_of_its_weights_goes_on_with_them_and_cannot_be_edited(
@@ -184,3 +183,134 @@ def test_a_state_with_no_more_than_a_digest_of_its_weights_goes_on_with_them_and
     assert digests(loader_of(blend(paths, 3, 1, 1), state=state), 9) == digests(loader, 9)
     with pytest.raises(StateMismatch, match="weights: "):
         loader_of(blend(paths, 1, 1, 1), state=state)
+
+
+def samples_of(loader: Loader, batches: int) -> list[Any]:
+    """(dataset, pass, sample) of each sample of the next batches. Numbers of datasets go by when they came in."""
+    found = taken(loader, batches)
+    return [(loader.sources[source].dataset_path, *rest) for source, *rest in ids(found)]
+
+
+SOME_WEIGHTS = st.tuples(*[st.sampled_from([0, 0, 1, 2, 5])] * 3).filter(any)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(SOME_WEIGHTS, st.integers(0, 9)), min_size=1, max_size=6))
+def test_any_weights_may_follow_any_others_and_nothing_comes_twice_or_is_missed(
+    paths: tuple[str, ...], history: list[tuple[tuple[int, ...], int]]
+) -> None:
+    came: list[Any] = []
+    state = None
+    for weights, batches in [*history, ((1, 1, 1), 120)]:
+        loader = loader_of(blend(paths, *weights), state=state)
+        found = samples_of(loader, batches)
+        counts = Counter(path for path, *_ in found)
+        for path, weight in zip(paths, weights, strict=True):
+            share = len(found) * weight / sum(weights)
+            assert abs(counts[path] - share) <= (3.37 * LANES if weight else 0)
+        came += found
+        state = through_json(loader.state_dict())
+        following = digests(loader, 3)
+        for option in (True, False):
+            assert digests(loader_of(blend(paths, *weights), state=state, adopt_weights=option), 3) == following
+
+    assert set(Counter(came).values()) == {1}
+    firsts = Counter(path for path, passes, _ in came if not passes)
+    assert [firsts[path] for path in paths] == [50, 30, 11]
+
+
+def test_a_state_from_before_the_first_batch_takes_weights_that_leave_a_dataset_out(paths: tuple[str, ...]) -> None:
+    two = paths[:2]
+    loader = loader_of(blend(two, 0, 1), state=loader_of(blend(two, 1, 1)).state_dict())
+    taken(loader, 5)
+    state = loader.state_dict()
+
+    for option in (True, False):
+        again = loader_of(blend(two, 0, 1), state=state, adopt_weights=option)
+        assert digests(again, 5) == digests(loader_of(blend(two, 0, 1), state=state), 5)
+    assert shares(taken(loader_of(blend(two, 1, 1), state=state), 40))[:2] == pytest.approx([0.5, 0.5], abs=0.05)
+
+
+def test_a_dataset_that_began_with_the_weight_0_may_be_raised_and_need_not_be_there_before(
+    paths: tuple[str, ...], tmp_path: Any
+) -> None:
+    late = str(tmp_path / "late")
+    three = (late, *paths[:2])
+    loader = loader_of(blend(three, 0, 1, 0))
+    before = samples_of(loader, 7)
+    state = loader.state_dict()
+    a_dataset(tmp_path / "late", 20, parts=numbered)
+
+    with pytest.raises(StateMismatch, match=f"never read what has a weight above 0 here: {late}") as raised:
+        loader_of(blend(three, 1, 1, 0), state=state, adopt_weights=False)
+    assert "adopt_weights=True" in raised.value.hint
+    loader = loader_of(blend(three, 1, 1, 0), state=state)
+    after = samples_of(loader, 40)
+
+    assert {path for path, *_ in before} == {paths[0]}
+    assert 80 < Counter(path for path, *_ in after)[late] < 120
+    assert set(Counter([*before, *after]).values()) == {1}
+    assert loader.state_dict()["plan"]["order"]["entries"] == [[1], [0]]
+
+
+def test_ranks_and_workers_raise_a_dataset_at_the_same_batch(paths: tuple[str, ...]) -> None:
+    first = [loader_of(blend(paths, 0, 1, 0), rank, 2) for rank in range(2)]
+    rounds(first, 4)
+    states = [loader.state_dict() for loader in first]
+    now = blend(paths, 1, 1, 2)
+    truth = [digest(batch) for batch in rounds([loader_of(now, state=states)], 24)]
+
+    two = [loader_of(now, rank, 2, states[rank]) for rank in range(2)]
+    assert [digest(batch) for batch in rounds(two, 12)] == truth
+    with loader_of(now, state=states, worker_config=WorkerConfig(0, 1, 2, start_method="spawn")) as loader:
+        assert digests(loader, 24) == truth
+
+
+def test_a_dataset_is_raised_where_lanes_were_split_and_split_again_after_it(paths: tuple[str, ...]) -> None:
+    loader = loader_of(blend(paths, 0, 1, 0))
+    came = ids(taken(loader, 5))
+    state = loader.state_dict()
+    for ranks, weights in ((3, (0, 1, 0)), (3, (1, 1, 0)), (5, (1, 0, 2)), (2, (1, 1, 1))):
+        world = [loader_of(blend(paths, *weights), rank, ranks, state) for rank in range(ranks)]
+        came += ids(rounds(world, 5))
+        state = merge_states([through_json(each.state_dict()) for each in world])
+
+    assert set(Counter(came).values()) == {1}
+    assert state["plan"]["order"]["entries"] == [[1], [0], [2]]
+
+
+@pytest.mark.parametrize("entries", [[], [1], [[9]], [["a"]], "x", [[]]])
+def test_damaged_entries_of_a_state_are_told(entries: Any, paths: tuple[str, ...]) -> None:
+    state = loader_of(blend(paths, 3, 1, 1)).state_dict()
+    state["plan"]["order"]["entries"] = entries
+
+    with pytest.raises(StateMismatch, match="no entries of a blend of 3") as raised:
+        loader_of(blend(paths, 3, 1, 1), state=state)
+    assert raised.value.code == "WDS502"
+
+
+class Joined(Raw):
+    """Packs by length, which keep the restore keys of their samples."""
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return {**samples[0], "members": [sample["__restore_key__"] for sample in samples]}
+
+
+def letters(sample: Any) -> int:
+    return len(sample["txt"])
+
+
+@pytest.mark.parametrize("by_hooks", [True, False])
+def test_packs_that_are_under_way_go_on_when_a_dataset_is_raised(by_hooks: bool, paths: tuple[str, ...]) -> None:
+    options: dict[str, Any] = {"encoder": Joined(), "packing": Packing(capacity=40, length=letters, window=64)}
+    if by_hooks:
+        options = {"encoder": Packs(), "packing_buffer_size": 9}
+    loader = loader_of(blend(paths, 0, 1, 0), **options)
+    came = restore_keys(taken(loader, 7))
+    for weights in ((0, 1, 1), (1, 1, 1), (0, 0, 1), (1, 1, 1)):
+        loader = loader_of(blend(paths, *weights), state=loader.state_dict(), **options)
+        came += restore_keys(taken(loader, 9))
+        again = loader_of(blend(paths, *weights), state=loader.state_dict(), adopt_weights=False, **options)
+        assert digests(again, 4) == digests(loader_of(blend(paths, *weights), state=loader.state_dict(), **options), 4)
+
+    assert set(Counter(came).values()) == {1}

@@ -188,7 +188,7 @@ def test_a_shard_that_is_replaced_by_one_of_its_size_is_told_and_skipped(
 ) -> None:
     """Tars are of few sizes: another one would be read without a word."""
     root = tmp_path / "data"
-    path = a_dataset(root, 60, shard_samples=20, parts=numbered)
+    path = a_dataset(root, 300, shard_samples=100, parts=numbered)
     other, second, third = tmp_path / "other.tar", root / "shard-001.tar", root / "shard-002.tar"
     shutil.copyfile(third, other)
     assert other.stat().st_size == second.stat().st_size

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import Packs, ids, restore_keys, taken, through_json, training_of
 from wdsctl.core.errors import UsageError
+from wdsctl.core.trace import read_trace
 from wdsctl.loader import (
     Loader,
     SkipSample,
@@ -262,6 +264,49 @@ def test_lanes_that_end_early_end_no_other_one_with_workers(workers: int, datase
         for _ in range(2):
             truth = [digest(batch) for batch in alone]
             assert [digest(batch) for batch in loader] == truth
+
+
+@pytest.mark.parametrize("encoder", [FewOfTwoLanes(), Packs()], ids=["groups", "packs"])
+def test_a_pass_is_one_list_of_batches_on_all_ranks_that_divide_its_lanes(
+    encoder: Raw, dataset: str, tmp_path: Path
+) -> None:
+    """Two of its lanes end long before the others, and other ranks may go on from there."""
+    options: dict[str, Any] = {"encoder": encoder, "shuffle": False, "max_samples_per_sequence": 1, "batch_size": 2}
+    if isinstance(encoder, Packs):
+        options["packing_buffer_size"] = 9
+
+    def batches(folder: Path) -> list[Any]:
+        return [(batch.number, batch.origins.tolist()) for batch in read_trace(str(folder)).batches(pass_number=0)]
+
+    def ranks(folder: Path, world: int, workers: int = 0) -> list[Loader]:
+        configs = [WorkerConfig(rank, world, workers) for rank in range(world)]
+        return [once(dataset, trace=folder, worker_config=config, **options) for config in configs]
+
+    def order(world: int, workers: int) -> list[Any]:
+        folder = tmp_path / f"{world}-{workers}"
+        for loader in ranks(folder, world, workers):
+            with loader:
+                list(loader)
+        return batches(folder)
+
+    def resumed(before: int, steps: int, after: int) -> list[Any]:
+        folder = tmp_path / f"{before}-{steps}-{after}"
+        world = ranks(folder, before)
+        for loader in world:
+            taken(loader, steps)
+            loader.close()
+        state = through_json(merge_states([loader.state_dict() for loader in world]))
+        for loader in ranks(folder, after):
+            with loader:
+                loader.load_state_dict(state)
+                list(loader)
+        return batches(folder)
+
+    truth = order(1, 0)
+    assert [order(2, 0), order(4, 0), order(2, 2)] == [truth] * 3
+    for worlds in ((4, 2), (4, 1), (2, 4)):
+        for steps in (1, 3, 4, 5):
+            assert resumed(worlds[0], steps, worlds[1]) == truth, f"{worlds[0]} ranks, {steps} batches each"
 
 
 # Ranks that have not equally many.

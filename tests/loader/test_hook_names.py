@@ -11,6 +11,8 @@ from wdsctl.loader import AugmentTaskEncoder, DefaultTaskEncoder, get_train_data
 from wdsctl.loader.hook_names import near, near_hooks
 from wdsctl.loader.task_encoder import HOOKS
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 MISSPELT = {
     "encode_sampel": "encode_sample",
     "ecnode_sample": "encode_sample",

@@ -50,5 +50,17 @@ def test_all_ranks_have_equally_many_batches_in_every_pass(told: list[dict[str, 
         assert sum(padding) == 0 if uneven == "drop" else min(padding) == 0
 
 
+@pytest.mark.parametrize("kind", ["runs", "lanes"])
+def test_all_ranks_go_on_together_from_the_last_uneven_step(told: list[dict[str, Any]], kind: str) -> None:
+    assert [each[f"last steps, {kind}"] for each in told] == [[True, True]] * WORLD, "uneven, and goes on"
+
+
+def test_a_rank_without_a_lane_of_a_validation_is_padded_in_every_step(told: list[dict[str, Any]]) -> None:
+    batches = told[0]["padded"][0]
+
+    assert batches > 3
+    assert [each["padded"] for each in told] == [[batches, padding, batches - 2, batches] for padding in (0, batches)]
+
+
 def test_ranks_with_unlike_plans_do_not_begin(told: list[dict[str, Any]]) -> None:
     assert [each["other plans"] for each in told] == ["WDS520"] * WORLD

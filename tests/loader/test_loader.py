@@ -180,6 +180,19 @@ def test_a_training_has_no_length_and_a_list_of_some_can_be_made(dataset: str) -
     assert len([*islice(loader, 3)]) == 3
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"repeat": False}, {"repeat": False, "batch_size": 1000, "batch_drop_last": True}]
+)
+def test_every_loader_and_every_dataset_is_true_and_is_not_opened_for_it(dataset: str, options: Any) -> None:
+    recipe = get_train_dataset(dataset, task_encoder=Raw(), **{"batch_size": 4, **options})
+    loader = get_loader(recipe)
+
+    assert recipe
+    assert loader
+    assert get_val_dataset(dataset)
+    assert loader._run is None
+
+
 @pytest.mark.parametrize("what", ["a path", None, 7])
 def test_a_loader_runs_a_dataset_and_nothing_else(what: Any) -> None:
     with pytest.raises(UsageError, match=f"not a {type(what).__name__}") as raised:
@@ -222,11 +235,12 @@ def test_a_dataset_without_a_catalog_is_refused(tmp_path: Path) -> None:
     assert "wdsctl prepare" in raised.value.hint
 
 
-def test_nothing_is_opened_before_it_is_needed(tmp_path: Path) -> None:
-    get_loader(get_train_dataset(tmp_path / "nowhere", batch_size=4))
+@pytest.mark.usefixtures("unopened")
+def test_nothing_is_opened_before_it_is_needed() -> None:
+    loader = get_loader(get_train_dataset("data", batch_size=4))
 
-    with pytest.raises(InputError, match="does not exist"):
-        next(iter(loader_of(str(tmp_path / "nowhere"))))
+    with pytest.raises(CatalogError, match="catalog"):
+        next(iter(loader))
 
 
 def test_a_training_warns_of_nothing(dataset: str, recwarn: pytest.WarningsRecorder) -> None:

@@ -10,6 +10,8 @@ from wdsctl.core.errors import UsageError
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_savable_loader, get_train_dataset
 from wdsctl.loader.making import NOT_NEEDED
 
+pytestmark = pytest.mark.usefixtures("unopened")
+
 
 @pytest.mark.parametrize("name", sorted(NOT_NEEDED))
 def test_what_energons_loaders_need_is_taken_without_effect(name: str) -> None:

@@ -33,7 +33,7 @@ def test_many_are_found_as_they_are_one_by_one(lane: Lane, weights: str, arms: l
     mixing = Mixing([Blend((5, 3, 1)), Blend((1, 1, 4))], 7, lane, [history] * levels)
 
     def arm_cursor(which: int) -> ArmCursor:
-        return ArmCursor(arms[which], lane, 2, mixing.taken(which), len(arms))
+        return ArmCursor(arms[which], lane, mixing.taken(which), len(arms))
 
     draw = random.Random(3)
     picks = [draw.randrange(40, 1500) for _ in range(150)] + [10 * GAP, 10**6, 10**6 + 1]

@@ -87,7 +87,7 @@ def test_parts_that_are_read_one_by_one_are_fetched_together_too(tmp_path: Path)
         return {"a.txt": f"a {i}".encode(), "bin": bytes(100 << 10), "b.txt": f"b {i}".encode()}
 
     fields = {"context": "a.txt", "answers": "b.txt", "image": "a.txt"}
-    _, url = both(tmp_path, samples=60, parts=parts, sample_type="VQASample", field_map=fields)
+    _, url = both(tmp_path, samples=120, parts=parts, sample_type="VQASample", field_map=fields)
     loader = a_training(url, Raw(), lanes=1, shuffle_buffer_size=48, max_samples_per_sequence=6)
     FaultyFileSystem.reads.clear()
 
@@ -120,7 +120,7 @@ def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient(monkeypatch)
-    local, url = both(tmp_path)
+    local, url = both(tmp_path, samples=500)
     options = {"max_samples_per_sequence": 4, "shuffle_buffer_size": 8}
     whole = digests(a_training(local, Raw(), **options), 20)
     loader = a_training(url, Raw(), worker_config=strict(), **options)

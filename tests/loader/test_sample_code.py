@@ -171,6 +171,7 @@ def test_batches_of_a_type_of_ones_own_have_its_fields(dataset: str) -> None:
     [
         (f"{__name__}:Kept", "{text: txt, wrods: json}", "Kept has no field 'wrods'"),
         (f"{__name__}:Kept", "{text: txt}", "needs a value for 'words'"),
+        (f"{__name__}:Kept", "{text: txt, words: json}\noptional: [json]", "Kept cannot be made without words"),
         (f"{__name__}:Nothing", "{text: txt}", "has no 'Nothing'"),
         ("no_such_module:Kept", "{text: txt}", "there is no module"),
         ("pathlib:Path", "{text: txt}", "is no sample type"),

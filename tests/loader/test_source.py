@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -134,11 +135,17 @@ def test_of_alternatives_each_sample_gives_the_first_that_it_has(tmp_path: Path)
     assert [s.image for s in samples_of(root, Raw())] == [b"jpg", b"png", b"jpg"] * 2
 
 
+def said_optional(root: str, name: str) -> None:
+    yaml = Path(locate(root).dataset_yaml)
+    yaml.write_text(f"{yaml.read_text()}optional: [{name}]\n")
+
+
 def test_an_optional_field_is_none_where_a_sample_has_no_part_for_it(tmp_path: Path) -> None:
     def parts(i: int) -> Parts:
         return {"jpg": b"image", "cls": b"%d" % i} if i % 2 else {"jpg": b"image"}
 
     root = typed(tmp_path, parts, sample_type="ImageClassificationSample", image="jpg", label="cls")
+    said_optional(root, "label")
 
     class Numbers(DefaultTaskEncoder[Any, Any, Any, Any]):
         decoder = None
@@ -154,8 +161,29 @@ def test_an_optional_field_is_none_where_its_json_lacks_the_key(tmp_path: Path) 
         return {"jpg": b"image", "json": json.dumps({"q": "why", **({"a": "so"} if i else {})}).encode()}
 
     root = typed(tmp_path, parts, 2, sample_type="VQASample", image="jpg", context="json[q]", answers="json[a]")
+    said_optional(root, "answers")
 
     assert [s.answers for s in samples_of(root, Raw())] == [None, "so"]
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ({}, "no part for the field 'label': it needs json[label], and has jpg"),
+        ({"json": b'{"other": 1}'}, "the field 'label' cannot be filled: "),
+        ({"json": b'{"label": null}'}, "the field 'label' cannot be filled: json[label] is null"),
+    ],
+)
+def test_a_mapped_field_that_nobody_calls_optional_is_never_none(tmp_path: Path, lacking: Parts, said: str) -> None:
+    def parts(i: int) -> Parts:
+        return {"jpg": b"image", **(lacking if i == 1 else {"json": b'{"label": %d}' % i})}
+
+    fields = {"image": "jpg", "label": "json[label]"}
+    root = typed(tmp_path, parts, 3, sample_type="ImageClassificationSample", **fields)
+    source = source_of(root)
+    with pytest.raises(SampleFailed, match=re.escape(said)) as raised:
+        source.load(source.block(np.arange(3), np.zeros(3, np.int64)), 1)
+    assert "optional: [label]" in raised.value.hint
 
 
 @pytest.mark.parametrize("caption", ["txt", "json[text]"])

@@ -45,7 +45,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
         "wdsctl.loader",
         "wdsctl.loader.order.shuffle",
         "wdsctl.loader.order.geometry",
-        "wdsctl.loader.order.legs",
+        "wdsctl.loader.order.lane_order",
         "wdsctl.loader.order.runs",
         "wdsctl.loader.order.blend",
         "wdsctl.loader.order.mixing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,8 @@ from tests.loader.datasets import a_dataset, numbered
 from tests.loader.running import digests, ids, saved_after, taken, training_of
 from wdsctl.core.blend_file import Blender
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch, UsageError
-from wdsctl.loader import Loader, get_loader, get_val_dataset
+from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader.streams import open_streams
 
 BIG, SMALL = 60, 14
 
@@ -298,3 +300,48 @@ def test_a_validation_of_a_blend_has_all_datasets_one_after_the_other(big: str, 
 
     assert [source for source, _ in found] == [0] * SMALL + [1] * 3
     assert len(loader) == 5
+
+
+@pytest.fixture(scope="module")
+def captioned(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Texts, with a `json` beside them that no field takes."""
+    return a_dataset(tmp_path_factory.mktemp("captioned"), 20, sample_type="TextSample")
+
+
+def told_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if "WDS519" in message]
+
+
+def test_opening_a_loader_says_once_which_parts_no_field_takes(
+    captioned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with get_loader(get_train_dataset(captioned, batch_size=4)) as loader:
+        assert told_of(caplog) == []
+        batches = iter(loader)
+        next(batches)
+        state = loader.state_dict()
+
+        (told,) = told_of(caplog)
+        assert f"not read: json of {captioned} (TextSample); " in told
+        loader.load_state_dict(state)
+        next(iter(loader))
+    assert len(told_of(caplog)) == 1
+
+
+@pytest.mark.parametrize("options", [{"worker_config": WorkerConfig(1, 2)}, {"crude": True}])
+def test_other_ranks_and_readers_of_all_parts_say_nothing_of_unused_ones(
+    options: dict[str, Any], captioned: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = get_train_dataset(captioned, batch_size=4, worker_config=options.get("worker_config"))
+    open_streams(replace(dataset, crude=options.get("crude", False)))
+
+    assert told_of(caplog) == []
+
+
+def test_of_many_datasets_with_unused_parts_a_few_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    paths = [a_dataset(tmp_path / str(n), 5, sample_type="TextSample") for n in range(5)]
+    open_streams(get_train_dataset(Blender([(path, 1) for path in (*paths, paths[0])])))
+
+    (told,) = told_of(caplog)
+    assert [path in told for path in paths] == [True, True, True, False, False]
+    assert "and of 2 more datasets" in told

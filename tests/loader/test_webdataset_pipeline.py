@@ -298,17 +298,20 @@ class Decodes(DefaultTaskEncoder[Any, Any, Any, Any]):
     decoder = SampleDecoder(image_decode="pil")
 
 
+@pytest.mark.usefixtures("unopened")
 @pytest.mark.parametrize("encoder", [Hooked(), Decodes()], ids=["a hook", "a decoder"])
 def test_a_task_encoder_that_would_not_run_is_refused(encoder: Any) -> None:
     with pytest.raises(UsageError, match="its hooks and its decoder would not run"):
         as_webdataset(get_train_dataset("anywhere", task_encoder=encoder))
 
 
+@pytest.mark.usefixtures("unopened")
 def test_views_are_refused() -> None:
     with pytest.raises(UsageError, match="bytes, not views"):
         as_webdataset("anywhere", raw="view", task_encoder=Raw())
 
 
+@pytest.mark.usefixtures("unopened")
 def test_options_beside_a_dataset_are_refused() -> None:
     with pytest.raises(UsageError, match="batch_size, seed cannot be changed"):
         as_webdataset(get_train_dataset("anywhere"), batch_size=4, seed=1)

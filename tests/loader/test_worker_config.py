@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,7 @@ def test_a_rank_outside_the_world_is_refused(rank: int, world: int) -> None:
         ({"start_method": "thread"}, "cannot be started by 'thread'"),
         ({"global_error_handler": None}, "global_error_handler cannot be called"),
         ({"restore_error_handler": "raise"}, "restore_error_handler cannot be called"),
-        ({"worker_debug_path": "worker_{worker_id}.jsonl"}, "write nothing here"),
-        ({"worker_log_level": 1}, "write nothing here"),
+        ({"worker_log_level": -1}, "worker_log_level is -1"),
     ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:
@@ -61,6 +61,22 @@ def test_that_a_place_was_left_out_is_known_of_a_config_with_another_setting_too
 
 def test_the_settings_of_energon_that_say_nothing_are_let_pass() -> None:
     assert WorkerConfig(worker_debug_path=None, worker_log_level=0) == WorkerConfig()
+
+
+@pytest.mark.parametrize("given", [{"worker_debug_path": "worker_{worker_id}.jsonl"}, {"worker_log_level": 1}])
+def test_the_logs_of_energon_are_taken_with_a_warning_that_copies_do_not_repeat(given: dict[str, Any]) -> None:
+    with pytest.warns(UserWarning, match="WDS523: .* write nothing here") as told:
+        config = WorkerConfig(**given)
+
+    assert [warning.filename for warning in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert replace(config) == pickle.loads(pickle.dumps(config)) == WorkerConfig()  # noqa: S301 - our own
+
+
+def test_energons_default_has_its_four_workers_and_no_config_at_all_has_none() -> None:
+    assert WorkerConfig.default_worker_config().num_workers == 4
+    assert WorkerConfig().num_workers == 0
 
 
 def test_workers_may_be_asked_for() -> None:
@@ -98,7 +114,7 @@ def test_a_process_group_stays_where_the_configuration_stays() -> None:
 
 
 def test_without_a_process_group_this_is_the_only_rank() -> None:
-    assert WorkerConfig.default_worker_config() == WorkerConfig(0, 1, 0, 0)
+    assert WorkerConfig.default_worker_config(0) == WorkerConfig(0, 1, 0, 0)
     assert WorkerConfig.default_worker_config(2, prefetch_factor=4) == WorkerConfig(0, 1, 2, prefetch_factor=4)
 
 

@@ -10,6 +10,8 @@ import typer
 
 from wdsctl.cli.options import Common
 
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
+
 
 class Terminal:
     """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
@@ -18,9 +20,14 @@ class Terminal:
         with _asking():
             return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
 
-    def confirm(self, question: str, *, default: bool = True) -> bool:
-        with _asking():
-            return typer.confirm(question, default=default, err=True)
+    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
+        """Whether the answer is yes: y, n, or Enter for the default. `choices`: what ? shows."""
+        more = "/?" if choices else ""
+        while True:
+            answer = self.text(f"{question} [{'Y/n' if default else 'y/N'}{more}]", "").lower()
+            if answer in _ANSWERS or not answer:
+                return _ANSWERS.get(answer, default)
+            typer.echo(choices if answer == "?" and choices else "y is yes, n is no", err=True)
 
 
 def may_ask(common: Common) -> bool:

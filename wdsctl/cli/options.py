@@ -54,7 +54,11 @@ By = Annotated[
 Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another split.")]
 Missing = Annotated[
     Literal["error", "keep", "drop"],
-    typer.Option("--missing", metavar="error|keep|drop", help="What to do about shards that have vanished."),
+    typer.Option(
+        "--missing",
+        metavar="error|keep|drop",
+        help="What to do about shards, and raw samples, that vanished.",
+    ),
 ]
 Media = Annotated[
     str | None,

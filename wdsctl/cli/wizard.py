@@ -22,15 +22,32 @@ from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.urls import is_url, shown
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from wdsctl.core.detect import Detection
     from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
 T = TypeVar("T")
 
 #: Options of the verb whose flag has another name.
-FLAGS = {"split_by": "--by", "moved": "--yes", "hashed": "--hash"}
+FLAGS = {"split_by": "--by", "moved": "--yes", "may_move": "--yes", "hashed": "--hash"}
 #: Options without one: the number of workers changes nothing, and which shards were chosen the catalog knows.
 UNSAID = ("workers", "selection", "take_unsure")
+
+
+MOST_LINES = 16  # of reasons, on a screen of 24 lines of 80
+LINE = 70
+
+#: What a question mark shows.
+SOURCES = """  photos/            raw files: 0001.jpg and 0001.txt make a sample
+  shards/            tars or JSONL at any depth, prepared in place
+  labels.jsonl       one file of lines
+  'shards/a-*.tar'   some of the shards"""
+DESTS = """  a folder that is made, for the shards: the raw files stay as they are.
+  Enter alone takes the one in brackets."""
+SPLITS = """  8,1,1                   train, val and test, exactly by these shares
+  train=0.98,val=0.02     splits by name
+  Enter alone             all is train; `wdsctl split` divides it later"""
 
 
 class Ask(Protocol):
@@ -38,32 +55,37 @@ class Ask(Protocol):
 
     def text(self, question: str, default: str) -> str: ...
 
-    def confirm(self, question: str) -> bool: ...
+    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool: ...
 
 
 @dataclass(slots=True)
 class Interview:
-    """Asks, and knows whether it has. With `yes`, values are still asked for, confirmations are not."""
+    """Asks, and knows whether it has. With `yes`, values are still asked for, confirmations are not.
+
+    `choices`: what is shown to who answers with a question mark, before the question is asked again.
+    """
 
     ask: Ask
     yes: bool = False
     has_asked: bool = False
 
-    def text(self, question: str, default: str = "") -> str:
+    def text(self, question: str, default: str = "", *, choices: str = "") -> str:
         self.has_asked = True
-        return self.ask.text(question, default).strip()
+        while (answer := self.ask.text(question, default).strip()) == "?" and choices:
+            typer.echo(choices, err=True)
+        return answer
 
-    def confirm(self, question: str) -> bool:
+    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
         if self.yes:
             return True
         self.has_asked = True
-        return self.ask.confirm(question)
+        return self.ask.confirm(question, default=default, choices=choices)
 
-    def insist(self, question: str, understand: Callable[[str], T], output: Output) -> T:
+    def insist(self, question: str, understand: Callable[[str], T], output: Output, *, choices: str = "") -> T:
         """Ask until the answer is understood."""
         while True:
             try:
-                return understand(self.text(question))
+                return understand(self.text(question, choices=choices))
             except WdsctlError as error:
                 output.say(f"{error.message} ({error.hint})")
             except typer.BadParameter as error:
@@ -89,10 +111,24 @@ class Outcome:
 
 
 def prepare(request: Request, common: Common) -> Outcome:
-    """Run the verb, with questions before and after it where somebody is there to answer."""
+    """Run the verb, with questions before it where somebody is there to answer. Nothing is written before the last."""
     if not may_ask(common):
         return Outcome(request=request, report=run(request, common.output))
     return converse(request, Interview(Terminal(), yes=common.yes), common.output)
+
+
+def ask_source(common: Common) -> str:
+    """What is to be prepared, where nobody has said it. Raises UsageError where nobody can be asked."""
+    if not may_ask(common):
+        raise UsageError("missing argument 'SOURCE'", hint="`wdsctl prepare --help` lists what it accepts")
+
+    def understand(text: str) -> str:
+        if not text:
+            raise UsageError("an empty name", hint="for the folder you are in, write .")
+        return text
+
+    question = "folder of raw files, of tars or JSONL, or a .jsonl file (? explains)"
+    return Interview(Terminal()).insist(question, understand, common.output, choices=SOURCES)
 
 
 def run(request: Request, output: Output) -> PrepareReport:
@@ -102,27 +138,45 @@ def run(request: Request, output: Output) -> PrepareReport:
         return verb(request.source, request.dest, request.options, progress=progress)
 
 
-def run_unsure(request: Request, output: Output) -> PrepareReport:
-    """The same, where somebody judges the sample type afterwards: it need not be sure."""
-    return run(replace(request, options=replace(request.options, take_unsure=True)), output)
+def look_at(request: Request, output: Output) -> Detection | None:
+    """The sample type that some of the samples look like; None where dataset.yaml or Energon says it."""
+    from wdsctl.core.place import locate
+    from wdsctl.core.verbs.index_after import is_told
+    from wdsctl.core.verbs.prepare_preview import preview
+
+    options, root = request.options, request.dest or request.source
+    if options.dry_run or (_is_prepared(root, options.catalog) and not options.redetect):
+        return None
+    if (is_url(root) or os.path.exists(root)) and not is_told(locate(root, options.catalog)):
+        return None
+    with listening(output) as progress:
+        return preview(request.source, request.dest, options, progress=progress)
 
 
 def converse(
-    request: Request, interview: Interview, output: Output, run: Callable[[Request, Output], PrepareReport] = run_unsure
+    request: Request,
+    interview: Interview,
+    output: Output,
+    run: Callable[[Request, Output], PrepareReport] = run,
+    look: Callable[[Request, Output], Detection | None] = look_at,
 ) -> Outcome:
-    """Complete the request, run it, and let the user judge the sample type that was detected."""
-    request = complete(request, interview, output)
-    with _noted(request, interview):
-        report = run(request, output)
-    judged = judge(request, report, interview, output)
-    if judged != request:
-        # The second run writes dataset.yaml anew and no more: what was done is in the report of the first.
-        with _noted(judged, interview):
-            report = replace(report, detection=run(judged, output).detection)
-    elif report.detection is not None and not output.quiet:
-        # The evidence has been read, or nobody wanted it: the answer need not repeat it.
-        report = replace(report, detection=replace(report.detection, reasons=(), rejected=()))
-    return Outcome(request=judged, report=report, has_asked=interview.has_asked)
+    """Complete the request, let the user judge the sample type that some samples look like, and run it."""
+    from wdsctl.core.verbs.split import WouldMove
+
+    request = judge(complete(request, interview, output), look, interview, output)
+    try:
+        with _noted(request, interview):
+            report = run(request, output)
+    except WouldMove as refused:
+        from wdsctl.cli.render.split import moved_lines
+
+        output.say(*moved_lines(refused.report))
+        if not interview.confirm("move them?", default=False):
+            raise
+        request = replace(request, options=replace(request.options, may_move=True))
+        with _noted(request, interview):
+            report = run(request, output)
+    return Outcome(request=request, report=report, has_asked=interview.has_asked)
 
 
 def _noted(request: Request, interview: Interview) -> contextlib.AbstractContextManager[None]:
@@ -140,11 +194,11 @@ def complete(request: Request, interview: Interview, output: Output) -> Request:
     if kind == "lines":
         output.say("JSONL, in place: nothing is written but the catalog")
     if dest is None and kind == "folder":
-        dest = interview.text("folder for the shards", beside(request.source))
+        dest = interview.text("folder for the shards (? explains)", beside(request.source), choices=DESTS)
     root = dest or request.source
     if options.split is None and not (_is_prepared(root, options.catalog) or _is_divided(root)):
-        question = "split, such as 8,1,1 (empty: all is train)"
-        split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output)
+        question = "split, such as 8,1,1 (empty: all is train; ? explains)"
+        split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output, choices=SPLITS)
         options = replace(options, split=split)
     return replace(request, dest=dest, options=options)
 
@@ -155,24 +209,46 @@ def beside(source: str) -> str:
     return f"{os.path.abspath(source) if os.path.basename(path) in ('', '.', '..') else path}-shards"
 
 
-def judge(request: Request, report: PrepareReport, interview: Interview, output: Output) -> Request:
-    """The request with another sample type, if the user does not like the one that was detected."""
+def judge(
+    request: Request, look: Callable[[Request, Output], Detection | None], interview: Interview, output: Output
+) -> Request:
+    """The request with the sample type that some samples look like, or with the one that the user says instead."""
     from wdsctl.cli.render.pieces import labelled
+
+    options = request.options
+    if options.sample_type or options.field_map or (detection := look(request, output)) is None:
+        return request
+    output.say("this looks like:", labelled(_on_screen(detection)))
+    choices = "y: use it. n: name another sample type:\n" + _type_lines()
+    if interview.confirm("use it?" if detection.is_sure else "this is not sure; use it?", choices=choices):
+        accepted = replace(options, sample_type=detection.sample_type, field_map=dict(detection.field_map))
+        return replace(request, options=accepted)
+    sample_type = interview.insist("sample type (? lists them)", _sample_type, output, choices=_type_lines())
+    fields = _fields_of(sample_type, detection, interview, output)
+    return replace(request, options=replace(options, sample_type=sample_type, field_map=fields))
+
+
+def _on_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
+    """What was recognised and why, as far as it fits on a screen with the question below it."""
     from wdsctl.cli.render.prepare import detection_rows
 
-    detection, options = report.detection, request.options
-    if detection is None or options.sample_type or options.field_map:
-        return request
-    output.say("this looks like:", labelled(detection_rows(detection)))
-    if interview.confirm("use it?" if detection.is_sure else "this is not sure; use it?"):
-        if detection.is_sure:
-            return request
-        # Without questions, it has to be said.
-        sure = replace(options, sample_type=detection.sample_type, field_map=detection.field_map)
-        return replace(request, options=sure)
-    sample_type = interview.insist("sample type", _sample_type, output)
-    fields = _fields_of(sample_type, detection, interview, output)
-    return replace(request, options=replace(options, sample_type=sample_type, field_map=fields, redetect=True))
+    rows = detection_rows(detection)
+    shown, lines = rows[:1], 0
+    for i, (_, said) in enumerate(rows[1:], 1):
+        lines += 1 + len(str(said)) // LINE
+        if lines > MOST_LINES:
+            left = len(rows) - i
+            return [*shown, ("", f"... and {left} more {'reason' if left == 1 else 'reasons'}")]
+        shown.append(rows[i])
+    return shown
+
+
+def _type_lines() -> str:
+    """The sample types with the fields that each needs, a line each."""
+    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+
+    needs = {name: ", ".join(field.name for field in fields if field.required) for name, fields in SAMPLE_TYPES.items()}
+    return "\n".join([*(f"  {name}: {said}" for name, said in needs.items()), f"  {CRUDE}: the parts as they are"])
 
 
 def command_lines(request: Request, width: int) -> list[str]:
@@ -193,7 +269,7 @@ def _words(request: Request) -> list[str]:
     for field in fields(PrepareOptions):
         value = getattr(request.options, field.name)
         if value != getattr(defaults, field.name) and field.name not in UNSAID:
-            words += _flag(field.name, value)
+            words += [word for word in _flag(field.name, value) if word != "--yes" or word not in words]
     return [*words, "--no-input"]
 
 
@@ -228,7 +304,10 @@ def _fields_of(sample_type: str, detection: Detection, interview: Interview, out
     if sample_type == CRUDE:
         return {}
     form = ",".join(f"{field.name}=PART" for field in SAMPLE_TYPES[sample_type] if field.required)
-    return interview.insist(f"field map, {form} (parts: {', '.join(detection.kinds)})", understand, output)
+    every = [f"  {field.name}{'' if field.required else ' (may be left out)'}" for field in SAMPLE_TYPES[sample_type]]
+    parts = ", ".join(detection.kinds)
+    choices = "\n".join([f"fields of {sample_type}:", *every, f"parts: {parts}", "of JSON a field: json[text]"])
+    return interview.insist(f"field map, {form} (parts: {parts}; ? explains)", understand, output, choices=choices)
 
 
 def _sample_type(text: str) -> str:

@@ -120,13 +120,13 @@ CODES: dict[str, Code] = {
     ),
     "WDS108": Code(
         "a part is missing",
-        "The field map of dataset.yaml (or, without one, nearly every sample) has this part, and this sample lacks it.",
-        "Complete the sample or remove it. If the part is optional, take it out of the field map.",
+        "An error where a field is made of the part: the loader leaves such a sample out. A warning where no field is, "
+        "and at least 95 % of the samples have it.",
+        "Complete the sample. If samples may lack it, say so in dataset.yaml: `optional: [NAME]`, a field or a part.",
     ),
     "WDS109": Code(
         "an unexpected part",
-        "Some samples have a part that others lack and that the field map does not use. A warning where hardly any "
-        "sample has it, else a note.",
+        "Some samples have a part that most others lack and that the field map does not use.",
         "Nothing, if it is meant. Otherwise it is often a misspelt extension.",
     ),
     "WDS110": Code(
@@ -245,6 +245,17 @@ CODES: dict[str, Code] = {
         "samples in them. It counts what it could read of a damaged shard, and does not look again when shards change.",
         "What counts is what wdsctl has found: `wdsctl validate DATASET` looks at every header.",
     ),
+    "WDS130": Code(
+        "something is missing from a repaired shard",
+        "Members that were indexed, or that are left of a sample of which others are gone, are not in the copy that "
+        "`wdsctl repair` made, or in what it left as it was. The message names the first of them, `--json` all.",
+        "Copy the shard again from its origin, if there is one. `wdsctl index` the copy if it is to be used as it is.",
+    ),
+    "WDS131": Code(
+        "what dataset.yaml says may be missing, no sample has",
+        "A name under `optional:` is neither that of a mapped field nor that of a part that any sample has.",
+        "Correct the name, or take it out. A part that is to come later may stay.",
+    ),
     "WDS140": Code(
         "a part does not begin as it must",
         "The header of an image, a sound, a video, an array or an archive is damaged, cut off, or of something else.",
@@ -257,7 +268,8 @@ CODES: dict[str, Code] = {
     ),
     "WDS142": Code(
         "the name of a part is not what it holds",
-        "Such as a PNG under the name jpg. Most readers go by the content; those that go by the name fail.",
+        "Such as a PNG under the name jpg, or a wav under the name mp3. Most readers go by the content; those that go "
+        "by the name fail.",
         "Nothing, as far as wdsctl is concerned.",
     ),
     "WDS143": Code(
@@ -291,9 +303,10 @@ CODES: dict[str, Code] = {
     ),
     "WDS148": Code(
         "a field is missing",
-        "The field map says where a field comes from, and this sample has nothing there, or null. The sample type "
-        "needs it.",
-        "Complete the sample, or correct the field map in dataset.yaml.",
+        "The field map says where a field comes from, and this sample has nothing there, or null. The loader leaves "
+        "such a sample out.",
+        "Complete the sample, or correct the field map in dataset.yaml. If samples may lack the field, say so there: "
+        "`optional: [FIELD]`.",
     ),
     "WDS149": Code(
         "a field holds the wrong thing",
@@ -343,6 +356,24 @@ CODES: dict[str, Code] = {
         "`wdsctl repair` does not guess. What it leaves as it is, or leaves out, the message says.",
         "Copy the shard again from its origin, if there is one.",
     ),
+    "WDS158": Code(
+        "JSON with numbers that it does not have",
+        "NaN, Infinity or -Infinity. Python reads and writes them; most other readers refuse the whole file.",
+        "Write null, or leave the name out: `json.dumps(..., allow_nan=False)` refuses such numbers.",
+    ),
+    "WDS159": Code(
+        "a name twice in one object of JSON",
+        "The last of the values counts here, as in Python and JavaScript; other readers take the first one, or refuse "
+        "the file.",
+        "Write the object again with each name once.",
+    ),
+    "WDS160": Code(
+        "names that differ only in case or in Unicode form",
+        "Keys, parts of one sample or paths of shards, such as `a/Cat` and `a/cat`, or an accented letter that is one "
+        "character in one name and two in the other. They are told apart here and on Linux. Where the files are "
+        "unpacked on macOS or Windows, one takes the place of the other.",
+        "Nothing, as far as wdsctl is concerned. Rename one of the two before the files go to such a system.",
+    ),
     "WDS200": Code(
         "the data is not what it should be",
         "Raw files or shards cannot be used as they stand.",
@@ -366,7 +397,8 @@ CODES: dict[str, Code] = {
         "source files have vanished",
         "Samples that are in the shards already are no longer in the raw folder, while others of the same shard have "
         "changed. Writing that shard again would lose them.",
-        "Restore the files, or prepare into a new folder.",
+        "Restore the files. `--missing keep` leaves such shards as they are, and goes on with new files. `--missing "
+        "drop` writes them again without the samples that are gone; `--dry-run` names these first.",
     ),
     "WDS210": Code(
         "the split cannot be made",
@@ -476,6 +508,15 @@ CODES: dict[str, Code] = {
         "Some part of it is too large for the form, is text that is not UTF-8, or its name cannot be a file's name "
         "there.",
         "The message names the sample and what would work. `--to folder` takes nearly everything.",
+    ),
+    "WDS238": Code(
+        "samples would change their split",
+        "A dataset that has several splits is divided otherwise, and samples would leave their split for another, or "
+        "for none. A model that has been trained on the old ones may then be measured on what it has learned from. "
+        "Samples that are excluded now count, too: they come back to their split later.",
+        "`--dry-run` shows how many samples go from which split to which, and the first of them. `--set NAME` makes "
+        "another set of splits beside this one: nothing moves. `--yes` does it, and needs no more where no model has "
+        "been trained on the old splits.",
     ),
     "WDS245": Code(
         "it cannot be told where keys end",
@@ -785,8 +826,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS511": Code(
         "nothing to pad with",
-        "A rank has no batch at all in this pass, and so none that it could hand out once more.",
-        "Give more data than there are ranks, or uneven='drop'.",
+        "A rank has no batch of its own in this pass that it could hand out once more, and those of other ranks cannot "
+        "be made here: all of their samples fail on this rank.",
+        'The log says what fails here and not on other ranks. `uneven="keep"` needs no padding.',
     ),
     "WDS512": Code(
         "no group, or no batch size",
@@ -819,6 +861,28 @@ CODES: dict[str, Code] = {
         "and neither it nor `pack_selected_samples` is called. This is a warning.",
         "Give `packing_buffer_size` to pack. Where nothing is to be packed, as in a validation, all is well.",
     ),
+    "WDS517": Code(
+        "another process draws from the loader",
+        "A loader belongs to the process that opened it. In a process that was forked from that one, or in several "
+        "workers of torch's DataLoader, it would give the same batches once more, and the training would not notice.",
+        "Make a loader in each process, with get_loader(dataset), a rank of its own and the number of all ranks as "
+        "world size. The loader has workers itself: `WorkerConfig(num_workers=...)`.",
+    ),
+    "WDS518": Code(
+        "not the batch that is due",
+        "What a worker sent was made for another task than the one that is due, or a second loop has handed out the "
+        "batch that this loop is in the middle of. It is not handed out: batches would come twice and others never.",
+        "Close the loader and go on with it: it begins again where it stood, and nothing is lost. Where it happens "
+        "again, please report it, with what else uses the loader.",
+    ),
+    "WDS519": Code(
+        "parts that no field takes",
+        "Samples of the dataset have parts that the field map of dataset.yaml does not name. They are not read, and "
+        "no batch has them. This is a warning.",
+        "Where they are wanted, map them under `field_map` of dataset.yaml (`caption: json[caption]`), with a sample "
+        "type that has the field; or write `sample_type: CrudeSample`, whose samples have all parts. Where they are "
+        "not, all is well.",
+    ),
     "WDS520": Code(
         "the ranks do not run the same job",
         "All ranks compare their plans when they begin. Some have another dataset, seed or argument, or a catalog that "
@@ -836,6 +900,12 @@ CODES: dict[str, Code] = {
         "no state of a loader is in the checkpoint",
         "The files were read, and nothing in them looks like what `state_dict()` of a loader returns.",
         "Name the file that the state was saved in; `--key` chooses among several.",
+    ),
+    "WDS523": Code(
+        "an option of Energon that does nothing here",
+        "It is taken, so that code for Energon runs as it is, and has no effect. This is a warning.",
+        "Leave it out. In the place of `worker_debug_path`, `trace=FOLDER` of `get_train_dataset` keeps which samples "
+        "were in each batch, and `wdsctl trace FOLDER` shows them.",
     ),
     "WDS530": Code(
         "a worker ended twice at the same task",
@@ -893,6 +963,14 @@ CODES: dict[str, Code] = {
         "In the same generation, the split of the dataset has other samples than it had. After `wdsctl split` that is "
         "harmless. After the catalog was deleted and made again, shards may have other numbers, and keys may be wrong.",
         "If the catalog was made again, find a copy of the old one, and name it by `--root OLD=NEW`.",
+    ),
+    "WDS545": Code(
+        "a validation has fewer lanes than ranks",
+        "A validation that packs or groups does so in a fixed number of lanes, each of which is one rank's, so its "
+        'batches do not depend on the number of ranks. Here are more ranks than lanes, and `uneven="drop"` leaves out '
+        "what other ranks lack: everything.",
+        "Give `get_val_dataset(..., lanes=N)`, with N a multiple of the ranks, and the same N wherever losses are "
+        'compared: batches depend on it. Or give `uneven="pad"`.',
     ),
     "WDS550": Code(
         "a store has no such entry",

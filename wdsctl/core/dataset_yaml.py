@@ -8,25 +8,33 @@ names such as CaptioningWebdataset. Code is only named here (a sample type of on
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core import yaml_nodes
 from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import InputError, PermissionDenied, StorageError
-from wdsctl.core.fields import check_field, check_sample_type, parse_field_path, validate_field_map
+from wdsctl.core.fields import (
+    FieldPath,
+    check_field,
+    check_sample_type,
+    parse_field_map,
+    parse_field_path,
+    validate_field_map,
+)
 from wdsctl.core.naming import KEY_RULES
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.split_sections import exclude_block, excludes_of, sets_block, sets_of, split_block, split_of
-from wdsctl.core.yaml_sections import called, check_keys, section, wrong
+from wdsctl.core.yaml_sections import called, check_keys, section, texts, wrong
 
 if TYPE_CHECKING:
     from wdsctl.core.yaml_nodes import Document
 
 VERSION = 1
 
-_SAMPLES = ("sample_type", "field_map", "sample_loader", "part_filter", "subflavors")
+_SAMPLES = ("sample_type", "field_map", "optional", "sample_loader", "part_filter", "subflavors")
 _KEYS = ("version", *_SAMPLES, "key_until", "refs", "split", "split_sets", "exclude")
 _ENERGON = ("__module__", "__class__")
 _FUNCTION = re.compile(r"[^\W\d][\w-]*\.py:[^\W\d]\w*")  # in a file beside dataset.yaml
@@ -44,6 +52,7 @@ class DatasetConfig:
 
     `sample_loader`: FILE.py:FUNCTION beside dataset.yaml, which makes the fields of a sample of its parts, in the place
     of a field map. `part_filter`: the parts that are read, by name, or such a function that chooses them; empty: all.
+    `optional`: the fields, and the parts, that samples may lack.
     """
 
     sample_type: str = CRUDE
@@ -56,6 +65,17 @@ class DatasetConfig:
     exclude: Excludes = field(default_factory=Excludes)
     refs: dict[str, str] = field(default_factory=dict)  # field of JSON: the store it names entries of
     key_until: str = ""  # a rule of `wdsctl.core.naming`; empty where no name has called for one
+    optional: tuple[str, ...] = ()
+
+
+def needed_fields(config: DatasetConfig) -> dict[str, FieldPath]:
+    """The mapped fields that every sample has: all that are not optional, by their name or by all of their parts."""
+    paths = parse_field_map(config.field_map)
+    return {name: path for name, path in paths.items() if not _is_optional(name, path, config.optional)}
+
+
+def _is_optional(name: str, path: FieldPath, optional: Sequence[str]) -> bool:
+    return name in optional or all(access.part in optional for access in path.alternatives)
 
 
 def load(path: str) -> DatasetConfig:
@@ -92,9 +112,11 @@ def parse(text: str, path: str = "dataset.yaml") -> DatasetConfig:
         hint = "`pip install -U wdsctl`"
         raise wrong(f"version {version} is newer than this wdsctl knows", document.where("version"), hint=hint)
     sample_type = _sample_type(document)
+    field_map = _field_map(document, sample_type)
     return DatasetConfig(
         sample_type=sample_type,
-        field_map=_field_map(document, sample_type),
+        field_map=field_map,
+        optional=_optional(document, sample_type, field_map),
         subflavors=section(document, "subflavors"),
         split=split_of(document, "split") if data.get("split") is not None else None,
         sample_loader=_function(document, "sample_loader") if data.get("sample_loader") is not None else "",
@@ -112,6 +134,8 @@ def dump(config: DatasetConfig) -> str:
     text += yaml_nodes.block(
         "field_map", {name: yaml_nodes.scalar(source) for name, source in config.field_map.items()}
     )
+    if config.optional:
+        text += f"optional: [{', '.join(map(yaml_nodes.scalar, config.optional))}]\n"
     if config.sample_loader:
         text += f"sample_loader: {yaml_nodes.scalar(config.sample_loader)}\n"
     if config.part_filter:
@@ -222,6 +246,18 @@ def _field_map(document: Document, sample_type: str) -> dict[str, str]:
         parse_field_path(source, where=where)
     validate_field_map(sample_type, field_map, where=document.where("field_map"))
     return field_map
+
+
+def _optional(document: Document, sample_type: str, field_map: dict[str, str]) -> tuple[str, ...]:
+    """Refuses a field that the type cannot do without."""
+    optional = texts(document, "optional")
+    needed = {field.name for field in SAMPLE_TYPES.get(sample_type, ()) if field.required}
+    for name, path in parse_field_map(field_map).items():
+        if name in needed and _is_optional(name, path, optional):
+            words = f"optional: {sample_type} cannot be made without {name}"
+            hint = "leave it out; or choose a type where it is optional, or CrudeSample, which hands out what there is"
+            raise wrong(words, document.where("optional"), hint=hint)
+    return optional
 
 
 def _function(document: Document, key: str) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from wdsctl.core.keys import derive, mix
 from wdsctl.core.ratios import By, apportion, deal
 from wdsctl.core.splitting import SplitShard
-from wdsctl.core.splitting_bits import flags_of, part_of
+from wdsctl.core.splitting_bits import part_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +60,6 @@ def by_sample(shards: Sequence[Shard], shares: Mapping[str, float], seed: int, a
             if part is not None:
                 dealt[name].append(part)
         left = {name: left[name] - count for name, count in counts.items()}
-    return dealt
-
-
-def with_more(shard: Shard, held: Mapping[str, tuple[int, bytes | None]], count: int, more: Dealt) -> Dealt:
-    """Splits of a shard that has grown: its first `count` samples where they were, `more` for those behind them."""
-    dealt: Dealt = {}
-    for name in dict.fromkeys((*held, *more)):
-        begin = flags_of(SplitShard(shard.id, *held[name]) if name in held else None, count)
-        rest = np.zeros(shard.samples - count, np.bool_)
-        for part in more.get(name, ()):
-            rest |= flags_of(part, len(rest))
-        both = part_of(shard.id, np.concatenate([begin, rest]))
-        dealt[name] = [both] if both else []
     return dealt
 
 

@@ -35,17 +35,27 @@ _SHOWN = {
 _JSON = frozenset({"object", "array", "string", "integer", "number"})
 _TEXT = frozenset({"text", "utf-16", "string", "integer", "number"})
 #: What is expected under a part's last extension, as `Content` calls it. Extensions that are not here promise nothing.
-_PROMISED: dict[str, frozenset[str]] = {
+PROMISED: dict[str, frozenset[str]] = {
     **{name: frozenset({name}) for name in ("png", "webp", "gif", "bmp", "tiff", "avif", "heic", "ico", "webm", "avi")},
-    **{name: frozenset({name}) for name in ("flv", "ogg", "flac", "wav", "mp3", "aac", "npy", "npz", "pickle", "pdf")},
-    **dict.fromkeys(("jpg", "jpeg"), frozenset({"jpeg"})),
+    **{name: frozenset({name}) for name in ("flv", "ogg", "flac", "wav", "aac", "npy", "npz", "pickle", "pdf")},
+    **{name: frozenset({name}) for name in ("aiff", "tga", "sgi", "pcx")},
+    **dict.fromkeys(("jpg", "jpeg", "jpe", "jfif"), frozenset({"jpeg"})),
+    **dict.fromkeys(("jp2", "j2k", "jpx", "jpf", "j2c", "jpc"), frozenset({"jpeg2000"})),
+    **dict.fromkeys(("ppm", "pgm", "pbm", "pnm"), frozenset({"pnm"})),
     **dict.fromkeys(("mp4", "mov", "m4v", "m4a"), frozenset({"mp4", "mov", "m4a"})),
-    **dict.fromkeys(("opus", "oga"), frozenset({"ogg"})),
+    **dict.fromkeys(("opus", "oga", "ogv"), frozenset({"ogg"})),
+    **dict.fromkeys(("mpg", "mpeg"), frozenset({"mpeg", "mpegts"})),
+    **dict.fromkeys(("wmv", "wma", "asf"), frozenset({"asf"})),
     **dict.fromkeys(("pt", "pth"), frozenset({"torch", "pickle"})),
     **dict.fromkeys(("txt", "text", "caption"), _TEXT),
     "tif": frozenset({"tiff"}),
-    "jp2": frozenset({"jpeg2000"}),
+    "apng": frozenset({"png"}),
+    "dib": frozenset({"bmp"}),
+    "bw": frozenset({"sgi"}),
     "mkv": frozenset({"matroska", "webm"}),
+    "ts": frozenset({"mpegts"}),
+    "mp3": frozenset({"mp3", "mp2"}),
+    "aif": frozenset({"aiff"}),
     "pkl": frozenset({"pickle"}),
     "json": _JSON,
     "cls": frozenset({"integer"}),
@@ -107,7 +117,7 @@ class PartFacts:
     def words(self) -> tuple[str, ...]:
         """What the name says beside its type: `caption` of `caption.txt`, `cls` of `cls`."""
         words = tuple(self.name.lower().replace("-", "_").split("."))
-        return words[:-1] if len(words) > 1 and words[-1] in _PROMISED else words
+        return words[:-1] if len(words) > 1 and words[-1] in PROMISED else words
 
     @property
     def prefix(self) -> str:
@@ -163,7 +173,7 @@ def _seen(contents: Sequence[Content]) -> str:
 
 def _oddities(name: str, kind: str, contents: Sequence[Content]) -> tuple[str, ...]:
     odd = []
-    promised = _PROMISED.get(name.lower().rpartition(".")[2])
+    promised = PROMISED.get(name.lower().rpartition(".")[2])
     broken = [
         content for content in contents if promised and content.kind != "empty" and _term(content) not in promised
     ]

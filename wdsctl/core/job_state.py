@@ -6,14 +6,17 @@
     world       how many ranks saved it
     plan        {"order": facts that are compared one by one, "recipe": a digest, "shape": the stages that have states,
                 some with what their states depend on, as in "pack:12"}; with auxiliary stores, "aux": a digest by name
-    generation  [int, ...]: of each dataset of the blend, in its order
+    generation  [int, ...]: of each dataset of the blend that was ever read, in the order in which they came in
     drawn       batches that the world has drawn, in this pass where there are passes
     pass        which pass of a finite run, from 0; null in a training without end
-    virtual     batches that a rank has given in its present virtual epoch
+    virtual     batches that a rank has given in its present virtual epoch or pass; the most of any in a merged state
+    end         of a pass: "open" while the rank may have more batches of it, "reached" once it has none, "passed" once
+                its loop over the pass has ended, so that the next one begins the next pass; "open" where there are none
     base        `drawn` when the geometry began
     lanes       the geometry: [root, [[picks, children, child], ...]] of every lane of the job; empty where a pass is
                 cut into runs of positions
-    cursors     lane -> {"picks", "stream", "mix", "bans"}: where it stands. Without lanes: batch -> how much left
+    cursors     lane -> {"picks", "stream", "mix", "bans"}: where it stands; in a pass also "turns", how many it has
+                had. Without lanes: batch -> how much left
     bans        [[key | [source, id], ...], ...]: what is left out, as it was given
 
 A rank has the cursors of the lanes that are its own, a merged state those of all.
@@ -43,6 +46,7 @@ FIELDS = (
     "cursors",
     "bans",
 )
+OPEN, REACHED, PASSED = "open", "reached", "passed"
 SHARED = ("world", "generation", "pass", "base", "lanes", "bans")  # what all ranks of a job have alike
 SAVED_BY = "give what save_state_rank() or state_dict() returned"
 
@@ -79,7 +83,8 @@ def merge_states(states: Sequence[State]) -> State:
     """The state of the whole job from the states of all its ranks, saved at the same step; any ranks resume from it.
 
     In a pass, hooks may leave out all of a batch or make several of one: ranks that have given equally many are at one
-    step, however many were drawn for them. Raises StateMismatch WDS502, naming the ranks, where steps or plans differ
+    step, however many were drawn for them. So are ranks that have no more, whatever the others have given since. Once
+    no rank has any more, the pass is over. Raises StateMismatch WDS502, naming the ranks, where steps or plans differ
     or ranks or lanes are missing or double.
     """
     if not states:
@@ -97,8 +102,17 @@ def merge_states(states: Sequence[State]) -> State:
     _all_ranks([state["rank"] for state in ordered], first["world"])
     _same_step(ordered)
     drawn, cursors = _lanes_of_all(ordered) if first["lanes"] else _runs_of_all(ordered)
-    cursors = dict(sorted(cursors.items(), key=_number))
-    return {**first, "kind": "world", "rank": -1, "drawn": drawn, "cursors": cursors}
+    merged = {
+        **first,
+        "kind": "world",
+        "rank": -1,
+        "drawn": drawn,
+        "virtual": max(state["virtual"] for state in ordered),
+        "cursors": dict(sorted(cursors.items(), key=_number)),
+    }
+    if "end" in first:
+        merged["end"] = OPEN if any(_is_open(state) for state in ordered) else PASSED
+    return merged
 
 
 def missing_ranks(states: Sequence[State]) -> list[int]:
@@ -170,10 +184,19 @@ def _same_job(first: State, state: State) -> None:
 
 def _same_step(states: Sequence[State]) -> None:
     steps = {state["rank"]: state["drawn"] for state in states}
+    if len(set(steps.values())) == 1:
+        return
     # The world draws a round at a time: a rank that is ahead is so by whole ones.
-    alike = {(state["virtual"], state["drawn"] % len(states)) for state in states}
-    if len(set(steps.values())) > 1 and (states[0]["pass"] is None or len(alike) > 1):
+    rounds = {state["drawn"] % len(states) for state in states}
+    given = {state["virtual"] for state in states}
+    are_alike = all(state["virtual"] == max(given) or not _is_open(state) for state in states)
+    if states[0]["pass"] is None or len(rounds) > 1 or not are_alike:
         raise _misfit(f"the ranks were saved at different steps (rank: batches of the world): {_shown(steps)}")
+
+
+def _is_open(state: State) -> bool:
+    """Whether a rank may have more batches of its pass. A training without end always has."""
+    return bool(state.get("end", OPEN) == OPEN)
 
 
 def _lanes_of_all(states: Sequence[State]) -> tuple[int, State]:

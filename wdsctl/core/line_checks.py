@@ -11,7 +11,8 @@ import os
 from collections.abc import Iterator
 
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.findings import Finding
+from wdsctl.core.findings import Finding, Severity
+from wdsctl.core.json_reader import JsonReader
 from wdsctl.core.line_findings import LineFindings
 from wdsctl.core.plain_members import Ints
 from wdsctl.core.shard_scan import ShardScan
@@ -19,6 +20,8 @@ from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.units import ShardFile
 
+#: What is read, and by others refused or read otherwise.
+_ODD = {"WDS158": "lines with numbers that JSON does not have", "WDS159": "lines with a name twice in one object"}
 TOGETHER = 4 << 20  # bytes read at a time; a longer line is read alone
 
 
@@ -27,10 +30,10 @@ def check_lines(root: str, shard: ShardFile, scan: ShardScan) -> tuple[Finding, 
     path = os.path.join(root, shard.path)
     storage = storage_for(root, {path: shard.size})
     wrong: dict[str, tuple[int, str, int]] = {}  # code: first row, what is wrong with it, how many
+    reader = JsonReader()
     try:
         for row, line in _lines(storage, path, scan):
-            code, message = wrong_with(line)
-            if code:
+            for code, message in wrong_with(line, reader).items():
                 first, said, count = wrong.get(code, (row, message, 0))
                 wrong[code] = first, said, count + 1
     except (StorageError, PermissionDenied) as error:
@@ -41,25 +44,28 @@ def check_lines(root: str, shard: ShardFile, scan: ShardScan) -> tuple[Finding, 
     found = LineFindings(shard.path)
     for code, (row, message, count) in wrong.items():
         [key] = scan.key_list(slice(row, row + 1))
-        found.line(code, message, key, int(scan.offsets[row]), count)
+        severity: Severity = "warning" if code in _ODD else "error"
+        found.line(code, message, key, int(scan.offsets[row]), count, severity=severity)
     return (*(each for each in scan.findings if each.code != "WDS121"), *found.all())
 
 
-def wrong_with(line: bytes) -> tuple[str, str]:
-    """The code of what is wrong with a line, and words for lines like it; both empty where nothing is."""
+def wrong_with(line: bytes, reader: JsonReader) -> dict[str, str]:
+    """The codes of what is wrong with a line, and words for lines like it; empty where nothing is."""
     try:
-        value = json.loads(line)
+        value = reader.read(line)
     except UnicodeDecodeError as error:
         said = f"{error.reason} at byte {error.start:,} of the line"
-        return "WDS124", f"lines that are not UTF-8, such as one with {said}"
+        return {"WDS124": f"lines that are not UTF-8, such as one with {said}"}
     except json.JSONDecodeError as error:
         said = f"{error.msg}, at character {error.pos:,} of the line"
-        return "WDS123", f"lines that do not parse, such as one with: {said}"
+        return {"WDS123": f"lines that do not parse, such as one with: {said}"}
     except RecursionError:
-        return "WDS123", "lines that do not parse, such as one with objects nested too deep"
+        return {"WDS123": "lines that do not parse, such as one with objects nested too deep"}
     except ValueError:  # an integer of more digits than Python reads
-        return "WDS123", "lines that do not parse, such as one with a number of too many digits"
-    return ("", "") if isinstance(value, dict) else ("WDS121", "lines that are no JSON objects")
+        return {"WDS123": "lines that do not parse, such as one with a number of too many digits"}
+    if not isinstance(value, dict):
+        return {"WDS121": "lines that are no JSON objects"}
+    return {code: f"{_ODD[code]}, such as one where {said}" for code, said in reader.odd.items()}
 
 
 def _lines(storage: Storage, path: str, scan: ShardScan) -> Iterator[tuple[int, bytes]]:

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterator
 from dataclasses import replace
 
-from wdsctl.core.findings import Finding
+from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.line_files import UNPACKERS
 
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
@@ -44,9 +44,11 @@ class LineFindings:
         message = "lines that are no JSON objects"
         self.line("WDS121", message, f"{self._prefix}{number}", offset, count)
 
-    def line(self, code: str, message: str, key: str, offset: int, count: int = 1) -> None:
+    def line(
+        self, code: str, message: str, key: str, offset: int, count: int = 1, *, severity: Severity = "error"
+    ) -> None:
         """Lines of which all that is known is that something is wrong with them."""
-        finding = Finding(code=code, severity="error", message=message, shard=self.shard, key=key, offset=offset)
+        finding = Finding(code=code, severity=severity, message=message, shard=self.shard, key=key, offset=offset)
         self._note(replace(finding, count=count))
 
     def cut(self, offset: int) -> None:

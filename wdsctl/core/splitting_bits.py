@@ -56,6 +56,13 @@ def parts_of(shard: int, labels: Labels, names: Iterable[str]) -> dict[str, Spli
     return {name: part for name, part in found if part is not None}
 
 
+def scattered(part: SplitShard, free: Flags) -> SplitShard:
+    """A part of the free samples of a shard, as a part of the shard."""
+    flags = np.zeros(len(free), np.bool_)
+    flags[np.flatnonzero(free)[flags_of(part, int(free.sum()))]] = True
+    return part_of(part.shard, flags) or SplitShard(part.shard, 0, b"")
+
+
 def without(part: SplitShard, gone: SplitShard, count: int) -> SplitShard | None:
     """A part of a shard of `count` samples without those of another."""
     if gone.bits is None and gone.samples:

@@ -9,7 +9,7 @@ from typing import Any
 
 from wdsctl.core.addresses import waiting_in
 from wdsctl.core.errors import StateMismatch
-from wdsctl.core.job_state import SAVED_BY, differences
+from wdsctl.core.job_state import OPEN, PASSED, SAVED_BY, differences
 from wdsctl.core.state_form import State
 
 BASE_BYTES, LANE_BYTES, SOURCE_BYTES, PENDING_BYTES = 1024, 256, 16, 8  # the budget of a state
@@ -17,7 +17,8 @@ BASE_BYTES, LANE_BYTES, SOURCE_BYTES, PENDING_BYTES = 1024, 256, 16, 8  # the bu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateFacts:
-    """`rank` is -1 of a merged state. `pass_number` is None in a training without end.
+    """`rank` is -1 of a merged state. `pass_number` is None in a training without end. `is_over`: no rank that the
+    state speaks for has more of that pass, and the next one follows.
 
     `picks`: samples that were taken, by all lanes that the state speaks for; `epochs`: that over the samples of all
     datasets, where the state has all lanes and no blend tells other shares. `pending`: samples that wait in groups or
@@ -28,6 +29,7 @@ class StateFacts:
     world: int
     step: int
     pass_number: int | None
+    is_over: bool
     lanes: int
     roots: int
     sources: int
@@ -81,6 +83,7 @@ def describe(state: State) -> StateFacts:
         world=state["world"],
         step=state["drawn"],
         pass_number=state["pass"],
+        is_over=state.get("end") == PASSED,
         lanes=lanes,
         roots=len({lane[0] for lane in state["lanes"]}),
         sources=sources,
@@ -100,6 +103,11 @@ def describe(state: State) -> StateFacts:
 def _recipe(plan: dict[str, Any]) -> dict[str, Any]:
     stores = {f"store {name}": digest for name, digest in plan.get("aux", {}).items()}
     return {"recipe": plan["recipe"], "stages": " ".join(plan["shape"]) or "none", **stores}
+
+
+def splits_lanes(state: State) -> bool:
+    """Whether lanes are split on a number of ranks that does not divide them. Validations deal them whole."""
+    return not state["plan"]["order"].get("validation", False)
 
 
 def compare(one: State, other: State) -> StateDifference:
@@ -126,6 +134,7 @@ def _place(state: State) -> dict[str, Any]:
         "generation": state["generation"],
         "pass": state["pass"],
         "virtual": state["virtual"],
+        "end": state.get("end", OPEN),
         "base": state["base"],
         "lanes": [json.dumps(lane) for lane in state["lanes"]],
     }

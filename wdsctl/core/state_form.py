@@ -28,10 +28,13 @@ def wrong_with(state: State) -> str:
 
 
 def lanes_of(state: Mapping[str, Any]) -> range:
-    """The lanes that a state speaks for: all of the job, or those of its rank, by the turns of the geometry."""
+    """The lanes that a state speaks for: all of the job, or those of its rank, by the turns of the geometry. In a pass,
+    lane l is always of rank l mod world."""
     count, world = len(state["lanes"]), state["world"]
     if state["kind"] == "world":
         return range(count)
+    if state.get("pass") is not None:
+        return range(state["rank"], count, world)
     return range((state["drawn"] - state["base"] + state["rank"]) % world, count, world)
 
 
@@ -41,6 +44,8 @@ def _wrong_counts(state: State) -> str:
             return f"{field!r} is {short(state[field])}, and no count"
     if state["pass"] is not None and not _counts(state["pass"]):
         return f"'pass' is {short(state['pass'])}, and neither a count nor null"
+    if "end" in state and state["end"] not in ("open", "reached", "passed"):
+        return f"'end' is {short(state['end'])}, and neither 'open' nor 'reached' nor 'passed'"
     if not isinstance(state["generation"], list) or not all(map(_counts, state["generation"])):
         return f"'generation' is {short(state['generation'])}, and no list of counts"
     if not _is_lists(state["bans"]) or not all(_is_ban(each) for entry in state["bans"] for each in entry):
@@ -80,7 +85,7 @@ def _wrong_lanes(state: State) -> str:
             return f"lane {i} is {short(lane)}, and not [root, [[picks, children, child], ...]]"
     if not lanes:
         return ""
-    if len(lanes) % state["world"]:
+    if state["pass"] is None and len(lanes) % state["world"]:
         return f"{len(lanes)} lanes cannot have been dealt to {state['world']} ranks"
     if state["pass"] is None and state["drawn"] < state["base"]:
         return f"its lanes began at batch {state['base']} of the world, after batch {state['drawn']} where it was saved"
@@ -119,6 +124,8 @@ def _wrong_cursor(cursor: Any, lane: Any, bans: int) -> str:
         wrong = "'stream' is no JSON object"
     elif not _is_lists(mix) or not all(level and _are_pairs(level) for level in mix):
         wrong = f"'mix' is {short(mix)}, and no list of lists of [segment, pick]"
+    elif not _counts(cursor.get("turns", 0)):
+        wrong = f"'turns' is {short(cursor['turns'])}, and no count"
     elif len(mix) != levels:
         wrong = f"'mix' has {len(mix)} levels, and the lane's cuts make {levels}"
     elif not _is_lists(since) or not _are_pairs(since) or any(entry >= bans for entry, _ in since):

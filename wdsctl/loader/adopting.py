@@ -1,7 +1,7 @@
 """A job goes over to what a dataset has become: each arm of its blend at the end of the epoch that it is in.
 
-Lanes do not stand at the same place of an arm, and all of them must go over at the same slot, or samples of an epoch
-would come twice or not at all. So the slot is the end of the last epoch that any lane has begun: that takes the places
+Lanes do not stand at the same place of an arm, and all of them must go over at the same draw, or samples of an epoch
+would come twice or not at all. So the draw is the end of the last epoch that any lane has begun: that takes the places
 of all lanes, which a merged state has. It is written into the plan, and from then on it is arithmetic: see
 `wdsctl.loader.order.eras`.
 """
@@ -15,9 +15,9 @@ from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.blend_history import edits_of
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.eras import Past, is_whole, pasts_of, to_plan
-from wdsctl.loader.order.eras import Eras
+from wdsctl.loader.order.eras import Eras, Order
 from wdsctl.loader.order.geometry import Geometry
-from wdsctl.loader.order.legs import Order, legs, place
+from wdsctl.loader.order.lane_order import LaneOrder
 from wdsctl.loader.order.mixing import Mixing
 from wdsctl.loader.order.shuffle import WITH_REPLACEMENT, Shuffled
 from wdsctl.loader.plan import OF_WEIGHTS
@@ -138,7 +138,7 @@ def _with_end(pasts: list[Past], streams: Streams, arm: int, end: int) -> list[P
 def _end(
     streams: Streams, refs: RefStage, geometry: Geometry, states: Mapping[int, Mapping[str, Any]], arm: int
 ) -> int:
-    """The slot where the last epoch of an arm ends that any lane has begun."""
+    """The draw of the job where the last epoch of an arm ends that any lane has begun."""
     order = streams.arms[arm].order
     if order.passes == WITH_REPLACEMENT:
         raise StateMismatch(
@@ -150,25 +150,6 @@ def _end(
     for number, state in states.items():
         lane = geometry.lanes[number]
         mixing = Mixing(refs.blends, refs.key, lane, state["mix"])
-        mine = legs(order, lane, refs.lanes, mixing.taken(arm))
-        begun = max(begun, _begun(order, mine, mixing.count(arm, state["picks"])))
-    if isinstance(order, Eras):
-        return order.epoch_end(begun)
-    return -(-begun // order.epoch_slices) * order.epoch_slices
-
-
-def _begun(order: Order, mine: Any, taken: int) -> int:
-    """A slot that is past all that a lane has opened, and not past the epoch of the last one of them."""
-    leg, start, at = place(order, mine, taken)
-    while leg and not start and not at:
-        leg -= 1
-        start = _slices(order, mine[leg])
-    strand = mine[leg].strand
-    opened = order.end_of(strand, start) if at else start
-    return int(strand.first + (opened - 1) * strand.step + 1) if opened else 0
-
-
-def _slices(order: Order, leg: Any) -> int:
-    """How many slices of its strand a finite leg has."""
-    start, at = order.find(leg.strand, leg.samples)
-    return order.end_of(leg.strand, start) if at else start
+        taken = mixing.count(arm, state["picks"])
+        begun = max(begun, LaneOrder(order, lane, mixing.taken(arm)).begun(taken))
+    return max(begun, order.eras[-1].begin) if isinstance(order, Eras) else begun

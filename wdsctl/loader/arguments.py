@@ -39,6 +39,7 @@ def common(
     given["packing_buffer_size"] = size_or_none("packing_buffer_size", given["packing_buffer_size"])
     given["most_waiting"] = _size("most_waiting", given["most_waiting"])
     given["seed"] = whole("seed", given["seed"])
+    given["lanes"] = size_or_none("lanes", given["lanes"])
     given["catalog"] = None if given["catalog"] is None else os.fspath(given["catalog"])
     given["trace"] = None if given["trace"] is None else os.path.abspath(os.fspath(given["trace"]))
     given["raw"] = _checked_raw(given["raw"], encoder, kept)
@@ -48,7 +49,7 @@ def common(
     _check_hooks(encoder, given)
     warn_of_near_hooks(encoder, stacklevel=3)
     _warn_of_no_packing(encoder, given, stacklevel=3)
-    workers = worker_config or WorkerConfig.default_worker_config()
+    workers = worker_config or WorkerConfig()
     return {**given, "path": kept, "task_encoder": encoder, "worker_config": workers}
 
 

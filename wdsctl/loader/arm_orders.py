@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from wdsctl.core.blend_file import Arm as ArmPlan
@@ -12,7 +13,14 @@ from wdsctl.core.keys import derive
 from wdsctl.core.storage import is_any_remote
 from wdsctl.loader.arm_pieces import data_digest
 from wdsctl.loader.arms import Piece
-from wdsctl.loader.dataset import LANES_A_RANK, Dataset, TrainDataset
+from wdsctl.loader.blend_history import unpacked
+from wdsctl.loader.dataset import (
+    LANES_A_RANK,
+    LANES_OF_VALIDATION,
+    Dataset,
+    TrainDataset,
+    is_count_preserving,
+)
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
 from wdsctl.loader.source import Source
 
@@ -30,16 +38,28 @@ class Sizes:
     slice_samples: int
     window_samples: int
     parallel: int  # slices that are shuffled together at least
+    apart: int  # at most so many samples of a source are in one batch
+    turns: tuple[int, ...]  # of each entry of the blend: samples that a lane draws of it in its turn, which is a batch
 
 
-def sizes_of(dataset: Dataset, sources: Sequence[Source], was: Mapping[str, Any] | None) -> Sizes:
+def sizes_of(
+    dataset: Dataset, sources: Sequence[Source], was: Mapping[str, Any] | None, weights: Sequence[Fraction]
+) -> Sizes:
     """What the recipe says. Where it says nothing, what was chosen when the run began, whatever ranks and disks it has
-    now: `was` are the facts of the order that a state has."""
-    lanes = was["lanes"] if was is not None else LANES_A_RANK * dataset.worker_config.world_size
+    now, and however large its batches: `was` are the facts of the order that a state has. `weights`: those of the
+    entries of the blend, to begin with."""
+    of_ranks = LANES_A_RANK * dataset.worker_config.world_size
+    chosen = of_ranks if isinstance(dataset, TrainDataset) else LANES_OF_VALIDATION
+    lanes = dataset.lanes or (was["lanes"] if was is not None else chosen)
     if not isinstance(dataset, TrainDataset):
-        return Sizes(lanes, 1, 1, 1)
+        return Sizes(lanes, 1, 1, 1, 1, (1,) * len(weights))
     wanted = dataset.max_samples_per_sequence or (was["slice"] if was is not None else _slice_for(sources))
-    return Sizes(dataset.lanes or lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters)
+    if was is not None:
+        turns, apart = unpacked(was["turns"]), was["apart"]
+    else:
+        apart = dataset.batch_size or 1 if is_count_preserving(dataset) else 1
+        turns = tuple(max(1, round(apart * weight / sum(weights))) for weight in weights)
+    return Sizes(lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters, apart, turns)
 
 
 def orders_of(
@@ -47,18 +67,22 @@ def orders_of(
     plans: Sequence[ArmPlan],
     pieces: Sequence[Sequence[Piece]],
     sizes: Sizes,
+    turns: Sequence[int],
     grown: Mapping[int, int],
     kept: Mapping[int, int],
 ) -> list[Shuffled]:
-    """The order of each arm, of what it is now. `grown`: of arms whose data has grown under the job, by their number,
-    the slot that this begins at. `kept`: of arms that are the same while others have grown, seeds that a state keeps.
+    """The order of each arm, of what it is now.
+
+    `turns`: samples that a lane draws of each in its turn. `grown`: of arms whose data has grown under the job, by
+    their number, the draw that this begins at. `kept`: of arms that are the same while others have grown, seeds that a
+    state keeps.
 
     Where the same data stands twice in a blend, each time has an order of its own, and so has what is there since a
     dataset has grown. Raises UsageError for what `Shuffled` refuses.
     """
     orders = []
     seen: dict[str, int] = {}
-    for number, (plan, arm) in enumerate(zip(plans, pieces, strict=True)):
+    for number, (plan, arm, turn) in enumerate(zip(plans, pieces, turns, strict=True)):
         data = data_digest(arm)
         occurrence = seen[data] = seen.get(data, -1) + 1
         key = derive("order", dataset.seed, dataset.worker_config.seed_offset, occurrence)
@@ -66,7 +90,10 @@ def orders_of(
         seed = derive("era", seed, grown[number]) if number in grown else seed
         seed = kept.get(number, seed)
         passes = AS_THEY_LIE if plan.multiplier is None else plan.multiplier
-        orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes))
+        # As they lie, neighbours are read together, where no turn of a batch sees to that.
+        lies_apart = passes == AS_THEY_LIE and sizes.apart == 1
+        mine = sizes.slice_samples if lies_apart else turn
+        orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes, mine))
     return orders
 
 
@@ -91,11 +118,20 @@ def tell_of_neighbours(dataset: Dataset, orders: Sequence[Shuffled]) -> None:
             return
 
 
-def shuffled(n: int, seed: int, passes: int, sizes: Sizes) -> Shuffled:
+def shuffled(n: int, seed: int, passes: int, sizes: Sizes, turn: int) -> Shuffled:
     """The order of n samples, in slices and windows of these sizes."""
     size = slice_size(n, sizes.lanes, sizes.slice_samples)
     window = max(sizes.window_samples, sizes.parallel * size)
-    return Shuffled(n=n, slice_samples=size, window_samples=window, seed=seed, passes=passes)
+    return Shuffled(
+        n=n,
+        slice_samples=size,
+        window_samples=window,
+        seed=seed,
+        passes=passes,
+        lanes=sizes.lanes,
+        turn=turn,
+        apart=sizes.apart,
+    )
 
 
 def _slice_for(sources: Sequence[Source]) -> int:

@@ -9,17 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.loader.order.eras import Eras
+from wdsctl.loader.order.eras import Order, eras_of
 from wdsctl.loader.order.geometry import Lane
-from wdsctl.loader.order.legs import Leg, Order, legs, place
-from wdsctl.loader.order.shuffle import Window
+from wdsctl.loader.order.lane_order import LaneOrder, Window
 from wdsctl.loader.references import Block
 from wdsctl.loader.source import Ref, RefRange, Source
 
 Ints = NDArray[np.int64]
 
 AHEAD = 64 << 20  # bytes of a window that the system is asked to fetch when the window is opened
-TOGETHER = 64  # samples of an arm of a blend that are worked out at once: small windows are opened several at a time
 REFERENCES = 4096  # at most so many are kept ready over all arms of a lane: each is some 300 bytes
 
 
@@ -50,8 +48,7 @@ class Arm:
         self.order = order
         self.pieces = tuple(pieces)
         self._starts: Ints = np.cumsum([0, *(piece.samples for piece in pieces)], dtype=np.int64)
-        eras = len(order.eras) if isinstance(order, Eras) else 1
-        self.in_runs = len(pieces) == eras and all(piece.samples <= piece.n for piece in pieces)
+        self.in_runs = len(pieces) == len(eras_of(order)) and all(piece.samples <= piece.n for piece in pieces)
 
     def run(self, positions: Ints, passes: Ints) -> tuple[Source, Block]:
         """References to some positions of a window of an arm that is `in_runs`, and who loads them."""
@@ -76,8 +73,8 @@ class Arm:
     def will_need(self, window: Window) -> None:
         """Ask for the window's bytes ahead, where it is a range of one source."""
         if self.in_runs:
-            source, shift = self._source_of(window.slices[0, 0])
-            source.will_need(window.slices + shift, AHEAD)
+            source, shift = self._source_of(int(window.positions[0]))
+            source.will_need(window.slices() + shift, AHEAD)
 
     def _source_of(self, position: int) -> tuple[Source, int]:
         """The source that a position is of, and how far its positions are from those of the arm."""
@@ -87,33 +84,30 @@ class Arm:
 
 class ArmCursor:
     """One lane's place in one arm. `arms`: how many there are, which share the references that are kept ready. `epoch`:
-    the one that the lane begins with."""
+    the one that the job begins with."""
 
-    def __init__(self, arm: Arm, lane: Lane, lanes: int, taken: Sequence[int], arms: int, epoch: int = 0) -> None:
+    def __init__(self, arm: Arm, lane: Lane, taken: Sequence[int], arms: int, epoch: int = 0) -> None:
         self._arm = arm
-        self._epoch = epoch
-        self._legs: tuple[Leg, ...] = legs(arm.order, lane, lanes, taken, epoch * arm.order.epoch_slices)
+        self._order = LaneOrder(arm.order, lane, taken, epoch)
         self._is_of_many = arms > 1
         self._chunk = max(16, REFERENCES // arms) if arms > 1 else 1 << 62
-        self._least = -(-TOGETHER // arm.order.size) if arms > 1 else 1
-        self._leg = self._left = 0
-        self._window: Window | None = None  # or several, one after the other
-        self._size = 0  # samples of it that are this leg's
-        self._first = 0  # samples of the arm that came before it in this lane
-        self._at = 0
+        self._window: Window | None = None
+        self._at = self._size = 0  # samples of it that were taken, and all of them
         self._run: tuple[Source, Block] | None = None
         self._refs: list[Ref] = []
         self._begin = self._end = 0  # of the references that are ready, in the window
 
     def seek(self, taken: int) -> None:
         """Go to where so many samples of the arm have been taken in this lane."""
-        self._leg, start, at = place(self._arm.order, self._legs, taken)
-        # What of the leg is not in windows before this one.
-        samples = self._legs[self._leg].samples
-        before = self._arm.order.samples_before(self._legs[self._leg].strand, start)
-        self._left = -1 if samples is None else samples - before
-        self._first = taken - at
-        self._open(start, at)
+        self._open(taken)
+
+    def _open(self, taken: int) -> Window:
+        window = self._order.window(taken)
+        self._arm.will_need(window)
+        self._window = window = _kept(window) if self._is_of_many else window
+        self._size = len(window.positions)
+        self._at, self._end, self._run = taken - window.first, 0, None
+        return window
 
     def one(self) -> Ref:
         """The next reference: what a blend asks for, pick by pick."""
@@ -160,70 +154,37 @@ class ArmCursor:
         positions, passes = np.empty_like(numbers), np.empty_like(numbers)
         done = 0
         while done < len(numbers):
-            window, first, size = self._around(int(numbers[done]))
-            stop = int(np.searchsorted(numbers, first + size))
-            at = numbers[done:stop] - first
+            window = self._around(int(numbers[done]))
+            stop = int(np.searchsorted(numbers, window.first + len(window.positions)))
+            at = numbers[done:stop] - window.first
             positions[done:stop], passes[done:stop] = window.positions[at], window.passes[at]
             done = stop
         return self._arm.refs(positions, passes)
 
-    def samples_of_a_pass(self) -> int:
+    def samples_of_an_epoch(self) -> int:
         """How many samples this lane has of the epoch that it begins with."""
-        order, strand = self._arm.order, self._legs[-1].strand
-        end = (self._epoch + 1) * order.epoch_slices
-        slices = max(0, -((strand.first - end) // strand.step))
-        return order.samples_before(strand, slices) + sum(leg.samples or 0 for leg in self._legs)
+        return self._order.samples_of_an_epoch()
 
-    def _around(self, number: int) -> tuple[Window, int, int]:
-        """The window that has this number, the number of its first sample, and how many it has: where it lies in the
-        one that is open, that one."""
-        if self._window is not None and self._first <= number < self._first + self._size:
-            return self._window, self._first, self._size
-        leg, start, at = place(self._arm.order, self._legs, number)
-        window = self._arm.order.window(self._legs[leg].strand, start)
-        return window, number - at, len(window.positions)
+    def _around(self, number: int) -> Window:
+        """The window that has this number: where it lies in the one that is open, that one."""
+        window = self._window
+        if window is not None and window.first <= number < window.first + self._size:
+            return window
+        return self._order.window(number)
 
     def _ready(self) -> tuple[Ints, Ints]:
         """The next positions and their passes, of the next window where this one is used up."""
-        while self._window is None or self._at >= self._size:
-            self._advance()
+        window = self._window
+        if window is None or self._at >= self._size:
+            window = self._open(0 if window is None else window.first + self._size)
         self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
         rows = slice(self._begin, self._end)
-        window = self._window
         return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
-
-    def _advance(self) -> None:
-        if self._window is None:
-            self.seek(0)
-            return
-        start = self._window.stop
-        self._first += self._size
-        if self._left >= 0:
-            self._left -= self._size
-            if not self._left:
-                self._next_leg()
-                return
-        self._open(start, 0)
-
-    def _next_leg(self) -> None:
-        self._leg += 1
-        samples = self._legs[self._leg].samples
-        self._left = -1 if samples is None else samples
-        self._open(0, 0)
-
-    def _open(self, start: int, at: int) -> None:
-        window = self._arm.order.window(self._legs[self._leg].strand, start, self._least)
-        self._arm.will_need(window)
-        size = len(window.positions)
-        self._size = size if self._left < 0 else min(size, self._left)
-        self._window = _kept(window) if self._is_of_many else window
-        self._at, self._end, self._run = at, 0, None
 
 
 def _kept(window: Window) -> Window:
-    """A window without what is read once, and of 32 bits where its numbers allow: a blend holds one for each of its
-    sources in each lane."""
-    return Window(_halved(window.positions), _halved(window.passes), np.empty((0, 2), np.int64), window.stop)
+    """A window of 32 bits where its numbers allow: a blend holds one for each of its sources in each lane."""
+    return Window(window.first, _halved(window.positions), _halved(window.passes))
 
 
 def _halved(numbers: Ints) -> Ints:

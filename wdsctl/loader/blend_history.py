@@ -20,13 +20,13 @@ Edits = list[tuple[int, Schedule]]  # (the batch from which, what then holds), a
 
 
 def written(schedule: Schedule) -> str:
-    return " | ".join(f"{begin}: {_packed(weights)}" for begin, weights in schedule)
+    return " | ".join(f"{begin}: {packed(weights)}" for begin, weights in schedule)
 
 
 def read(text: str) -> Schedule:
     """Raises StateMismatch WDS502 for what `written` has not written."""
     try:
-        return tuple((int(begin), _unpacked(rest)) for begin, rest in (each.split(": ") for each in text.split(" | ")))
+        return tuple((int(begin), unpacked(rest)) for begin, rest in (each.split(": ") for each in text.split(" | ")))
     except ValueError as error:
         raise StateMismatch(
             f"the state is damaged: {text[:60]!r} are no weights of a blend",
@@ -72,11 +72,13 @@ def segments(edits: Edits) -> Schedule:
     return tuple(found)
 
 
-def _packed(weights: Sequence[int]) -> str:
+def packed(weights: Sequence[int]) -> str:
+    """Whole numbers as a text, equal ones in a row as one: "5 3 1x998"."""
     runs = ((str(weight), len(list(run))) for weight, run in groupby(weights))
     return " ".join(f"{weight}x{count}" if count >= RUN else " ".join([weight] * count) for weight, count in runs)
 
 
-def _unpacked(text: str) -> Weights:
+def unpacked(text: str) -> Weights:
+    """What `packed` has written. Raises ValueError for anything else."""
     runs = (each.split("x") for each in text.split())
     return tuple(int(run[0]) for run in runs for _ in range(int(run[1]) if run[1:] else 1))

@@ -9,9 +9,11 @@ from typing import Any
 
 from wdsctl.core.blend_file import BlendPlan
 from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.core.printable import short
 from wdsctl.loader.arms import Arm
 from wdsctl.loader.blend_history import Edits, Schedule, continued, edits_of, segments, to_facts
 from wdsctl.loader.order.blend import Blend, integer_weights
+from wdsctl.loader.plan import MAY_ADOPT
 from wdsctl.loader.token_weights import by_tokens, mean_lengths
 from wdsctl.loader.value_digest import value_digest
 
@@ -41,18 +43,62 @@ def edits_for(was: dict[str, Any] | None, entries: int) -> Edits:
     return edits
 
 
-def used_entries(plan: BlendPlan, edits: Edits) -> list[int]:
-    """The entries whose weight is above 0 at some time: no other is even opened. Raises UsageError where none is."""
-    ever = [*_fractions(plan), *(weights for _, schedule in edits for _, weights in schedule)]
-    used = [i for i in range(len(plan.arms)) if any(weights[i] for weights in ever)]
-    if not used:
+def first_weights(plan: BlendPlan) -> tuple[Fraction, ...]:
+    """The weights of all entries with which a job begins."""
+    return _fractions(plan)[0]
+
+
+def used_entries(
+    plan: BlendPlan, edits: Edits, was: Mapping[str, Any] | None, *, may_raise: bool = False
+) -> tuple[list[list[int]], int]:
+    """The entries that have had a weight above 0 at some time, in lists: those that the job began with, and those that
+    were raised from 0 at each resume since. And how many of them the state knows.
+
+    No other entry is even opened, and none of these ever changes its place, by which arms and sources are numbered.
+    Raises UsageError where there is none, StateMismatch where one is raised from 0 and may not be.
+    """
+    wanted = _weighted(_fractions(plan))
+    if not wanted:
         raise UsageError("nothing is to be read", hint="give at least one dataset a weight above 0")
-    return used
+    if was is None:
+        return [wanted], len(wanted)
+    known = _known_entries(edits, was, len(plan.arms))
+    seen = {entry for entries in known for entry in entries}
+    raised = [entry for entry in wanted if entry not in seen]
+    if not known:
+        return [raised], len(raised)
+    if raised and not may_raise:
+        names = ", ".join(", ".join(stretch.leaf.path for stretch in plan.arms[entry].stretches) for entry in raised)
+        words = f"the blend of the state never read what has a weight above 0 here: {names}"
+        raise StateMismatch(words, hint=MAY_ADOPT)
+    return [*known, raised] if raised else known, len(seen)
+
+
+def _known_entries(edits: Edits, was: Mapping[str, Any], entries: int) -> list[list[int]]:
+    """Those that a state has arms of; nothing where it does not say which entries its weights are of."""
+    if "entries" in was:
+        known = was["entries"]
+        lists = isinstance(known, list) and all(isinstance(each, list) for each in known)
+        flat = [entry for each in known for entry in each] if lists else []
+        if not flat or any(type(entry) is not int or not 0 <= entry < entries for entry in flat):
+            raise StateMismatch(
+                f"the state is damaged: {short(known)} are no entries of a blend of {entries}",
+                hint="give what save_state_rank() or state_dict() returned",
+                code="WDS502",
+            )
+        return [list(each) for each in known]
+    found = _weighted([weights for _, schedule in edits for _, weights in schedule])
+    return [found] if found else []
+
+
+def _weighted(segments: Sequence[Sequence[Fraction | int]]) -> list[int]:
+    """The entries with a weight above 0 in any of these."""
+    return sorted({entry for weights in segments for entry, weight in enumerate(weights) if weight})
 
 
 def weights_of(
     plan: BlendPlan,
-    used: Sequence[int],
+    entries: Sequence[Sequence[int]],
     arms: Sequence[Arm],
     edits: Edits,
     *,
@@ -60,12 +106,13 @@ def weights_of(
     was: Mapping[str, Any] | None,
     world: int,
 ) -> BlendWeights:
-    """The weights of `arms`, which are the entries `used` of the plan, over the whole job.
+    """The weights of `arms`, which are the `entries` of the plan (see `used_entries`), over the whole job.
 
     `edits`: those that the state knows, whose order has the facts `was`; `edit_at`: the batch from which other ones
     hold, None where they count as those of another plan. `world`: ranks now; a step of a schedule is as many batches as
     there were ranks at the first start. Raises what `mean_lengths` raises, where weights count tokens.
     """
+    used = [entry for each in entries for entry in each]
     chosen = [tuple(segment[i] for i in used) for segment in _fractions(plan)]
     if plan.weight_unit == "tokens":
         means = mean_lengths(arms, [plan.arms[i].where for i in used])
@@ -79,7 +126,9 @@ def weights_of(
     if was is not None and was["weights"] == digest:
         facts: dict[str, Any] = {"weights": digest}  # of a state that has no more of them
     else:
-        facts = to_facts(edits) if len(used) > 1 else {"weights": ""}
+        facts = to_facts(edits) if len(plan.arms) > 1 else {"weights": ""}
+        if list(entries) != [_weighted([weights for _, each in edits for _, weights in each])]:
+            facts["entries"] = [list(each) for each in entries]  # else the weights say so
     if len(steps) > 1:
         facts["world"] = world
     blends = tuple(Blend(tuple(weights[i] for i in used)) for _, weights in in_force)

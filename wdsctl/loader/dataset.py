@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
-from wdsctl.core.blend_file import Blender, BlendPlan, read_blend, traverse
+from wdsctl.core.blend_file import Blender, BlendPlan, Leaf, read_blend, traverse
+from wdsctl.core.blend_file.paths import is_blend_file
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.urls import is_url, protocol
 from wdsctl.loader.arguments import (
     Adopt,
     AnyEncoder,
@@ -21,19 +25,23 @@ from wdsctl.loader.arguments import (
     size_or_none,
 )
 from wdsctl.loader.cache.pool import CachePool
+from wdsctl.loader.first_use import check_there
 from wdsctl.loader.packing.buckets import Buckets
 from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
+from wdsctl.loader.task_encoder import overridden
 from wdsctl.loader.worker_config import WorkerConfig
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
 LANES_A_RANK = 8
+LANES_OF_VALIDATION = 48  # whatever the ranks: so many as 1, 2, 3, 4, 6, 8, 12, 16, 24 and 48 of them divide
 MOST_WAITING = 100_000  # samples that wait in groups, of one lane
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
-    """What trainings and validations have in common. None means: choose well."""
+    """What trainings and validations have in common. None means: choose well. `lanes`: of validations where something
+    packs or groups."""
 
     path: Any
     split_part: str
@@ -44,6 +52,7 @@ class Dataset:
     buckets: Buckets | None
     most_waiting: int
     seed: int
+    lanes: int | None
     task_encoder: AnyEncoder
     worker_config: WorkerConfig
     catalog: str | None
@@ -58,6 +67,18 @@ class Dataset:
     trust_code: bool = False
     cache_pool: CachePool | None = None  # for cookers that want one; given to the loader
 
+    def __bool__(self) -> bool:
+        return True
+
+    def __len__(self) -> int:
+        raise _is_no_loader(self)
+
+    def __iter__(self) -> NoReturn:
+        raise _is_no_loader(self)
+
+    def __getitem__(self, _: object) -> NoReturn:
+        raise _is_no_loader(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainDataset(Dataset):
@@ -67,7 +88,6 @@ class TrainDataset(Dataset):
     max_samples_per_sequence: int | None
     parallel_shard_iters: int
     shuffle_over_epochs_multiplier: int | None
-    lanes: int | None
     virtual_epoch_length: int
     repeat: bool
     adopt: Adopt | None = None
@@ -143,8 +163,9 @@ def get_train_dataset(
     `ban`: keys or restore keys of samples that are left out from here on, while all others keep their places.
     `check_determinism`: every hook runs twice on each sample; one whose results differ is an error that names it.
     `trust_code`: functions that lie beside the data, which dataset.yaml may name, are run; otherwise they are refused.
-    Nothing is opened yet. Raises UsageError for an argument that makes no sense, by its name, and for hooks of the
-    encoder and arguments that do not go together.
+    Nothing is opened yet. Raises InputError or CatalogError where a dataset that is named is not there or was not
+    prepared; UsageError for an argument that makes no sense, by its name, and for hooks of the encoder and arguments
+    that do not go together.
     """
     of_both = common(
         path,
@@ -159,6 +180,7 @@ def get_train_dataset(
         most_waiting=most_waiting,
         uneven=uneven,
         seed=seed,
+        lanes=lanes,
         catalog=catalog,
         dataset_config=dataset_config,
         split_config=split_config,
@@ -172,18 +194,19 @@ def get_train_dataset(
     if not repeat:
         check_one_pass(multiplier, virtual_epoch_length)
     check_adopt(adopt)
-    return TrainDataset(
+    dataset = TrainDataset(
         **of_both,
         shuffle_buffer_size=size_or_none("shuffle_buffer_size", shuffle_buffer_size, least=0),
         max_samples_per_sequence=size_or_none("max_samples_per_sequence", max_samples_per_sequence),
         parallel_shard_iters=size_or_none("parallel_shard_iters", parallel_shard_iters) or 1,
         shuffle_over_epochs_multiplier=multiplier if shuffle else None,
-        lanes=size_or_none("lanes", lanes),
         virtual_epoch_length=size_or_none("virtual_epoch_length", virtual_epoch_length, least=0) or 0,
         repeat=bool(repeat),
         adopt=adopt,
         adopt_weights=bool(adopt_weights),
     )
+    _check_paths(dataset)
+    return dataset
 
 
 def get_val_dataset(
@@ -200,6 +223,7 @@ def get_val_dataset(
     limit: int | None = None,
     uneven: Uneven = "keep",
     seed: int = 0,
+    lanes: int | None = None,
     task_encoder: AnyEncoder | None = None,
     catalog: str | os.PathLike[str] | None = None,
     dataset_config: str | None = None,
@@ -210,11 +234,14 @@ def get_val_dataset(
     check_determinism: bool = False,
     trust_code: bool = False,
 ) -> ValDataset:
-    """The validation split, one pass a `for` loop, in its own order, the same in every pass and on any number of ranks.
+    """The validation split, one pass a `for` loop, in its own order, with the same batches in every pass and on any
+    number of ranks.
 
     Of a blend, all datasets one after the other; weights and repetitions mean nothing here. Batch b goes to rank
     b mod world_size, so that the last ranks may have one batch fewer: see `uneven` of `get_train_dataset`.
     `batch_drop_last` leaves a last, smaller batch out. `limit`: batches of this rank, at most, the same in every pass.
+    `lanes`: where something packs or groups, streams that do so each by itself, by default 48 on any number of ranks.
+    Lane l is rank l mod world_size's, whole. With another number of lanes, batches are others.
     `seed` is for random numbers in hooks. The rest is as in `get_train_dataset`.
     """
     of_both = common(
@@ -230,6 +257,7 @@ def get_val_dataset(
         most_waiting=most_waiting,
         uneven=uneven,
         seed=seed,
+        lanes=lanes,
         catalog=catalog,
         dataset_config=dataset_config,
         split_config=split_config,
@@ -239,7 +267,9 @@ def get_val_dataset(
         twice=check_determinism,
         trust_code=trust_code,
     )
-    return ValDataset(**of_both, limit=size_or_none("limit", limit))
+    dataset = ValDataset(**of_both, limit=size_or_none("limit", limit))
+    _check_paths(dataset)
+    return dataset
 
 
 def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> list[tuple[ValDataset, Any]]:
@@ -255,6 +285,62 @@ def get_val_datasets(path: Path, *, split_part: str = "val", **options: Any) -> 
             alone = replace(plan, arms=(replace(arm, stretches=(stretch,)),))
             found.append((replace(whole_blend, path=alone), traverse(alone)[0]))
     return found
+
+
+def is_count_preserving(dataset: Dataset) -> bool:
+    """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
+    return (
+        dataset.packing is None
+        and dataset.packing_buffer_size is None
+        and dataset.buckets is None
+        and not overridden(dataset.task_encoder, "batch_group_criterion")
+    )
+
+
+def _check_paths(dataset: Dataset) -> None:
+    """Raise what the blend file is wrong in, and where a dataset that is to be read is not there. Of what lies at URLs
+    nothing is asked for."""
+    if isinstance(dataset.path, str) and is_url(dataset.path) and is_blend_file(dataset.path):
+        return
+    plan = plan_of(dataset)
+    segments = [segment.weights for segment in plan.schedule] or [tuple(arm.weight for arm in plan.arms)]
+    for number, arm in enumerate(plan.arms):
+        if any(weights[number] for weights in segments):
+            for stretch in arm.stretches:
+                if stretch.repetitions:
+                    _check_leaf(stretch.leaf, dataset)
+
+
+def _check_leaf(leaf: Leaf, dataset: Dataset) -> None:
+    with told_where(leaf, dataset):
+        check_there(leaf.path, dataset.catalog)
+        for reference in leaf.aux.values():
+            path = reference.removeprefix("filesystem://")
+            if not protocol(path) and not os.path.exists(path):
+                hint = "a path in a blend file is beside that file, unless it is absolute"
+                raise InputError("the auxiliary store does not exist", where=path, hint=hint)
+    for member in leaf.join.members if leaf.join is not None else ():
+        _check_leaf(member, dataset)
+
+
+@contextmanager
+def told_where(leaf: Leaf, dataset: Dataset) -> Iterator[None]:
+    """What is wrong with a dataset is told with the line of the blend file that names it."""
+    try:
+        yield
+    except (InputError, CatalogError) as error:
+        if leaf.where in ("", str(dataset.path)):
+            raise
+        where = f"{error.where} ({leaf.where})" if error.where else leaf.where
+        raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
+
+
+def _is_no_loader(dataset: Dataset) -> TypeError:
+    """What torch's DataLoader is told, and a `for` loop: as a TypeError, which is how objects say that they cannot."""
+    return TypeError(
+        f"a {type(dataset).__name__} says what is read, and has no samples itself: iterate get_loader(dataset), which "
+        "takes the place of torch's DataLoader (its workers: worker_config=WorkerConfig(num_workers=...))"
+    )
 
 
 def plan_of(dataset: Dataset) -> BlendPlan:

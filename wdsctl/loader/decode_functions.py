@@ -31,7 +31,8 @@ class Functions:
 
     def layout(self, names: Sequence[str], config: DatasetConfig, where: str) -> Layout:
         """`compile_layout`, once for all sources that are alike."""
-        alike = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, *config.field_map.items())
+        fields = (*config.field_map.items(), config.optional)
+        alike = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, *fields)
         if alike not in self._layouts:
             self._layouts[alike] = compile_layout(names, config, self, where)
         return self._layouts[alike]

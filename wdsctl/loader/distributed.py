@@ -48,12 +48,13 @@ def scatter_states(states: Sequence[State] | State | None, group: Any = None, sr
     """What this rank restores of what rank `src` of the group holds: the states of all ranks, or a merged one.
 
     The rank's own state where there is one for each rank of the group, else all that was given, which a loader merges.
-    What the other processes give is not looked at. Raises LoaderError on all of them where `src` has none.
+    Of a pass it is all, too: one rank may have ended it while another has batches left. What the other processes give
+    is not looked at. Raises LoaderError on all of them where `src` has none.
     """
     given = _given_by(src, states, group)
     if isinstance(given, list) and len(given) == _size(group):
         own = given[_rank(group)]
-        if isinstance(own, dict) and own.get("rank") == _rank(group):
+        if isinstance(own, dict) and own.get("rank") == _rank(group) and own.get("pass") is None:
             return own
     return given
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from wdsctl.core.errors import LoaderError
 from wdsctl.loader.workers import OpenWork, Pool, PoolOptions, Work
 
 #: Turns that a worker is ahead where nothing is said: at least, and at most. A ring has 32 blocks.
@@ -70,8 +71,8 @@ class Ahead:
     `worker_of(t)`.
 
     `noted(turn, result)` is told of every result before the next one is asked for, once or more often, so that
-    `resume(worker)` can say where a worker that begins again begins. `arrived(result)` makes of a result that
-    travelled what it was.
+    `resume(worker)` can say where a worker that begins again begins. `arrived(turn, result)` makes of a result that
+    travelled what it was, or raises where it is not that of this turn (`check_due`).
 
     An interrupt may come between any two steps: what was submitted the pool knows, and a result is this one's by a
     single assignment. All else is done again where it may not have been done.
@@ -88,7 +89,7 @@ class Ahead:
         workers: int,
         depth: int | None,
         last: int | None,
-        arrived: Callable[[Any], Any],
+        arrived: Callable[[int, Any], Any],
         options: PoolOptions,
     ) -> None:
         self._pool = Pool(open_work, resume, workers=workers, options=options)
@@ -112,7 +113,7 @@ class Ahead:
             self._stopped.discard(worker)
         number = self._pool.accepted(worker)
         try:
-            result = self._arrived(self._pool.look(worker))
+            result = self._arrived(turn, self._pool.look(worker))
         except Exception:  # whatever the worker's code raised: it does nothing more until it is opened again
             self._stopped.add(worker)
             raise
@@ -168,3 +169,14 @@ class Ahead:
         if not self._pool.largest:
             return _LEAST
         return max(_LEAST, min(_BYTES // self._pool.largest, _MOST))
+
+
+def check_due(got: Any, due: Any) -> None:
+    """Raise LoaderError WDS518 unless a result was made for the task that is due: another one would repeat batches
+    and miss others, and no state would tell."""
+    if got != due:
+        raise LoaderError(
+            f"a worker's result is that of {got}, and due is {due}",
+            hint="close the loader and go on with it: it begins again where it stood, and nothing is lost",
+            code="WDS518",
+        )

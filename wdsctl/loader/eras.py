@@ -1,6 +1,6 @@
-"""What a job keeps of a dataset that has grown under it: the order that it had, up to the slot where it ended.
+"""What a job keeps of a dataset that has grown under it: the order that it had, up to the draw where it ended.
 
-A plan's `eras` are [arm, slot, samples, seed, facts, [shard, ...]]: the arm of the blend; the slot before which its
+A plan's `eras` are [arm, draw, samples, seed, facts, [shard, ...]]: the arm of the blend; the draw before which its
 data was what it then was; how many samples that were, and the seed of their order; the digest of that data; and of each
 of its datasets the last shard. Shards that are added later have higher numbers, so data of then is read through the
 catalog of now, and no older one has to be kept.
@@ -96,7 +96,7 @@ def _over_eras(
 ) -> Arm:
     if not pasts:
         return arm
-    orders = [shuffled(past.samples, past.seed, arm.order.passes, sizes) for past in pasts]
+    orders = [shuffled(past.samples, past.seed, arm.order.passes, sizes, arm.order.turn) for past in pasts]
     pieces = [piece for past in pasts for piece in _pieces(past, entry, sources, opener)]
     order = Eras([*orders, cast("Shuffled", arm.order)], [past.end for past in pasts])
     return Arm(order, [*pieces, *arm.pieces])

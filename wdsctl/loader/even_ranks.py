@@ -9,6 +9,7 @@ from wdsctl.core.errors import LoaderError
 from wdsctl.loader import distributed
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.passes import Passes
+from wdsctl.loader.randomness import callers_generators_kept
 from wdsctl.loader.recipes import draws_randomly
 from wdsctl.loader.training import Training
 
@@ -29,7 +30,9 @@ class EvenRanks:
     def draw(self, run: Training | Passes, next_batch: Callable[[], Any]) -> Any:
         """`next_batch()`, which is the run's, or the last batch once more. StopIteration where the pass is over.
 
-        Raises LoaderError WDS510 where the ranks would have to agree and cannot, WDS511 where there is no last batch.
+        A rank that has no last batch, because it was restored or has none in this pass, gets one of those that its pass
+        has (`batch_for_padding`). Raises LoaderError WDS510 where the ranks would have to agree and cannot, WDS511
+        where no batch can be made.
         """
         self.is_padding = False
         batch = self._even(run, next_batch) if self._evens(run) else next_batch()
@@ -79,9 +82,12 @@ class EvenRanks:
 
     def _padding(self, run: Training | Passes) -> Any:
         if self._last is None:
+            with callers_generators_kept():
+                self._last = run.batch_for_padding()
+        if self._last is None:
             raise LoaderError(
-                "this rank has no batch at all, and so nothing to pad with",
-                hint="give more data than there are ranks, or uneven='drop'",
+                "this rank has no batch, and can make none of its pass to pad with",
+                hint="look into the log for what fails here and not on other ranks; uneven='keep' needs no padding",
                 code="WDS511",
             )
         run.pad()

@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import Place
+from wdsctl.core.root_name import located
+from wdsctl.core.urls import is_url
 
 T = TypeVar("T")
 
@@ -37,6 +39,22 @@ def after_first_use(
             _tell_why(place)
             raise
     return used, opened(used)
+
+
+def check_there(path: str, catalog: str | None) -> None:
+    """Raise what opening a dataset would raise where it is not there, or has no catalog and cannot get one by itself: a
+    few questions to the file system. What lies at a URL is not asked for, its catalog here is."""
+    place, _ = located(path, catalog)
+    if os.path.exists(place.catalog) or is_url(place.root) or _is_energons(place):
+        return
+    _tell_why(place)
+
+
+def _is_energons(place: Place) -> bool:
+    from wdsctl.core.formats.energon_meta import energon_meta
+
+    with energon_meta(place.root, place.only) as meta:
+        return meta.is_prepared()
 
 
 def _tell_why(place: Place) -> None:

@@ -13,12 +13,14 @@ Origins = list[tuple[Any, ...]]  # restore keys
 
 
 class Drawn(NamedTuple):
-    """A batch and what travels with it: where its lane stands after it, what was counted, whose samples it has."""
+    """A batch and what travels with it: where its lane stands after it, what was counted, whose samples it has, and the
+    task that it was made for."""
 
     batch: Any
     state: Any
     stats: Stats
     origins: Origins
+    task: Any
 
 
 class Task(NamedTuple):
@@ -61,7 +63,7 @@ class LaneWork:
         origins = cursor.origins(batch) if self._traced else []
         self._cursors[lane] = cursor
         self._states[lane] = state
-        return Drawn(batch, state, self._stats.minus(before), origins)
+        return Drawn(batch, state, self._stats.minus(before), origins, task)
 
     def stands(self, lane: int, state: State | None) -> None:
         """Make sure that a lane stands where the caller says, whose word counts."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core.dataset_yaml import DatasetConfig, needed_fields
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.fields import FieldMissing, FieldPath, did_you_mean, extract, parse_field_map
 from wdsctl.core.sample_types import CRUDE, Kind, is_own
@@ -35,7 +35,8 @@ class Layout:
 def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: FunctionFor, where: str) -> Layout:
     """The layout of samples that have the parts `names`, in this order.
 
-    A sample that lacks a required field gets a layout that fails when it is built: the others still train.
+    A sample that lacks a mapped field gets a layout that fails when it is built, unless the field is optional: the
+    others still train.
     """
     places = chosen_parts(names, config)
     if config.sample_loader:
@@ -46,15 +47,15 @@ def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: Fu
         functions = [function_for(part, "any", "") for part in places]
         return _of_parts(builder(CrudeSample, tuple(places)), tuple(places), tuple(places.values()), functions)
     paths = parse_field_map(config.field_map, where=where)
-    required = {field.name for field in fields_of(config.sample_type) if field.required}
+    needed = needed_fields(config)
     kinds = {field.name: field.kind for field in fields_of(config.sample_type)}
     _check_fields(config, kinds, where)
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
         if any(part in places for part, _ in path.alternatives):
             filled[field] = path
-        elif field in required:
-            return Layout((), _failing(field, path, names))
+        elif field in needed:
+            return Layout((), _failing(field, path, names, config))
     build = builder(sample_type_of(config.sample_type), tuple(filled))
     plain = [_plain_part(path, places) for path in filled.values()]
     if None not in plain and len(set(plain)) == len(plain):
@@ -65,7 +66,7 @@ def compile_layout(names: Sequence[str], config: DatasetConfig, function_for: Fu
         return replace(layout, plain=None) if is_own(config.sample_type) else layout
     wanted = [part for part in places if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
     functions = [function_for(part, *_taken_by(part, filled, kinds)) for part in wanted]
-    looked_into = _from_paths(build, wanted, functions, filled, required)
+    looked_into = _from_paths(build, wanted, functions, filled, needed, config)
     return Layout(tuple(places[part] for part in wanted), looked_into, ranged=_ranged(functions))
 
 
@@ -101,6 +102,15 @@ def _decoding(build: Callable[..., Any], functions: Sequence[Decode | None]) -> 
 
 def _check_fields(config: DatasetConfig, known: Mapping[str, Kind], where: str) -> None:
     """Of a type of one's own, which fields it has is known only here."""
+    cannot = {field.name for field in fields_of(config.sample_type) if field.required}
+    lost = next((field for field in config.field_map if field in cannot and field not in needed_fields(config)), None)
+    if lost is not None:
+        raise UsageError(
+            f"optional: {config.sample_type} cannot be made without {lost}",
+            where=where,
+            hint=f"leave it out; or give {lost} a default in the class",
+            code="WDS220",
+        )
     odd = next((field for field in config.field_map if field not in known), None)
     if odd is not None:
         raise UsageError(
@@ -116,7 +126,8 @@ def _from_paths(
     names: Sequence[str],
     functions: Sequence[Decode | None],
     paths: dict[str, FieldPath],
-    required: set[str],
+    needed: Container[str],
+    config: DatasetConfig,
 ) -> Callable[..., Any]:
     def looked_into(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
         values = {n: _decoded(part, fn) for n, part, fn in zip(names, data, functions, strict=True)}
@@ -125,11 +136,16 @@ def _from_paths(
         field = ""
         try:
             for field, path in paths.items():
-                given = {} if field in required else {"default": None}
-                fields.append(extract(path, values, parsed, **given))
+                given = {} if field in needed else {"default": None}
+                value = extract(path, values, parsed, **given)
+                if value is None and field in needed:
+                    raise SampleFailed(
+                        f"the field {field!r} cannot be filled: {path} is null", hint=_hint(field, config)
+                    )
+                fields.append(value)
         except FieldMissing as error:
             words = f"the field {field!r} cannot be filled: {error.message}"
-            raise SampleFailed(words, hint=error.hint, where=error.where) from error
+            raise SampleFailed(words, hint=_hint(field, config), where=error.where) from error
         return build(key, restore, subflavors, sources, *fields)
 
     return looked_into
@@ -146,11 +162,18 @@ def _decoded(part: Any, function: Decode | None) -> Any:
     return function(part)
 
 
-def _failing(field: str, path: FieldPath, names: Sequence[str]) -> Callable[..., Any]:
+def _hint(field: str, config: DatasetConfig) -> str:
+    hint = "`wdsctl validate --level schema` finds such samples: complete them"
+    if any(each.name == field and each.required for each in fields_of(config.sample_type)):
+        return hint
+    return f"{hint}; or, if they may lack it, say `optional: [{field}]` in dataset.yaml, and it is None"
+
+
+def _failing(field: str, path: FieldPath, names: Sequence[str], config: DatasetConfig) -> Callable[..., Any]:
     def fail(*_: object) -> Any:
         raise SampleFailed(
             f"the sample has no part for the field {field!r}: it needs {path}, and has {', '.join(names)}",
-            hint="`wdsctl validate` finds such samples; complete them, or prepare them with `--on-missing skip`",
+            hint=_hint(field, config),
         )
 
     return fail

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from functools import partial
+from threading import RLock
 from types import TracebackType
 from typing import Any, TypeVar
 
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import LoaderError, UsageError
 from wdsctl.loader import distributed
-from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset, is_count_preserving
 from wdsctl.loader.even_ranks import EvenRanks
 from wdsctl.loader.moving import pinned_where_it_can_be
 from wdsctl.loader.passes import Passes
 from wdsctl.loader.randomness import callers_generators_kept
-from wdsctl.loader.recipes import draws_randomly, is_count_preserving
+from wdsctl.loader.recipes import draws_randomly
 from wdsctl.loader.restoring import restored
 from wdsctl.loader.running import Running, tracer_of
 from wdsctl.loader.source import Source
@@ -34,6 +37,9 @@ class Loader:
     next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that was saved
     there, if all ranks have equally many batches. A loop over a validation is one pass, from its first batch, however
     the last loop was left; it goes on only where a state was restored.
+
+    Threads that draw from one loader share its batches: each batch goes to one of them. A process that is forked from
+    the one that opened the loader cannot draw from it (LoaderError WDS517).
     """
 
     def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
@@ -46,21 +52,31 @@ class Loader:
         self._checked = False
         self._ranks = EvenRanks(dataset)
         self._drawn_from: Training | Passes | None = None  # the run that has handed out a batch
+        self._made_in = os.getpid()
+        self._owner: int | None = None  # the process that opened the run
+        self._lock = RLock()  # of the thread that draws
 
     def __iter__(self) -> Iterator[Any]:
-        for run, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
-            run.accept()  # nothing between this and the yield, where an interrupt could lose the batch
-            yield batch
+        for run, offered, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
+            # Nothing between this and the yield, where an interrupt could lose the batch. Where another thread's loop
+            # was quicker, it is that one's.
+            if run.accept(offered):
+                yield batch
 
     def unbatched(self, take_apart: Callable[[Any], Sequence[T]]) -> Iterator[T]:
         """What `take_apart` makes of each batch (one thing or more), one by one.
 
         A batch counts as handed out when the last of it has left; until then, states stand before it.
         """
-        for run, batch in self._loop():
+        for run, offered, batch in self._loop():
             *first, last = take_apart(batch)
             yield from first
-            run.accept()
+            if not run.accept(offered):
+                raise LoaderError(
+                    "another loop over this loader has begun and handed out the batch that this one is taking apart",
+                    hint="give up a loop before the next one begins, or give each of them a loader of its own",
+                    code="WDS518",
+                )
             yield last
 
     def __len__(self) -> int:
@@ -73,6 +89,10 @@ class Loader:
         if run.is_endless:
             raise TypeError("a training has no length: it goes on without end")
         raise TypeError("packing and grouping decide how many batches there are: the length is not known")
+
+    def __bool__(self) -> bool:
+        """A loader is there, however many batches it has: trainers ask `if loader:`. Opens nothing."""
+        return True
 
     def __enter__(self) -> Loader:
         return self
@@ -166,31 +186,64 @@ class Loader:
     def start(self) -> None:
         """Open the datasets and start the workers now. Otherwise the first batch does, which may be after threads and
         CUDA are up: the process is forked once for them."""
+        self._check_process()
         self._opened().start()
 
     def close(self) -> None:
         """End the workers and close the shards. The loader may be iterated again: it goes on where it was."""
         if self._run is not None:
             self._run.close()
-        if self._running.tracer is not None:
+        if self._running.tracer is not None and self._owner == os.getpid():
             self._running.tracer.flush()
 
     @property
     def _group(self) -> Any:
         return self._dataset.worker_config.data_parallel_group
 
-    def _loop(self, *, anew: bool = False) -> Iterator[tuple[Training | Passes, Any]]:
-        """The batches of one `for` loop, each with the run that is to accept it."""
+    def _loop(self, *, anew: bool = False) -> Iterator[tuple[Any, Any, Any]]:
+        """The batches of one `for` loop, each behind the run that is to accept it, and what that is to accept."""
         begins = True
         while True:
             try:
-                drawn = self._draw(begins=begins, anew=anew)
+                self._check_process()
+                with self._lock:
+                    drawn = self._draw(begins=begins, anew=anew)
             except StopIteration:
                 return
             begins = False
             yield drawn
 
-    def _draw(self, *, begins: bool, anew: bool) -> tuple[Training | Passes, Any]:
+    def _check_process(self) -> None:
+        """Raise LoaderError in a process that was forked from the one that opened the loader: both would take the same
+        batches, and of workers, each would take some of what the other one is due."""
+        if self._owner not in (None, os.getpid()):
+            raise LoaderError(
+                f"process {self._owner} opened this loader, and this is process {os.getpid()}, forked from it: "
+                "both would train on the same batches",
+                hint="make a loader in this process: get_loader(dataset), with a rank of its own if both are to draw",
+                code="WDS517",
+            )
+        torch_data = sys.modules.get("torch.utils.data")
+        worker = torch_data.get_worker_info() if torch_data is not None else None
+        if worker is not None and worker.num_workers > 1 and self._made_in != os.getpid():
+            raise LoaderError(
+                f"each of the {worker.num_workers} workers of torch's DataLoader would give all batches of this loader",
+                hint="iterate the loader itself, and give num_workers to its WorkerConfig",
+                code="WDS517",
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For processes that are spawned: a loader that is not open. Raises LoaderError WDS517 for one that is."""
+        if self._run is not None:
+            raise LoaderError(
+                "a loader that is open cannot be sent to another process: both would train on the same batches",
+                hint="send its dataset, and make a loader of it there: get_loader(dataset)",
+                code="WDS517",
+            )
+        made = partial(Loader, pin_memory=self._pins)
+        return made, (self._dataset, self._running), {"_made_in": self._made_in}
+
+    def _draw(self, *, begins: bool, anew: bool) -> tuple[Any, Any, Any]:
         """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass.
 
         A loop that `begins` where the last one had handed out everything is not empty: it has the next pass. That is
@@ -198,19 +251,21 @@ class Loader:
         begins `anew` does not go on with a pass that another loop has left; with one that was restored it does.
         """
         run = self._opened()
-        if begins and anew and run is self._drawn_from and run.given > 0:
-            self._end_loop(run)
+        if begins and (run.is_over or (anew and run is self._drawn_from and run.given > 0)):
+            self._begin_next(run)
         goes_on = begins and run.given > 0 and run.is_even
         try:
             drawn = self._drawn()
         except StopIteration:
             if not goes_on:
                 raise
+            if run.is_over:
+                self._begin_next(run)
             drawn = self._drawn()
         self._drawn_from = run
         return drawn
 
-    def _drawn(self) -> tuple[Training | Passes, Any]:
+    def _drawn(self) -> tuple[Any, Any, Any]:
         run = self._opened()
         if not self._checked:
             self._check_ranks(run)
@@ -221,14 +276,19 @@ class Loader:
         except StopIteration:
             self._end_loop(run)
             raise
-        return run, pinned_where_it_can_be(batch) if self._pins else batch
+        return run, run.offered, pinned_where_it_can_be(batch) if self._pins else batch
 
     def _end_loop(self, run: Training | Passes) -> None:
-        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass."""
+        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass. Until it does, the rank
+        is where it was, as other ranks may still be in the same pass."""
         self._ranks.forget()
-        run.begin_next()
+        run.end_loop()
         if not self._dataset.worker_config.persistent_workers:
             run.close()
+
+    def _begin_next(self, run: Training | Passes) -> None:
+        self._ranks.forget()
+        run.begin_next()
 
     def _next(self, run: Training | Passes) -> Any:
         with callers_generators_kept() if self._keeps else nullcontext():
@@ -250,10 +310,14 @@ class Loader:
 
     def _new(self, state: Any, *, strict: bool) -> Training | Passes:
         dataset, running = self._dataset, self._running
+        if self._owner not in (None, os.getpid()):
+            # The trace, and the lock that a thread of the other process may hold, are that process's.
+            running.tracer, self._lock = None, RLock()
         running.is_tracing = dataset.trace is not None
         is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
         kind = Passes if not is_endless and is_count_preserving(dataset) else Training
         run = kind(dataset, state, strict=strict, running=running)
         if running.is_tracing and running.tracer is None:
             running.tracer = tracer_of(dataset, run.streams)
+        self._owner = os.getpid()
         return run

@@ -22,7 +22,7 @@ from wdsctl.core.split_file import split_file, split_of_file
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.storage import LocalStorage
 from wdsctl.core.urls import is_url
-from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.dataset import Dataset, told_where
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.first_use import after_first_use
 from wdsctl.loader.joins import AtOnce, Joined, joined_of
@@ -116,6 +116,10 @@ class Opener:
         self.generations.append(opened.offsets.generation)
         return source
 
+    def go_on_with_new_ones(self) -> None:
+        """All that is opened from here on is as it is now: no generation was given for it."""
+        self._wanted = None
+
     def before(self, source: Source, shard: int) -> Source:
         """A source that was opened here, without the shards that were added after this one. It has the same number."""
         reference = self._of_number[source.number]
@@ -185,14 +189,8 @@ class Opener:
         return LocalStorage()
 
     def _named(self, leaf: Leaf, generation: int | None) -> Opened:
-        """Open it; what is wrong with it is told with the line of the blend file that names it."""
-        try:
+        with told_where(leaf, self._dataset):
             return self._open(leaf, generation)
-        except (InputError, CatalogError) as error:
-            if leaf.where in ("", str(self._dataset.path)):
-                raise
-            where = f"{error.where} ({leaf.where})" if error.where else leaf.where
-            raise type(error)(error.message, hint=error.hint, where=where, code=error.code) from error
 
     def _open(self, leaf: Leaf, generation: int | None) -> Opened:
         place, view = located(leaf.path, self._dataset.catalog)

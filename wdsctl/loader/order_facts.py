@@ -8,7 +8,8 @@ from typing import Any
 from wdsctl.loader.arm_orders import Sizes
 from wdsctl.loader.arm_pieces import arm_digest
 from wdsctl.loader.arms import Arm
-from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.blend_history import packed
+from wdsctl.loader.dataset import Dataset, ValDataset
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, ORDER_VERSION
 from wdsctl.loader.source import Source
 from wdsctl.loader.value_digest import value_digest
@@ -34,7 +35,11 @@ def order_facts(
         "slice": sizes.slice_samples,
         "window": sizes.window_samples,
         "parallel": sizes.parallel,
+        "apart": sizes.apart,
+        "turns": packed(sizes.turns),
     }
+    if isinstance(dataset, ValDataset):
+        facts["validation"] = True  # its lanes are never split, and every pass is the same
     if views := {str(source.number): source.view for source in sources if source.view}:
         facts["views"] = views
     if columns := _columns(dataset):

@@ -14,14 +14,14 @@ from typing import Any
 from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
-from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
 from wdsctl.loader.recipes import order_of_pass, pipeline_of, recipe, stores_digest
-from wdsctl.loader.run_work import Run, RunJob
+from wdsctl.loader.run_work import Run, RunJob, RunWork
 from wdsctl.loader.running import Running, pool_options
-from wdsctl.loader.states import State, for_rank, rank_state
+from wdsctl.loader.states import PASSED, State, end_of_pass, for_rank, rank_state
 from wdsctl.loader.stats import Stats
 from wdsctl.loader.streams import Streams, open_streams
 from wdsctl.loader.travel import unpacked
@@ -37,6 +37,10 @@ class Stand:
     given: Mapping[int, tuple[int, int]]
     stats: Stats
     batches: int = 0  # that this rank has given in this pass
+    is_over: bool = False  # the loop over it has ended, so that the next one begins the next pass
+
+
+Offered = tuple[Stand, Stand | None]
 
 
 class Passes:
@@ -45,7 +49,7 @@ class Passes:
     is_endless = False
 
     # Where it stands, and where it will stand once the batch that was drawn is accepted: one assignment changes both.
-    _at: tuple[Stand, Stand | None]
+    _at: Offered
     _begun: int
     _engine: Engine
 
@@ -65,7 +69,8 @@ class Passes:
             self.plan.check(saved["plan"], strict=strict)
             bans = len(saved["bans"])
             given = {int(number): (run["given"], run.get("bans", bans)) for number, run in saved["cursors"].items()}
-            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"])
+            is_over = saved.get("end") == PASSED
+            stand = Stand(saved["pass"], saved["drawn"], given, Stats(), saved["virtual"], is_over)
             if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
                 self._newer = newest(dataset, self.streams)
         self._begin(stand)
@@ -98,13 +103,21 @@ class Passes:
             if given < len(drawn.batch):
                 self._running.trace(number, drawn.origins, stand.passes)
                 return drawn.batch[given]
-            self.accept()
+            self.accept(self._at)
         raise StopIteration
 
-    def accept(self) -> None:
-        """The batch that was drawn last is handed out. One assignment: interrupts come before it or after it."""
-        if self._at[1] is not None:
-            self._at = (self._at[1], None)
+    @property
+    def offered(self) -> Offered:
+        """What `accept` takes, after `draw`."""
+        return self._at
+
+    def accept(self, offered: Offered) -> bool:
+        """The batch that was drawn is handed out; False where another loop has handed it out meanwhile. One
+        assignment: interrupts, and other threads, come before it or after it."""
+        if self._at is not offered:
+            return False
+        self._at = (offered[1] or offered[0], None)
+        return True
 
     @property
     def passes(self) -> int:
@@ -147,15 +160,37 @@ class Passes:
         runs = -(-self._runs.batches // self._world) if pads else self._runs.batches // self._world
         return runs if self._most is None else min(runs, self._most)
 
+    def batch_for_padding(self) -> Any:
+        """The last batch that this rank has in the present pass, made once more in this process and not counted; where
+        it has none, that of another rank. None where no run of the pass makes a batch."""
+        stand = self._at[0]
+        own = range((stand.drawn + self._rank) % self._world, self._runs.batches, self._world)
+        work = RunWork(self.pipeline, self._runs, step=self._world, traced=False, is_careful=False)
+        epoch = order_of_pass(self._dataset, stand.passes)
+        for number in (*reversed(own), *range(self._runs.batches)):
+            batches = work.do(Run(epoch, number)).batch
+            if batches:
+                return batches[-1]
+        return None
+
     def pad(self) -> None:
         """This rank has had a turn and gave nothing of its own."""
         stand = self._at[0]
-        self._at = (replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1), None)
+        self._at = (stand, replace(stand, drawn=stand.drawn + self._world, batches=stand.batches + 1))
 
     @property
     def is_at_virtual_end(self) -> bool:
         """There are no virtual epochs in passes."""
         return False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a loop over the present pass has ended: the next one begins the next pass."""
+        return self._at[0].is_over
+
+    def end_loop(self) -> None:
+        """The present pass is over."""
+        self._at = (replace(self._at[0], is_over=True), None)
 
     def begin_next(self) -> None:
         """Begin the next pass."""
@@ -187,6 +222,7 @@ class Passes:
             drawn=stand.drawn,
             passes=stand.passes,
             virtual=stand.batches,
+            end=end_of_pass(is_over=stand.is_over, has_more=self.has_more),
             base=0,
             lanes=[],
             cursors={number: {"given": given, "bans": bans} for number, (given, bans) in stand.given.items()},
@@ -241,7 +277,9 @@ class Passes:
             options=pool_options(self._workers, self._running),
         )
 
-    def _arrived(self, drawn: Drawn) -> Drawn:
+    def _arrived(self, turn: int, drawn: Drawn) -> Drawn:
+        # How many bans a run was begun with is not its name: that is told as long as a part of it has not left.
+        check_due(drawn.task[:2], self._task_of(turn)[:2])
         return drawn._replace(batch=[unpacked(batch, self.streams.sources) for batch in drawn.batch])
 
     def _turns_from(self, drawn: int) -> int:

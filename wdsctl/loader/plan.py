@@ -17,7 +17,7 @@ from typing import Any
 from wdsctl.core.errors import StateMismatch
 from wdsctl.core.job_state import differences
 
-OF_WEIGHTS = ("weights", "edits", "world")  # facts of the order
+OF_WEIGHTS = ("weights", "edits", "world", "entries")  # facts of the order
 SHOWN = 80  # characters of weights that a message has
 MAY_ADOPT = "resume with the weights of the run that saved the state, or give adopt_weights=True to go on with these"
 
@@ -70,7 +70,7 @@ class Plan:
         """A line for each dataset that is not what it was."""
         before, here = saved.get("sources", []), self.order.get("sources", [])
         if len(before) != len(here):
-            return [f"the blend had {len(before)} entries, and has {len(here)} here"]
+            return [f"the blend read {len(before)} of its entries, and reads {len(here)} here"]
         pairs = zip(self.names, before, here, strict=False)
         return [f"not the data it was: {name}" for name, old, new in pairs if old != new]
 

@@ -17,7 +17,7 @@ from wdsctl.loader.hook_options import hook_options
 from wdsctl.loader.packing import PlannedPackStage
 from wdsctl.loader.packing.stage import MERGE
 from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
-from wdsctl.loader.plan import digest
+from wdsctl.loader.plan import Plan, digest
 from wdsctl.loader.stages.batches import BatchStage
 from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stages.grouping import Criterion, GroupStage
@@ -39,7 +39,6 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
         arms=streams.arms,
         blends=streams.blends,
         key=derive("mix", dataset.seed, dataset.worker_config.seed_offset),
-        lanes=streams.sizes.lanes,
         is_finite=is_finite,
         epoch=order_of_pass(dataset, passes) if is_finite else 0,
     )
@@ -70,6 +69,11 @@ def order_of_pass(dataset: Dataset, passes: int) -> int:
     return passes if isinstance(dataset, TrainDataset) else 0
 
 
+def lane_plan(dataset: Dataset, streams: Streams) -> Plan:
+    """The plan of a stream of lanes."""
+    return Plan(streams.order, recipe(dataset, streams), streams.names, stores_digest(streams))
+
+
 def recipe(dataset: Dataset, streams: Streams) -> dict[str, Any]:
     """The recipe's tier of the fingerprint."""
     fields = sorted({(source.sample_type, str(source.field_map)) for source in streams.sources})
@@ -94,16 +98,6 @@ def draws_randomly(dataset: Dataset) -> bool:
     """Whether any hook runs that may draw random numbers: only then are the caller's generators put aside."""
     encoder = dataset.task_encoder
     return bool(encoder.cookers) or any(overridden(encoder, hook) for hook in HOOKS)
-
-
-def is_count_preserving(dataset: Dataset) -> bool:
-    """Whether every run of positions makes one batch: nothing packs, groups, or makes several batches of one."""
-    return (
-        dataset.packing is None
-        and dataset.packing_buffer_size is None
-        and dataset.buckets is None
-        and not overridden(dataset.task_encoder, "batch_group_criterion")
-    )
 
 
 def _sample_hooks(dataset: Dataset) -> tuple[Hook, ...]:

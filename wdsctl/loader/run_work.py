@@ -13,8 +13,11 @@ from wdsctl.loader.bans import Bans
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.failures import Failures
 from wdsctl.loader.lane_work import Drawn
+from wdsctl.loader.order.eras import as_one_lane
+from wdsctl.loader.order.geometry import Lane
+from wdsctl.loader.order.lane_order import LaneOrder, Window
 from wdsctl.loader.order.runs import Runs
-from wdsctl.loader.order.shuffle import AS_THEY_LIE, Strand, Window
+from wdsctl.loader.order.shuffle import AS_THEY_LIE
 from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.recipes import pipeline_of
 from wdsctl.loader.source import Ref, RefRange
@@ -27,7 +30,6 @@ from wdsctl.loader.streams import Streams, reopened
 from wdsctl.loader.travel import Sending, packed
 from wdsctl.loader.workers import Work, status
 
-EVERYTHING = Strand(0, 1)
 TOGETHER = 512  # samples whose references are made at once: some 40 us, and 2 us a sample
 
 
@@ -65,7 +67,7 @@ class RunWork:
             batches, origins = self._through_samples(run)
         else:
             batches, origins = [batch], origins_of(batch) if self._traced else []
-        return Drawn(batches, None, self._stats.minus(before), origins)
+        return Drawn(batches, None, self._stats.minus(before), origins, run)
 
     def close(self) -> None:
         """It has nothing open."""
@@ -99,7 +101,8 @@ class RunRefs:
         self._runs = runs
         self._step = step
         self._made: dict[Run, list[RefRange]] = {}
-        self._window: tuple[int, int, Any] = (0, 0, None)
+        self._whole = LaneOrder(as_one_lane(arm.order), Lane(0))
+        self._window: Window | None = None
         self._refs: list[Ref] | None = None
         self.pieces: list[RefRange] = []
         self.picks = 0
@@ -158,18 +161,12 @@ class RunRefs:
     def _stretches(self, start: int, stop: int) -> Iterator[tuple[Ints, Ints]]:
         """Places [start, stop) of the whole order, window by window."""
         while start < stop:
-            begin, end, window = self._window
-            if not begin <= start < end:
-                begin, end, window = self._window = self._opened(start)
-            rows = slice(start - begin, min(stop, end) - begin)
+            window = self._window
+            if window is None or not window.first <= start < window.first + len(window.positions):
+                window = self._window = self._whole.window(start)
+            rows = slice(start - window.first, stop - window.first)
             yield window.positions[rows], window.passes[rows]
-            start = min(stop, end)
-
-    def _opened(self, place: int) -> tuple[int, int, Window]:
-        """The window that a place of the whole order lies in: where it begins and ends, and itself."""
-        slice_, at = self._arm.order.find(EVERYTHING, place)
-        window = self._arm.order.window(EVERYTHING, slice_)
-        return place - at, place - at + len(window.positions), window
+            start = min(stop, window.first + len(window.positions))
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from wdsctl.core.errors import LoaderError
 from wdsctl.core.trace import SourceFacts, TraceWriter
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.engine import Engine
@@ -55,7 +56,7 @@ def pool_options(workers: WorkerConfig, running: Running) -> PoolOptions:
 
 def usable_workers(workers: WorkerConfig, lanes: int) -> int:
     """How many workers a rank of so many lanes can use: one a lane. Where more were asked for, the log says so."""
-    if workers.num_workers > lanes:
+    if workers.num_workers > lanes > 0:
         log.warning(
             "of %d workers %d will run, one for each lane of this rank; a job that begins with lanes=%d uses all",
             workers.num_workers,
@@ -63,6 +64,30 @@ def usable_workers(workers: WorkerConfig, lanes: int) -> int:
             workers.num_workers * workers.world_size,
         )
     return min(workers.num_workers, lanes)
+
+
+def check_lanes(dataset: Dataset, lanes: int) -> None:
+    """Raise LoaderError WDS545 where a validation has fewer lanes than ranks, and what some ranks lack is to be left
+    out, which is all. Otherwise the log says so once."""
+    world = dataset.worker_config.world_size
+    if lanes >= world:
+        return
+    if dataset.uneven == "drop":
+        raise LoaderError(
+            f"this validation packs or groups in {lanes} lanes, so that only {lanes} of {world} ranks have any of its "
+            "batches, and uneven='drop' would leave out all of them",
+            hint=f"give get_val_dataset lanes={world} or a multiple, wherever losses are compared; or uneven='pad'",
+            code="WDS545",
+        )
+    if dataset.worker_config.rank == 0:
+        log.warning(
+            "%d of %d ranks have no batches of their own in this validation, which packs or groups in %d lanes; "
+            "lanes=%d gives each rank some",
+            world - lanes,
+            world,
+            lanes,
+            world,
+        )
 
 
 class _Later:

@@ -54,6 +54,8 @@ def _whole(place: Place, function: str) -> str:
 def facts_of(config: DatasetConfig) -> dict[str, str]:
     """What fields are made of, for the plan: the field map, or what the code is, wherever it lies."""
     facts = dict(config.field_map)
+    if config.optional:
+        facts["optional"] = ", ".join(config.optional)
     for key, value in (("sample_loader", config.sample_loader), ("part_filter", config.part_filter)):
         if isinstance(value, str) and value:
             path, _, name = value.rpartition(":")

@@ -44,8 +44,9 @@ class Source:
     file. `aux`: stores that its cooker looks things up in, by name. `subflavors` lie over those of the dataset.
     `storage` is closed with the source, and may be shared by several. `memories`: where images of a batch are decoded
     side by side; whoever makes batches begins them. `together`: within it, images may be decoded at its end. `sizes`:
-    bytes of the shards, by path. `whole`: the split, of which a view or a join has only a `selection`; `view`: the hash
-    of the view. `is_member`: of a join, and read by nobody but that. All of it stays as it is made.
+    bytes of the shards, by path. `unused_parts`: that no field takes. `whole`: the split, of which a view or a join has
+    only a `selection`; `view`: the hash of the view. `is_member`: of a join, and read by nobody but that. All of it
+    stays as it is made.
 
     Raises what `compile_layout` raises, and of datasets with films what `open_keyframes` does. No sample is read.
     """
@@ -110,6 +111,8 @@ class Source:
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
         self._reader = PartReader(storage, self._paths, self.sizes, parts, ranged, films)
         self._is_far = is_url(root)
+        # Those that a sample loader does not ask for were left out by hand.
+        self.unused_parts = () if config.sample_loader else _unused(offsets.layouts, needed)
 
     @property
     def n(self) -> int:
@@ -295,3 +298,10 @@ class Source:
         """Whether nothing is left of the dataset: a folder that was unmounted or removed loses all shards at once."""
         some = {self._paths[0], self._paths[len(self._paths) // 2], self._paths[-1]}
         return not any(self._storage.exists(path) for path in some)
+
+
+def _unused(layouts: Sequence[Sequence[str]], needed: Sequence[Sequence[int]]) -> tuple[str, ...]:
+    """The parts that no sample is made of, of those that can be made."""
+    made = [(names, each) for names, each in zip(layouts, needed, strict=True) if each]
+    used = {names[i] for names, each in made for i in each}
+    return tuple(sorted({name for names, _ in made for name in names} - used))

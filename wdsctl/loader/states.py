@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from wdsctl.core.errors import StateMismatch
-from wdsctl.core.job_state import VERSION, check_form, copied, merge_states
+from wdsctl.core.job_state import OPEN, PASSED, REACHED, VERSION, check_form, copied, merge_states
 from wdsctl.core.state_form import State
 from wdsctl.loader.worker_config import WorkerConfig
 
-__all__ = ["VERSION", "RunKind", "State", "check_form", "for_rank", "merge_states", "rank_state"]
+__all__ = [
+    "PASSED",
+    "VERSION",
+    "RunKind",
+    "State",
+    "check_form",
+    "end_of_pass",
+    "for_rank",
+    "merge_states",
+    "rank_state",
+]
 
 RunKind = Literal["training", "validation"]
 
@@ -23,6 +33,7 @@ def rank_state(
     drawn: int,
     passes: int | None,
     virtual: int,
+    end: str,
     base: int,
     lanes: Sequence[Any],
     cursors: Mapping[int, State],
@@ -42,6 +53,7 @@ def rank_state(
         "drawn": drawn,
         "pass": passes,
         "virtual": virtual,
+        "end": end,
         "base": base,
         "lanes": copied(lanes),
         "cursors": {str(number): copied(cursor) for number, cursor in cursors.items()},
@@ -49,13 +61,20 @@ def rank_state(
     }
 
 
+def end_of_pass(*, is_over: bool, has_more: bool) -> str:
+    """What a state says of the end of its pass: see `wdsctl.core.job_state`."""
+    if is_over:
+        return PASSED
+    return OPEN if has_more else REACHED
+
+
 def for_rank(state: State | Sequence[State], rank: int, world: int, run: RunKind) -> State:
     """The state that a rank resumes from: its own, where the world is as large as it was, else that of the world."""
     if isinstance(state, (list, tuple)):
         given, state = state, merge_states(state)
-        # Where the ranks are those that saved it, each goes on at its own place.
-        drawn = [each["drawn"] for each in given if (each["rank"], each["world"]) == (rank, world)]
-        state = {**state, "drawn": drawn[0]} if drawn else state
+        # Where the ranks are those that saved it, each goes on at its own place, in the pass that the world is in.
+        own = [each for each in given if (each["rank"], each["world"]) == (rank, world)]
+        state = {**state, "drawn": own[0]["drawn"], "virtual": own[0]["virtual"]} if own else state
     state = check_form(state)
     if state["kind"] == "rank" and state["world"] == 1 and world > 1:
         state = merge_states([state])  # the one rank that there was: all of them

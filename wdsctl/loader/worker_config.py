@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,7 @@ class WorkerConfig:
     #: "fork": from a nursery that is forked with the first batch, or by `loader.start()`, which is best called before
     #: threads and CUDA. "forkserver" and "spawn" need task encoders that can be pickled.
     start_method: Start = "fork"
-    #: Energon's file of yielded keys, and how much it tells. Refused here: a loader's `trace` tells more.
+    #: Energon's file of yielded keys, and how much it tells. Without effect here: a loader's `trace` tells more.
     worker_debug_path: str | None = None
     worker_log_level: int = 0
     #: Whether rank and size were left out, and torch.distributed was not there to say them. Nobody gives it but
@@ -74,11 +75,19 @@ class WorkerConfig:
             raise UsageError(
                 f"workers cannot be started by {self.start_method!r}", hint=f"give one of {', '.join(_STARTS)}"
             )
-        if self.worker_debug_path is not None or self.worker_log_level:
-            raise UsageError(
-                "worker_debug_path and worker_log_level write nothing here",
-                hint="leave them out; with trace=FOLDER a loader keeps which samples were in each batch",
-            )
+        self._warn_of_logs()
+
+    def _warn_of_logs(self) -> None:
+        """Once: who gets a copy of this, such as a worker, is not told again."""
+        if self.worker_debug_path is None and not self.worker_log_level:
+            return
+        object.__setattr__(self, "worker_debug_path", None)
+        object.__setattr__(self, "worker_log_level", 0)
+        warnings.warn(
+            "WDS523: worker_debug_path and worker_log_level write nothing here; with trace=FOLDER, get_train_dataset "
+            "keeps which samples were in each batch",
+            stacklevel=4,
+        )
 
     def _find_place(self) -> None:
         place = None
@@ -108,9 +117,10 @@ class WorkerConfig:
 
     @classmethod
     def default_worker_config(
-        cls, num_workers: int = 0, data_parallel_group: Any = None, **options: Any
+        cls, num_workers: int = 4, data_parallel_group: Any = None, **options: Any
     ) -> WorkerConfig:
-        """Rank and world size from torch.distributed where it is initialised, else the only rank of one.
+        """Energon's default: four workers. Rank and world size are those of torch.distributed where it is initialised,
+        else those of the only rank of one.
 
         Raises UsageError on a rank that is not in the group.
         """

@@ -118,8 +118,9 @@ def test_at_a_terminal_it_asks_and_tells_the_command_that_does_not(
     assert max(len(line) for line in screen.splitlines() if "\x1b" not in line) <= 80
     match = re.search(r"the same without questions:\s+(wdsctl [^$]*)", screen)
     assert match is not None
-    again = shlex.split(match[1].replace("\r", ""))
-    assert again == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1", "--no-input"]
+    again = shlex.split(match[1].replace("\r", "").replace("\\\n", " "))
+    assert again[:6] == ["wdsctl", "prepare", "photos", "photos-shards", "--split", "train=2,val=1"]
+    assert again[6::2] == ["--sample-type", "--field-map", "--no-input"]
     splits = wdsctl("inspect", tmp_path / "photos-shards", "--json").document["splits"]
     assert [split["samples"] for split in splits] == [8, 4]
 
@@ -130,7 +131,31 @@ def test_nothing_is_asked_with_no_input(photos: Path, tmp_path: Path) -> None:
     assert (tmp_path / "made" / ".wdsctl" / "catalog.sqlite").exists()
 
 
-def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]]) -> str:
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_nothing_is_written_before_the_last_answer(photos: Path, shards: Path, tmp_path: Path) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    no = [("split", "2,1"), ("use it?", "n"), ("sample type", "\x04")]
+    at_a_terminal(["prepare", "photos"], tmp_path, [("shards", ""), *no], code=130)
+    assert sorted(tmp_path.rglob("*")) == before
+    at_a_terminal(["prepare", str(shards)], tmp_path, no, code=130)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_source_that_is_not_named_is_asked_for(photos: Path, tmp_path: Path) -> None:
+    dialogue = [("folder of raw files", "?"), ("labels.jsonl", ""), ("an empty name", "photos")]
+    screen = at_a_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
+
+    assert "wdsctl prepare photos made --sample-type" in screen
+    assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
+
+
+def test_without_a_terminal_a_source_has_to_be_named(wdsctl: Wdsctl) -> None:
+    result = wdsctl("prepare")
+    assert (result.code, "missing argument 'SOURCE'" in result.stderr) == (2, True)
+
+
+def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *, code: int = 0) -> str:
     """What a terminal shows while `dialogue` is held: at each first text, the second is typed."""
     here, there = os.openpty()
     process = subprocess.Popen(
@@ -139,7 +164,7 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]]) -
         stdout=there,
         stderr=there,
         cwd=cwd,
-        env=os.environ | {"COLUMNS": "200"},
+        env=os.environ | {"COLUMNS": "80"},
         start_new_session=True,
     )
     os.close(there)
@@ -152,10 +177,10 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]]) -
                     text = _read(here, screen)
                     assert text, f"it ended without asking {question!r}: {screen}"
                     screen += text
-                os.write(here, f"{answer}\n".encode())
+                os.write(here, answer.encode() if answer == "\x04" else f"{answer}\n".encode())
             while text := _read(here, screen):
                 screen += text
-            assert process.wait(timeout=60) == 0, screen
+            assert process.wait(timeout=60) == code, screen
         finally:
             process.kill()
             os.close(here)

@@ -19,7 +19,8 @@ def cut(truncated: Path) -> Path:
 
 def test_a_broken_shard_gets_a_copy_and_the_answer_says_how(wdsctl: Wdsctl, cut: Path, tmp_path: Path) -> None:
     result = wdsctl("repair", cut, tmp_path / "fixed")
-    assert result.code == 0
+    assert result.code == 5
+    assert result.stdout.startswith("error[WDS130]: something is missing from a repaired shard")
     assert "train-000004.tar" in result.stdout
     assert "1 repaired" in result.stdout
     assert max(map(len, result.stdout.splitlines())) < 200
@@ -56,13 +57,13 @@ def test_words_that_make_no_sense_are_refused_and_nothing_is_written(
 def test_a_dry_run_in_place_needs_no_yes_and_writes_nothing(wdsctl: Wdsctl, cut: Path) -> None:
     before = tree(cut)
     result = wdsctl("repair", cut, "--in-place", "--dry-run")
-    assert (result.code, "1 would be repaired" in result.stdout) == (0, True)
+    assert (result.code, "1 would be repaired" in result.stdout) == (5, True)
     assert tree(cut) == before
 
 
 def test_in_place_keeps_what_was_there(wdsctl: Wdsctl, cut: Path) -> None:
     result = wdsctl("repair", cut, "--in-place", "--yes")
-    assert (result.code, "kept as 1 .bak file" in result.stdout) == (0, True)
+    assert (result.code, "kept as 1 .bak file" in result.stdout) == (5, True)
     assert (cut / "train-000004.tar.bak").exists()
 
 
@@ -85,4 +86,4 @@ def test_of_two_runs_at_once_the_second_waits(
         waited = wdsctl("repair", cut, *said, "--wait", "0.2")
     assert waited.code == 6
     assert "waiting for another wdsctl" in waited.stderr
-    assert wdsctl("repair", cut, *said, "--wait").code == 0
+    assert wdsctl("repair", cut, *said, "--wait").code == 5

@@ -80,3 +80,16 @@ def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsct
     assert "--wait" in refused.stderr
     assert "waiting for another wdsctl" in waited.stderr
     assert wdsctl("split", shards, "--wait", "8,2").code == 0
+
+
+def test_samples_change_their_split_only_where_somebody_says_yes(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    wdsctl("split", shards, "8,1,1")
+    foreseen = wdsctl("split", shards, "8,1", "--dry-run")
+    refused = wdsctl("split", shards, "8,1", "--json")
+    done = wdsctl("split", shards, "8,1", "--json", "--yes")
+
+    assert "6 samples would leave their split, which needs --yes" in foreseen.stdout
+    assert (refused.code, refused.document["error"]["code"]) == (2, "WDS238")
+    moves = [(move["before"], move["after"], move["samples"]) for move in done.document["reassigned"]]
+    assert sorted(moves) == [("test", "val", 3), ("val", "train", 3)]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
+from tests.loader.av.media import sound
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 
@@ -22,6 +23,30 @@ def test_a_sound_dataset_passes(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("validate", shards)
     assert result.code == 0
     assert result.stdout.startswith(f"{shards}: nothing wrong\n")
+
+
+def test_the_answer_of_the_default_level_says_that_media_were_not_decoded(wdsctl: Wdsctl, shards: Path) -> None:
+    wdsctl("index", shards)
+    words = "structure only: media were not decoded; --level content does that"
+
+    assert words in wdsctl("validate", shards).stdout
+    assert wdsctl("validate", shards, "--json").document["not_checked"] == words
+    assert words not in wdsctl("validate", shards, "--level", "content").stdout
+
+
+def test_a_flipped_bit_in_flac_fails_at_the_level_content(wdsctl: Wdsctl, shards: Path) -> None:
+    data = sound("flac", "flac", seconds=0.5)
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 1
+    for name, flac in (("good", data), ("bad", bytes(flipped))):
+        a_tar(shards / f"{name}.tar", {f"{name}/1.flac": flac, f"{name}/1.txt": b"x", f"{name}/1.json": b"{}"})
+    wdsctl("index", shards)
+
+    result = wdsctl("validate", shards, "--level", "content", "--json")
+
+    assert result.code == 1
+    found = result.document["findings"]
+    assert [(each["severity"], each["key"]) for each in found if each["code"] == "WDS147"] == [("warning", "bad/1")]
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [("error", 0), ("warning", 1), ("note", 1), ("never", 0)])

@@ -50,7 +50,7 @@ DIFFERENT = DiffReport(
 def test_a_united_state_is_one_row_and_its_facts(piped: Show) -> None:
     assert piped(render_info(WHOLE)) == [
         "file        key     rank  of  step  lanes  pending     size   budget",
-        "state.json  loader   all   4    40      8       32  1.4 KiB  3.3 KiB",
+        "state.json  loader   all   4    40      8       32  1.5 KiB  3.3 KiB",
         "",
         "  job      training of 4 ranks, step 40 (batches of all ranks)",
         "  picked   1,308 samples",
@@ -93,6 +93,15 @@ def test_a_pass_without_lanes_has_no_figures_of_lanes(piped: Show) -> None:
     assert "  job      validation, pass 0 of 1 rank, step 4 (batches of all ranks)" in lines
     assert not any(line.startswith("  lanes") for line in lines)
     assert lines[-1] == "any number of ranks can resume from this"
+
+
+def test_a_pass_that_is_over_and_one_of_a_training_are_told_as_such(piped: Show) -> None:
+    over = describe(a_pass_state(end="passed"))
+    of_training = describe(a_rank_state(**{"pass": 2}))
+    lines = [line for job in (over, of_training) for line in piped(render_info(replace(WHOLE, job=job)))]
+
+    assert "  job      validation, pass 0, which is over, of 1 rank, step 4 (batches of all ranks)" in lines
+    assert "  job      training, pass 2 of 1 rank, step 40 (batches of all ranks)" in lines
 
 
 def test_many_states_are_counted(piped: Show) -> None:

@@ -67,7 +67,16 @@ def to_version_1(root: str) -> None:
     with closing(sqlite3.connect(catalog_of(root), isolation_level=None)) as connection:
         for view in ("v_media", "v_file"):
             connection.execute(f"DROP VIEW {view}")
-        for table in ("media_form", "media", "media_shard", "media_count", "keyframes", "file", "excluded_shard"):
+        for table in (
+            "media_form",
+            "media",
+            "media_shard",
+            "media_count",
+            "keyframes",
+            "file",
+            "excluded_shard",
+            "former_split",
+        ):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP VIEW v_shard")
         connection.execute("ALTER TABLE shard DROP COLUMN sha256")

@@ -116,3 +116,26 @@ def test_an_array_in_an_archive_that_lies_about_its_shape_allocates_nothing(look
 
 def test_bytes_of_no_known_kind_are_not_looked_at() -> None:
     assert not any(map(wants_content, ("bin", "pkl", "emb.f16", "url")))
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "codes"),
+    [
+        ("json", b'{"a": NaN}', ["WDS158"]),
+        ("json", b"[1, -Infinity]", ["WDS158"]),
+        ("json", b'{"a": 1, "b": {"c": 1, "c": 1}}', ["WDS159"]),
+        ("json", b'{"a": NaN, "a": 1}', ["WDS158", "WDS159"]),
+        ("json", b'{"a": "NaN", "b": {"a": 1}}', []),
+        ("jsonl", b'{"a": 1}\n\n{"a": 1, "a": 2}\n{"a": NaN}\n{"a": NaN}\n', ["WDS158", "WDS159"]),
+        ("jsonl", b'{"a": NaN}\n{"a"}\n', ["WDS144"]),
+    ],
+)
+def test_json_that_others_refuse_or_read_otherwise_is_told(
+    looked: Looked, name: str, data: bytes, codes: list[str]
+) -> None:
+    assert [code for code, _ in looked(check_content, name, data)] == codes
+
+
+def test_where_in_the_lines_it_is_is_said(looked: Looked) -> None:
+    ((_, said),) = looked(check_content, "jsonl", b'{"a": 1}\n\n{"b": 1, "b": 2}\n')
+    assert said == "line 3: an object has the name 'b' more than once"

@@ -11,6 +11,7 @@ from tests.build import an_image
 from tests.core.arrays import a_checkpoint, an_array, arrays
 from tests.core.films import a_wav
 from tests.core.medley import clip
+from tests.loader.av.media import sound
 from wdsctl.core.checks.headers import check_header
 from wdsctl.core.media.facts import ImageFacts
 
@@ -98,3 +99,24 @@ def test_a_medium_that_is_not_what_the_catalog_says_is_told_with_the_difference(
     assert looked(check_header, "jpg", an_image("JPEG"), {(0, "jpg"): facts}) == [
         ("WDS141", "width is 48, and 50 in the catalog")
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "container", "codec", "said"),
+    [
+        ("mp3", "wav", "pcm_s16le", "the name says mp3, and it is wav"),
+        ("wav", "wav", "pcm_s16le", ""),
+        ("flac", "ogg", "flac", "the name says flac, and it is ogg"),
+        ("opus", "ogg", "libopus", ""),
+        ("m4a", "ipod", "aac", ""),
+        ("mkv", "webm", "libopus", ""),
+        ("mp4", "matroska", "aac", "the name says mp4, and it is matroska"),
+    ],
+)
+def test_a_sound_under_the_name_of_another_container_is_a_warning(
+    looked: Looked, name: str, container: str, codec: str, said: str
+) -> None:
+    found = looked(check_header, name, sound(container, codec, rate=48_000, seconds=0.3), {})
+
+    assert [code for code, _ in found] == (["WDS142"] if said else [])
+    assert all(message.startswith(said) for _, message in found)

@@ -15,9 +15,14 @@ VQA = {"image": "jpg", "context": "json[q]", "answers": "json[a]", "answer_weigh
 
 
 def checked(
-    sample_type: str, field_map: dict[str, str], parts: Mapping[str, bytes], *, tells_broken: bool = True
+    sample_type: str,
+    field_map: dict[str, str],
+    parts: Mapping[str, bytes],
+    *,
+    tells_broken: bool = True,
+    optional: tuple[str, ...] = (),
 ) -> list[tuple[str, str]]:
-    rules = rules_of(DatasetConfig(sample_type=sample_type, field_map=field_map))
+    rules = rules_of(DatasetConfig(sample_type=sample_type, field_map=field_map, optional=optional))
     assert rules is not None
     found = Gathered("a.tar")
     data, sights = b"", {}
@@ -29,7 +34,8 @@ def checked(
 
 
 def vqa(value: Any, image: bytes = an_image("JPEG")) -> list[tuple[str, str]]:
-    return checked("VQASample", VQA, {"jpg": image, "json": json.dumps(value).encode()})
+    parts = {"jpg": image, "json": json.dumps(value).encode()}
+    return checked("VQASample", VQA, parts, optional=("answers", "answer_weights"))
 
 
 @pytest.mark.parametrize("answers", [["yes"], [], "yes", ["yes", "no"]])
@@ -43,8 +49,8 @@ def test_answers_are_one_text_or_a_list_of_texts(answers: Any) -> None:
         ({"q": "?", "a": ["yes", 3]}, "WDS149", "answers is to be a list of texts, and item 1 is a whole number"),
         ({"q": "?", "a": 3}, "WDS149", "answers is to be a list, and is a whole number"),
         ({"q": 3, "a": "x"}, "WDS149", "context is to be text, and is a whole number"),
-        ({"q": None, "a": "x"}, "WDS148", "context, which VQASample needs: json[q] is null"),
-        ({"a": "x"}, "WDS148", "context, which VQASample needs: json[q] is not there"),
+        ({"q": None, "a": "x"}, "WDS148", "context, which the field map needs: json[q] is null"),
+        ({"a": "x"}, "WDS148", "context, which the field map needs: json[q] is not there"),
         ({"q": "?", "a": ["x"], "w": [True]}, "WDS149", "item 0 is true or false"),
         ({"q": "?", "a": ["x", "y"], "w": [1]}, "WDS150", "answers has 2 items, and answer_weights 1"),
         ([], "WDS148", "is not there"),
@@ -61,6 +67,35 @@ def test_an_image_that_is_none_is_told_by_its_content() -> None:
 
 def test_optional_fields_may_be_absent_and_null() -> None:
     assert vqa({"q": "?"}) == vqa({"q": "?", "a": None}) == []
+
+
+def test_a_mapped_field_is_needed_unless_it_is_said_to_be_optional() -> None:
+    fields = {"image": "jpg", "label": "json[label]"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
+    ((code, message),) = checked("ImageClassificationSample", fields, parts)
+    assert (code, message) == ("WDS148", "label, which the field map needs: json[label] is not there")
+    ((code, message),) = checked("ImageClassificationSample", fields, parts | {"json": b'{"label": null}'})
+    assert (code, message) == ("WDS148", "label, which the field map needs: json[label] is null")
+    assert checked("ImageClassificationSample", fields, parts, optional=("label",)) == []
+
+
+def test_where_a_part_lacks_the_field_the_next_alternative_counts_as_in_the_loader() -> None:
+    fields = {"image": "jpg", "caption": "json[caption],txt"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}', "txt": b"a cat"}
+    assert checked("CaptioningSample", fields, parts) == []
+
+
+def test_of_a_type_of_ones_own_the_fields_are_to_be_there_whatever_they_are() -> None:
+    fields = {"picture": "jpg", "score": "json[score]"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
+    assert [code for code, _ in checked("my.module:Sample", fields, parts)] == ["WDS148"]
+    assert checked("my.module:Sample", fields, parts | {"json": b'{"score": [1]}'}) == []
+
+
+def test_what_is_no_json_by_its_name_is_not_read_as_json() -> None:
+    fields = {"images": "json[images]", "texts": "json[texts]", "similarity_matrix": "npy"}
+    parts = {"json": b'{"images": [], "texts": []}', "npy": b"\x93NUMPY"}
+    assert checked("SimilarityInterleavedSample", fields, parts) == []
 
 
 def test_the_number_of_the_right_choice_is_one_of_the_choices() -> None:
@@ -91,6 +126,6 @@ def test_the_first_alternative_that_a_sample_has_counts() -> None:
     assert checked("CaptioningSample", fields, {"jpg": an_image("JPEG"), "json": b'{"caption": "c"}'}) == []
 
 
-def test_datasets_without_a_type_of_ours_are_held_to_nothing() -> None:
+def test_datasets_without_a_field_map_are_held_to_nothing() -> None:
     assert rules_of(DatasetConfig()) is None
-    assert rules_of(DatasetConfig(sample_type="my.module:Sample", field_map={"x": "jpg"})) is None
+    assert rules_of(DatasetConfig(sample_type="my.module:Sample", sample_loader="a.py:load")) is None

@@ -132,7 +132,8 @@ def test_splits_that_were_made_anew_are_another_source(tmp_path: Path) -> None:
     written(source / "x.tar", b"A")
     prepare(str(source), None, PrepareOptions(take_unsure=True, split={"train": 1, "val": 1}, split_by="sample"))
     to(tmp_path / "b", str(source))
-    prepare(str(source), None, PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample"))
+    again = PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample", may_move=True)
+    prepare(str(source), None, again)
 
     with pytest.raises(UsageError) as caught:
         to(tmp_path / "b", str(source))

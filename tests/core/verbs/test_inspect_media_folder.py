@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tests.build import a_folder
@@ -33,3 +34,12 @@ def test_inspect_tells_how_the_folder_differs_from_its_catalog(tmp_path: Path) -
         ("WDS305", "1/0001.png", 1),
         ("WDS305", "0/0000.png", 1),
     ]
+
+
+def test_files_of_other_times_and_the_same_sizes_are_one_note(tmp_path: Path) -> None:
+    root = a_gallery(tmp_path, 5)
+    index_media_folder(root)
+    for path in tmp_path.glob("*/*.png"):
+        os.utime(path, ns=(1, 1))
+
+    assert [(f.code, f.severity, f.count) for f in inspect_media_folder(root).stale] == [("WDS305", "note", 5)]

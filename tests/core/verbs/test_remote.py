@@ -182,8 +182,8 @@ def test_the_samples_that_are_shown_come_in_one_request_a_shard(tmp_path: Path) 
 
 def test_a_split_is_the_one_that_the_local_dataset_gets(tmp_path: Path) -> None:
     local, url = prepared(tmp_path)
-    split(local, {"a": 1, "b": 1}, by="sample", seed=3)
-    split(url, {"a": 1, "b": 1}, by="sample", seed=3)
+    split(local, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
+    split(url, {"a": 1, "b": 1}, by="sample", seed=3, may_move=True)
 
     assert rows(url) == rows(local)
 

@@ -60,8 +60,9 @@ def test_broken_shards_get_fixed_copies_and_the_others_stay(tmp_path: Path, work
     assert tree(root) == before
     index(report.dest)
     assert validate(report.dest).findings == ()
-    (lost,) = [finding for finding in report.findings if finding.severity == "error"]
-    assert (lost.code, lost.shard) == ("WDS157", "none.tar")
+    errors = [finding for finding in report.findings if finding.severity == "error"]
+    assert [(each.code, each.shard) for each in errors] == [("WDS130", "cut.tar"), ("WDS157", "none.tar")]
+    assert report.repaired[0].lost == ("000013.a", "000013.b")
 
 
 def test_the_copies_are_the_same_bytes_for_any_workers(tmp_path: Path) -> None:
@@ -155,6 +156,7 @@ def test_lines_that_are_left_out_are_told(tmp_path: Path) -> None:
     assert [(each.code, each.message) for each in report.findings] == [
         ("WDS157", "lines left out that are not UTF-8: 1"),
         ("WDS157", "lines left out that are no JSON objects: 1"),
+        ("WDS130", "lines that are missing now: line 2, line 3"),
     ]
     assert repair(root, to(tmp_path)).findings == report.findings
 
@@ -297,10 +299,133 @@ def test_samples_that_the_catalog_knows_of_and_the_copy_lacks_are_told(tmp_path:
 
     left = len(keys_in(f"{tmp_path}/fixed/a.tar"))
     assert 0 < left < 10
-    told = [finding.message for finding in report.findings if finding.shard == "a.tar"]
-    assert f"the catalog knows 10 samples of it, and {left} are left" in told
+    assert report.repaired[0].lost == tuple(f"{i:06d}.{part}" for i in range(left, 10) for part in ("jpg", "txt"))
     assert again.findings == report.findings == foreseen.findings
     assert all(finding.shard == "a.tar" for finding in report.findings)
+
+
+def zeroed_member(root: str, name: str, tail: int = 0) -> None:
+    """Zeros where header and data of a member of at most 512 bytes are, and `tail` bytes of what stands before it."""
+    path = Path(root, "a.tar")
+    data = bytearray(path.read_bytes())
+    at = data.index(name.encode())
+    data[at - tail : at + 1024] = bytes(tail + 1024)
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("tail", [0, 700])
+def test_a_member_that_zeros_took_looks_like_joined_archives_and_is_missed_by_name(
+    tmp_path: Path, tail: int, in_place: bool
+) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    index(root)
+    zeroed_member(root, "000003.json", tail)
+    request = RepairRequest(in_place=True) if in_place else to(tmp_path)
+
+    report = repair(root, request)
+
+    (shard,) = report.repaired
+    assert shard.lost == ("000003.jpg", "000003.json")
+    assert shard.fixes == {"damage left out": 1, "incomplete samples left out": 1}
+    assert [each.code for each in report.findings if each.severity == "error"] == ["WDS130"]
+    assert keys_in(os.path.join(report.dest, "a.tar")) == {f"{i:06d}" for i in (0, 1, 2, 4, 5)}
+
+
+def test_without_a_catalog_the_parts_of_the_neighbours_tell_what_is_missing(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    zeroed_member(root, "000003.json")
+    report = repair(root, to(tmp_path, dry_run=True))
+    assert report.repaired[0].lost == ("000003.jpg", "000003.json")
+    assert [each.code for each in report.findings] == ["WDS157", "WDS130"]
+
+
+def test_in_a_mixed_shard_only_samples_that_lost_something_are_left_out(tmp_path: Path) -> None:
+    mixed = {f"{i:06d}.{part}": b"1" * 500 for i in range(8) for part in ("jpg", "json", "txt", "cls")[: 1 + i % 4]}
+    root = a_dataset(tmp_path / "data", {"a.tar": mixed})
+    index(root)
+    zeroed_member(root, "000005.json")
+    report = repair(root, to(tmp_path))
+    assert report.repaired[0].lost == ("000005.jpg", "000005.json")
+    assert keys_in(f"{tmp_path}/fixed/a.tar") == {f"{i:06d}" for i in (0, 1, 2, 3, 4, 6, 7)}
+
+
+@pytest.mark.parametrize("catalog", [True, False])
+def test_a_shard_that_seems_sound_and_lost_its_last_member_is_told(tmp_path: Path, catalog: bool) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    if catalog:
+        index(root)
+    zeroed_member(root, "000005.json")
+    report = repair(root, to(tmp_path))
+    if catalog:
+        assert (report.fixed, report.repaired[0].lost) == (1, ("000005.jpg", "000005.json"))
+    else:
+        assert report.sound == 1
+        assert "000005, has no json, as all others have" in report.findings[0].message
+
+
+def test_more_zeros_than_end_an_archive_may_have_been_members_and_are_told(tmp_path: Path) -> None:
+    whole = a_shard(samples(0, 6, "json", size=500))
+    data = whole[: 4 * 1024] + bytes(3 * 1024)
+    root = a_dataset(tmp_path / "data", {"a.tar": data, "b.tar": whole})
+    (finding,) = repair(root, to(tmp_path)).findings
+    assert (finding.shard, "members may have been there" in finding.message) == ("a.tar", True)
+
+
+def test_the_header_of_the_first_member_may_be_what_is_gone(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 4, "jpg", "json", size=500)})
+    index(root)
+    zeroed_member(root, "000000.jpg")
+    assert repair(root, to(tmp_path)).repaired[0].lost == ("000000.jpg", "000000.json")
+
+
+def test_a_whole_sample_that_is_gone_is_told_with_a_catalog_though_all_others_are_whole(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "json", size=500)})
+    index(root)
+    zeroed_member(root, "000003.json")
+    assert repair(root, to(tmp_path)).repaired[0].lost == ("000003.json",)
+
+
+def test_a_repaired_copy_of_a_repaired_copy_is_sound_and_says_so(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    index(root)
+    zeroed_member(root, "000003.json")
+    first = repair(root, to(tmp_path))
+    index(first.dest)
+    again = repair(first.dest, to(tmp_path, "again", all_shards=True))
+    assert (again.copied, again.findings) == (1, ())
+    assert copies(again) == copies(first)
+
+
+def test_in_place_again_what_is_missing_is_told_until_it_is_indexed(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    index(root)
+    zeroed_member(root, "000003.json")
+    repair(root, RepairRequest(in_place=True))
+    again = repair(root, RepairRequest(in_place=True))
+    assert (again.sound, again.repaired[0].lost) == (1, ("000003.jpg", "000003.json"))
+    assert "it was written again since it was indexed" in again.findings[0].message
+    index(root)
+    assert repair(root, RepairRequest(in_place=True)).findings == ()
+
+
+def test_a_catalog_that_is_of_other_shards_is_not_compared_and_that_is_told(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    index(root)
+    Path(root, "a.tar").write_bytes(a_shard(samples(50, 6, "png", "txt", size=300)))
+    zeroed_member(root, "000053.txt")
+    (shard,) = repair(root, to(tmp_path)).repaired
+    assert shard.lost == ("000053.png", "000053.txt")  # by the neighbours' parts
+    assert any("the catalog knows other members under this name" in words for words in shard.left)
+
+
+def test_where_the_offsets_file_is_gone_samples_are_counted(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a.tar": samples(0, 6, "jpg", "json", size=500)})
+    index(root)
+    os.unlink(locate(root).offsets(1))
+    zeroed_member(root, "000003.json")
+    (shard,) = repair(root, to(tmp_path)).repaired
+    assert "the catalog knows 6 samples of it, and 5 are left" in shard.left
 
 
 def test_samples_whose_halves_were_brought_together_are_not_missed(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_rules_that_were_edited_are_applied_when_asked_for(tmp_path: Path) -> No
     path.write_text(text + "exclude:\n  keys: [film000/00001]\n")
     index(root)
     assert set(splits_of(root, "k").values()) == {"a", "b"}
-    split_by(root, SplitRequest(again=True))
+    split_by(root, SplitRequest(again=True, may_move=True))
 
     assert set(splits_of(root, "k").values()) == {"a", "c"}
     assert len(splits_of(root)) == 79

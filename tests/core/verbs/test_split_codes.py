@@ -77,7 +77,7 @@ def test_excludes_stay_when_less_was_validated_than_found_them(tmp_path: Path, l
     a_dataset(tmp_path, {"shard-006.tar": samples(30, 5)})
     index(root)
     assert out_of(root) == GONE
-    split(root, {"train": 1})
+    split(root, {"train": 1}, may_move=True)
     assert out_of(root) == GONE
 
 
@@ -89,7 +89,7 @@ def test_excludes_stay_after_a_release_and_can_be_made_after_one(tmp_path: Path)
     release_from_quarantine(root)
     assert index(root).up_to_date
     assert out_of(root) == GONE
-    split_by(root, SplitRequest(rule=SplitRule({"train": 1})))
+    split_by(root, SplitRequest(rule=SplitRule({"train": 1}), may_move=True))
     assert out_of(root) == GONE
 
 
@@ -128,7 +128,7 @@ def test_a_shard_that_was_only_touched_or_renamed_stays_excluded(tmp_path: Path)
     os.utime(tmp_path / "shard-000.tar", (9, 9))
     (tmp_path / "shard-001.tar").rename(tmp_path / "shard-008.tar")
     index(root)
-    split(root, {"train": 1})
+    split(root, {"train": 1}, may_move=True)
     assert len(splits_of(root)) == 28
     assert not {"shard-000.tar/000001", "shard-008.tar/000005"} & splits_of(root).keys()
 
@@ -144,7 +144,7 @@ def test_where_the_ledger_is_gone_what_was_excluded_stays_so(tmp_path: Path) -> 
     assert out_of(root) == GONE
     [note] = told.notes
     assert note.startswith("nobody knows which samples have WDS121, what was excluded stays so until `wdsctl validate ")
-    split(root, {"train": 1})
+    split(root, {"train": 1}, may_move=True)
     assert out_of(root) == GONE
     split_by(root, SplitRequest(anew_excludes=True))
     assert out_of(root) == set()
@@ -182,7 +182,7 @@ def test_samples_without_a_part_they_need_are_excluded_one_by_one_whatever_was_v
 def test_of_keys_in_several_shards_all_samples_but_the_first_are_excluded(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(4, 3)})
     index(root)
-    split(root, {"train": 1})
+    split(root, {"train": 1}, may_move=True)
     before = splits_of(root)
     split_by(root, SplitRequest(excludes=Excludes(codes=("WDS106",))))
     gone = {"b.tar/000003", "b.tar/000004", "c.tar/000004", "c.tar/000005", "c.tar/000006"}
@@ -204,7 +204,7 @@ def test_damage_that_was_found_once_stays_out_of_training(tmp_path: Path) -> Non
     files = {f"{s}.tar": {f"{s}{i}.json": b"{" if i == s else b"{}" for i in range(5)} for s in range(3)}
     root = a_dataset(tmp_path, files)
     index(root)
-    split(root, {"train": 1})
+    split(root, {"train": 1}, may_move=True)
     content = ValidateRequest(levels=("structure", "headers", "content"))
     validate(root, content)
     split_by(root, SplitRequest(excludes=Excludes(codes=("WDS144",))))

@@ -57,7 +57,7 @@ def test_what_is_in_quarantine_is_in_no_split_until_it_is_released(tmp_path: Pat
     assert settled(root).is_changed
     assert splits_of(root) == before
     in_quarantine(root, ("shard-001.tar", None, ""))
-    split(root, {"train": 2, "val": 1})
+    split(root, {"train": 2, "val": 1}, may_move=True)
     assert len(splits_of(root)) == 25
 
 

@@ -9,10 +9,15 @@ import pytest
 from tests.build import rewritten, samples, some_shards
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.summary import Summary, read_summary
+from wdsctl.core.checks.levels import Level
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place, locate
+from wdsctl.core.progress import SILENT
+from wdsctl.core.verbs.convert_indexed import check_is_as_indexed
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.stale import look_at
+from wdsctl.core.verbs.validate import ValidateRequest, validate
 
 URL = "faulty://store/shards"
 
@@ -117,3 +122,66 @@ def test_in_a_store_sizes_are_asked_for_and_nothing_is_listed(tmp_path: Path) ->
         ("shard-020.tar", "is gone, and still in the catalog"),
     ]
     assert [path.rsplit("/", 1)[1] for path in FaultyFileSystem.asked] == ["shard-000.tar", "shard-020.tar"]
+
+
+def copied(root: str) -> None:
+    """New times, as after `cp -r`, an rsync without -t, or a checkout."""
+    for name in os.listdir(root):
+        if not name.startswith("."):
+            os.utime(f"{root}/{name}", ns=(1, 1))
+
+
+def test_shards_of_other_times_that_hold_what_they_held_are_one_note(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    copied(root)
+
+    for findings in (looked(root, 3)[1], validate(root).findings, validate(root, again_on_all()).findings):
+        (found,) = [each for each in findings if each.code == "WDS305"]
+        assert (found.severity, found.count, found.shard) == ("note", 3, "")
+    dry = index(root, dry_run=True)
+    assert (dry.changed, dry.unchanged) == (0, 3)
+    check_is_as_indexed(locate(root), [], SILENT)
+    assert not os.path.exists(locate(root).work)
+    assert index(root).changed == 0
+    assert looked(root, 3)[1] == [] == list(validate(root).findings)
+
+
+def again_on_all() -> ValidateRequest:
+    return ValidateRequest(levels=("structure", "headers", "content"), again=True)
+
+
+def test_a_shard_of_another_time_and_the_same_size_that_holds_other_samples_has_changed(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    rewritten(f"{root}/shard-001.tar", samples(70, 5))
+
+    assert told(looked(root, 2)[1]) == [("WDS305", "shard-001.tar", 1)]
+    errors = [found for found in validate(root).findings if found.severity == "error"]
+    assert [(found.code, found.shard) for found in errors] == [("WDS305", "shard-001.tar")]
+    assert index(root, dry_run=True).changed == 1
+    with pytest.raises(DatasetError, match="1 changed shard"):
+        check_is_as_indexed(locate(root), [], SILENT)
+
+
+@pytest.mark.parametrize("level", ["structure", "hashes"])
+def test_after_a_copy_bytes_that_differ_are_found_by_their_hash(tmp_path: Path, level: Level) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root, hashed=True)
+    data = bytearray((tmp_path / "shard-001.tar").read_bytes())
+    data[512] ^= 1  # of the first part
+    rewritten(f"{root}/shard-001.tar", bytes(data))
+
+    found = validate(root, ValidateRequest(levels=("structure", level) if level != "structure" else (level,))).findings
+    errors = [(each.code, each.shard) for each in found if each.severity == "error"]
+    assert errors == ([("WDS151", "shard-001.tar")] if level == "hashes" else [])
+
+
+def test_lines_of_another_time_are_compared_by_where_they_lie(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"a": 1}\n{"a": 22}\n')
+    index(str(path))
+    os.utime(path, ns=(1, 1))
+    assert [(each.severity, each.count) for each in validate(str(path)).findings] == [("note", 1)]
+    path.write_text('{"a": 11}\n{"a": 2}\n')
+    assert ("WDS305", "error") in {(each.code, each.severity) for each in validate(str(path)).findings}

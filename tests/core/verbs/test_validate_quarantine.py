@@ -96,6 +96,12 @@ def test_samples_without_a_part_they_need_are_kept_out(tmp_path: Path) -> None:
     split(root, {"train": 1}, by="sample")
     report = validate(root, ValidateRequest(quarantine=True))
     assert report.quarantine is not None
+    assert (report.quarantine.samples, sizes(root)) == (0, {"train": 50})  # nobody says that they need it
+
+    yaml = Path(locate(root).dataset_yaml)
+    yaml.write_text("sample_type: CaptioningSample\nfield_map: {image: jpg, caption: txt}\n")
+    report = validate(root, ValidateRequest(quarantine=True))
+    assert report.quarantine is not None
     assert (report.quarantine.samples, sizes(root)) == (1, {"train": 49})
 
 

@@ -15,7 +15,7 @@ import pytest
 from tests.core.verbs.raw_folders import FEW, a_folder, files, members, shards, write
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import DatasetError, PermissionDenied, UsageError
-from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, write_folder
+from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, Renamed, write_folder
 
 
 def test_all_files_are_in_the_shards(tmp_path: Path) -> None:
@@ -155,6 +155,25 @@ def test_vanished_and_changed_files_of_one_shard_are_refused(tmp_path: Path) -> 
 
     assert caught.value.code == "WDS203"
     assert shards(tmp_path / "out") == before
+
+
+def test_vanished_samples_are_dropped_and_renamed_ones_recognised_where_that_is_said(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", 10)
+    write(source, tmp_path / "out")
+    for part in ("jpg", "txt"):
+        (source / "0" / f"00000.{part}").unlink()
+        (source / "0" / f"00003.{part}").rename(source / "0" / f"renamed.{part}")
+        os.utime(source / "0" / f"renamed.{part}", (1, 1))  # what it is does not go by the time
+    (source / "0" / "00006.txt").write_bytes(b"changed")
+    foreseen = write(source, tmp_path / "out", FolderOptions(shard_samples=4, missing="drop", dry_run=True))
+
+    report = write(source, tmp_path / "out", FolderOptions(shard_samples=4, missing="drop"))
+
+    assert (report.dropped, report.renamed) == (("0/00000",), (Renamed(before="0/00003", after="0/renamed"),))
+    assert (foreseen.dropped, foreseen.renamed) == (report.dropped, report.renamed)
+    assert (report.written, report.samples, report.vanished) == (1, 9, 0)
+    assert members(tmp_path / "out") == files(source)
+    assert write(source, tmp_path / "out").written == 0
 
 
 def test_a_shard_that_was_deleted_is_written_again(tmp_path: Path) -> None:

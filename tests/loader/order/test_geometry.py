@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start, turns
+from wdsctl.loader.order.geometry import Cut, Geometry, Lane, Turn, next_number, split, start, turns, turns_of_pass
 
 
 def stream(geometry: Geometry, world: int, batches: int) -> list[int]:
     """The lanes that the world's batches come from, drawn by so many ranks."""
     return [
-        turns(geometry, drawn, rank, world)[0] for drawn in range(0, batches, world) for rank in range(world)
+        turns(geometry, drawn, rank, world).lanes[0] for drawn in range(0, batches, world) for rank in range(world)
     ]  # fmt: skip
 
 
@@ -29,7 +29,7 @@ def test_every_number_of_ranks_that_divides_the_lanes_sees_the_same_batches(worl
 def test_ranks_share_the_lanes_evenly_and_their_turns_make_the_stream(per_rank: int, world: int, drawn: int) -> None:
     geometry = start(per_rank * world)
 
-    mine = [turns(geometry, drawn, rank, world) for rank in range(world)]
+    mine = [turns(geometry, drawn, rank, world).lanes for rank in range(world)]
 
     assert sorted(lane for lanes in mine for lane in lanes) == list(range(per_rank * world))
     assert {len(lanes) for lanes in mine} == {per_rank}
@@ -43,7 +43,7 @@ def test_a_split_makes_lanes_that_the_ranks_divide(lanes: int, world: int, after
     geometry = split(start(lanes), [0] * lanes, 0, world).geometry
 
     assert len(geometry.lanes) == after
-    assert {len(turns(geometry, 0, rank, world)) for rank in range(world)} == {after // world}
+    assert {len(turns(geometry, 0, rank, world).lanes) for rank in range(world)} == {after // world}
 
 
 def test_ranks_that_divide_the_lanes_after_a_split_see_the_same_batches() -> None:
@@ -77,7 +77,7 @@ def test_children_0_come_first_from_the_lane_whose_turn_it_is() -> None:
     )
     assert after.parents == (1, 0, 1, 0, 1, 0)
     assert after.heirs == 2
-    assert turns(after.geometry, 11, rank=0, world=3) == (0, 3)
+    assert turns(after.geometry, 11, rank=0, world=3).lanes == (0, 3)
 
 
 def test_a_second_split_is_written_after_the_first() -> None:
@@ -118,6 +118,44 @@ def test_no_two_lanes_of_a_job_ever_have_one_name_unless_one_goes_on_with_the_ot
 
 def _goes_on(lane: Lane, before: Geometry) -> bool:
     return lane in before.lanes or not lane.cuts[-1].child
+
+
+@settings(deadline=None)
+@given(st.integers(1, 12), st.integers(1, 14), st.dictionaries(st.integers(0, 11), st.integers(0, 5)))
+def test_the_turns_of_a_pass_are_in_the_order_of_their_numbers_whoever_has_the_lanes(
+    lanes: int, world: int, taken: dict[int, int]
+) -> None:
+    geometry = start(lanes)
+    taken = {lane: turn for lane, turn in taken.items() if lane < lanes}
+    found = []
+    for rank in range(world):
+        mine = turns_of_pass(geometry, taken, rank, world)
+        assert sorted(mine.lanes) == list(range(rank, lanes, world))
+        numbers = [mine.at(turn).number for turn in range(12 * len(mine.lanes))]
+        assert numbers == sorted(numbers)
+        assert {number % lanes for number in numbers} <= set(mine.lanes)
+        found += [number for number in numbers if number < 12 * lanes]
+
+    missing = {turn * lanes + lane for lane, had in taken.items() for turn in range(had)}
+    assert sorted(found) == [number for number in range(12 * lanes) if number not in missing]
+
+
+@settings(deadline=None)
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 10**9), st.integers(0, 100))
+def test_the_turns_of_a_stream_without_end_are_every_so_manieth_batch_of_the_job(
+    per_rank: int, world: int, drawn: int, turn: int
+) -> None:
+    geometry = start(per_rank * world)
+
+    for rank in range(world):
+        number = drawn + turn * world + rank
+        assert turns(geometry, drawn, rank, world).at(turn) == Turn(number % (per_rank * world), number)
+
+
+def test_the_next_number_is_that_after_the_last_turn_of_any_lane() -> None:
+    assert next_number(start(3), {}) == 0
+    assert next_number(start(3), {0: 2, 1: 0, 2: 1}) == 4
+    assert next_number(Geometry(7, start(3).lanes), {0: 1, 1: 1}) == 9
 
 
 def test_uneven_turns_are_refused_with_a_number_of_lanes_that_would_do() -> None:

@@ -1,295 +1,117 @@
-"""Every sample once a pass, any window at once, and the same for ever."""
+"""Every sample once an epoch, any window at once, and the same for ever."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.loader.order.orders import an_order, windows
+from tests.loader.order.orders import an_order, items, windows
 from wdsctl.core.errors import UsageError
-from wdsctl.core.keys import WORD, derive
-from wdsctl.loader.order.permutation import MOST, permute
-from wdsctl.loader.order.short import keyed_places
-from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, Strand, Window, slice_size
+from wdsctl.core.keys import WORD
+from wdsctl.loader.order.geometry import Cut, Lane
+from wdsctl.loader.order.lane_order import LaneOrder
+from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, slice_size
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-GOLDEN = Path(__file__).parents[2] / "golden" / "order-v2.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "order-v3.json"
+# Large enough to have windows: smaller data has none.
 ORDERS = st.builds(
     an_order,
-    st.integers(1, 200),
+    st.integers(64, 400),
     st.integers(1, 20),
     st.integers(1, 60),
     seed=st.integers(0, WORD),
-    passes=st.integers(-1, 4),
+    passes=st.integers(-1, 4).filter(bool),
 )
-STRANDS = st.builds(Strand, st.integers(0, 500), st.integers(1, 70))
 
 
-def windows_before(order: Shuffled, strand: Strand, slot: int) -> Iterator[Window]:
-    """All windows of the strand that begin before this slot."""
-    for start, window in windows(order, strand):
-        if strand.first + start * strand.step >= slot:
-            return
-        yield window
-
-
-def came(order: Shuffled, lanes: int, slots: int) -> Counter[tuple[int, int]]:
-    """How often each (pass, position) comes in the first `slots` slots, over all lanes."""
-    counts: Counter[tuple[int, int]] = Counter()
-    for lane in range(lanes):
-        for window in windows_before(order, Strand(lane, lanes), slots):
-            counts.update(zip(window.passes.tolist(), window.positions.tolist(), strict=True))
-    return counts
-
-
-def slices_by_definition(order: Shuffled, slots: int) -> list[tuple[int, int]]:
-    """(slice, pass) of every slot of whole epochs, by dealing slot after slot."""
-    full = order.n // order.size
-    stretches = max(1, order.passes)
-    dealt: list[tuple[int, int]] = []
-    while len(dealt) < slots:
-        epoch = len(dealt) // (order.slices * stretches)
-        elements = iter(range(full))
-        if order.passes:
-            key = derive("slices", order.seed, epoch)
-            elements = iter(permute(np.arange(full * stretches), full * stretches, key).tolist())
-        for stretch in range(epoch * stretches, (epoch + 1) * stretches):
-            for place in range(order.slices):
-                if order.slices > full and place == short_place(order, stretch):
-                    dealt.append((full, stretch))
-                else:
-                    element = next(elements)
-                    dealt.append((element % full, epoch * stretches + element // full))
-    return dealt[:slots]
-
-
-def short_place(order: Shuffled, stretch: int) -> int:
-    places = keyed_places(order.slices, order.seed)
-    return int(places[stretch % places.size]) if order.passes else order.slices - 1
-
-
-def samples_of(order: Shuffled, dealt: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """(pass, position), slice by slice."""
-    size = order.size
-    return [(number, i) for j, number in dealt for i in range(j * size, min((j + 1) * size, order.n))]
-
-
-@pytest.mark.parametrize("n", [1, 2, 7, 64, 500, 1000])
-@pytest.mark.parametrize("lanes", [1, 8, 64])
-@pytest.mark.parametrize(("slice_samples", "window_samples"), [(1, 60), (3, 10), (16, 1000), (128, 1000)])
-@pytest.mark.parametrize("passes", [0, 1, 3])
-def test_every_sample_comes_once_a_pass(
-    n: int, lanes: int, slice_samples: int, window_samples: int, passes: int
-) -> None:
-    order = an_order(n, slice_samples, window_samples, passes=passes)
-
-    counts = came(order, lanes, slots=6 * order.slices)
-
-    assert counts == Counter((number, position) for number in range(6) for position in range(n))
-
-
-@settings(max_examples=150, deadline=None)
-@given(ORDERS.filter(lambda order: order.passes >= 0), STRANDS)
-def test_windows_are_what_dealing_slot_by_slot_gives(order: Shuffled, strand: Strand) -> None:
-    epoch_slots, width = order.epoch_slices, max(1, order.window_samples // order.slice_samples)
-    slots = ((strand.first + 20 * strand.step) // epoch_slots + 2) * epoch_slots
-    dealt = slices_by_definition(order, slots)
-    mine = list(range(strand.first, slots, strand.step))
-
-    begin = 0
-    for window in windows_before(order, strand, slots):
-        epoch = mine[begin] // epoch_slots
-        turns = [slot for slot in mine[begin : begin + width] if slot // epoch_slots == epoch]
-        expected = samples_of(order, [dealt[slot] for slot in turns])
-        got = list(zip(window.passes.tolist(), window.positions.tolist(), strict=True))
-        assert got == expected if order.passes == 0 else sorted(got) == sorted(expected)
-        begin += len(turns)
-        assert window.stop == order.end_of(strand, begin - 1) == begin
-    assert begin == len(mine)
-
-
-@settings(max_examples=150, deadline=None)
-@given(ORDERS, STRANDS)
-def test_a_sample_is_found_where_walking_meets_it(order: Shuffled, strand: Strand) -> None:
-    taken = 0
-    for start, window in islice(windows(order, strand), 12):
-        assert order.samples_before(strand, start) == taken
-        for at in range(window.positions.size):
-            assert order.find(strand, taken + at) == (start, at)
-        taken += window.positions.size
-    assert order.find(strand, taken) == (window.stop, 0)
+def epoch_of(order: Shuffled, epoch: int, edges: list[int]) -> list[tuple[int, int]]:
+    """(pass, position) of an epoch, window by window between these offsets."""
+    found: list[tuple[int, int]] = []
+    for start, stop in pairwise(edges):
+        window = order.window(epoch, start, stop)
+        assert len(window.positions) == len(window.passes) == stop - start
+        found += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
+    return found
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.builds(
-        an_order, st.integers(1, MOST), st.integers(1, 300), st.integers(1, 3000), seed=st.integers(0, 9),
-        passes=st.integers(-1, 1),
-    ),
-    st.integers(0, 10**15), st.integers(1, 10**6), st.integers(0, MOST),
-)  # fmt: skip
-def test_places_far_away_are_exact(order: Shuffled, first: int, step: int, taken: int) -> None:
-    strand = Strand(first, step)
-    taken //= 2 * step
+    ORDERS.filter(lambda order: order.passes > 0), st.integers(0, 10**12), st.lists(st.integers(0, WORD), max_size=9)
+)
+def test_windows_share_out_an_epoch_wherever_they_are_cut(order: Shuffled, epoch: int, cuts: list[int]) -> None:
+    edges = sorted({0, order.epoch_samples, *(cut % order.epoch_samples for cut in cuts)})
 
-    start, at = order.find(strand, taken)
-    window = order.window(strand, start)
+    found = Counter(epoch_of(order, epoch, edges))
 
-    assert order.samples_before(strand, start) + at == taken
-    assert at < window.positions.size
-    assert order.samples_before(strand, window.stop) == taken - at + window.positions.size
-    assert order.end_of(strand, start) == window.stop
+    assert found == Counter(
+        (epoch * order.passes + number, position) for number in range(order.passes) for position in range(order.n)
+    )
 
 
-@settings(deadline=None)
-@given(ORDERS, STRANDS)
-def test_reads_are_the_slices_of_the_window_none_twice(order: Shuffled, strand: Strand) -> None:
-    for _, window in islice(windows(order, strand), 8):
-        rows = window.slices.tolist()
-        assert window.positions.dtype == window.passes.dtype == window.slices.dtype == np.int64
-        assert window.positions.size == window.passes.size
-        assert [i for start, stop in rows for i in range(start, stop)] == sorted(set(window.positions.tolist()))
+@settings(max_examples=100, deadline=None)
+@given(ORDERS, st.integers(0, 10**6), st.integers(0, WORD), st.integers(1, 60))
+def test_a_window_is_of_neighbours_in_slices(order: Shuffled, epoch: int, start: int, size: int) -> None:
+    start %= order.epoch_samples
+    stop = min(order.epoch_samples, start + size)
 
+    window = order.window(epoch, start, stop)
 
-@settings(deadline=None)
-@given(ORDERS, STRANDS, st.integers(0, 4), st.integers(1, 60))
-def test_windows_opened_together_are_the_windows_one_after_the_other(
-    order: Shuffled, strand: Strand, skipped: int, slices: int
-) -> None:
-    start = next(islice(windows(order, strand), skipped, None))[0]
-
-    together = order.window(strand, start, slices)
-
-    each = [order.window(strand, start)]
-    while each[-1].stop < together.stop:
-        each.append(order.window(strand, each[-1].stop))
-    assert each[-1].stop == together.stop
-    assert all(window.stop - start < slices for window in each[:-1])
-    assert together.stop - start >= slices
-    for column in ("positions", "passes"):
-        assert getattr(together, column).tolist() == [i for one in each for i in getattr(one, column).tolist()]
-    rows = together.slices.tolist()
-    assert [i for a, b in rows for i in range(a, b)] == sorted(set(together.positions.tolist()))
-
-
-def test_windows_opened_together_end_where_slots_do() -> None:
-    order = an_order(3, 1, 1)
-    strand = Strand(MOST - 5, 2)
-
-    assert order.window(strand, 0, 100).stop == 2
-    with pytest.raises(IndexError, match="slots go up to"):
-        order.window(strand, 2)
-
-
-@settings(deadline=None)
-@given(ORDERS.filter(lambda order: order.passes >= 1), STRANDS)
-def test_windows_never_straddle_epochs(order: Shuffled, strand: Strand) -> None:
-    for _, window in islice(windows(order, strand), 20):
-        assert len(set((window.passes // order.passes).tolist())) == 1
-
-
-@settings(deadline=None)
-@given(ORDERS, st.data())
-def test_windows_come_out_the_same_in_any_sequence(order: Shuffled, data: st.DataObject) -> None:
-    in_turn = {start: window.positions.tolist() for start, window in islice(windows(order, Strand(1, 3)), 8)}
-    again = an_order(
-        order.n, order.slice_samples, order.window_samples, seed=order.seed, passes=order.passes
-    )  # fmt: skip
-
-    for start in data.draw(st.permutations(sorted(in_turn))):
-        assert again.window(Strand(1, 3), start).positions.tolist() == in_turn[start]
-
-
-def test_as_they_lie_samples_come_in_order_pass_after_pass() -> None:
-    order = an_order(10, 3, 6, passes=0)
-
-    one = [i for window in windows_before(order, Strand(0, 1), 8) for i in window.positions.tolist()]
-    two = [i for window in windows_before(order, Strand(0, 2), 8) for i in window.positions.tolist()]
-
-    assert one == [*range(10), *range(10)]
-    assert two == [0, 1, 2, 6, 7, 8, 0, 1, 2, 6, 7, 8]
+    found = list(zip(window.passes.tolist(), (window.positions // order.size).tolist(), strict=True))
+    # All slices but the first and the last are whole, or the short one.
+    in_part = sum(1 for count in Counter(found).values() if count < order.size)
+    assert in_part <= 2 + max(1, order.passes)
 
 
 def test_passes_shuffled_together_are_mixed() -> None:
     order = an_order(1000, 10, 100, passes=4)
 
-    first = np.concatenate([window.passes for window in windows_before(order, Strand(0, 1), 100)])
+    first = order.window(0, 0, 1000).passes
 
     assert (np.bincount(first, minlength=4) > 100).all()
 
 
 @pytest.mark.parametrize("n", [10_000, 9_993])
-def test_with_replacement_a_stretch_covers_its_share_of_the_slices(n: int) -> None:
+def test_with_replacement_an_epoch_covers_its_share_of_the_slices(n: int) -> None:
     order = an_order(n, 10, 100, seed=3, passes=-1)
-    strand = Strand(0, 1)
 
-    stretches = [
-        {int(i) // 10 for window in (order.window(strand, start) for start in range(p * 1000, (p + 1) * 1000, 10))
-         for i in window.positions} for p in range(20)
-    ]  # fmt: skip
+    epochs = [set((order.window(epoch, 0, order.epoch_samples).positions // 10).tolist()) for epoch in range(20)]
 
     # 1 - 1/e of a thousand slices, give or take five standard deviations of the mean of twenty.
-    assert abs(np.mean([len(stretch) for stretch in stretches]) / 1000 - (1 - np.exp(-1))) < 0.011
-    assert len(set().union(*stretches)) == 1000
+    share = np.mean([len(each) for each in epochs]) / order.full_slices
+    assert abs(share - (1 - np.exp(-1))) < 0.011
+    assert len(set().union(*epochs)) == order.full_slices
 
 
-def test_with_replacement_windows_are_never_cut() -> None:
-    order = an_order(50, 4, 100, passes=-1)
+def test_with_replacement_small_data_is_drawn_by_the_sample() -> None:
+    found = [position for _, position in islice(items(an_order(50, 4, 100, passes=-1)), 5_000)]
 
-    assert [start for start, _ in islice(windows(order, Strand(3, 7)), 5)] == [0, 25, 50, 75, 100]
+    assert set(found) == set(range(50))
+    assert max(Counter(found).values()) < 160
 
 
 def test_epochs_differ_and_so_do_seeds() -> None:
     ways = {
-        tuple(order.window(Strand(0, 1), epoch * order.slices).positions.tolist())
-        for order in (an_order(500, seed=seed, passes=passes) for seed in range(4) for passes in (-1, 1))
+        tuple(an_order(500, seed=seed, passes=passes).window(epoch, 0, 400).positions.tolist())
+        for seed in range(4)
+        for passes in (-1, 1)
         for epoch in range(4)
-        if order.passes == 1 or epoch == 0
     }
 
-    assert len(ways) == 4 * 5
+    assert len(ways) == 4 * 2 * 4
 
 
 def test_one_seed_in_its_second_epoch_is_not_the_next_seed_in_its_first() -> None:
     one, next_one = an_order(512, seed=1), an_order(512, seed=2)
 
-    assert one.window(Strand(0, 1), 64).positions.tolist() != next_one.window(Strand(0, 1), 32).positions.tolist()
-    assert one.window(Strand(0, 1), 32).positions.tolist() != next_one.window(Strand(0, 1), 0).positions.tolist()
-
-
-def test_windows_are_shuffled_unlike_each_other() -> None:
-    order = an_order(64 * 16, slice_samples=512, window_samples=512)
-
-    ways = {
-        tuple((window.positions % 512).tolist())
-        for lane in range(2)
-        for _, window in islice(windows(order, Strand(lane, 2)), 10)
-    }
-
-    assert len(ways) == 20
-
-
-def test_lanes_that_split_read_the_windows_of_their_own_slots() -> None:
-    """The strands (0, 6) and (3, 6) hold the slots of (0, 3), each once."""
-    order = an_order(400, 4, 40)
-
-    whole = came(order, 3, 600)
-    parts: Counter[tuple[int, int]] = Counter()
-    for first in range(6):
-        for window in windows_before(order, Strand(first, 6), 600):
-            parts.update(zip(window.passes.tolist(), window.positions.tolist(), strict=True))
-
-    assert parts == whole
+    assert one.window(1, 0, 512).positions.tolist() != next_one.window(0, 0, 512).positions.tolist()
 
 
 @pytest.mark.parametrize(
@@ -311,53 +133,39 @@ def test_an_order_that_cannot_be_is_refused(n: int, slice_samples: int, window_s
     assert caught.value.hint
 
 
-@pytest.mark.parametrize(("strand", "number"), [(Strand(-1, 2), 0), (Strand(0, 0), 0), (Strand(0, 2), -1)])
-def test_there_is_nothing_outside_a_strand(strand: Strand, number: int) -> None:
-    order = an_order(100)
-
-    for question in (order.window, order.samples_before, order.end_of, order.find):
-        with pytest.raises(IndexError, match=r"strand"):
-            question(strand, number)
-
-
-def test_a_window_begins_where_it_begins_and_nowhere_else() -> None:
-    order = an_order(1000, 10, 100)
-
-    with pytest.raises(IndexError, match=r"no window begins at slice 7 .* inside the one from 0"):
-        order.window(Strand(0, 1), 7)
-    with pytest.raises(IndexError, match="slot 4611686018427387900 is too far"):
-        order.window(Strand(MOST - 4, 1), 0)
-
-
 def golden_windows() -> list[dict[str, Any]]:
-    """What the golden file holds. To write it anew: `python -m tests.loader.order.test_shuffle`."""
+    """What the golden file holds. To write it from scratch: `python -m tests.loader.order.test_shuffle`."""
+    cut = Lane(3, (Cut(100, 3, 2), Cut(10, 2, 0)))
     places = [
-        (an_order(7, 1, 4, seed=0), Strand(0, 1), 0),
-        (an_order(500, 7, 70, seed=1), Strand(3, 8), 0),
-        (an_order(500, 7, 70, seed=1), Strand(3, 8), 10**12 + 7),
-        (an_order(500, 7, 70, seed=1, passes=3), Strand(5, 24), 100),
-        (an_order(500, 7, 70, seed=1, passes=0), Strand(3, 8), 10),
-        (an_order(500, 7, 70, seed=1, passes=-1), Strand(3, 8), 10**12),
-        (an_order(20_000, 16, 1000, seed=42), Strand(63, 64), 10**12),
-        (an_order(10**9, 128, 1000, seed=2**64 - 1), Strand(7, 8), 0),
-        (an_order(10**9, 16, 1000, seed=5), Strand(7, 8), 62 * 10**12),
-        (an_order(10**9, 48, 1000, seed=5, passes=2), Strand(7, 8), 20 * 10**12),
+        (an_order(7, 1, 4, turn=2, apart=2), Lane(0), 0),
+        (an_order(48, lanes=8, turn=16, apart=16), Lane(5), 10**9 + 7),
+        (an_order(5000, 7, 70, seed=1, lanes=8, turn=16, apart=16), Lane(3), 0),
+        (an_order(5000, 7, 70, seed=1, lanes=8, turn=16, apart=16), Lane(3), 10**12 + 7),
+        (an_order(5000, 7, 70, seed=1, lanes=8, turn=16, apart=16), cut, 30),
+        (an_order(5000, 7, 70, seed=1, lanes=8, turn=16, apart=16), cut, 10**9),
+        (an_order(5000, 7, 70, seed=1, lanes=24, passes=3), Lane(5), 1000),
+        (an_order(5000, 7, 70, seed=1, lanes=8, turn=7, passes=0), Lane(3), 100),
+        (an_order(5000, 7, 70, seed=1, lanes=8, passes=-1), Lane(3), 10**12),
+        (an_order(20_000, 16, 1000, seed=42, lanes=64), Lane(63), 10**12),
+        (an_order(10**9, 128, 1000, seed=2**64 - 1, lanes=8, turn=32, apart=32), Lane(7), 0),
+        (an_order(10**9 + 1, 16, 1000, seed=5, lanes=8, turn=32, apart=32), Lane(7), 62 * 10**12),
     ]
     return [a_golden_window(*place) for place in places]
 
 
-def a_golden_window(order: Shuffled, strand: Strand, near: int) -> dict[str, Any]:
-    start, _ = order.find(strand, order.samples_before(strand, near))
-    window = order.window(strand, start)
+def a_golden_window(order: Shuffled, lane: Lane, near: int) -> dict[str, Any]:
+    taken = [cut.picks for cut in lane.cuts]
+    window = LaneOrder(order, lane, taken).window(near)
     return {
-        "order": [order.n, order.slice_samples, order.window_samples, order.seed, order.passes],
-        "strand": list(strand),
-        "start": start,
-        "stop": window.stop,
-        "before": order.samples_before(strand, start),
-        "positions": window.positions[:12].tolist(),
-        "passes": window.passes[:12].tolist(),
-    }
+        "order": [
+            order.n, order.slice_samples, order.window_samples, order.seed, order.passes, order.lanes, order.turn,
+            order.apart,
+        ],
+        "lane": [lane.root, [list(cut) for cut in lane.cuts]],
+        "number": near,
+        "positions": window.positions[near - window.first :][:12].tolist(),
+        "passes": window.passes[near - window.first :][:12].tolist(),
+    }  # fmt: skip
 
 
 def test_orders_never_change() -> None:
@@ -365,6 +173,14 @@ def test_orders_never_change() -> None:
 
     assert golden["order_version"] == ORDER_VERSION
     assert golden_windows() == golden["windows"]
+
+
+def test_windows_are_shuffled_unlike_each_other() -> None:
+    order = an_order(64 * 16, slice_samples=512, window_samples=512)
+
+    ways = {tuple((window.positions % 512).tolist()) for window in islice(windows(order), 20)}
+
+    assert len(ways) == 20
 
 
 if __name__ == "__main__":

@@ -76,9 +76,9 @@ def criterion(sample: Any) -> tuple[int, int | None]:
 
 def refs_of(source: Source, lane: Lane) -> RefCursor:
     """A blend of the dataset and of a part of it, one and a half times."""
-    orders = [Shuffled(n=n, slice_samples=2, window_samples=6, seed=n, passes=1) for n in (source.n, 22)]
+    orders = [Shuffled(n=n, slice_samples=2, window_samples=6, seed=n, passes=1, lanes=2) for n in (source.n, 22)]
     arms = [Arm(orders[0], [Piece(source, 0, source.n, source.n)]), Arm(orders[1], [Piece(source, 10, 15, 22)])]
-    return RefStage(arms, [Blend((3, 1))], 5, 2).open(lane)
+    return RefStage(arms, [Blend((3, 1))], 5).open(lane)
 
 
 def samples_of(source: Source, lane: Lane, *hooks: Any) -> SampleCursor:
@@ -116,7 +116,7 @@ class Lanes:
     def __init__(self, source: Source, lane: Lane) -> None:
         refs = refs_of(source, lane)._stage
         self._pipeline = Pipeline(
-            refs=RefStage(refs.arms, [Blend((3, 1)), Blend((1, 4))], 5, 2),
+            refs=RefStage(refs.arms, [Blend((3, 1)), Blend((1, 4))], 5),
             samples=SampleStage({}, (hook_of(encode),), 100),
             pack=PackStage(5, hook_of(select, "select"), hook_of(pack, "pack"), None),
             group=GroupStage(criterion, 3, 4),

@@ -26,7 +26,7 @@ def arms(tmp_path_factory: pytest.TempPathFactory) -> list[Arm]:
 
 def cursor_of(arms: list[Arm], lane: Lane = LANES[0], *histories: Any, **options: Any) -> RefCursor:
     blends = [Blend((2, 1)), Blend((0, 1))] if len(arms) > 1 else [Blend((1,))]
-    return RefStage(arms, blends, 5, 2, **options).open(lane, histories)
+    return RefStage(arms, blends, 5, **options).open(lane, histories)
 
 
 @pytest.mark.parametrize("lane", LANES, ids=["a lane", "its first half", "its second half"])

@@ -30,6 +30,23 @@ def test_a_worker_that_dies_is_replaced_and_the_stream_does_not_change(how: str,
     assert "sample 2" in said[0]
 
 
+def test_answers_that_another_process_took_are_made_again_and_none_is_given_in_their_place() -> None:
+    said: list[str] = []
+    with a_pool(log=said.append) as consumer:
+        consumer.submit(*["next"] * 8)
+        got = [consumer.collect()]
+        pid = os.fork()
+        if not pid:
+            for _ in range(3):
+                consumer.collect()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        got += [consumer.collect() for _ in range(7)]
+
+    assert got == [(0, number) for number in range(8)]
+    assert [line for line in said if "where task" in line]
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("_exit", "exit code 3")],

@@ -120,6 +120,29 @@ def test_a_forked_child_that_drops_a_result_does_not_give_it_back() -> None:
         assert len(others) == 5
 
 
+def test_a_result_that_a_forked_child_has_too_stays_as_it_is_when_the_consumer_drops_it(inherited: set[str]) -> None:
+    with a_pool(begin=5) as consumer:
+        consumer.submit(("tensor", MB))
+        tensor = consumer.collect()
+        (go, going), (answer, answering) = os.pipe(), os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.read(go, 1)
+            os.write(answering, str(set(tensor.numpy().tobytes())).encode())  # no thread of torch is left here
+            os._exit(0)
+        del tensor
+        for _ in range(20):
+            consumer.submit(("tensor", MB))
+            consumer.collect()
+        os.write(going, b"x")
+        os.waitpid(pid, 0)
+
+        assert os.read(answer, 100) == b"{5}"
+        assert mapped_bytes(consumer, inherited) < 5 * MB
+    for end in (go, going, answer, answering):
+        os.close(end)
+
+
 def test_nothing_has_a_name_in_dev_shm(inherited: set[str]) -> None:
     """Of what both have mapped and open: others of this machine may put things there meanwhile."""
     before = set(open_files(_NAMED))

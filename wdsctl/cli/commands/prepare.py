@@ -23,17 +23,19 @@ Examples:
 
 \b
 Killed at any moment and run again, it does the rest. On a terminal it asks
-for what is not given, and ends by printing the command without questions.
+for what is not given before it writes anything (? lists the choices), and
+ends by printing the command without questions.
 A SOURCE that is not the folder DEST was made from is refused; --yes says that
 it is the same folder, moved.
 """
 
 Source = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="SOURCE",
         help="A folder of raw files, or of tars or JSONL at any depth, or one JSONL file; "
         "all but raw files also at a URL. Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, -.",
+        show_default=False,
     ),
 ]
 Dest = Annotated[
@@ -84,7 +86,7 @@ Redetect = Annotated[bool, typer.Option("--redetect", help="Detect the sample ty
 
 
 def command(
-    source: Source,
+    source: Source = None,
     dest: Dest = None,
     *,
     shard_samples: ShardSamples = 10_000,
@@ -128,7 +130,7 @@ def command(
     from wdsctl.core.verbs.media_request import MediaRequest
     from wdsctl.core.verbs.prepare import PrepareOptions
 
-    spec = root_spec(source)
+    spec = root_spec(wizard.ask_source(common) if source is None else source)
     source = spec.root
     if dest is None and spec.selection is None and media_folder.is_one(source, catalog, media):
         media_folder.refuse(of_shards=hashed is not None or sample_rows is not None)
@@ -147,6 +149,7 @@ def command(
         split=parse_ratios(split) if split else None,
         split_by=by,
         seed=seed,
+        may_move=common.yes,
         sample_type=sample_type,
         field_map=values.field_map(field_map),
         redetect=redetect,

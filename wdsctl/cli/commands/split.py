@@ -9,7 +9,7 @@ import typer
 from wdsctl.cli import options
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.split import SplitRequest
+    from wdsctl.core.verbs.split import SplitReport, SplitRequest, WouldMove
 
 EPILOG = """
 \b
@@ -176,14 +176,37 @@ def _be_sure(root: str, request: SplitRequest, catalog: str | None, common: opti
 def _make(
     root: str, request: SplitRequest, catalog: str | None, common: options.Common, *, wait: float, dry_run: bool
 ) -> int:
+    from dataclasses import replace
+
+    from wdsctl.cli.asking import may_ask
     from wdsctl.cli.progress import listening
     from wdsctl.cli.render.split import render
-    from wdsctl.core.verbs.split import split_by
+    from wdsctl.core.verbs.split import WouldMove, split_by
 
-    with listening(common.output) as progress:
-        report = split_by(root, request, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
+    def make(request: SplitRequest) -> SplitReport:
+        with listening(common.output) as progress:
+            return split_by(root, request, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
+
+    try:
+        report = make(replace(request, may_move=common.yes))
+    except WouldMove as refused:
+        if not may_ask(common):
+            raise
+        _confirm_moves(refused, common)
+        report = make(replace(request, may_move=True))
     common.output.answer("split", report, render)
     return 0
+
+
+def _confirm_moves(refused: WouldMove, common: options.Common) -> None:
+    """Show what would move, and ask. Raises UsageError where the answer is no."""
+    from wdsctl.cli.asking import Terminal
+    from wdsctl.cli.render.split import moved_lines
+    from wdsctl.core.errors import UsageError
+
+    common.output.say(*moved_lines(refused.report))
+    if not Terminal().confirm("move them?", default=False):
+        raise UsageError("nothing has moved: the answer was no", hint="`--set NAME` makes another set beside this one")
 
 
 def _show(root: str, of_set: str, catalog: str | None, common: options.Common) -> int:

@@ -109,7 +109,9 @@ def _row(line: StateLine) -> tuple[str, ...]:
 
 def _facts(job: StateFacts) -> list[tuple[str, RenderableType]]:
     epochs = f", {job.epochs:.2f} epochs" if job.epochs is not None else ""
-    kind = "training" if job.pass_number is None else f"validation, pass {count(job.pass_number)}"
+    kind = "validation" if job.order.get("validation") else "training"
+    if job.pass_number is not None:
+        kind += f", pass {count(job.pass_number)}{', which is over,' if job.is_over else ''}"
     begun = "" if job.roots == job.lanes else f", {count(job.roots)} at the start"
     stages = ", ".join(job.shape)
     generations = sorted(set(job.generations))

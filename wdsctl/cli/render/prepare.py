@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, field_map, path, share, size
+from wdsctl.cli.figures import count, field_map, path, safe, share, size
 from wdsctl.cli.render.index import changes, found, totals
 from wdsctl.cli.render.media import media_lines, summary
 from wdsctl.cli.render.pieces import labelled
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Names of left-out files shown.
 EXAMPLES_SHOWN = 3
+#: Names of dropped and renamed samples shown.
+NAMES_SHOWN = 10
 
 
 def renderer(options: PrepareOptions) -> Callable[[PrepareReport], Iterator[RenderableType]]:
@@ -88,14 +90,29 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
         (folder.ignored, "file or folder passed over", "files or folders passed over"),
         (folder.vanished, "vanished sample", ""),
+        (folder.stale, "shard kept as it was while its files have changed", "shards kept as they were"),
     )
     left_out = ", ".join(counted(n, noun, plural) for n, noun, plural in reasons if n)
+    rows += _gone(folder)
     if left_out:
         shown = folder.examples[:EXAMPLES_SHOWN]
         more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
         rows.append(("", f"not as it should be: {left_out}"))
         rows += [("", example) for example in shown]
         rows += [("", f"... and {count(more)} more")] if shown and more > 0 else []
+    return rows
+
+
+def _gone(folder: FolderReport) -> list[tuple[str, RenderableType]]:
+    """The samples that are no longer in the shards, and those that have another name in them, by name."""
+    rows: list[tuple[str, RenderableType]] = []
+    for what, names in (
+        ("dropped", [safe(key) for key in folder.dropped]),
+        ("renamed", [f"{safe(each.before)} -> {safe(each.after)}" for each in folder.renamed]),
+    ):
+        if names:
+            more = f" and {count(len(names) - NAMES_SHOWN)} more (--json has all)" if len(names) > NAMES_SHOWN else ""
+            rows.append((what, f"{counted(len(names), 'sample')}: {', '.join(names[:NAMES_SHOWN])}{more}"))
     return rows
 
 

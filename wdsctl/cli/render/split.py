@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.figures import count, path, safe, share, size
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from wdsctl.core.catalog.totals import SplitCount
     from wdsctl.core.verbs.split_export import ExportReport
     from wdsctl.core.verbs.split_leaks_report import LeaksReport
-    from wdsctl.core.verbs.split_report import SplitReport, SplitsReport, StratumLine
+    from wdsctl.core.verbs.split_report import Move, SplitReport, SplitsReport, StratumLine
 
 SHOWN = 10  # strata, pairs
 
@@ -34,14 +35,32 @@ def render(report: SplitReport) -> Iterator[RenderableType]:
     if report.strata:
         yield ""
         yield from strata_lines(report)
-    moved = [move for move in report.moved if move.before or not report.splits]
-    if moved:
-        yield ""
-        yield "would move:" if report.dry_run else "moved:"
-        yield table(
-            ("from", "to", "#samples"),
-            [(move.before or "(none)", move.after or "(none)", count(move.samples)) for move in moved],
-        )
+    yield from moved_lines(report)
+
+
+def moved_lines(report: SplitReport) -> Iterator[RenderableType]:
+    """Which samples change their split, and how many of them need --yes."""
+    between = {(move.before, move.after): move.samples for move in report.reassigned}
+    others = [
+        replace(move, samples=move.samples - between.get((move.before, move.after), 0))
+        for move in report.moved
+        if move.before or not report.splits
+    ]
+    moves = [*report.reassigned, *(move for move in others if move.samples > 0)]
+    if not moves:
+        return
+    yield ""
+    yield "would move:" if report.dry_run else "moved:"
+    yield table(
+        ("from", "to", "#samples", "such as"),
+        [
+            (safe(each.before or "(none)"), safe(each.after or "(none)"), count(each.samples), _keys(each))
+            for each in moves
+        ],
+    )
+    if between and report.dry_run:
+        samples = count(sum(between.values()), "sample")
+        yield f"{samples} would leave their split, which needs --yes (wdsctl explain WDS238)"
 
 
 def rule(report: SplitReport) -> str:
@@ -116,6 +135,10 @@ def render_leaks(report: LeaksReport) -> Iterator[RenderableType]:
     yield f"{path(report.root)}: {said}"
     read = f"read {count(report.hashed)} of them ({size(report.size_bytes)})"
     yield f"  compared {safe(what)} of {count(report.samples, 'sample')}, {read}"
+
+
+def _keys(move: Move) -> str:
+    return safe(", ".join(move.keys[:1]))
 
 
 def _row(line: StratumLine, names: Sequence[str]) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ def render(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType
     checked = f"{count(report.shards, 'shard')}, {count(report.samples, 'sample')}, {size(report.size_bytes)}"
     yield f"{path(report.root)}{at_view(report.view)}: {tally_of_severities(report.findings)}"
     yield f"  checked {checked} in {duration(report.seconds)}{_how(report)}"
+    if report.not_checked:
+        yield f"  {report.not_checked}"
     if report.unread:
         yield f"  {_unread(report)}"
     if report.quarantine is not None:
@@ -52,7 +54,10 @@ def render(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType
 
 
 def render_release(report: ReleaseReport) -> Iterator[RenderableType]:
-    yield f"{path(report.root)}: {count(report.released)} let in again from the quarantine"
+    said = (
+        f"{count(report.released)} let in again from the quarantine" if report.released else "nothing is in quarantine"
+    )
+    yield f"{path(report.root)}: {said}"
     yield from _splits(report.splits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, Table, insert, null, select, text
+from sqlalchemy import ColumnElement, Connection, Select, Table, insert, inspect, null, select, text
 from sqlalchemy.dialects import sqlite
 
 from wdsctl.core.catalog import schema
@@ -16,7 +16,10 @@ from wdsctl.core.sample_id import INDEX_BITS
 
 
 def adopt(draft: Connection, splits: SplitTables, path: str, shard_ids: Sequence[int], *, with_samples: bool) -> None:
-    """Copy the rows of these shards, and their splits, from the catalog at `path` into a draft that has nothing yet."""
+    """Copy the rows of these shards, and their splits, from the catalog at `path` into a draft that has nothing yet.
+
+    Of shards that are gone, what is remembered of their splits comes along.
+    """
     engine = open_published(path)
     try:
         with engine.connect() as old:
@@ -31,9 +34,20 @@ def adopt(draft: Connection, splits: SplitTables, path: str, shard_ids: Sequence
                     _copy(draft, schema.sample, old, _samples(schema.sample, schema.sample.c.id, shard_id))
             if old.execute(select(schema.meta.c.key).where(schema.meta.c.key == FACT)).first():
                 _adopt_media(draft, old, shard_ids)
-            splits.adopt(old, shard_ids)
+            gone = _remembered(old)
+            for shard_id in gone:
+                _copy(draft, schema.shard, old, shards.where(schema.shard.c.id == shard_id))
+            splits.adopt(old, [*shard_ids, *gone])
     finally:
         engine.dispose()
+
+
+def _remembered(old: Connection) -> list[int]:
+    """The shards that are gone, and whose splits are remembered."""
+    if not inspect(old).has_table(schema.former_split.name):
+        return []  # a catalog of schema version 1 to 3
+    is_gone = schema.shard.c.id.in_(select(schema.former_split.c.shard)) & schema.shard.c.removed.is_not(None)
+    return list(old.execute(select(schema.shard.c.id).where(is_gone).order_by(schema.shard.c.id)).scalars())
 
 
 def _adopt_media(draft: Connection, old: Connection, shard_ids: Iterable[int]) -> None:

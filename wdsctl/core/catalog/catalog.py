@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from sqlalchemy import Connection, Engine, func, null, select, text
+from sqlalchemy import ColumnElement, Connection, Engine, Table, func, inspect, null, select, text
 from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.alike_keys import alike_keys
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, KEY_UNTIL
 from wdsctl.core.catalog.facts import exclude_of, generation_of, media_settings_of, selection_of
@@ -155,22 +156,31 @@ class Catalog:
         return MediaReader(self._reading)
 
     def held(self, shard_ids: Sequence[int]) -> dict[str, Held]:
-        """Which samples of these shards are in which split, by the shard's path."""
-        shard, of_shard = schema.shard.c, schema.split_shard.c
-        query = (
-            select(shard.path, shard.layout_hash, shard.samples, schema.split.c.name, of_shard.samples, of_shard.bits)
-            .join_from(schema.split_shard, schema.shard, shard.id == of_shard.shard)
-            .join(schema.split, schema.split.c.id == of_shard.split)
-            .order_by(shard.id, schema.split.c.id)
-        )
+        """Which samples of these shards are in which split, or go back to which, by the shard's path."""
         found: dict[str, Held] = {}
         with self._reading() as connection:
             for at in range(0, len(shard_ids), _AT_ONCE):
-                some = connection.execute(query.where(shard.id.in_(shard_ids[at : at + _AT_ONCE])))
-                for path, layout_hash, count, name, samples, bits in some:
-                    held = found.setdefault(path, Held(layout_hash, {}, count))
-                    held.parts[name] = (samples, bits)
+                some = schema.shard.c.id.in_(shard_ids[at : at + _AT_ONCE])
+                for row in _held(connection, schema.split_shard, some):
+                    found.setdefault(row.path, Held(row.layout_hash, {}, row.count)).parts[row.name] = row[-2:]
+                for row in _held(connection, schema.former_split, some):
+                    found.setdefault(row.path, Held(row.layout_hash, {}, row.count)).former[row.name] = row[-2:]
         return found
+
+    def gone(self) -> dict[str, list[Held]]:
+        """Which splits the samples go back to of shards that are gone, or are no longer as they were, by path.
+
+        The last that was there first.
+        """
+        found: dict[int, Held] = {}
+        paths: dict[str, list[Held]] = {}
+        with self._reading() as connection:
+            for row in _held(connection, schema.former_split, schema.shard.c.removed.is_not(None)):
+                if row.id not in found:
+                    found[row.id] = Held(row.layout_hash, {}, row.count)
+                    paths.setdefault(row.path, []).insert(0, found[row.id])
+                found[row.id].former[row.name] = row[-2:]
+        return paths
 
     def repeated_keys(self, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
         """How many keys stand in more than one shard, and the first of them with their shards.
@@ -190,6 +200,13 @@ class Catalog:
                 if count <= limit:
                     keys.append(each)
             return count, [RepeatedKey(each, self._shards_with(connection, each)) for each in keys]
+
+    def alike_keys(self) -> tuple[int, tuple[str, str, str] | None]:
+        """See `alike_keys`. None of lines, whose keys are no names of files, and where samples have no rows."""
+        if not self.has_sample_rows or self.key_field:
+            return 0, None
+        with self._driver() as driver:
+            return alike_keys(driver)
 
     def _repeated_lines(self, limit: int) -> tuple[int, list[RepeatedKey]]:
         field = self.key_field
@@ -221,3 +238,18 @@ class Catalog:
             raise damaged(self.path, str(error.orig)) from error
         except DAMAGE as error:
             raise damaged(self.path, str(error)) from error
+
+
+def _held(connection: Connection, table: Table, which: ColumnElement[bool]) -> Iterable[Any]:
+    """(id, path, layout hash, samples, split, its samples, their bits) of the shards that are meant."""
+    if not inspect(connection).has_table(table.name):
+        return ()  # a catalog of schema version 1 to 3
+    shard, split = schema.shard.c, schema.split.c
+    columns = (shard.id, shard.path, shard.layout_hash, shard.samples.label("count"), split.name)
+    query = (
+        select(*columns, table.c.samples, table.c.bits)
+        .join_from(table, schema.shard, shard.id == table.c.shard)
+        .join(schema.split, split.id == table.c.split)
+        .order_by(shard.removed, shard.id, split.id)
+    )
+    return connection.execute(query.where(which))

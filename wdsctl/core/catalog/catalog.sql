@@ -29,6 +29,17 @@ CREATE TABLE file (
 
 ;
 
+CREATE TABLE former_split (
+	split INTEGER NOT NULL, 
+	shard INTEGER NOT NULL, 
+	samples INTEGER NOT NULL, 
+	bits BLOB, 
+	PRIMARY KEY (split, shard)
+)
+ WITHOUT ROWID
+
+;
+
 CREATE TABLE keyframes (
 	sample BIGINT NOT NULL, 
 	ext INTEGER NOT NULL, 

@@ -173,13 +173,42 @@ class Draft:
         self._connection.execute("DELETE FROM sample")
         self.has_sample_rows, self.is_to_be_packed = False, True
 
-    def remove_shard(self, shard_id: int) -> None:
-        """A shard that is gone or has changed: its row stays and says so, its samples go."""
+    def remove_shard(self, shard_id: int, *, remembers: bool = False) -> None:
+        """A shard that is gone or has changed: its row stays and says so, its samples go.
+
+        `remembers`: which split they were in stays, too, for the case that the shard comes back.
+        """
         self._connection.execute("DELETE FROM sample WHERE id >= ? AND id < ?", _ids(shard_id))
+        if remembers:
+            self._remember(shard_id)
+        else:
+            self._connection.execute("DELETE FROM former_split WHERE shard = ?", (shard_id,))
         for table in ("shard_part", "split_shard", "excluded_shard"):
             self._connection.execute(f"DELETE FROM {table} WHERE shard = ?", (shard_id,))
         self.media.remove_shard(shard_id)
         self._connection.execute("UPDATE shard SET removed = ? WHERE id = ?", (self.generation, shard_id))
+
+    def _remember(self, shard_id: int) -> None:
+        """Note of a shard's samples the split that each is in."""
+        found = self._connection.execute("SELECT samples FROM shard WHERE id = ?", (shard_id,)).fetchone()
+        if found is None:
+            return  # a new catalog has not taken it over
+        (count,) = found
+        rows = self._connection.execute("SELECT split, bits FROM split_shard WHERE shard = ?", (shard_id,)).fetchall()
+        rows += self._connection.execute("SELECT split, bits FROM former_split WHERE shard = ?", (shard_id,)).fetchall()
+        had: dict[int, int] = {}
+        for split, bits in rows:
+            had[split] = had.get(split, 0) | ((1 << count) - 1 if bits is None else int.from_bytes(bits, "little"))
+        self._connection.execute("DELETE FROM former_split WHERE shard = ?", (shard_id,))
+        self._connection.executemany(
+            "INSERT INTO former_split (split, shard, samples, bits) VALUES (?, ?, ?, ?)",
+            [(split, shard_id, bits.bit_count(), _as_bits(bits, count)) for split, bits in sorted(had.items()) if bits],
+        )
+
+    def forget_former(self, path: str, layout_hash: str) -> None:
+        """Forget which splits a shard was in that is gone, and was at this path with this layout: it is back."""
+        which = "SELECT id FROM shard WHERE path = ? AND layout_hash = ? AND removed IS NOT NULL"
+        self._connection.execute(f"DELETE FROM former_split WHERE shard IN ({which})", (path, layout_hash))
 
     def refresh(self, rows: Iterable[ShardRow]) -> None:
         """Shards whose time, path, hash or status is another one, and in which nothing has moved."""
@@ -253,6 +282,11 @@ class Draft:
         many = (tuple(islice(values, _AT_ONCE * _SAMPLE_COLUMNS)) for _ in range(runs))
         self._connection.executemany(_INSERT_SAMPLES, many)
         self._connection.executemany(_INSERT_SAMPLE, (tuple(islice(values, _SAMPLE_COLUMNS)) for _ in range(rest)))
+
+
+def _as_bits(flags: int, count: int) -> bytes | None:
+    """One bit a sample, the lowest first; None where all `count` are set."""
+    return None if flags == (1 << count) - 1 else flags.to_bytes((count + 7) // 8, "little")
 
 
 def _ids(shard_id: int) -> tuple[int, int]:

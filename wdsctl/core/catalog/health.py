@@ -6,6 +6,7 @@ import sqlite3
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from wdsctl.core.catalog.identity import check
@@ -152,10 +153,13 @@ def _totals(connection: sqlite3.Connection, facts: dict[str, str]) -> Iterator[P
 def _split_counts(connection: sqlite3.Connection) -> Iterator[Problem]:
     """Bits of splits that are not as many as is counted, or are of more samples than the shard has."""
     query = (
-        "SELECT split.name, shard.path, shard.samples, split_shard.samples, split_shard.bits FROM split_shard "
-        "JOIN shard ON shard.id = split_shard.shard JOIN split ON split.id = split_shard.split"
+        "SELECT split.name, shard.path, shard.samples, t.samples, t.bits FROM {} AS t "
+        "JOIN shard ON shard.id = t.shard JOIN split ON split.id = t.split"
     )
-    for split, shard, samples, count, bits in connection.execute(query):
+    tables = [name for name in ("split_shard", "former_split") if name in _tables_of(connection)]
+    for split, shard, samples, count, bits in chain.from_iterable(
+        connection.execute(query.format(name)) for name in tables
+    ):
         number = samples if bits is None else int.from_bytes(bits, "little").bit_count()
         fits = bits is None or int.from_bytes(bits, "little").bit_length() <= samples
         if number != count or not fits:

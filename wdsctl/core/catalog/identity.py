@@ -11,7 +11,7 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
 APPLICATION_ID = 0x57445343  # "WDSC"
-VERSION = 3
+VERSION = 4
 
 #: The fact that says, where it is "0", that samples have no rows.
 SAMPLE_ROWS = "sample_rows"

@@ -72,8 +72,19 @@ DROP VIEW v_shard;
 CREATE VIEW v_shard AS SELECT id, path, size, samples, parts, status, sha256 FROM shard WHERE removed IS NULL
 """
 
+
+def to_4(connection: sqlite3.Connection) -> None:
+    """The split that a sample had before it was excluded, or its shard was gone."""
+    connection.execute(_FOURTH)
+
+
+_FOURTH = """
+CREATE TABLE former_split (split INTEGER NOT NULL, shard INTEGER NOT NULL, samples INTEGER NOT NULL, bits BLOB, PRIMARY
+    KEY (split, shard)) WITHOUT ROWID
+"""
+
 #: The version that each of them makes, by the version it begins with.
-MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: to_2, 2: to_3}
+MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: to_2, 2: to_3, 3: to_4}
 
 
 def migrate(path: str) -> None:

@@ -108,6 +108,17 @@ excluded_shard = Table(
     comment="which samples are in no split, since a rule or a quarantine excludes them",
 )
 
+former_split = Table(
+    "former_split",
+    metadata,
+    Column("split", Integer, primary_key=True),
+    Column("shard", Integer, primary_key=True),
+    Column("samples", Integer, nullable=False),
+    Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
+    sqlite_with_rowid=False,
+    comment="which samples a split had that are excluded now, or of a shard that is gone: they go back to it",
+)
+
 media_form = Table(
     "media_form",
     metadata,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MISSING = "missing"  # the status of a shard that has vanished, and whose rows were kept (`--missing keep`)
 
@@ -23,8 +23,12 @@ class ShardRow:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Where the samples of one shard are: split -> (samples, one bit a sample, or None for all of them)."""
+    """Where the samples of one shard are: split -> (samples, one bit a sample, or None for all of them).
+
+    `former`: the same of samples that go back to a split once they are no longer excluded.
+    """
 
     layout_hash: str
     parts: dict[str, tuple[int, bytes | None]]
     samples: int  # of the shard, in whatever split or none
+    former: dict[str, tuple[int, bytes | None]] = field(default_factory=dict)

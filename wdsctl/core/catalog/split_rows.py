@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sqlalchemy import Connection, delete, func, insert, inspect, select
+from sqlalchemy import Connection, Table, delete, func, insert, inspect, select
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.fact_names import EXCLUDES, GROUPS, MARK, OF_SPLITS, RULES, STRATA
+from wdsctl.core.catalog.shard_row import Held
 from wdsctl.core.split_rules import (
     Excludes,
     Rules,
@@ -26,6 +27,7 @@ from wdsctl.core.split_rules import (
     set_and_name,
 )
 from wdsctl.core.splitting import Given, SplitShard
+from wdsctl.core.splitting_bits import flags_of, part_of
 
 _FIRST_NAMED = 1 << 16  # numbers of splits of named sets: the others come first, whenever they are made
 
@@ -89,16 +91,15 @@ class SplitReader:
 
     def parts(self, of_set: str) -> Parts:
         """The splits of a set in the order they were named, by their short names."""
-        split, of_shard = schema.split.c, schema.split_shard.c
-        query = select(of_shard.split, of_shard.shard, of_shard.samples, of_shard.bits).order_by(of_shard.shard)
-        found: Parts = {}
         with self._reading() as connection:
-            for number, name in connection.execute(select(split.id, split.name).order_by(split.id)).all():
-                mine, short = set_and_name(name)
-                if mine == of_set:
-                    rows = connection.execute(query.where(of_shard.split == number))
-                    found[short] = {row.shard: SplitShard(row.shard, row.samples, row.bits) for row in rows}
-        return found
+            return _parts(connection, schema.split_shard, of_set)
+
+    def former(self, of_set: str) -> Parts:
+        """The samples that each split of a set had before they were excluded, or their shard was gone."""
+        with self._reading() as connection:
+            if not inspect(connection).has_table(schema.former_split.name):
+                return {}  # a catalog of schema version 1 to 3
+            return _parts(connection, schema.former_split, of_set)
 
     def excluded(self) -> dict[int, SplitShard]:
         """What is in no split, by shard. A catalog from before there was such a thing has none."""
@@ -162,7 +163,8 @@ class SplitTables:
     def drop_set(self, of_set: str) -> None:
         """Forget the splits of a set, and its rule."""
         for name, number in self._numbers(of_set).items():
-            self._connection.execute(delete(schema.split_shard).where(schema.split_shard.c.split == number))
+            for table in (schema.split_shard, schema.former_split):
+                self._connection.execute(delete(table).where(table.c.split == number))
             self._connection.execute(delete(schema.split).where(schema.split.c.name == named_in(of_set, name)))
         if RULES in self.facts:
             known = rules_of(self.facts[RULES])
@@ -171,14 +173,37 @@ class SplitTables:
 
     def add(self, of_set: str, name: str, parts: Iterable[SplitShard]) -> None:
         """Samples that a split has from now on, of shards that it had nothing of."""
-        number = self._numbers(of_set)[name]
+        self._insert(schema.split_shard, self._numbers(of_set)[name], parts)
+
+    def former(self, of_set: str) -> Parts:
+        """The samples that each split of a set had before they were excluded, or their shard was gone."""
+        return _parts(self._connection, schema.former_split, of_set)
+
+    def keep_former(self, of_set: str, former: Parts) -> None:
+        """Remember this of a set, in place of what was remembered."""
+        for name, number in self._numbers(of_set).items():
+            self._connection.execute(delete(schema.former_split).where(schema.former_split.c.split == number))
+            self._insert(schema.former_split, number, former.get(name, {}).values())
+
+    def remember_shard(self, shard_id: int, held: Held) -> None:
+        """Remember which splits the samples of a shard go back to that is no longer as it was."""
+        rows = self._connection.execute(select(schema.split.c.name, schema.split.c.id))
+        numbers = {row.name: row.id for row in rows}
+        for name in dict.fromkeys((*held.parts, *held.former)):
+            both = np.zeros(held.samples, np.bool_)
+            for samples, bits in (each[name] for each in (held.parts, held.former) if name in each):
+                both |= flags_of(SplitShard(shard_id, samples, bits), held.samples)
+            if name in numbers:
+                self._insert(schema.former_split, numbers[name], filter(None, [part_of(shard_id, both)]))
+
+    def _insert(self, table: Table, number: int, parts: Iterable[SplitShard]) -> None:
         rows: list[dict[str, Any]] = [
             {"split": number, "shard": part.shard, "samples": part.samples, "bits": part.bits}
             for part in parts
             if part.samples
         ]
         if rows:
-            self._connection.execute(insert(schema.split_shard), rows)
+            self._connection.execute(insert(table), rows)
 
     def forget(self, of_set: str, shards: Iterable[int]) -> None:
         """Take all samples of these shards out of the splits of a set."""
@@ -207,17 +232,28 @@ class SplitTables:
     def adopt(self, old: Connection, shard_ids: Iterable[int]) -> None:
         """Take over what an older catalog says beside its splits."""
         self.facts |= _facts(old)
-        if not inspect(old).has_table(schema.excluded_shard.name):
-            return
-        t = schema.excluded_shard
-        for shard in shard_ids:
-            for row in old.execute(select(t).where(t.c.shard == shard)).mappings():
-                self._connection.execute(insert(t), dict(row))
+        for t in (schema.excluded_shard, schema.former_split):
+            if inspect(old).has_table(t.name):
+                for shard in shard_ids:
+                    for row in old.execute(select(t).where(t.c.shard == shard)).mappings():
+                        self._connection.execute(insert(t), dict(row))
 
     def _numbers(self, of_set: str) -> dict[str, int]:
         t = schema.split.c
         rows = self._connection.execute(select(t.name, t.id).order_by(t.id)).all()
         return {short: number for name, number in rows for mine, short in (set_and_name(name),) if mine == of_set}
+
+
+def _parts(connection: Connection, table: Table, of_set: str) -> Parts:
+    split = schema.split.c
+    query = select(table.c.shard, table.c.samples, table.c.bits).order_by(table.c.shard)
+    found: Parts = {}
+    for number, name in connection.execute(select(split.id, split.name).order_by(split.id)).all():
+        mine, short = set_and_name(name)
+        if mine == of_set:
+            rows = connection.execute(query.where(table.c.split == number))
+            found[short] = {row.shard: SplitShard(row.shard, row.samples, row.bits) for row in rows}
+    return found
 
 
 def _words(text: str) -> NDArray[np.uint64]:

@@ -29,6 +29,7 @@ class Waste:
         """Drop it; returns how many rows of which table. `generations`: those that somebody may still train on.
 
         The rows of shards that one of them has stay, though the present one lacks them: their numbers mean something.
+        So do those of shards that go back to their splits if they come back.
         """
         dropped = {"shard": self._removed_shards(generations)}
         live = select(schema.shard.c.id).where(schema.shard.c.removed.is_(None))
@@ -41,7 +42,8 @@ class Waste:
     def _removed_shards(self, generations: Collection[int]) -> int:
         t = schema.shard.c
         in_use = [(t.added <= number) & (t.removed > number) for number in generations]
-        return self._run(schema.shard, t.removed.is_not(None) & ~or_(*in_use) if in_use else t.removed.is_not(None))
+        remembered = t.id.in_(select(schema.former_split.c.shard))
+        return self._run(schema.shard, t.removed.is_not(None) & ~or_(remembered, *in_use))
 
     def _run(self, table: Table, which: ColumnElement[bool]) -> int:
         count = self._connection.execute(select(func.count()).select_from(table).where(which)).scalar_one()

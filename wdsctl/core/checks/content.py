@@ -16,6 +16,7 @@ from collections.abc import Callable
 from wdsctl.core.checks.headers import Read, header_of, npy_header, npy_trouble, source_of
 from wdsctl.core.checks.kinds import MAX_BYTES, MEDIA, Kind, kind_of
 from wdsctl.core.checks.placed import Gathered, Sight
+from wdsctl.core.json_reader import JsonReader
 from wdsctl.core.media.byte_range import KEPT
 from wdsctl.core.torch_file import ForeignPickle, unpickled
 
@@ -57,6 +58,9 @@ def check_content(read: Read, sight: Sight, found: Gathered) -> None:
         if said := npy_trouble(read, sight):
             found.add("WDS143", said, sight)
         return
+    if kind in ("json", "lines"):
+        _check_json(read(sight.offset, sight.size), sight, found)
+        return
     code, said = _CHECKS[kind](read(sight.offset, sight.size))
     if code:
         found.add(code, said, sight)
@@ -75,7 +79,7 @@ def _check_medium(read: Read, sight: Sight, found: Gathered) -> None:
         from wdsctl.core.media.whole_stream import judge_stream
 
         source = source_of(read, sight, header.head)
-        source.most, source.kept = 2 * sight.size, KEPT
+        source.most, source.kept = 3 * sight.size, KEPT  # decoded, and its checksums compared
         verdict = judge_stream(source, header.content.format)
     else:
         return  # the headers' level has told
@@ -99,10 +103,14 @@ def text_trouble(data: bytes) -> Said:
 
 def json_trouble(data: bytes) -> Said:
     """As the loader reads it: in UTF-8, whatever value."""
+    return _json_trouble(data, JsonReader())
+
+
+def _json_trouble(data: bytes, reader: JsonReader) -> Said:
     if (said := text_trouble(data)) != FINE:
         return said
     try:
-        json.loads(data)
+        reader.read(data)
     except json.JSONDecodeError as error:
         return "WDS144", f"{error.msg}, at character {error.pos:,}"
     except RecursionError:
@@ -112,12 +120,22 @@ def json_trouble(data: bytes) -> Said:
     return FINE
 
 
-def _lines_trouble(data: bytes) -> Said:
-    for number, line in enumerate(data.splitlines(), 1):
-        code, said = json_trouble(line) if line.strip() else FINE
+def _check_json(data: bytes, sight: Sight, found: Gathered) -> None:
+    """What does not parse is an error, what other readers take otherwise a warning."""
+    reader = JsonReader()
+    odd: dict[str, str] = {}
+    is_lines = kind_of(sight.part) == "lines"
+    for number, piece in enumerate(data.splitlines() if is_lines else [data], 1):
+        if is_lines and not piece.strip():
+            continue
+        where = f"line {number}: " if is_lines else ""
+        code, said = _json_trouble(piece, reader)
         if code:
-            return code, f"line {number}: {said}"
-    return FINE
+            found.add(code, f"{where}{said}", sight)
+            return
+        odd = {code: f"{where}{said}" for code, said in reader.odd.items()} | odd
+    for code, said in sorted(odd.items()):
+        found.add(code, said, sight, "warning")
 
 
 def _integer_trouble(data: bytes) -> Said:
@@ -187,8 +205,6 @@ def _check_pickle(archive: zipfile.ZipFile) -> str:
 _CHECKS: dict[Kind, Callable[[bytes], Said]] = {
     "text": text_trouble,
     "integer": _integer_trouble,
-    "json": json_trouble,
-    "lines": _lines_trouble,
     "npz": _npz_trouble,
     "torch": _torch_trouble,
 }

@@ -12,6 +12,7 @@ import numpy as np
 
 from wdsctl.core.checks.kinds import ARRAYS, MAX_BYTES, MEDIA, Kind, kind_of
 from wdsctl.core.checks.placed import Gathered, Sight
+from wdsctl.core.evidence import PROMISED
 from wdsctl.core.media.byte_range import ByteRange
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.probe import probe
@@ -23,9 +24,6 @@ HEAD = 64 << 10  # bytes of every part that are looked at first: most headers en
 Read = Callable[[int, int], bytes]  # (offset in the shard, bytes) -> exactly these bytes
 Known = Mapping[tuple[int, str], Facts | Unreadable]  # by the sample's place and the part's name
 
-#: Names that people use for one another, and every reader of images goes by the content.
-_ALIKE = {"jpg": "jpeg", "jpe": "jpeg", "jfif": "jpeg", "tif": "tiff", "apng": "png", "dib": "bmp"}
-_PNM = frozenset(("ppm", "pgm", "pbm", "pnm"))
 _BAD_NPY = (ValueError, SyntaxError, TypeError, EOFError, struct.error, OverflowError)
 
 
@@ -86,16 +84,13 @@ def source_of(read: Read, sight: Sight, head: bytes = b"") -> ByteRange:
 
 
 def _misnamed(part: str, content: Content) -> str:
-    """A picture under the name of another format; empty where the name does not lie. Of streams, only the kind counts:
-    one container goes by many names."""
+    """A medium under the name of another format; empty where the name does not lie, or promises nothing."""
     name = part.rpartition(".")[2].lower()
-    kind = kind_of(part)
-    if kind == "image" and content.kind == "image":
-        is_alike = _ALIKE.get(name, name) == content.format or (name in _PNM and content.format == "pnm")
-        is_known = content.format in ("jpeg", "png", "gif", "bmp", "tiff", "webp", "avif")
-        return "" if is_alike or not is_known else f"the name says {name}, and it is {content.format}"
-    is_swapped = (kind == "image") != (content.kind == "image")
-    return f"the name says {name}, and it is {content.format} ({content.kind})" if is_swapped else ""
+    promised = PROMISED.get(name)
+    if promised is not None and content.format not in promised:
+        kind = f" ({content.kind})" if content.kind != kind_of(part) else ""
+        return f"the name says {name}, and it is {content.format}{kind}"
+    return ""
 
 
 def _difference(before: Facts | Unreadable, now: Facts) -> str:

@@ -32,3 +32,10 @@ def parse_levels(words: Sequence[str]) -> tuple[Level, ...]:
         if level in meant:
             meant |= {*_STANDS_ON.get(level, ())}
     return tuple(level for level in LEVELS if level in meant)
+
+
+def not_checked(levels: Sequence[Level]) -> str:
+    """What these levels leave out, for whoever takes their answer for all there is to say; empty where nothing is."""
+    if "content" in levels:
+        return ""
+    return f"{', '.join(levels)} only: media were not decoded; --level content does that"

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.checks.content import json_trouble, text_trouble
 from wdsctl.core.checks.headers import HEAD, Read
-from wdsctl.core.checks.kinds import MAX_BYTES, MEDIA
+from wdsctl.core.checks.kinds import MAX_BYTES, MEDIA, kind_of
 from wdsctl.core.checks.placed import Gathered, Sight
-from wdsctl.core.dataset_yaml import DatasetConfig
-from wdsctl.core.field_path import Access, FieldPath, Step
+from wdsctl.core.dataset_yaml import DatasetConfig, needed_fields
+from wdsctl.core.field_path import FieldPath, Step
 from wdsctl.core.fields import parse_field_map
 from wdsctl.core.sample_types import SAMPLE_TYPES, Field, Kind
 from wdsctl.core.sniff import sniff
@@ -45,10 +45,11 @@ _WORDS: dict[str, str] = {"integer": "a whole number", "number": "a number", "li
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What samples are to be. `paths`: where each mapped field comes from."""
+    """What samples are to be. `paths`: where each mapped field comes from. `needed`: those that every sample has."""
 
     sample_type: str
     paths: tuple[tuple[Field, FieldPath], ...]
+    needed: frozenset[str] = frozenset()
 
     @property
     def parts(self) -> frozenset[str]:
@@ -56,16 +57,12 @@ class Rules:
         return frozenset(chain.from_iterable((access.part for access in path.alternatives) for _, path in self.paths))
 
 
-class _Absent(NamedTuple):
-    why: str
-
-
 def rules_of(config: DatasetConfig) -> Rules | None:
-    """None where the dataset has no sample type of ours, or makes its fields by code."""
+    """None where the dataset has no field map. What the fields of a type of somebody's own hold, only that knows."""
     fields = {field.name: field for field in SAMPLE_TYPES.get(config.sample_type, ())}
     paths = parse_field_map(config.field_map)
-    known = tuple((fields[name], path) for name, path in paths.items() if name in fields)
-    return Rules(config.sample_type, known) if known else None
+    known = tuple((fields.get(name, Field(name, "any")), path) for name, path in paths.items())
+    return Rules(config.sample_type, known, frozenset(needed_fields(config))) if known else None
 
 
 def check_sample(read: Read, sights: Mapping[str, Sight], rules: Rules, found: Gathered, *, tells_broken: bool) -> None:
@@ -78,17 +75,24 @@ def check_sample(read: Read, sights: Mapping[str, Sight], rules: Rules, found: G
     parsed: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for field, path in rules.paths:
-        access = _chosen(path, sights)
-        if access is None:
-            continue  # a part that is missing is told of as WDS108
-        sight = sights[access.part]
-        value = _value(read, sight, field, access.steps, parsed, found if tells_broken else None)
+        value: Any = _ABSENT
+        # As the loader does: the first alternative that the sample has, inside a part, too.
+        for access in (each for each in path.alternatives if each.part in sights):
+            sight = sights[access.part]
+            value = _value(read, sight, field, access.steps, parsed, found if tells_broken else None)
+            if value is not _ABSENT:
+                break
+        else:
+            access = next((each for each in path.alternatives if each.part in sights), path.alternatives[0])
+            if access.part not in sights:
+                continue  # a part that is missing is told of as WDS108
+            sight = sights[access.part]
         if value is _BROKEN:
             continue
-        if isinstance(value, _Absent) or value is None:
-            if field.required:
-                said = value.why if isinstance(value, _Absent) else "is null"
-                found.add("WDS148", f"{field.name}, which {rules.sample_type} needs: {access} {said}", sight)
+        if value is _ABSENT or value is None:
+            if field.name in rules.needed:
+                said = "is not there" if value is _ABSENT else "is null"
+                found.add("WDS148", f"{field.name}, which the field map needs: {access} {said}", sight)
             continue
         values[field.name] = value
         if said := _misfit(field, value):
@@ -98,17 +102,13 @@ def check_sample(read: Read, sights: Mapping[str, Sight], rules: Rules, found: G
 
 
 _BROKEN: Any = object()  # does not parse: nothing more can be said
+_ABSENT: Any = object()
 
 
 class _Medium(NamedTuple):
     """What stands for the bytes of a medium: what they begin like."""
 
     kind: str
-
-
-def _chosen(path: FieldPath, sights: Mapping[str, Sight]) -> Access | None:
-    """The first alternative that the sample has."""
-    return next((access for access in path.alternatives if access.part in sights), None)
 
 
 def _value(
@@ -118,7 +118,10 @@ def _value(
         return _Medium(sniff(read(sight.offset, min(sight.size, HEAD)), sight.size).kind)
     if sight.size > MAX_BYTES:
         return _BROKEN
-    is_json = bool(steps) or field.kind in ("list", "object", "any")
+    held = kind_of(sight.part)
+    is_json = bool(steps) or held == "json"
+    if not is_json and field.kind in ("list", "object", "any") and held not in ("text", "integer"):
+        return _BROKEN  # an array, a medium, bytes: whatever it is, it is not JSON
     if sight.part not in parsed:
         parsed[sight.part] = _loaded(read(sight.offset, sight.size), sight, found, is_json=is_json)
     value = parsed[sight.part]
@@ -153,7 +156,7 @@ def _descended(value: Any, steps: tuple[Step, ...]) -> Any:
         elif isinstance(value, dict) and str(step) in value:
             value = value[str(step)]
         else:
-            return _Absent("is not there")
+            return _ABSENT
     return value
 
 

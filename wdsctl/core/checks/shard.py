@@ -43,9 +43,9 @@ _AT_ONCE = 4096  # samples whose parts are told together
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckUnit:
     """`levels`: those that this shard is still to be looked at on. `indexed_as`: its layout in the catalog, empty where
-    that is of an older file. `offsets`: the offsets file, where nothing was wrong with the shard then; else empty.
-    `catalog`, `shard_id`: where facts of its media are; empty where there are none. `content_is_known`: the level
-    `content` was asked for, too, and what is broken has been told there, now or before.
+    that is of a file of another size. `offsets`: the offsets file, where nothing was wrong with the shard then; else
+    empty. `catalog`, `shard_id`: where facts of its media are; empty where there are none. `content_is_known`: the
+    level `content` was asked for, too, and what is broken has been told there, now or before.
     """
 
     root: str
@@ -116,7 +116,8 @@ def _scanned(unit: CheckUnit, found: dict[Level, tuple[Placed, ...]]) -> Checked
     gathered = {level: Gathered(unit.shard.path) for level in levels}
     referred = Referred()
     with _reading(unit) as read:
-        look = _Looker(unit, read, _known(unit), gathered, referred)
+        known = _known(unit) if layout_hash == unit.indexed_as else {}
+        look = _Looker(unit, read, known, gathered, referred)
         for sights in samples_of(scan, rows):
             look.at(sights)
     found |= {level: each.all() for level, each in gathered.items()}

@@ -20,13 +20,13 @@ _OF_KEYS = ("WDS104", "WDS105")
 
 
 def check_structure(root: str, shard: ShardFile, scan: ShardScan, indexed_as: str) -> tuple[Placed, ...]:
-    """`indexed_as`: the hash of the layout that the catalog has of this very file; empty where that is an older one."""
+    """`indexed_as`: the hash of the layout that the catalog has of a shard of this size; empty where it has none."""
     findings: Iterable[Finding] = scan.findings
     if is_lines(shard.path) and scan.samples:
         findings = check_lines(root, shard, scan)
     found = [Placed(finding, _places(finding.code, scan)) for finding in findings]
     if indexed_as and scan.status != "unreadable" and indexed_as != scan.layout_hash():
-        words = "is not as it was indexed, though its size and time are"
+        words = "is not as it was indexed, though its size is the same"
         changed = Finding(code="WDS305", severity="error", message=words, shard=shard.path)
         found.append(Placed(changed, is_whole=True))
     return tuple(found)

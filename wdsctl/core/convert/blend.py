@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.convert.references import REFERENCES
-from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core.dataset_yaml import DatasetConfig, needed_fields
 from wdsctl.core.field_path import parse_field_path
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 
@@ -37,7 +37,7 @@ from __future__ import annotations
 {own}
 
 
-def field(sample, media, *ways):
+def field(sample, media, *ways, optional=False):
     """The first of these that the sample has: (part, steps into its JSON), its own or one of the media."""
     own, references = parts_of(sample)
     for part, steps in ways:
@@ -47,9 +47,14 @@ def field(sample, media, *ways):
             value = media.get(references[part], sample)
         else:
             continue
-        for step in steps:
-            value = value[step]
+        try:
+            for step in steps:
+                value = value[step]
+        except (LookupError, TypeError):
+            continue
         return value
+    if optional:
+        return None
     raise KeyError(f"the sample has none of {{ways}}")
 
 
@@ -107,7 +112,9 @@ _CRUDE = f"""\
 
 def _typed(config: DatasetConfig) -> str:
     lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
+    needed = needed_fields(config)
     for name, source in config.field_map.items():
         ways = ", ".join(f"({each.part!r}, {each.steps!r})" for each in parse_field_path(source).alternatives)
+        ways += "" if name in needed else ", optional=True"
         lines.append(f"        {name}=field(sample, media, {ways}),")
     return "\n".join([*lines, "    )"])

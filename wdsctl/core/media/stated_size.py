@@ -7,7 +7,7 @@ from typing import Literal
 from wdsctl.core.media.byte_range import ByteRange
 
 _UNKNOWN = 0x7FFF_0000  # bytes: who writes to a pipe says so many and more, or 0
-_SEGMENT = b"\x18\x53\x80\x67"
+SEGMENT = b"\x18\x53\x80\x67"
 _MOST_CHUNKS = 1000
 
 
@@ -26,7 +26,7 @@ def missing_bytes(source: ByteRange, format_name: str) -> int:
 def _of_chunks(source: ByteRange, order: Literal["little", "big"]) -> int:
     at = 12
     for _ in range(_MOST_CHUNKS):
-        header = _read(source, at, 12)
+        header = read_at(source, at, 12)
         size = int.from_bytes(header[4:8], order)
         if header[:4] in (b"data", b"SSND") or (header[:4] == b"LIST" and header[8:] == b"movi"):
             return max(0, at + 8 + size - source.size) if size < _UNKNOWN else 0
@@ -38,16 +38,16 @@ def _of_chunks(source: ByteRange, order: Literal["little", "big"]) -> int:
 
 def _of_segment(source: ByteRange) -> int:
     """Source: RFC 8794 (EBML), 4 and 5; RFC 9559 (Matroska), 5.1."""
-    header = _sized(source, 4)
-    if header is None or _read(source, sum(header), 4) != _SEGMENT:
+    header = sized_at(source, 4)
+    if header is None or read_at(source, sum(header), 4) != SEGMENT:
         return 0
-    segment = _sized(source, sum(header) + 4)
+    segment = sized_at(source, sum(header) + 4)
     return max(0, sum(segment) - source.size) if segment else 0
 
 
-def _sized(source: ByteRange, at: int) -> tuple[int, int] | None:
+def sized_at(source: ByteRange, at: int) -> tuple[int, int] | None:
     """Where the content of an element begins, and how long it is, by the length that stands here; None: unknown."""
-    data = _read(source, at, 8)
+    data = read_at(source, at, 8)
     if not data or not data[0]:
         return None
     width = 9 - data[0].bit_length()
@@ -55,6 +55,6 @@ def _sized(source: ByteRange, at: int) -> tuple[int, int] | None:
     return None if value == (1 << 7 * width) - 1 else (at + width, value)
 
 
-def _read(source: ByteRange, at: int, size: int) -> bytes:
+def read_at(source: ByteRange, at: int, size: int) -> bytes:
     source.seek(at)
     return source.read(size) or b""

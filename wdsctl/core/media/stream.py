@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice
 from typing import Any
@@ -10,12 +11,13 @@ import av
 from av.audio.stream import AudioStream
 from av.codec.context import CodecContext
 from av.container import InputContainer
+from av.packet import Packet
 from av.stream import Disposition, Stream
 from av.video.stream import VideoStream
 
 from wdsctl.core.media.byte_range import ByteRange
 from wdsctl.core.media.facts import AudioFacts, Origin, Unreadable, VideoFacts
-from wdsctl.core.media.stated_seconds import stated_seconds
+from wdsctl.core.media.stated_seconds import DELAYED, codec_delay, first_heard, stated_seconds
 
 #: Format as `sniff` calls it -> FFmpeg's demuxer. Named, so that FFmpeg does not guess another, and never one such as
 #: HLS or concat, which open further files and addresses.
@@ -45,6 +47,7 @@ OPTIONS = {"format_whitelist": ",".join(sorted({*filter(None, DEMUXERS.values())
 _COUNTED = frozenset({"wav", "aiff", "flac", "ogg"})
 #: Files that can say that a picture is to be turned.
 _TURNABLE = frozenset({"mov", "matroska"})
+_INVALID = 0x41444E49  # FFmpeg's AVERROR_INVALIDDATA
 _FIRST_PACKETS = 32  # a decoder that has given no frame by then gives none
 _STILLS = Disposition.attached_pic | Disposition.timed_thumbnails  # a record's cover is no video
 
@@ -72,6 +75,14 @@ def opened(source: ByteRange, format_name: str) -> InputContainer:
         metadata_errors="replace",
         buffer_size=1 << 16,
     )
+
+
+def packets_of(container: InputContainer, *streams: Stream) -> Iterator[Packet[Stream]]:
+    """`container.demux`. PyAV has no place for a stream that begins in the middle, as in damaged transport streams."""
+    try:
+        yield from container.demux(*streams)
+    except IndexError as error:
+        raise av.InvalidDataError(_INVALID, "a stream begins in the middle of it") from error
 
 
 def first_video(container: InputContainer) -> VideoStream | None:
@@ -134,9 +145,9 @@ def _video(
 def _audio(container: InputContainer, stream: AudioStream, format_name: str) -> AudioFacts:
     seconds = _seconds(container, stream)
     codec = stream.codec_context.codec.canonical_name
-    # Ogg counts the samples of Opus with those that its decoder drops at the beginning.
-    is_counted = container.format.name in _COUNTED and codec != "opus" and stream.time_base == Fraction(1, stream.rate)
-    samples, samples_are = _count((stream.duration or 0) if is_counted else 0, seconds, Fraction(stream.rate))
+    is_counted = container.format.name in _COUNTED and stream.time_base == Fraction(1, stream.rate)
+    counted = round(seconds * stream.rate) if is_counted and seconds and stream.duration else 0
+    samples, samples_are = _count(counted, seconds, Fraction(stream.rate))
     return AudioFacts(
         format=format_name,
         codec=codec,
@@ -150,16 +161,20 @@ def _audio(container: InputContainer, stream: AudioStream, format_name: str) -> 
 
 def _seconds(container: InputContainer, stream: AudioStream | VideoStream) -> Fraction | None:
     """From the stream's first frame to the end of its last; of the longest stream, where the file has one for all."""
-    if (stated := stated_seconds(stream, _family(container))) is not None:
+    family, heard = _family(container), None
+    is_late = family == "matroska" or (family == "ogg" and bool(stream.start_time))
+    if is_late and isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name in DELAYED:
+        heard = first_heard(container, stream)
+    if (stated := stated_seconds(stream, family, heard)) is not None:
         return _positive(stated)
     if stream.duration is not None and stream.time_base:
         return _positive(stream.duration * stream.time_base)
     if container.duration is None:
         return None
     total = Fraction(container.duration, av.time_base)
-    if _family(container) == "matroska" and stream.start_time and stream.time_base:
+    if family == "matroska" and stream.time_base:
         # Matroska writes when the last frame ends, counted from 0 and not from the first frame.
-        start = stream.start_time * stream.time_base
+        start = (stream.start_time or 0) * stream.time_base + codec_delay(stream)
         total -= start if 0 < start < total else 0
     return _positive(total)
 

@@ -37,10 +37,11 @@ _LOSSES: tuple[Fix, ...] = (
 
 @dataclass(slots=True)
 class Fixes:
-    """`left`: in words, what is wrong still, or was lost."""
+    """`left`: in words, what is wrong still, or was lost. `lost`: the names of members that the copy does not have."""
 
     counts: Counter[Fix] = field(default_factory=Counter)
     left: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     def add(self, fix: Fix, count: int = 1) -> None:
         if count:

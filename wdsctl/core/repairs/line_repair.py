@@ -20,7 +20,7 @@ def repaired_lines(read: Read, size: int, fixes: Fixes, encoding: str = "") -> I
     if read(0, min(2, size)) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         fixes.left.append("it is UTF-16, not UTF-8: `iconv -f UTF-16 -t UTF-8 OLD > NEW` writes it again")
         return
-    for line, is_ended in _lines(read, size, fixes):
+    for number, (line, is_ended) in enumerate(_lines(read, size, fixes), 1):
         body = line
         if body.endswith(b"\r"):
             body = body[:-1]
@@ -32,10 +32,13 @@ def repaired_lines(read: Read, size: int, fixes: Fixes, encoding: str = "") -> I
         made = _made(body, of_line, encoding)
         if made is None and not is_ended:
             fixes.add("tail cut")
+            fixes.lost.append(f"line {number}")
             continue
         fixes.counts += of_line.counts
         if made is not None:
             yield made + b"\n"
+        else:
+            fixes.lost.append(f"line {number}")
 
 
 def _lines(read: Read, size: int, fixes: Fixes) -> Iterator[tuple[bytes, bool]]:

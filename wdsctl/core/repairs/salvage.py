@@ -40,18 +40,33 @@ class Gap(NamedTuple):
     name: bytes = b""
 
 
+class Join(NamedTuple):
+    """Zeros from one byte to another before the piece of this number: as many as end an archive, another one follows.
+
+    Members of which nothing but zeros is left look the same.
+    """
+
+    before: int
+    zeros: int
+    then: int
+
+
 @dataclass(slots=True)
 class Salvaged:
     """`pieces` in file order, to be read through `read`, which sees headers as they are mended.
 
-    `cut`: whether the end is missing, and the last sample with it, unless the member under way (`cut_name`) is of
-    another one. `is_open`: the archive ends at a member's border, without a mark.
+    `mended`: where headers got another checksum; what was wrong with them may have been the name. `joins`: where
+    archives seem to be joined; who knows what samples have decides. `is_cut`: whether the end is missing, and the last
+    sample with it, unless the member under way (`cut_name`) is of another one. `is_open`: the archive ends at a
+    member's border, without a mark.
     """
 
     read: Read
     size: int
     pieces: list[Piece] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
+    mended: list[int] = field(default_factory=list)
+    joins: list[Join] = field(default_factory=list)
     is_cut: bool = False
     cut_name: bytes = b""
     is_open: bool = False
@@ -126,6 +141,8 @@ def _truncated(found: Salvaged, ending: Ending, end: int, fixes: Fixes) -> None:
         found.is_open = True
         return
     found.is_cut, found.cut_name = True, ending.name
+    name = ending.name.decode("utf-8", "backslashreplace")
+    fixes.left.append(f"the end is missing, from {name or 'a header'} on: {found.size - end:,} bytes are left out")
     fixes.add("tail cut")
 
 
@@ -141,18 +158,22 @@ def _after_the_mark(found: Salvaged, end: int, fixes: Fixes) -> int | None:
         return None
     if then is not None and _ends_an_archive(found, end, then):
         found.begin = then
-        fixes.add("archives joined")
+        found.joins.append(Join(len(found.pieces), end, then))
         return then
     found.gaps.append(Gap(len(found.pieces)))
-    lost = (found.size if then is None else then) - end
-    fixes.left.append(f"zeros at byte {zeros:,} where a header was: {lost:,} bytes are left out")
-    fixes.add("damage left out")
+    zeros_left_out(zeros, (found.size if then is None else then) - end, fixes)
     return then
 
 
+def zeros_left_out(zeros: int, size: int, fixes: Fixes) -> None:
+    fixes.left.append(f"zeros at byte {zeros:,} where a header was: {size:,} bytes are left out")
+    fixes.add("damage left out")
+
+
 def _ends_an_archive(found: Salvaged, end: int, then: int) -> bool:
-    """Two blocks of zeros, or as many as fill up the last record."""
-    is_mark = then - end == len(END) or (then - end > len(END) and (then - found.begin) % RECORD == 0)
+    """Two blocks of zeros, or as many as fill up the last record. Members that were zeroed may have left as many."""
+    is_filled = len(END) < then - end < len(END) + RECORD and (then - found.begin) % RECORD == 0
+    is_mark = then - end == len(END) or is_filled
     return is_mark and all(not any(found.read(at, min(RECORD, then - at))) for at in range(end, then, RECORD))
 
 
@@ -162,6 +183,7 @@ def _after_damage(found: Salvaged, start: int, patches: dict[int, bytes], fixes:
     mended = _mended(found, bad)
     if mended is not None:
         patches[bad] = mended
+        found.mended.append(bad)
         fixes.add("checksums recomputed")
         return start
     then = next(headers(found.read, found.size, start + BLOCK), None)

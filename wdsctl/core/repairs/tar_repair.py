@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
 from wdsctl.core.repairs.grouping import Group, grouped, names_of
+from wdsctl.core.repairs.indexed import Member
 from wdsctl.core.repairs.salvage import Piece, Salvaged, salvage
 from wdsctl.core.tar import BLOCK, padded
 from wdsctl.core.tar_header import END, header
@@ -14,13 +15,17 @@ from wdsctl.core.tar_header import END, header
 _CHUNK = 8 << 20  # bytes copied at a time
 
 
-def plan_tar(read: Read, size: int, fixes: Fixes) -> tuple[Salvaged, list[Group]]:
-    """What the fixed copy is made of; nothing is to be done where `fixes` stays empty. Raises what reading raises."""
+def plan_tar(read: Read, size: int, fixes: Fixes, known: Sequence[Member] = ()) -> tuple[Salvaged, list[Group]]:
+    """What the fixed copy is made of; nothing is to be done where `fixes` stays empty. Raises what reading raises.
+
+    `known`: the members that were indexed. What the copy has not of them is in `fixes.lost`.
+    """
     found = salvage(read, size, fixes)
     if not found.pieces:
         fixes.left.append("no member of a tar is in it" if size else "it is empty")
+        fixes.lost += [each.name for each in known]
         return found, []
-    return found, grouped(found, fixes)
+    return found, grouped(found, fixes, known)
 
 
 def tar_bytes(found: Salvaged, groups: Sequence[Group]) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -14,6 +14,8 @@ from hashlib import blake2b
 from itertools import count
 from typing import Any, Literal
 
+import numpy as np
+
 from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import PermissionDenied, StorageError
@@ -21,21 +23,25 @@ from wdsctl.core.files import replacing, sync, write_text
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
+from wdsctl.core.repairs.indexed import Member, indexed_members, is_of_this, missing, scanned_members
 from wdsctl.core.repairs.line_repair import repaired_lines
+from wdsctl.core.repairs.salvage import RECORD
 from wdsctl.core.repairs.tar_repair import plan_tar, tar_bytes
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.stores import storage_for
 from wdsctl.core.tar import compression
+from wdsctl.core.tar_header import END
 from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.urls import is_url
 
-FORMAT = 3  # raise it when a fixed copy becomes another one: copies made before are then made again
+FORMAT = 4  # raise it when a fixed copy becomes another one: copies made before are then made again
 
 #: What a scan finds that a fixed copy does not have.
 MENDED = frozenset(("WDS101", "WDS102", "WDS103", "WDS104", "WDS105", "WDS107", "WDS114", "WDS117"))
 #: What it finds that stays, and that the user should know of when the copy is taken for sound.
 _STAYS = frozenset(("WDS110", "WDS113", "WDS116", "WDS118", "WDS120", "WDS126"))
 
+_SEVERAL = 3  # samples from which on what all but the last have is no accident
 _GATHER = 4 << 20  # bytes written at a time
 
 Became = Literal["sound", "fixed", "copied", "lost"]
@@ -45,6 +51,8 @@ Became = Literal["sound", "fixed", "copied", "lost"]
 class RepairUnit:
     """`target`: where the copy goes; the shard itself, where it is repaired in place. `marks`: the folder in which
     finished work is noted; empty where there is none. `is_dry`: write nothing.
+    `offsets`: the offsets file that knows the shard by `shard_id`, with `indexed_as` for its layout and `indexed_size`
+    for its bytes; empty where none does. `indexed_samples`: those that the catalog counts in it.
     """
 
     root: str
@@ -55,6 +63,11 @@ class RepairUnit:
     copies_sound: bool = False
     keeps_backup: bool = True
     is_dry: bool = False
+    offsets: str = ""
+    shard_id: int = 0
+    indexed_as: str = ""
+    indexed_size: int = -1
+    indexed_samples: int = 0
 
     @property
     def source(self) -> str:
@@ -65,13 +78,15 @@ class RepairUnit:
 class RepairedShard:
     """`became`: "lost" where nothing of it could be saved. `fixes`: what was done, in words, and how often.
 
-    `left`: what is wrong still, or was lost. `samples`: those that a fixed copy has.
+    `left`: what is wrong still, or was lost. `lost`: the names of members that were indexed, or stand in the shard, and
+    are not in what is left of it; of files of lines `line N`. `samples`: those that a fixed copy has.
     """
 
     shard: str
     became: Became
     fixes: dict[str, int] = field(default_factory=dict)
     left: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
     samples: int = 0
     size_bytes: int = 0  # of the shard
     backup: str = ""
@@ -104,7 +119,8 @@ def _repaired(unit: RepairUnit) -> RepairedShard:
             shard=unit.shard.path,
             became="sound" if not is_broken else "fixed",
             fixes=dict(sorted(fixes.counts.items())),
-            left=fixes.told(),
+            left=(*fixes.told(), *_fewer(unit, samples, fixes)),
+            lost=tuple(fixes.lost),
             samples=samples if is_broken else 0,
             size_bytes=unit.shard.size,
         )
@@ -128,14 +144,52 @@ def _tar(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[byte
             scan.findings[0].message, hint="check the disk", where=unit.source, code=scan.findings[0].code
         )
     fixes.left += _staying(scan)
-    if not any(finding.code in MENDED for finding in scan.findings):
+    is_broken = any(finding.code in MENDED for finding in scan.findings)
+    if not is_broken and unit.offsets and scan.layout_hash() == unit.indexed_as:
+        return 0, iter(())
+    known = indexed_members(unit.offsets, unit.shard_id) if unit.offsets else []
+    if not is_broken and not _is_less(unit, scan, known, fixes):
         return 0, iter(())
     if compression(read(0, min(6, unit.shard.size))):
         fixes.left.append("it is compressed: decompress it first")
         return 0, None
-    found, groups = plan_tar(read, unit.shard.size, fixes)
+    found, groups = plan_tar(read, unit.shard.size, fixes, known)
     samples = sum(bool(group.key) for group in groups)
     return samples, tar_bytes(found, groups) if samples else None
+
+
+def _is_less(unit: RepairUnit, scan: ShardScan, known: Sequence[Member], fixes: Fixes) -> bool:
+    """Whether a shard in which nothing is wrong is the one that was indexed, and lacks members that it had then.
+
+    One that was written again since, and lacks some, is told of and stays as it is.
+    """
+    if not known:
+        fixes.left += _end_in_doubt(scan, unit.shard.size)
+        return False
+    there = scanned_members(scan)
+    gone = missing(known, there) if is_of_this(known, there) else []
+    if gone and unit.shard.size != unit.indexed_size:
+        fixes.lost += [each.name for each in gone]
+        fixes.left.append("it was written again since it was indexed: `wdsctl index` it, if that is how it is to be")
+    return bool(gone) and unit.shard.size == unit.indexed_size
+
+
+def _end_in_doubt(scan: ShardScan, size: int) -> list[str]:
+    """Why members may have stood where zeros are behind the last one: they are more than end an archive, or the last
+    sample lacks what all others have.
+    """
+    zeros = size - int(scan.offsets[-1] + scan.sizes[-1]) if scan.samples else 0
+    if zeros > len(END) and (size % RECORD or zeros >= len(END) + RECORD):
+        return [f"{zeros:,} bytes of zeros stand at the end, more than end an archive: members may have been there"]
+    if scan.samples < _SEVERAL or zeros <= len(END):
+        return []
+    last = scan.part_names[-int(scan.counts[-1]) :]
+    others = np.bincount(scan.part_names[: -len(last)], minlength=len(scan.extensions)) >= scan.samples - 1
+    others[last] = False
+    parts = [scan.extensions[i] for i in np.flatnonzero(others)]
+    key = scan.key_list(slice(scan.samples - 1, scan.samples))[0]
+    words = f"the last sample, {key}, has no {' and no '.join(parts)}, as all others have, and zeros stand behind it"
+    return [words] if parts else []
 
 
 def _lines(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[bytes] | None]:
@@ -144,6 +198,14 @@ def _lines(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[by
         fixes.left.append("no line of it is a JSON object")
         return 0, None
     return kept, repaired_lines(read, unit.shard.size, Fixes(), unit.encoding)
+
+
+def _fewer(unit: RepairUnit, samples: int, fixes: Fixes) -> list[str]:
+    """Where members are not compared one by one, at least their samples are counted."""
+    together = fixes.counts["keys regrouped"]  # the catalog counts the halves of a sample
+    if unit.offsets or not fixes.counts or samples + together >= unit.indexed_samples:
+        return []
+    return [f"the catalog knows {unit.indexed_samples:,} samples of it, and {samples:,} are left"]
 
 
 def _staying(scan: ShardScan) -> list[str]:
@@ -230,7 +292,7 @@ def _finished(unit: RepairUnit) -> RepairedShard | None:
             noted: dict[str, Any] = json.load(file)
         if noted.pop("stat") != _stat(unit.target):
             return None
-        return RepairedShard(**(noted | {"left": tuple(noted["left"])}))
+        return RepairedShard(**(noted | {name: tuple(noted[name]) for name in ("left", "lost")}))
     except (OSError, ValueError, TypeError, KeyError):
         return None  # a mark that is damaged marks nothing
 
@@ -243,6 +305,7 @@ def _noted(unit: RepairUnit, result: RepairedShard) -> RepairedShard:
 
 def _mark(unit: RepairUnit) -> str:
     told = [FORMAT, unit.shard.path, unit.shard.size, unit.shard.mtime_ns, unit.encoding]
+    told += [bool(unit.offsets), unit.indexed_as, unit.indexed_size, unit.indexed_samples]
     return os.path.join(unit.marks, blake2b(repr(told).encode(), digest_size=16).hexdigest() + ".json")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import av
 from av.error import FFmpegError
 
+from wdsctl.core.media.ogg_vorbis import whole_frames
 from wdsctl.core.transcode.options import AudioOptions, renamed
 
 #: What PyAV raises about sounds that are damaged.
@@ -48,7 +49,7 @@ def _copied(source: Any, came: Any, dest: Any, stream: Any, rate: int) -> int:
     """Decode, resample, encode; returns how many samples went through."""
     resampler = av.AudioResampler(format=stream.format.name, layout=stream.layout.name, rate=rate)
     heard = 0
-    for frame in source.decode(came):
+    for frame in whole_frames(source, came):
         heard += frame.samples
         if heard > _MOST_SECONDS * came.rate:
             raise ValueError("it lasts for more than a day")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
+from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.selected_shards import EVERYTHING, Selection
 from wdsctl.core.shard_list import is_excluded
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.units import ShardFile
+from wdsctl.core.units import ShardFile, scan_file
 from wdsctl.core.verbs.fold import scans
 
 
@@ -68,11 +70,12 @@ def settled(
     key: str = "",
     hashed: bool = False,
     again: Collection[str] = (),
+    dry_run: bool = False,
 ) -> Changes:
     """Read the changed shards that have their old size: those in which nothing has moved are the same after all.
 
-    What is read of the others is kept in the work folder, and not read again. `key`, `hashed`: as `scans` has them.
-    `again`: paths of shards that look the same and are to be read all the same.
+    What is read of the others is kept in the work folder, and not read again; a dry run keeps nothing. `key`, `hashed`:
+    as `scans` has them. `again`: paths of shards that look the same and are to be read all the same.
     """
     alike = [(row, shard) for row, shard in changes.changed if row.size == shard.size]
     alike += [(row, ShardFile(row.path, row.size, row.mtime_ns)) for row in changes.same if row.path in again]
@@ -81,8 +84,9 @@ def settled(
     same: dict[str, ShardRow] = {row.path: row for row in changes.same}
     changed = {row.path: (row, shard) for row, shard in changes.changed}
     touched: list[ShardRow] = []
-    found = scans(place, [shard for _, shard in alike], workers, progress, key=key, hashed=hashed)
-    with closing(found):
+    shards = [shard for _, shard in alike]
+    reads = scanned_here if dry_run else partial(scans, workers=workers)
+    with closing(reads(place, shards, progress=progress, key=key, hashed=hashed)) as found:
         for (row, _), (shard, scan) in zip(alike, found, strict=True):
             if not is_as_it_was(row, content_of(scan)):
                 same.pop(row.path, None)
@@ -98,6 +102,17 @@ def settled(
     return replace(
         changes, changed=tuple(changed.values()), same=tuple(same.values()), touched=(*changes.touched, *touched)
     )
+
+
+def scanned_here(
+    place: Place, shards: Sequence[ShardFile], *, progress: Progress, key: str = "", hashed: bool = False
+) -> Generator[tuple[ShardFile, ShardScan], None, None]:
+    """What `scans` gives, with nothing written: for dry runs."""
+    keys = LineKeys(key, is_alone=bool(place.only))
+    progress.phase("scan", items=len(shards), size_bytes=sum(shard.size for shard in shards))
+    for shard in shards:
+        yield shard, scan_file(place.root, shard, keys, hashed=hashed)
+        progress.advance(items=1, size_bytes=shard.size)
 
 
 class Content(NamedTuple):

@@ -13,7 +13,7 @@ from wdsctl.core.checkpoint_files import Found, PassedOver, find_states, natural
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.job_state import check_form, merge_states, missing_ranks
-from wdsctl.core.state_facts import LaneStep, StateFacts, compare, describe
+from wdsctl.core.state_facts import LaneStep, StateFacts, compare, describe, splits_lanes
 from wdsctl.core.state_form import State
 
 
@@ -81,9 +81,11 @@ def info(paths: Sequence[str], *, key: str = "") -> InfoReport:
     lines = [_line(each) for each in found]
     whole = [each.state for each, line in zip(found, lines, strict=True) if line.facts is not None]
     job, problem = None, next((line.problem for line in lines if line.problem), "")
+    alike: tuple[int, ...] = ()
     if not problem:
         try:
-            job = describe(_merged(found))
+            merged = _merged(found)
+            job, alike = describe(merged), _alike(merged)
         except (StateMismatch, UsageError) as error:
             problem = error.message
     # Of several jobs, who is missing cannot be told.
@@ -93,7 +95,7 @@ def info(paths: Sequence[str], *, key: str = "") -> InfoReport:
         passed_over=tuple(passed),
         job=job,
         missing=tuple(missing),
-        alike=tuple(_alike(job.lanes)) if job is not None else (),
+        alike=alike,
         problem=problem,
     )
 
@@ -124,13 +126,14 @@ def redistribute(
     for name in () if dry_run else files:
         write_text(name, text)
     lanes = len(merged["lanes"])
+    is_split = ranks and lanes and splits_lanes(merged)
     return RedistributeReport(
         states=len(found),
         world=merged["world"],
         ranks=ranks,
         step=merged["drawn"],
         lanes=lanes,
-        splits_into=lanes * (ranks // gcd(ranks, lanes)) if ranks and lanes else lanes,
+        splits_into=lanes * (ranks // gcd(ranks, lanes)) if is_split else lanes,
         files=tuple(files),
         size_bytes=len(text.encode()),
         dry_run=dry_run,
@@ -191,9 +194,10 @@ def _name(key: str) -> str:
     return ".".join(part for part in key.split(".") if not part.isdecimal())
 
 
-def _alike(lanes: int) -> list[int]:
-    """Numbers of ranks that the lanes can be dealt to as they are."""
-    return [world for world in range(1, lanes + 1) if lanes % world == 0]
+def _alike(merged: State) -> tuple[int, ...]:
+    """Numbers of ranks that the lanes can be dealt to as they are, so that each has one."""
+    lanes = len(merged["lanes"])
+    return tuple(world for world in range(1, lanes + 1) if not splits_lanes(merged) or lanes % world == 0)
 
 
 def _names(out: str, ranks: int, read: Sequence[str]) -> list[str]:

@@ -160,7 +160,13 @@ def _of_samples(config: DatasetConfig) -> DatasetConfig:
     """Without splits and excludes, which are carried over by sample, and without code, which lies elsewhere."""
     if config.sample_loader or isinstance(config.part_filter, str):
         config = replace(config, sample_loader="", part_filter=(), sample_type=CRUDE)
-    return DatasetConfig(config.sample_type, config.field_map, config.subflavors, part_filter=config.part_filter)
+    return DatasetConfig(
+        config.sample_type,
+        config.field_map,
+        config.subflavors,
+        part_filter=config.part_filter,
+        optional=config.optional,
+    )
 
 
 def _config(place: Place, work: _Work) -> DatasetConfig | None:
@@ -181,7 +187,8 @@ def _config(place: Place, work: _Work) -> DatasetConfig | None:
         validate_field_map(config.sample_type, fitting, there, where="dataset.yaml")
     except (DatasetError, InputError):
         return None
-    return replace(config, field_map=fitting, part_filter=kept)
+    names = (name if name in fitting else _new(name, work.recipe) or "" for name in config.optional)
+    return replace(config, field_map=fitting, part_filter=kept, optional=tuple(filter(None, names)))
 
 
 def _moved(source: str, recipe: Recipe) -> str | None:

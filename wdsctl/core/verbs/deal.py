@@ -1,109 +1,60 @@
-"""Deals shards that are new to a catalog out to its splits. What is in a split stays in it.
+"""Deals shards that are new to a catalog out to its splits. What was in a split goes back into it.
 
 Here, while the catalog is written, shards are dealt to sets whose shards or samples are counted out. Other sets keep
-what has not changed; what is new to them comes after it (wdsctl/core/verbs/split_settle.py): it may have to be read. So
-does all that is new where the dataset excludes samples.
+what they had; what is new to them comes after it (wdsctl/core/verbs/split_settle.py): it may have to be read. So does
+all that is new where the dataset excludes samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.shard_row import Held, ShardRow
+from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.command_line import command_at
-from wdsctl.core.dealing import Shard, by_sample, by_shard, resolved, with_more
+from wdsctl.core.dealing import Shard, by_sample, by_shard, resolved
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place
+from wdsctl.core.plain_members import Ints
 from wdsctl.core.split_rules import SplitRule, named_in, set_and_name
 from wdsctl.core.splitting import SplitShard
+from wdsctl.core.splitting_bits import Flags, flags_of, scattered
+from wdsctl.core.verbs.origins import NEW, Origins
+from wdsctl.core.verbs.split_former import add
+
+if TYPE_CHECKING:
+    from wdsctl.core.verbs.fold import Folding
 
 
-def deal_new(
-    place: Place,
-    draft: Draft,
-    rows: Sequence[ShardRow],
-    rule: SplitRule | None,
-    held: Mapping[str, Held],
-    grown: Mapping[str, int],
-) -> list[Finding]:
-    """Put these shards into splits. `held`: where those were that had been dealt before, by path.
+def deal_new(place: Place, draft: Draft, rows: Sequence[ShardRow], work: Folding, origins: Origins) -> list[Finding]:
+    """Put these shards into splits: samples that were in one go back to it, and new ones are dealt.
 
-    `rule` is that of a catalog which has no splits yet. A changed shard stays in its split; where samples were dealt
-    one by one, only if none of them moved in the shard. Of those that have `grown` (path: samples that are as they
-    were), only what is behind is dealt. Returns a finding for every split that is empty all the same.
+    A shard stays in its split where shards are dealt, whatever is in it. Where samples are, one stays in its split as
+    long as the shard has its key, or comes back as it was. `work.rule` is that of a catalog which has no splits yet.
+    What a shard has lost is remembered. Returns a finding for every split that is empty all the same.
     """
     known = draft.splits.rules()
-    rules = known or ({} if rule is None else {"": rule})
+    rules = known or ({} if work.rule is None else {"": work.rule})
     findings = []
-    for of_set, mine in rules.items():
-        if mine.is_counted:
-            findings += _deal_set(place, draft, of_set, mine, rows, held, grown)
-        elif of_set in known:
-            _keep_set(draft, of_set, mine, rows, held, grown)
+    lost: set[str] = set()
+    for of_set, rule in rules.items():
+        if rule.is_counted or of_set in known:
+            lost |= _deal_set(draft, of_set, rule, rows, work, origins)
+        if rule.is_counted and not rule.allow_empty:
+            totals = draft.splits.totals(of_set, "sample")
+            findings += [empty_split(place, named_in(of_set, name)) for name, count in totals.items() if not count]
+    for row in rows:
+        if row.path in work.gone:
+            draft.forget_former(row.path, row.layout_hash)
+    for before, _ in work.changed:
+        if before.path in lost:
+            draft.splits.remember_shard(before.id, work.held[before.path])
     return findings
-
-
-def _keep_set(
-    draft: Draft,
-    of_set: str,
-    rule: SplitRule,
-    rows: Sequence[ShardRow],
-    held: Mapping[str, Held],
-    grown: Mapping[str, int],
-) -> None:
-    """Leave those samples of a set where they were whose shard has not changed up to them."""
-    if not draft.splits.totals(of_set, "shard"):
-        draft.splits.begin_set(of_set, rule)
-    for row in rows:
-        before = held.get(row.path)
-        if before is not None and before.layout_hash == row.layout_hash:
-            for name, (samples, bits) in _in_set(before, of_set).items():
-                draft.splits.add(of_set, name, [SplitShard(row.id, samples, bits)])
-        elif before is not None and row.path in grown:
-            shard = Shard(row.id, row.path, row.samples)
-            for name, parts in with_more(shard, _in_set(before, of_set), grown[row.path], {}).items():
-                draft.splits.add(of_set, name, parts)
-
-
-def _deal_set(
-    place: Place,
-    draft: Draft,
-    of_set: str,
-    rule: SplitRule,
-    rows: Sequence[ShardRow],
-    held: Mapping[str, Held],
-    grown: Mapping[str, int],
-) -> list[Finding]:
-    filled = [row for row in rows if row.samples]
-    by = resolved(rule.by, len(filled), rule.shares)
-    if not draft.splits.totals(of_set, "shard"):
-        draft.splits.begin_set(of_set, replace(rule, by=by))
-    new: list[Shard] = []
-    for row in rows:
-        before = held.get(row.path)
-        parts = _in_set(before, of_set)
-        if before is not None and parts and by == "shard":
-            draft.splits.add(of_set, next(iter(parts)), [SplitShard(row.id, row.samples)])
-        elif before is not None and before.layout_hash == row.layout_hash:
-            for name, (samples, bits) in parts.items():
-                draft.splits.add(of_set, name, [SplitShard(row.id, samples, bits)])
-        elif before is not None and parts and row.path in grown:
-            _deal_more(draft, of_set, Shard(row.id, row.path, row.samples), rule, parts, grown[row.path])
-        elif row.samples:
-            new.append(Shard(row.id, row.path, row.samples))
-    # Which of them are excluded is not known yet: until then they are nowhere, and not for a moment in a split.
-    if new and not draft.splits.has_excludes:
-        deal = by_shard if by == "shard" else by_sample
-        for name, dealt in deal(new, rule.shares, rule.seed, draft.splits.totals(of_set, by)).items():
-            draft.splits.add(of_set, name, dealt)
-    totals = draft.splits.totals(of_set, "sample")
-    return (
-        []
-        if rule.allow_empty
-        else [empty_split(place, named_in(of_set, name)) for name, samples in totals.items() if not samples]
-    )
 
 
 def empty_split(place: Place, name: str) -> Finding:
@@ -112,24 +63,108 @@ def empty_split(place: Place, name: str) -> Finding:
     return Finding(code="WDS210", severity="warning", message=f"the split {name!r} {words}")
 
 
-def _in_set(held: Held | None, of_set: str) -> dict[str, tuple[int, bytes | None]]:
-    """What splits of one set had of a shard, by their short names."""
-    named = {} if held is None else held.parts
-    return {short: part for name, part in named.items() for mine, short in (set_and_name(name),) if mine == of_set}
+def _deal_set(
+    draft: Draft, of_set: str, rule: SplitRule, rows: Sequence[ShardRow], work: Folding, origins: Origins
+) -> set[str]:
+    """Put these shards into the splits of a set. Returns the paths of those that have lost what a split had."""
+    by = resolved(rule.by, sum(row.samples > 0 for row in rows), rule.shares) if rule.is_counted else ""
+    if not draft.splits.totals(of_set, "shard"):
+        draft.splits.begin_set(of_set, replace(rule, by=by) if by else rule)
+    names = draft.splits.totals(of_set, "shard")
+    parts: Parts = {name: {} for name in names}
+    former: Parts = {name: {} for name in names}
+    excludes = draft.splits.has_excludes
+    new: dict[int, Flags] = {}
+    lost: set[str] = set()
+    for row in rows:
+        sources = _sources(row, of_set, rule, work, origins)
+        free = np.ones(row.samples, np.bool_)
+        for source in sources:
+            target = former if source.is_former or (source.is_gone and excludes) else parts
+            for name, old in source.flags.items():
+                if name in names:
+                    mine = free & (old.any() if by == "shard" else _carried(old, source.origin))
+                    add(target[name], row.id, mine)
+                    free &= ~mine
+        had = sum(int(old.sum()) for source in sources if not source.is_gone for old in source.flags.values())
+        kept = had if by == "shard" and row.samples else int((~free).sum())
+        if kept < had:
+            lost.add(row.path)
+        if free.any():
+            new[row.id] = free
+    # Which of them are excluded is not known yet: until then they are nowhere, and not for a moment in a split.
+    if new and by and not excludes:
+        _deal_free([row for row in rows if row.id in new], new, by, rule, parts, draft.splits.totals(of_set, by))
+    for name, placed in parts.items():
+        draft.splits.add(of_set, name, placed.values())
+    if any(former.values()):
+        known = draft.splits.former(of_set)
+        draft.splits.keep_former(of_set, {name: {**known.get(name, {}), **former[name]} for name in names})
+    return lost
 
 
-def _deal_more(
-    draft: Draft,
-    of_set: str,
-    shard: Shard,
+def _deal_free(
+    rows: Sequence[ShardRow],
+    new: Mapping[int, Flags],
+    by: str,
     rule: SplitRule,
-    held: Mapping[str, tuple[int, bytes | None]],
-    count: int,
+    parts: Parts,
+    totals: Mapping[str, int],
 ) -> None:
-    already = draft.splits.totals(of_set, "sample")
-    for name, (samples, _) in held.items():
-        already[name] = already.get(name, 0) + samples
-    rest = Shard(shard.id, shard.path, shard.samples - count)
-    more = by_sample([rest], rule.shares, rule.seed, already)
-    for name, parts in with_more(shard, held, count, more).items():
-        draft.splits.add(of_set, name, parts)
+    """Deal what is free in these shards out to splits that have `parts`, and `totals` beside them."""
+    shards = [Shard(row.id, row.path, int(new[row.id].sum())) for row in rows]
+    already = {
+        name: totals[name] + (len(mine) if by == "shard" else sum(part.samples for part in mine.values()))
+        for name, mine in parts.items()
+    }
+    deal = by_shard if by == "shard" else by_sample
+    for name, dealt in deal(shards, rule.shares, rule.seed, already).items():
+        for part in dealt:
+            flags = flags_of(scattered(part, new[part.shard]), len(new[part.shard]))
+            add(parts[name], part.shard, flags)
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """What splits had of a shard: by name (samples it had,), and for each sample that it has now which it was."""
+
+    flags: dict[str, Flags]
+    origin: Ints
+    is_former: bool = False
+    is_gone: bool = False
+
+
+def _sources(row: ShardRow, of_set: str, rule: SplitRule, work: Folding, origins: Origins) -> list[_Source]:
+    """Where samples of a shard may have been: in a split, out of it for now, or there before the shard was gone."""
+    found = []
+    if (before := work.held.get(row.path)) is not None:
+        origin = _origin(row, before, rule, origins)
+        found.append(_Source(_flags(row, before.parts, before.samples, of_set), origin))
+        found.append(_Source(_flags(row, before.former, before.samples, of_set), origin, is_former=True))
+    for gone in work.gone.get(row.path, ()):
+        origin = np.arange(row.samples) if gone.layout_hash == row.layout_hash else np.full(row.samples, NEW)
+        found.append(_Source(_flags(row, gone.former, gone.samples, of_set), origin, is_gone=True))
+    return found
+
+
+def _origin(row: ShardRow, before: Held, rule: SplitRule, origins: Origins) -> Ints:
+    """For each sample which one of the shard as it was it is. Samples of groups go by what they hold now."""
+    if before.layout_hash == row.layout_hash:
+        return np.arange(row.samples)
+    if row.path in origins.found and (not rule.group_by or row.path in origins.grown):
+        return origins.found[row.path]
+    return np.full(row.samples, NEW)
+
+
+def _flags(row: ShardRow, had: Mapping[str, tuple[int, bytes | None]], count: int, of_set: str) -> dict[str, Flags]:
+    """What the splits of one set had of a shard of `count` samples, by their short names."""
+    named = {short: part for name, part in had.items() for mine, short in (set_and_name(name),) if mine == of_set}
+    return {short: flags_of(SplitShard(row.id, *part), count) for short, part in named.items()}
+
+
+def _carried(old: Flags, origin: Ints) -> Flags:
+    """The flags of samples, by which they were."""
+    flags = np.zeros(len(origin), np.bool_)
+    known = origin != NEW
+    flags[known] = old[origin[known]]
+    return flags

@@ -91,18 +91,15 @@ def describe(
         write_text(place.dataset_yaml, dump(base))
         return None, True
     progress.phase("detect")
-    storage = storage_for(place.root)
-    try:
-        offsets = Offsets(place.offsets(generation))
-        of_lines = any(is_lines(shard.path) for shard in offsets.shards)
-        found = detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
-    finally:
-        storage.close()
+    found = detected(place, generation)
     if must_be_sure and is_doubtful(found, asked):
         return found, False
     before = load(place.dataset_yaml) if there else base
     sample_type, field_map = _chosen(found, asked, [part.name for part in parts])
-    config = replace(before, sample_type=sample_type, field_map=field_map, sample_loader="", part_filter=())
+    optional = before.optional if before.field_map == field_map else ()
+    config = replace(
+        before, sample_type=sample_type, field_map=field_map, optional=optional, sample_loader="", part_filter=()
+    )
     is_new = not there or config != before
     if is_new:
         write_text(place.dataset_yaml, dump(config))
@@ -127,6 +124,19 @@ def check_sure(place: Place, found: Detection | None, asked: Asked) -> None:
         hint=f"{take} takes it, {command_at(place, 'prepare', '--sample-type', CRUDE)} hands out all parts as they are",
         code="WDS221",
     )
+
+
+def detected(place: Place, generation: int) -> Detection:
+    """The sample type that the samples of a dataset look like, with the reasons."""
+    with Catalog(place.catalog) as catalog:
+        parts = catalog.parts()
+    storage = storage_for(place.root)
+    try:
+        offsets = Offsets(place.offsets(generation))
+        of_lines = any(is_lines(shard.path) for shard in offsets.shards)
+        return detect(gather(place.root, offsets, parts, storage), of_lines=of_lines)
+    finally:
+        storage.close()
 
 
 def _chosen(found: Detection, asked: Asked, names: Sequence[str]) -> tuple[str, dict[str, str]]:

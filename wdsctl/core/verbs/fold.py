@@ -37,6 +37,7 @@ from wdsctl.core.units import (
     scan_here,
     scan_unit,
 )
+from wdsctl.core.verbs.origins import Origins
 
 KEPT_GENERATIONS = 3  # offsets files that stay, so that trainings on an older generation go on
 
@@ -60,6 +61,7 @@ class Folding:
     rule: SplitRule | None  # of the set without a name; rules of others are facts of the draft
     ids: Mapping[str, int]  # of shards that a new catalog knows from the old one, by path: they keep their numbers
     held: Mapping[str, Held]  # which splits had the shards that are read again, by path
+    gone: Mapping[str, Sequence[Held]]  # the same of shards that were there once, the last first
     is_new: bool = True  # whether shards come or go: it is then a generation of its own
     key: str = ""  # the field that keys of lines come from
     hashed: bool = False  # hash the shards that are read
@@ -74,11 +76,13 @@ def fold(
         draft.generation += 1
     fresh_bytes = sum(shard.size for shard in (*work.added, *(shard for _, shard in work.changed)))
     draft.expect(fresh_bytes / max(1, sum(row.size for row in work.kept)))
-    for row in (*work.removed, *(row for row, _ in work.changed)):
+    for row in work.removed:
+        draft.remove_shard(row.id, remembers=True)
+    for row, _ in work.changed:
         draft.remove_shard(row.id)
     rows: list[ShardRow] = []
     findings: list[Finding] = []
-    grown: dict[str, int] = {}
+    origins = Origins(place, before, work.held)
     with translated(place.meta):
         os.makedirs(place.work, exist_ok=True)
         writer = OffsetsWriter(place.work)
@@ -93,14 +97,12 @@ def fold(
                 for (shard_id, _), (shard, scan) in zip(fresh, found, strict=True):
                     rows.append(_add(draft, writer, pool, shard_id, shard, scan))
                     findings += scan.findings
-                    held = work.held.get(shard.path)
-                    if held is not None and _has_grown(scan, held):
-                        grown[shard.path] = held.samples
+                    origins.look(shard.path, scan)
             progress.phase("finish")
             if work.rule is not None or draft.split_facts:
                 from wdsctl.core.verbs.deal import deal_new
 
-                findings += deal_new(place, draft, rows, work.rule, work.held, grown)
+                findings += deal_new(place, draft, rows, work, origins)
             check_held(place.lock)
             writer.finish(place.offsets(draft.generation), draft.generation, draft.extensions)
         finally:
@@ -117,12 +119,6 @@ def _add(
     row = draft.add_shard(shard_id, shard, scan if layout is None else replace(scan, layout=layout.result()))
     writer.name(_entry(row))
     return row
-
-
-def _has_grown(scan: ShardScan, before: Held) -> bool:
-    """Whether a shard begins with all that it had, and has more behind it: something was appended to a file."""
-    count = before.samples
-    return 0 < count < scan.samples and scan.first(count).layout_hash() == before.layout_hash
 
 
 def _numbered(draft: Draft, work: Folding) -> list[tuple[int, ShardFile]]:

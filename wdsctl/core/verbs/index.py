@@ -12,11 +12,12 @@ from wdsctl.core.lock import locked, writer
 from wdsctl.core.naming import KeyUntil
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.replan import Missing
 from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.column_request import ColumnRequest, OnError
-from wdsctl.core.verbs.index_after import check_after, columns_after, is_told, media_after, splits_after
-from wdsctl.core.verbs.index_request import IndexReport, IndexRequest, Missing
+from wdsctl.core.verbs.index_after import check_after, columns_after, fields_after, is_told, media_after, splits_after
+from wdsctl.core.verbs.index_request import IndexReport, IndexRequest
 from wdsctl.core.verbs.index_shards import check_shards, index_shards
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -111,7 +112,7 @@ def index_at(place: Place, request: IndexRequest, progress: Progress) -> IndexRe
         report,
         columns=tuple(columns),
         media=media,
-        findings=(*report.findings, *wrong, *found, *told),
+        findings=(*report.findings, *wrong, *found, *told, *fields_after(place, report.generation, request)),
         up_to_date=report.up_to_date
         and not is_changed
         and all(each.state in ("current", "outdated") for each in columns)

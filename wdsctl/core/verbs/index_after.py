@@ -9,7 +9,7 @@ import os
 
 from wdsctl.core.catalog.media_settings import FACT
 from wdsctl.core.catalog.quick_facts import facts, has_quarantine, has_splits
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, DatasetError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.formats.energon_meta import LINES_INDEX
 from wdsctl.core.line_files import is_lines
@@ -71,6 +71,23 @@ def columns_after(
         dry_run=request.dry_run,
         progress=progress,
     )
+
+
+def fields_after(place: Place, generation: int, request: IndexRequest) -> tuple[Finding, ...]:
+    """Samples that lack what the field map needs, as warnings: the loader will leave them out. What is wrong with
+    dataset.yaml or the offsets file, `validate` tells.
+    """
+    if request.dry_run or not os.path.exists(place.dataset_yaml):
+        return ()
+    from wdsctl.core.dataset_yaml import load
+    from wdsctl.core.offsets import Offsets
+    from wdsctl.core.verbs.validate_parts import lacking_fields
+
+    try:
+        config = load(place.dataset_yaml)
+        return tuple(lacking_fields(Offsets(place.offsets(generation)), config, "warning"))
+    except (DatasetError, CatalogError, StorageError, PermissionDenied):
+        return ()
 
 
 def is_told(place: Place) -> bool:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.naming import KeyUntil
+from wdsctl.core.replan import Missing
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.verbs.column_report import ColumnReport
 from wdsctl.core.verbs.column_request import ColumnRequest
 from wdsctl.core.verbs.media_report import MediaReport
 from wdsctl.core.verbs.media_request import MediaRequest
-
-Missing = Literal["error", "keep", "drop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,12 +98,14 @@ def _changes(
     request: IndexRequest,
     progress: Progress,
 ) -> Changes:
-    """What has changed. Shards are read for it where size and time do not tell; in a dry run only for their names."""
+    """What has changed. Shards are read for it where size and time do not tell."""
     changes = compare(listing.shards, before.rows, wanted.exclude, wanted.selection)
     key, hashed = wanted.key, wanted.hashed
-    if not request.dry_run:
-        again = _to_be_read(changes, before, wanted)
-        changes = settled(place, changes, request.workers, progress, key=key, hashed=hashed, again=again)
+    is_dry = request.dry_run
+    again = () if is_dry else _to_be_read(changes, before, wanted)
+    # To read every byte for its hash is too much for a dry run: where things lie has to do.
+    reads_all = hashed and not is_dry
+    changes = settled(place, changes, request.workers, progress, key=key, hashed=reads_all, again=again, dry_run=is_dry)
     changes = told_apart(place, changes, request.workers, progress, key=key, hashed=hashed, dry_run=request.dry_run)
     gone = [row for row in changes.vanished if row.status != MISSING]
     if gone and request.missing == "error":
@@ -165,8 +167,8 @@ def _publish(
         if draft.has_sample_rows and not wanted.sample_rows:
             draft.forget_sample_rows()
         draft.has_sample_rows = wanted.sample_rows
-        if request.rebuild and work.kept:
-            draft.adopt(place.catalog, [row.id for row in work.kept])
+        if request.rebuild and (work.kept or work.removed or before.gone):
+            draft.adopt(place.catalog, [row.id for row in (*work.kept, *work.removed)])
         _refresh(draft, before, changes)
         if before.has_sample_rows is False and wanted.sample_rows:
             _add_rows(place, draft, work, request.workers, progress)
@@ -236,7 +238,17 @@ def _folding(
         held = {names.get(path, path): samples for path, samples in held.items()}
     is_new = bool(changes.added or changes.changed or removed or request.rebuild)
     return Folding(
-        kept, changes.added, changes.changed, removed, before.rule, ids, held, is_new, wanted.key, wanted.hashed
+        kept,
+        changes.added,
+        changes.changed,
+        removed,
+        before.rule,
+        ids,
+        held,
+        before.gone,
+        is_new,
+        wanted.key,
+        wanted.hashed,
     )
 
 

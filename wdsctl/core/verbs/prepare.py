@@ -26,8 +26,8 @@ from wdsctl.core.root_spec import RootSpec, root_spec
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.urls import plain, shown
 from wdsctl.core.verbs.describe import Asked, as_asked, check_config, check_sure, describe
-from wdsctl.core.verbs.index import IndexReport, IndexRequest, Missing, check_new, index_at, say_where
-from wdsctl.core.verbs.index_after import is_told
+from wdsctl.core.verbs.index import IndexReport, IndexRequest, check_new, index_at, say_where
+from wdsctl.core.verbs.index_after import fields_after, is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.key_until import check_unchanged, kept_rule, note_rule
 from wdsctl.core.verbs.media_request import MediaRequest
@@ -53,6 +53,7 @@ class PrepareOptions(FolderOptions):
     split: Mapping[str, float] | None = None  # None: keep the split there is, or dataset.yaml's, or all is `train`
     split_by: By = "auto"
     seed: int = 0
+    may_move: bool = False  # samples of several splits may leave theirs for another, where another split is asked for
     sample_type: str = ""  # empty: detect it
     field_map: Mapping[str, str] = field(default_factory=dict)
     redetect: bool = False  # write dataset.yaml anew
@@ -61,7 +62,6 @@ class PrepareOptions(FolderOptions):
     media: str | None = None  # which parts are media, as `MediaRequest.selection` has it
     media_index: bool = False  # index videos for seeking, too
     catalog: str | None = None
-    missing: Missing = "error"
     exclude: tuple[str, ...] = ()
     selection: Selection | None = None  # which shards of `source`; None: as the catalog has it
     sample_rows: bool | None = None  # as `index` has it, and so are the next two
@@ -117,7 +117,7 @@ def prepare(
         check_writable(root)
         if options.dry_run:
             return _foreseen(source, root, options, progress)
-        listing = _survey(source, root, options, progress)  # before anything is made: it may be refused
+        listing = surveyed(source, root, options, progress)  # before anything is made: it may be refused
         options = replace(options, key_until=None if listing.keys.is_open else listing.keys.rule)
         with translated(root):
             os.makedirs(root, exist_ok=True)
@@ -165,8 +165,15 @@ def _do(
             detection, is_new = taken.detection, True
             entry.findings += taken.findings
             indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
+        if is_new:  # what `index` has told was of another field map, or of none
+            lacking = fields_after(place, indexed.generation, _index_request(options))
+            kept = (each for each in indexed.findings if each.code != "WDS108")
+            entry.findings += lacking
+            indexed = replace(indexed, findings=(*kept, *lacking))
         is_new = note_rule(place, options.key_until) or is_new
-        split, is_divided = settle_split(place, options.split, options.split_by, options.seed, progress)
+        split, is_divided = settle_split(
+            place, options.split, options.split_by, options.seed, progress, may_move=options.may_move
+        )
         is_new = is_new or is_divided
         if taken is None and not options.take_unsure:
             check_sure(place, detection, asked)
@@ -221,7 +228,8 @@ def _index_request(options: PrepareOptions, *, is_ours: bool = False) -> IndexRe
     )
 
 
-def _survey(source: str, dest: str, options: PrepareOptions, progress: Progress) -> Listing:
+def surveyed(source: str, dest: str, options: PrepareOptions, progress: Progress) -> Listing:
+    """`survey`, with the rule of keys and the plan that `dest` keeps, if it is there."""
     kept = None
     if os.path.isdir(dest):
         place = locate(dest, options.catalog)
@@ -255,7 +263,7 @@ def _write(
 
 def _foreseen(source: str, dest: str, options: PrepareOptions, progress: Progress) -> PrepareReport:
     """A dry run from a raw folder: the shards are planned, and what comes after them depends on them."""
-    listing = _survey(source, dest, options, progress)
+    listing = surveyed(source, dest, options, progress)
     with _peeked(dest, options) as ledger:
         folder = write_folder(source, dest, options, ledger=ledger, listing=listing, progress=progress)
     return _foretold(source, dest, folder, None)

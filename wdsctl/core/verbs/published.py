@@ -30,6 +30,7 @@ class Published:
     media: MediaSettings | None = None
     is_damaged: bool = False
     held: Mapping[str, Held] = field(default_factory=dict)  # for a rebuild: who has the samples, by shard
+    gone: Mapping[str, Sequence[Held]] = field(default_factory=dict)  # the same of shards that are no longer there
     key: str = ""  # the field that keys of lines come from
     key_until: str = ""  # the rule that keys of names end by, where it was decided
     selection: Selection = EVERYTHING
@@ -64,6 +65,7 @@ def _read(place: Place, *, rebuild: bool) -> Published:
             exclude=catalog.exclude(),
             media=catalog.media_settings(),
             held=catalog.held([row.id for row in rows]) if rebuild else {},
+            gone=catalog.gone(),
             key=catalog.key_field,
             key_until=catalog.key_until,
             selection=catalog.selection(),

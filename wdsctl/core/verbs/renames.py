@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from hashlib import blake2b
 
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
-from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.renamed_offsets import rename_shards
 from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.units import ShardFile, scan_file
-from wdsctl.core.verbs.changes import Changes, Content, content_of, is_as_it_was
+from wdsctl.core.units import ShardFile
+from wdsctl.core.verbs.changes import Changes, Content, content_of, is_as_it_was, scanned_here
 from wdsctl.core.verbs.fold import offsets_files, scans
 
 
@@ -45,15 +45,9 @@ def told_apart(
     if not changes.vanished or not new:
         return changes
     hashed = hashed or any(row.sha256 for row in old)
-    if dry_run:
-        keys = LineKeys(key, is_alone=bool(place.only))
-        read: Iterator[tuple[ShardFile, ShardScan]] = (
-            (shard, scan_file(place.root, shard, keys, hashed=hashed)) for shard in new
-        )
-        pairs = _pairs(old, read, changes)
-    else:
-        with closing(scans(place, new, workers, progress, key=key, hashed=hashed)) as found:
-            pairs = _pairs(old, found, changes)
+    reads = scanned_here if dry_run else partial(scans, workers=workers)
+    with closing(reads(place, new, progress=progress, key=key, hashed=hashed)) as found:
+        pairs = _pairs(old, found, changes)
     return _without(changes, pairs) if pairs else changes
 
 

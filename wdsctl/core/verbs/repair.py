@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import refuse_media_folder
+from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.convert.paths import check_empty
 from wdsctl.core.dataset_yaml import read
-from wdsctl.core.errors import CatalogError, UsageError
+from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.lock import locked
+from wdsctl.core.offsets import Offsets
 from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import META, Place, locate
+from wdsctl.core.printable import one_line
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.repairs.unit import RepairedShard, RepairUnit, repair_shard
 from wdsctl.core.shard_list import list_shards
@@ -28,6 +32,7 @@ from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url, plain
 from wdsctl.core.verbs.presence import no_shards
 
+_SHOWN = 8  # names of what is missing, in a sentence
 _MARKS = "repair"  # the folder below our own in DEST
 
 
@@ -48,7 +53,9 @@ class RepairRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """`repaired`: every shard that is not sound, or was copied. `findings`: what could not be repaired, as WDS157."""
+    """`repaired`: every shard that is not sound, was copied, or lacks something. `findings`: what could not be
+    repaired (WDS157), and once a shard what is missing from it now (WDS130).
+    """
 
     root: str
     dest: str
@@ -71,8 +78,8 @@ def repair(
     workers: int = 1,
     progress: Progress = SILENT,
 ) -> RepairReport:
-    """Write fixed copies of the broken shards below `root`. It needs no catalog; where there is one, it tells of
-    shards whose copies have fewer samples than that knows of.
+    """Write fixed copies of the broken shards below `root`. It needs no catalog; where there is one, every member that
+    it knows of and that is not in a copy, or in a shard that seems sound, is named.
 
     Nothing in `root` changes, unless in place is asked for. A run that was killed goes on where it was. Raises
     UsageError where it does not say where to, InputError where there are no shards, PermissionDenied and StorageError
@@ -81,8 +88,8 @@ def repair(
     started = time.monotonic()
     place = locate(root, catalog)
     dest = _dest(place, request)
-    shards = _shards(place)
-    units = [_unit(place, shard, dest, request) for shard in shards]
+    shards, rows, offsets = _shards(place)
+    units = [_unit(place, shard, rows.get(shard.path), offsets, dest, request) for shard in shards]
     with ExitStack() as held:
         if request.in_place and not request.dry_run and os.path.isdir(place.meta):
             held.enter_context(locked(place.lock, wait=request.wait, note=progress.note))
@@ -94,7 +101,7 @@ def repair(
             with translated(marks):
                 os.makedirs(marks, exist_ok=True)
             _carry_config(place, dest)
-        results = [*_against_catalog(place, _run(units, workers_for(place.root, workers), progress))]
+        results = _run(units, workers_for(place.root, workers), progress)
     results.sort(key=lambda each: each.shard)
     became = Counter(each.became for each in results)
     return RepairReport(
@@ -105,7 +112,7 @@ def repair(
         fixed=became["fixed"],
         lost=became["lost"],
         copied=became["copied"],
-        repaired=tuple(each for each in results if each.became != "sound"),
+        repaired=tuple(each for each in results if each.became != "sound" or each.left or each.lost),
         findings=tuple(_findings(results)),
         dry_run=request.dry_run,
         seconds=time.monotonic() - started,
@@ -159,45 +166,32 @@ def _is_below(folder: str, other: str) -> bool:
     return f"{folder}/".startswith(f"{other}/")
 
 
-def _shards(place: Place) -> Sequence[ShardFile]:
-    """All shards, but for those that the catalog leaves out. A catalog that cannot be used leaves out none."""
+def _shards(place: Place) -> tuple[Sequence[ShardFile], dict[str, ShardRow], str]:
+    """All shards, but for those that the catalog leaves out; what it knows of them, by path; and its offsets file.
+
+    A catalog that cannot be used leaves out none, and knows of none.
+    """
     exclude: tuple[str, ...] = ()
-    known: list[str] = []
+    rows: list[ShardRow] = []
+    offsets = ""
     try:
         if os.path.exists(place.catalog):
             refuse_media_folder(place.catalog)
             with Catalog(place.catalog) as published:
-                exclude, known = published.exclude(), [row.path for row in published.shards()]
-    except CatalogError:
-        known = []
-    listing = list_shards(place.root, exclude, only=place.only, known=known)
+                exclude, rows, offsets = published.exclude(), published.shards(), place.offsets(published.generation)
+            Offsets(offsets)
+    except (CatalogError, StorageError):
+        offsets = ""
+    listing = list_shards(place.root, exclude, only=place.only, known=[row.path for row in rows])
     if not listing.shards:
         raise no_shards(place)
-    return listing.shards
+    return listing.shards, {row.path: row for row in rows if row.status not in (MISSING, "unreadable")}, offsets
 
 
-def _against_catalog(place: Place, results: Sequence[RepairedShard]) -> Iterator[RepairedShard]:
-    """The results; of shards whose copies have fewer samples than the catalog knows of, that is said."""
-    known = _known_samples(place)
-    for each in results:
-        expected = known.get(each.shard, 0)
-        words = f"the catalog knows {expected:,} samples of it, and {each.samples:,} are left"
-        brought_together = each.fixes.get("keys regrouped", 0)  # the catalog counts the halves of a sample
-        is_less = each.became == "fixed" and each.samples + brought_together < expected
-        yield replace(each, left=(*each.left, words)) if is_less else each
-
-
-def _known_samples(place: Place) -> dict[str, int]:
-    """By shard; of none where there is no catalog, or none that can be used."""
-    try:
-        with Catalog(place.catalog) as published:
-            return {row.path: row.samples for row in published.shards()}
-    except CatalogError:
-        return {}
-
-
-def _unit(place: Place, shard: ShardFile, dest: str, request: RepairRequest) -> RepairUnit:
-    return RepairUnit(
+def _unit(
+    place: Place, shard: ShardFile, row: ShardRow | None, offsets: str, dest: str, request: RepairRequest
+) -> RepairUnit:
+    unit = RepairUnit(
         root=place.root,
         shard=shard,
         target=os.path.join(dest, shard.path),
@@ -206,6 +200,16 @@ def _unit(place: Place, shard: ShardFile, dest: str, request: RepairRequest) -> 
         copies_sound=request.all_shards and not request.in_place,
         keeps_backup=request.backup,
         is_dry=request.dry_run,
+    )
+    if row is None:
+        return unit
+    return replace(
+        unit,
+        offsets=offsets if not is_lines(shard.path) else "",
+        shard_id=row.id,
+        indexed_as=row.layout_hash,
+        indexed_size=row.size,
+        indexed_samples=row.samples,
     )
 
 
@@ -216,14 +220,26 @@ def _carry_config(place: Place, dest: str) -> None:
         write_text(target, read(place.dataset_yaml))
 
 
-def _findings(results: Sequence[RepairedShard]) -> list[Finding]:
-    return [
-        Finding(
-            code=each.error or "WDS157",
-            severity="error" if each.became == "lost" else "warning",
-            message=words,
-            shard=each.shard,
-        )
-        for each in results
-        for words in each.left
-    ]
+def _findings(results: Sequence[RepairedShard]) -> Iterator[Finding]:
+    for each in results:
+        for words in each.left:
+            yield Finding(
+                code=each.error or "WDS157",
+                severity="error" if each.became == "lost" else "warning",
+                message=words,
+                shard=each.shard,
+            )
+        if each.lost:
+            said = "lines" if is_lines(each.shard) else "members"
+            yield Finding(
+                code="WDS130",
+                severity="error",
+                message=f"{said} that are missing now: {_listed(each.lost)}",
+                shard=each.shard,
+                count=len(each.lost),
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN:,} more (--json names them all)" if len(names) > _SHOWN else ""
+    return ", ".join(map(one_line, names[:_SHOWN])) + more

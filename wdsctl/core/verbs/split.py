@@ -24,17 +24,26 @@ from wdsctl.core.split_rules import Excludes, Rules, SplitRule, check_set
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
-from wdsctl.core.verbs.split_bring import Brought, afresh, bring
+from wdsctl.core.verbs.split_bring import Brought, afresh, bring, emptied
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, excluded_by_user, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_lists import copy_lists, excludes_with_lists, forget_lists, with_lists
 from wdsctl.core.verbs.split_problems import Problem, refuse
 from wdsctl.core.verbs.split_put import is_plain, new_text, put_changes, put_set
-from wdsctl.core.verbs.split_report import Move, SplitReport, StratumLine, moves, split_counts, strata_lines
+from wdsctl.core.verbs.split_report import (
+    Move,
+    SplitReport,
+    StratumLine,
+    WouldMove,
+    moves,
+    reassigned,
+    split_counts,
+    strata_lines,
+)
 from wdsctl.core.verbs.split_request import SplitRequest, excludes_of, sets_of
-from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of
+from wdsctl.core.verbs.split_state import State, former_of_set, ground_of, parts_of_set, state_of
 
-__all__ = ["SplitReport", "SplitRequest", "make_splits", "settle_split", "split", "split_by"]
+__all__ = ["SplitReport", "SplitRequest", "WouldMove", "make_splits", "settle_split", "split", "split_by"]
 
 WHOLE = {"train": 1.0}  # the split of those who ask for none: everything is for training
 
@@ -47,14 +56,16 @@ def split(
     seed: int = 0,
     catalog: str | None = None,
     dry_run: bool = False,
+    may_move: bool = False,
     progress: Progress = SILENT,
 ) -> SplitReport:
     """Divide the dataset by `ratios`, whole shards, sample by sample or by key, in place of the splits it had.
 
     `auto` takes whole shards, which read fastest, unless a split would stay empty. Raises UsageError WDS210 where a
-    split would be empty all the same. The rule goes into dataset.yaml, if there is one, and new shards follow it.
+    split would be empty all the same, and WDS238 where a sample would leave one of several splits for another, unless
+    it `may_move`. The rule goes into dataset.yaml, if there is one, and new shards follow it.
     """
-    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed))
+    request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), may_move=may_move)
     return split_by(root, request, catalog=catalog, dry_run=dry_run, progress=progress)
 
 
@@ -69,7 +80,8 @@ def split_by(
 ) -> SplitReport:
     """Make, replace or drop a set of splits, or change what is excluded; see `SplitRequest`.
 
-    Overlaps, gaps, empty splits and names that match nothing raise UsageError WDS210 to WDS215 with counts.
+    Overlaps, gaps, empty splits and names that match nothing raise UsageError WDS210 to WDS215 with counts; samples
+    that would leave a split for another raise WDS238 unless the request says that they may.
     Cost: none to speak of for shares, patterns and keys (0.5 s a million keys); groups and strata read the parts that
     hold their values. Memory: a few bits a sample.
     """
@@ -103,16 +115,24 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
     said = noted(place, excludes.codes)
     excluded = excluded_by(ground, excludes, said, {} if request.anew_excludes else state.excluded)
     _refuse_idle(ground, request, excludes)
-    for note in excluded.notes:
+    for note in [*excluded.notes, *_idle_notes(request, state, excludes)]:
         progress.note(note)
-    made = {of_set: afresh(ground, rule, excluded.parts) for of_set, rule in wanted.items()}
+    made = {
+        of_set: afresh(ground, rule, excluded.parts, parts_of_set(place, of_set), former_of_set(place, of_set))
+        for of_set, rule in wanted.items()
+    }
     for of_set, each in made.items():
         refuse(each.problems, f"{place.shown}, set {of_set}" if of_set else place.shown)
     work = _Work(place, ground, state, wanted, dropped, made, excluded)
     work.bring_others(progress)
+    if request.excludes and not request.allow_empty:
+        refuse(work.emptied, place.shown)
+    report = work.report(dry_run=dry_run)
     if not dry_run:
+        if report.reassigned and not request.may_move:
+            raise WouldMove(report)
         work.publish(excludes, said)
-    return work.report(dry_run=dry_run)
+    return report
 
 
 @dataclass(slots=True)
@@ -128,6 +148,8 @@ class _Work:
     excluded: Excluded
     others: dict[str, Brought] = field(default_factory=dict)
     moved: list[Move] = field(default_factory=list)
+    reassigned: list[Move] = field(default_factory=list)
+    emptied: list[Problem] = field(default_factory=list)
 
     @property
     def rules(self) -> Rules:
@@ -138,21 +160,24 @@ class _Work:
     def bring_others(self, progress: Progress) -> None:
         """Find out what changes in sets that are not made: they go, or samples are excluded, or no longer are."""
         for of_set in self.dropped:
-            self.moved += moves(of_set, parts_of_set(self.place, of_set), {}, self.ground.sizes)
+            self.moved += moves(of_set, parts_of_set(self.place, of_set), {}, self.ground)
         for of_set, rule in self.rules.items():
-            before = parts_of_set(self.place, of_set)
+            before, former = parts_of_set(self.place, of_set), former_of_set(self.place, of_set)
             if of_set in self.state.new and of_set not in self.made:
                 self.made[of_set] = afresh(self.ground, rule, self.excluded.parts)
                 refuse(self.made[of_set].problems, f"{self.place.dataset_yaml}, set {of_set}")
             if of_set in self.made:
-                self.moved += moves(of_set, before, self.made[of_set].parts, self.ground.sizes)
+                made = self.made[of_set]
+                self.moved += moves(of_set, before, made.parts, self.ground)
+                self.reassigned += reassigned(of_set, (before, former), (made.parts, made.former), self.ground)
                 continue
-            done = bring(self.ground, rule, before, self.excluded.parts, self.state.given.get(of_set))
+            done = bring(self.ground, rule, before, former, self.excluded.parts, self.state.given.get(of_set))
             for problem in done.problems:
                 progress.note(problem.finding(of_set).message)
+            self.emptied += emptied(of_set, rule, before, done)
             if done.changed:
                 self.others[of_set] = done
-                self.moved += moves(of_set, before, done.parts, self.ground.sizes)
+                self.moved += moves(of_set, before, done.parts, self.ground)
 
     def publish(self, excludes: Excludes, said: Noted) -> None:
         """Copy the lists, publish the catalog, then write dataset.yaml, which may be broken: it is read first."""
@@ -194,6 +219,7 @@ class _Work:
             sets=(*self.wanted, *self.dropped),
             excluded=self.excluded.samples,
             moved=tuple(self.moved),
+            reassigned=tuple(self.reassigned),
             strata=strata,
             drift=max((line.drift for line in strata), default=0.0),
         )
@@ -219,6 +245,13 @@ def _settled(rule: SplitRule, made: Brought | None) -> SplitRule:
     return replace(rule, by=made.unit) if made is not None and made.unit else rule
 
 
+def _idle_notes(request: SplitRequest, state: State, excludes: Excludes) -> list[str]:
+    """What is said where excludes are named, or taken back, and stay as they are."""
+    if request.again or excludes != state.excludes or not (request.excludes or request.anew_excludes):
+        return []
+    return ["all of this is excluded already" if request.excludes else "no rule excludes anything"]
+
+
 def _refuse_idle(ground: Ground, request: SplitRequest, excludes: Excludes) -> None:
     """Refuse excludes that match nothing, where they are asked for now."""
     asked = excludes if request.again else request.excludes
@@ -230,12 +263,18 @@ def _refuse_idle(ground: Ground, request: SplitRequest, excludes: Excludes) -> N
 
 
 def settle_split(
-    place: Place, wanted: Mapping[str, float] | None, by: By, seed: int, progress: Progress
+    place: Place,
+    wanted: Mapping[str, float] | None,
+    by: By,
+    seed: int,
+    progress: Progress,
+    *,
+    may_move: bool = False,
 ) -> tuple[SplitReport, bool]:
     """Make the split that is asked for unless it is there, for `prepare`: (what there is, whether it was written).
 
     Where none is asked for (`wanted` is None), the one that there is stays; a dataset without any is divided as
-    dataset.yaml says, and otherwise everything is `train`.
+    dataset.yaml says, and otherwise everything is `train`. Raises UsageError WDS238 as `split_by` does.
     """
     state = state_of(place)
     made = state.rules.get("")
@@ -243,7 +282,7 @@ def settle_split(
     asked = SplitRule(dict(wanted), by, seed) if wanted is not None else None
     if made is None or (asked is not None and not asked.asks_for(made)):
         rule = asked or authored or SplitRule(WHOLE, by, seed)
-        return make_splits(place, SplitRequest(rule=rule), progress), True
+        return make_splits(place, SplitRequest(rule=rule, may_move=may_move), progress), True
     is_new = False
     if authored is None or asked is not None:
         # A run that was killed between the catalog and the file has left the file behind.

@@ -1,4 +1,7 @@
-"""Brings one set of splits up to date: what is excluded goes, what has no place yet gets one, the rest stays."""
+"""Updates one set of splits: excluded samples leave it, samples without a split get one, the others stay.
+
+The split of a sample that leaves is remembered, and the sample goes back to it: nothing of train comes to test.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.counted import counted
 from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.ratios import apportion
-from wdsctl.core.split_rules import SplitRule
+from wdsctl.core.split_rules import SplitRule, named_in
 from wdsctl.core.splitting import Given, SplitShard
-from wdsctl.core.splitting_bits import Flags, flags_of, part_of, without
+from wdsctl.core.splitting_bits import Flags, flags_of, part_of, scattered
 from wdsctl.core.splitting_shares import by_hash
+from wdsctl.core.verbs.split_former import add, excluded_before, keep_splits, put, put_back, take_out, without_split
 from wdsctl.core.verbs.split_ground import Ground, as_parts
 from wdsctl.core.verbs.split_problems import EMPTY, Problem
 from wdsctl.core.verbs.split_sort import sort_out
@@ -27,9 +31,13 @@ SEEDS = 1000  # that are tried for one that leaves no split empty
 
 @dataclass(slots=True)
 class Brought:
-    """`changed`: the shards of which some split has others than before. `unit`: what was counted out, if anything."""
+    """`former`: by split, the samples that go back to it once they are no longer excluded, or their shard is there.
+
+    `changed`: the shards of which some split has others than before. `unit`: what was counted out, if anything.
+    """
 
     parts: Parts
+    former: Parts = field(default_factory=dict)
     unit: Literal["", "shard", "sample"] = ""
     changed: set[int] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
@@ -40,52 +48,100 @@ def bring(
     ground: Ground,
     rule: SplitRule,
     parts: Parts,
+    former: Parts,
     excluded: Mapping[int, SplitShard],
     given: Given | None = None,
 ) -> Brought:
-    """The splits of a set as they are to be. `parts`: as they are; `given`: what they have of strata and groups."""
-    made = Brought({name: dict(parts.get(name, {})) for name in rule.names})
-    made.given = given or Given()
-    for name, mine in made.parts.items():
-        for shard, gone in excluded.items():
-            if shard in mine:
-                left = without(mine[shard], gone, ground.sizes[shard])
-                if left is None or left.samples != mine[shard].samples:
-                    made.changed.add(shard)
-                    _put(made.parts[name], shard, left)
+    """The splits of a set as they are to be. `parts`, `former`: as they are; `given`: what they have of strata and
+    groups.
+    """
+    made = Brought(_copied(parts, rule), former=_copied(former, rule), given=given or Given())
+    made.changed |= take_out(ground.sizes, made.parts, made.former, excluded)
+    made.changed |= put_back(ground.sizes, made.parts, made.former, excluded)
     waiting = _waiting(ground, made.parts, excluded)
     if waiting:
         _deal(ground, rule, made, waiting)
     return made
 
 
-def afresh(ground: Ground, rule: SplitRule, excluded: Mapping[int, SplitShard]) -> Brought:
-    """The splits of a set that is made now: nothing that it was before counts. Raises UsageError WDS210.
+def afresh(
+    ground: Ground,
+    rule: SplitRule,
+    excluded: Mapping[int, SplitShard],
+    parts: Parts | None = None,
+    former: Parts | None = None,
+) -> Brought:
+    """The splits of a set that is made now. Raises UsageError WDS210.
 
     Shards that are excluded whole are not dealt; of others all samples are, and the excluded ones taken out: so that
-    nothing else moves for their sake.
+    nothing else moves for their sake. `parts`, `former`: the set that it takes the place of, if there is one. Of that,
+    only the excluded samples count: those that were in a split of it are told now where they go back to.
     """
     whole = {shard for shard, part in excluded.items() if part.samples == ground.sizes[shard]}
     rows = [row for row in ground.rows if row.id not in whole]
     groups: set[int] = set()
     if rule.is_counted:
         unit, dealt = deal_all(rows, rule)
-        parts = as_parts(dealt)
-        made = Brought({name: parts.get(name, {}) for name in rule.names}, unit)
+        made = Brought(_copied(as_parts(dealt), rule), unit=unit)
     else:
         alone = {} if rule.stratify else excluded  # where samples do not matter to one another
         only = {shard: ~flags_of(part, ground.sizes[shard]) for shard, part in alone.items()}
         done = sort_out(ground, rule, ground.rows if rule.kind == "keys" else rows, only)
-        made = Brought(done.parts, problems=done.problems, given=done.given)
+        made = Brought(_copied(done.parts, rule), problems=done.problems, given=done.given)
         groups = done.groups
-    for shard, gone in excluded.items():
-        for mine in made.parts.values():
-            if shard in mine:
-                _put(mine, shard, without(mine[shard], gone, ground.sizes[shard]))
+    take_out(ground.sizes, made.parts, made.former, excluded)
+    _remember(ground, rule, made, excluded, parts or {}, former or {})
     empty = [name for name, mine in made.parts.items() if not mine]
     if empty and not rule.allow_empty and not made.problems:
         made.problems.append(_empty(rule, empty, groups))
     return made
+
+
+def _copied(parts: Parts, rule: SplitRule) -> Parts:
+    return {name: dict(parts.get(name, {})) for name in rule.names}
+
+
+def _remember(
+    ground: Ground, rule: SplitRule, made: Brought, excluded: Mapping[int, SplitShard], parts: Parts, former: Parts
+) -> None:
+    """Say of excluded samples that were in a split of the set before where they go back to.
+
+    Where samples are dealt by number they go back to the split that they were in, if the set still has it. By every
+    other rule they go where the rule says: a group, say, is in one split alone.
+    """
+    was = excluded_before(ground.sizes, parts, former, excluded)
+    if rule.is_counted or rule.kind == "stratum":
+        keep_splits(made.former, {name: mine for name, mine in was.items() if name in made.parts})
+        for name in made.parts.keys() & former.keys():
+            gone = {shard: part for shard, part in former[name].items() if shard not in ground.sizes}
+            made.former.setdefault(name, {}).update(gone)
+        return
+    waiting = without_split(ground.sizes, made.former, was)
+    if not waiting:
+        return
+    try:
+        done = sort_out(ground, rule, [row for row in ground.rows if row.id in waiting], waiting, made.given)
+    except StorageError:
+        return  # the shard cannot be read now, which may be why it is excluded
+    for name, found in done.parts.items():
+        for shard, part in found.items():
+            add(made.former.setdefault(name, {}), shard, flags_of(part, ground.sizes[shard]))
+    made.given = _added(made.given, done.given)
+
+
+def emptied(of_set: str, rule: SplitRule, before: Parts, made: Brought) -> list[Problem]:
+    """What is said where a split loses all that it had."""
+    names = [named_in(of_set, name) for name, mine in before.items() if mine and not made.parts.get(name)]
+    if not names or rule.allow_empty:
+        return []
+    return [
+        Problem(
+            EMPTY,
+            f"{' and '.join(names)} would be empty: all of {'it is' if len(names) == 1 else 'them is'} excluded",
+            "leave something of it in, divide the dataset otherwise, or say `--allow-empty`",
+            len(names),
+        )
+    ]
 
 
 def deal_all(rows: Sequence[ShardRow], rule: SplitRule) -> tuple[Literal["shard", "sample"], Dealt]:
@@ -159,10 +215,7 @@ def _deal(ground: Ground, rule: SplitRule, made: Brought, waiting: Mapping[int, 
     for name, mine in found.items():
         for shard, part in mine.items():
             made.changed.add(shard)
-            before = made.parts[name].get(shard)
-            count = ground.sizes[shard]
-            both = flags_of(before, count) | flags_of(part, count)
-            _put(made.parts[name], shard, part_of(shard, both))
+            add(made.parts[name], shard, flags_of(part, ground.sizes[shard]))
 
 
 def _added(before: Given, more: Given) -> Given:
@@ -183,7 +236,7 @@ def _counted_out(rule: SplitRule, parts: Parts, rows: list[ShardRow], waiting: M
         totals = {name: len(mine) for name, mine in parts.items()}
         dealt = as_parts(by_shard(new, rule.shares, rule.seed, totals)) if new else {name: {} for name in parts}
         for shard, name in back.items():
-            _put(dealt[name], shard, part_of(shard, waiting[shard]))
+            put(dealt[name], shard, part_of(shard, waiting[shard]))
         return {
             name: {shard: _within(part, waiting[shard]) for shard, part in mine.items()} for name, mine in dealt.items()
         }
@@ -191,23 +244,9 @@ def _counted_out(rule: SplitRule, parts: Parts, rows: list[ShardRow], waiting: M
     totals = {name: sum(part.samples for part in mine.values()) for name, mine in parts.items()}
     dealt = as_parts(by_sample(shards, rule.shares, rule.seed, totals))
     return {
-        name: {shard: _scattered(part, waiting[shard]) for shard, part in mine.items()} for name, mine in dealt.items()
+        name: {shard: scattered(part, waiting[shard]) for shard, part in mine.items()} for name, mine in dealt.items()
     }
 
 
 def _within(part: SplitShard, free: Flags) -> SplitShard:
     return part_of(part.shard, flags_of(part, len(free)) & free) or SplitShard(part.shard, 0, b"")
-
-
-def _scattered(part: SplitShard, free: Flags) -> SplitShard:
-    """A part of the free samples of a shard, as a part of the shard."""
-    flags = np.zeros(len(free), np.bool_)
-    flags[np.flatnonzero(free)[flags_of(part, int(free.sum()))]] = True
-    return part_of(part.shard, flags) or SplitShard(part.shard, 0, b"")
-
-
-def _put(parts: dict[int, SplitShard], shard: int, part: SplitShard | None) -> None:
-    if part is None or not part.samples:
-        parts.pop(shard, None)
-    else:
-        parts[shard] = part

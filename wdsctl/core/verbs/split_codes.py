@@ -23,7 +23,7 @@ from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.key_list import key_list
 from wdsctl.core.splitting_bits import Flags
 from wdsctl.core.verbs.split_ground import Ground
-from wdsctl.core.verbs.validate_parts import incomplete, wanted_parts
+from wdsctl.core.verbs.validate_parts import expected_parts, incomplete, needed_parts
 
 #: What the catalog alone tells: keys that stand in several shards, samples without a part that they need.
 OF_KEYS, OF_PARTS = "WDS106", "WDS108"
@@ -98,8 +98,7 @@ def _lacking(ground: Ground) -> Iterator[tuple[ShardRow, Flags]]:
     """The samples without a part that they should have."""
     path = ground.place.dataset_yaml
     config = load(path) if os.path.exists(path) else DatasetConfig()
-    with Catalog(ground.place.catalog) as catalog:
-        wanted = wanted_parts(catalog.parts(), config)
+    wanted = [*needed_parts(config), *expected_parts(ground.offsets, config)]
     for shard, places in incomplete(ground.offsets, wanted).items():
         row = ground.by_path[shard]
         flags = np.zeros(row.samples, np.bool_)

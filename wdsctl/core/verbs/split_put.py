@@ -17,6 +17,7 @@ def put_set(draft: Draft, of_set: str, rule: SplitRule, made: Brought, given: Gi
     draft.splits.begin_set(of_set, rule)
     for name, parts in made.parts.items():
         draft.splits.add(of_set, name, parts.values())
+    draft.splits.keep_former(of_set, made.former)
     given.pop(of_set, None)
     if made.given:
         given[of_set] = made.given
@@ -27,6 +28,7 @@ def put_changes(draft: Draft, of_set: str, made: Brought, given: GivenBySet) -> 
     draft.splits.forget(of_set, made.changed)
     for name, parts in made.parts.items():
         draft.splits.add(of_set, name, [parts[shard] for shard in made.changed & parts.keys()])
+    draft.splits.keep_former(of_set, made.former)
     if made.given:
         given[of_set] = made.given
 

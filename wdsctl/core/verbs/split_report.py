@@ -4,24 +4,31 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.catalog.totals import SplitCount
+from wdsctl.core.counted import counted
+from wdsctl.core.errors import UsageError
 from wdsctl.core.split_rules import SplitRule, named_in
-from wdsctl.core.splitting_bits import NOWHERE, labels_of
-from wdsctl.core.verbs.split_ground import counts_of
+from wdsctl.core.splitting_bits import NOWHERE, flags_of, labels_of
+from wdsctl.core.verbs.split_former import add
+from wdsctl.core.verbs.split_ground import Ground, counts_of
+
+FEW_KEYS = 3  # that are named of samples that change their split
+MOST_PAIRS = 6  # of splits that an error names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """So many samples go from one split of a set to another; "" is none."""
+    """So many samples go from one split of a set to another; "" is none. `keys`: the first of them, as SHARD/KEY."""
 
     before: str
     after: str
     samples: int
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,9 @@ class SplitReport:
     """What was made. `by`: shard, sample, key, group, stratum, pattern or keys; empty where only excludes changed.
 
     `splits` have their whole names. `excluded`: samples that are in no split of any set, by rule or quarantine.
+    `moved`: compared with the splits that there were. `reassigned`: of these, and of excluded samples that will come
+    back, those that leave one of several splits of a set for another, or for none: what a training has seen may be in
+    another's test. It is done only where it was asked for.
     """
 
     root: str
@@ -59,9 +69,31 @@ class SplitReport:
     rule: str = ""
     sets: tuple[str, ...] = ()  # that were made or dropped
     excluded: int = 0
-    moved: tuple[Move, ...] = ()  # compared with the splits that there were
+    moved: tuple[Move, ...] = ()
+    reassigned: tuple[Move, ...] = ()
     strata: tuple[StratumLine, ...] = ()
     drift: float = 0.0  # the largest of the strata
+
+
+class WouldMove(UsageError):  # noqa: N818 - named after what it says
+    """Samples would change their split, and nobody has said that they may. `report`: as of a dry run."""
+
+    code = "WDS238"
+
+    def __init__(self, report: SplitReport) -> None:
+        self.report = replace(report, dry_run=True)
+        samples = sum(move.samples for move in report.reassigned)
+        pairs = ", ".join(
+            f"{move.samples:,} from {move.before} to {move.after or 'no split'} (such as {move.keys[0]})"
+            for move in report.reassigned[:MOST_PAIRS]
+        )
+        more = ", ..." if len(report.reassigned) > MOST_PAIRS else ""
+        super().__init__(
+            f"{counted(samples, 'sample')} would leave {'its' if samples == 1 else 'their'} split: {pairs}{more}",
+            where=report.root,
+            hint="`--set NAME` makes another set of splits beside this one, and nothing moves; `--yes` moves them, "
+            "where no model was trained on the old splits; `--dry-run` shows what would move",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,24 +114,57 @@ def split_counts(of_set: str, rule: SplitRule, parts: Parts) -> tuple[SplitCount
     return tuple(SplitCount(named_in(of_set, name), rule.share(name), *counts.get(name, (0, 0))) for name in parts)
 
 
-def moves(of_set: str, before: Parts, after: Parts, sizes: Mapping[int, int]) -> list[Move]:
-    """How many samples of a set change their split, by where from and where to (whole names), the most first."""
+def moves(of_set: str, before: Parts, after: Parts, ground: Ground) -> list[Move]:
+    """How many samples of a set change their split, by where from and where to (whole names), the most first.
+
+    The first keys are named of samples that were in a split.
+    """
     names = list(dict.fromkeys((*before, *after)))
-    labels = len(names) - NOWHERE
+    called = [*(named_in(of_set, name) for name in names), ""]  # NOWHERE is the last
     counts: Counter[tuple[int, int]] = Counter()
-    for shard, count in sizes.items():
-        old = [before.get(name, {}).get(shard) for name in names]
-        new = [after.get(name, {}).get(shard) for name in names]
+    keys: dict[tuple[int, int], list[str]] = {}
+    for row in ground.rows:
+        old = [before.get(name, {}).get(row.id) for name in names]
+        new = [after.get(name, {}).get(row.id) for name in names]
         if old == new:
             continue
-        was, is_now = labels_of(old, count).astype(np.int64), labels_of(new, count)
-        pairs, times = np.unique((was - NOWHERE) * labels + (is_now - NOWHERE), return_counts=True)
-        for pair, number in zip(pairs.tolist(), times.tolist(), strict=True):
-            one, other = (label + NOWHERE for label in divmod(pair, labels))
-            if one != other:
-                counts[one, other] += number
-    called = [*(named_in(of_set, name) for name in names), ""]  # -1, of those that are nowhere, is the last
-    return [Move(before=called[one], after=called[other], samples=n) for (one, other), n in counts.most_common()]
+        was, is_now = labels_of(old, row.samples).astype(np.int64), labels_of(new, row.samples)
+        pairs = (was - NOWHERE) * len(called) + (is_now - NOWHERE)
+        for number, times in zip(*(each.tolist() for each in np.unique(pairs, return_counts=True)), strict=True):
+            one, other = pair = number // len(called) + NOWHERE, number % len(called) + NOWHERE
+            if one == other:
+                continue
+            counts[pair] += times
+            some = keys.setdefault(pair, [])
+            if one != NOWHERE and len(some) < FEW_KEYS:
+                places = np.flatnonzero(pairs == number)[: FEW_KEYS - len(some)].tolist()
+                some += [ground.key(row, place) for place in places]
+    return [
+        Move(before=called[one], after=called[other], samples=count, keys=tuple(keys[one, other]))
+        for (one, other), count in counts.most_common()
+    ]
+
+
+def reassigned(of_set: str, before: tuple[Parts, Parts], after: tuple[Parts, Parts], ground: Ground) -> list[Move]:
+    """The samples of a set that leave a split for another or for none, as `moves` says them.
+
+    `before`, `after`: the splits, and what goes back to each of them. None of a set that had one split alone: to take
+    some of it for a new one is how a dataset is divided for the first time.
+    """
+    was, is_now = (_together(*each, ground) for each in (before, after))
+    if sum(bool(mine) for mine in was.values()) < 2:
+        return []
+    return [move for move in moves(of_set, was, is_now, ground) if move.before]
+
+
+def _together(parts: Parts, former: Parts, ground: Ground) -> Parts:
+    """What each split has, and what goes back to it."""
+    both: Parts = {name: dict(mine) for name, mine in parts.items()}
+    for name, mine in former.items():
+        here = both.setdefault(name, {})
+        for shard in mine.keys() & ground.sizes.keys():
+            add(here, shard, flags_of(mine[shard], ground.sizes[shard]))
+    return both
 
 
 def strata_lines(strata: Mapping[str, Mapping[str, int]], shares: Mapping[str, float]) -> tuple[StratumLine, ...]:

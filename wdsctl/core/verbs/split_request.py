@@ -17,7 +17,8 @@ class SplitRequest:
 
     `rule`: how the set `of_set` is divided from now on. `folds`: make so many sets of it instead, each with another
     part as `val`. `excludes`: taken out of all sets, with those that are; `anew_excludes`: in their place. `drop`:
-    forget the set. `again`: make all sets by what dataset.yaml says.
+    forget the set. `again`: make all sets by what dataset.yaml says. `may_move`: samples of a set that has several
+    splits may leave theirs for another.
     """
 
     rule: SplitRule | None = None
@@ -28,6 +29,7 @@ class SplitRequest:
     drop: bool = False
     again: bool = False
     allow_empty: bool = False
+    may_move: bool = False
     workers: int = 1
 
 

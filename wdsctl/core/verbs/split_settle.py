@@ -17,14 +17,15 @@ from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.split_rules import Excludes, Rules, SplitRule
+from wdsctl.core.split_rules import Excludes, Rules, SplitRule, named_in
 from wdsctl.core.splitting_bits import without
+from wdsctl.core.verbs.deal import empty_split
 from wdsctl.core.verbs.split_bring import Brought, afresh, bring
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_problems import Problem
 from wdsctl.core.verbs.split_put import is_plain, put_changes, put_set
-from wdsctl.core.verbs.split_state import State, ground_of, parts_of_set, state_of, with_more
+from wdsctl.core.verbs.split_state import State, former_of_set, ground_of, parts_of_set, state_of, with_more
 
 _NO_EXCLUDES = Excludes()
 
@@ -77,12 +78,13 @@ def _settle(
         return Settled(is_changed=False, excluded=0)  # what is in quarantine is of shards as they once were
     made: dict[str, Brought] = {}
     for of_set, rule in rules.items():
-        before: Parts = {} if of_set in state.new else parts_of_set(place, of_set)
         try:
             if of_set in state.new:
                 made[of_set] = afresh(ground, rule, excluded.parts)
             else:
-                made[of_set] = bring(ground, rule, before, excluded.parts, state.given.get(of_set))
+                parts, former = parts_of_set(place, of_set), former_of_set(place, of_set)
+                made[of_set] = bring(ground, rule, parts, former, excluded.parts, state.given.get(of_set))
+                findings += _emptied(place, of_set, rule, parts, made[of_set])
         except StorageError as error:
             findings.append(_failed(of_set, error))
             mark = ""  # it may be there next time
@@ -121,6 +123,12 @@ def _publish(place: Place, state: State, rules: Rules, made: dict[str, Brought],
             draft.splits.keep_rules(kept, state.excludes)
             draft.splits.keep_given(given)
             draft.splits.keep_mark(mark)
+
+
+def _emptied(place: Place, of_set: str, rule: SplitRule, before: Parts, made: Brought) -> list[Finding]:
+    """A finding for every split that loses all that it had."""
+    names = [] if rule.allow_empty else [name for name, mine in before.items() if mine and not made.parts.get(name)]
+    return [empty_split(place, named_in(of_set, name)) for name in names]
 
 
 def _told(made: Brought | None) -> list[Problem]:

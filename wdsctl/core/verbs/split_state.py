@@ -74,6 +74,12 @@ def parts_of_set(place: Place, of_set: str) -> Parts:
         return catalog.split_rows.parts(of_set)
 
 
+def former_of_set(place: Place, of_set: str) -> Parts:
+    """The samples that each split of a set had before they were excluded, or their shard was gone."""
+    with Catalog(place.catalog) as catalog:
+        return catalog.split_rows.former(of_set)
+
+
 def ground_of(place: Place, workers: int, progress: Progress, *, keeps: bool) -> Ground:
     """The shards of the dataset that have samples. Raises CatalogError."""
     with Catalog(place.catalog) as catalog:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
-from wdsctl.core.catalog.facts import exclude_of, selection_of
+from wdsctl.core.catalog.facts import exclude_of, generation_of, selection_of
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.catalog.summary import Summary
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
+from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.shard_list import list_shards, some_shards
+from wdsctl.core.shard_probe import probes_of
+from wdsctl.core.storage import Storage
+from wdsctl.core.stores import storage_for
+from wdsctl.core.tar import BLOCK
 from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url
 from wdsctl.core.verbs.changes import compare
@@ -19,6 +26,10 @@ from wdsctl.core.verbs.index_listing import vanished_finding
 #: Datasets of up to so many shards are looked at as a whole; of others so many shards, at a URL every tenth of these.
 LOOKED_AT = 1_000
 _AT_A_URL = 10
+
+HaveStayed = Callable[[Sequence[ShardRow]], set[str]]  # of these shards, the paths of those that have not changed
+
+_NOT_READ = (MISSING, "unreadable")  # of which nobody knows what they held
 
 #: What is said of a shard that is not as the catalog has it: one that was there, one that was missing.
 _CHANGED = ("has changed since it was indexed", "is there again: it was missing when it was indexed")
@@ -37,18 +48,51 @@ def look_at(place: Place, summary: Summary) -> tuple[int, list[Finding]]:
         there = _remote(place, rows)
     else:
         there = some_shards(place.root, [row.path for row in rows])
-    return len(rows), differences(place, there, rows, summary.totals.statuses.get(MISSING, 0))
+    missing = summary.totals.statuses.get(MISSING, 0)
+    return len(rows), differences(place, there, rows, missing, partial(_have_their_ends, place, summary))
 
 
-def _stale(shards: Sequence[ShardFile], rows: Sequence[ShardRow]) -> list[Finding]:
-    """Shards that are new, have changed or are gone since the catalog was made."""
+def _stale(shards: Sequence[ShardFile], rows: Sequence[ShardRow], have_stayed: HaveStayed) -> list[Finding]:
+    """Shards that are new, have changed or are gone since the catalog was made; and once, that times are others."""
     changes = compare(shards, rows)
+    retimed = [row for row, shard in changes.changed if row.size == shard.size and row.status not in _NOT_READ]
+    stayed = have_stayed(retimed) if retimed else set()
     said = [
         *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
-        *((row.path, _CHANGED[row.status == MISSING]) for row, _ in changes.changed),
+        *((row.path, _CHANGED[row.status == MISSING]) for row, _ in changes.changed if row.path not in stayed),
         *((row.path, "is gone, and still in the catalog") for row in changes.vanished),
     ]
-    return [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
+    found = [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
+    if stayed:
+        words = "times of shards are others than when they were indexed, as after a copy, and what they hold is not"
+        found.append(Finding(code="WDS305", severity="note", message=words, count=len(stayed)))
+    return found
+
+
+def _have_their_ends(place: Place, summary: Summary, rows: Sequence[ShardRow]) -> set[str]:
+    """Those that begin and end with the members that were indexed, which is how the loader tells. Of files of lines the
+    size has to do. Cost: two reads a shard.
+    """
+    try:
+        offsets = Offsets(place.offsets(generation_of(place.catalog, summary.facts)))
+    except (CatalogError, StorageError, PermissionDenied):
+        return set()
+    numbers = {shard.id: i for i, shard in enumerate(offsets.shards)}
+    storage = storage_for(place.root)
+    try:
+        return {
+            row.path for row in rows if row.id in numbers and _has_its_ends(place, storage, offsets, numbers[row.id])
+        }
+    finally:
+        storage.close()
+
+
+def _has_its_ends(place: Place, storage: Storage, offsets: Offsets, i: int) -> bool:
+    path = os.path.join(place.root, offsets.shards[i].path)
+    try:
+        return all(probe.fits(storage.read(path, probe.at, BLOCK)) for probe in probes_of(offsets, i))
+    except (StorageError, PermissionDenied):
+        return False
 
 
 def _listed(place: Place, summary: Summary) -> Sequence[ShardFile]:
@@ -66,13 +110,18 @@ def _remote(place: Place, rows: Sequence[ShardRow]) -> list[ShardFile]:
     return [ShardFile(row.path, size, row.mtime_ns) for row, size in told if size is not None]
 
 
-def differences(place: Place, there: Sequence[ShardFile], rows: Sequence[ShardRow], missing: int) -> list[Finding]:
+def differences(
+    place: Place, there: Sequence[ShardFile], rows: Sequence[ShardRow], missing: int, have_stayed: HaveStayed
+) -> list[Finding]:
     """Shards that are new, have changed or are gone; those of the `missing` that were kept as such, and are, are one
     warning.
+
+    Bytes decide, and not times: `have_stayed` gets the shards of the same size and another time, and says which of them
+    have not changed.
     """
     paths = {shard.path for shard in there}
     gone = [row for row in rows if row.status == MISSING and row.path not in paths]
     back = sum(row.status == MISSING and row.path in paths for row in rows)
     ids = {row.id for row in gone}
-    found = _stale(there, [row for row in rows if row.id not in ids])
+    found = _stale(there, [row for row in rows if row.id not in ids], have_stayed)
     return [*found, vanished_finding(place, gone[0].path if gone else "", missing - back)] if missing > back else found

@@ -16,6 +16,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.checks.hashes import Expected, read_sums, unhashed
+from wdsctl.core.checks.levels import not_checked
 from wdsctl.core.checks.placed import Placed
 from wdsctl.core.checks.refs import RefRule
 from wdsctl.core.checks.sampling import Sampling
@@ -24,6 +25,7 @@ from wdsctl.core.checks.stores import forget_stores
 from wdsctl.core.dataset_yaml import DatasetConfig, load
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.findings import SEVERITIES, Finding
+from wdsctl.core.line_files import is_lines
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import locked
 from wdsctl.core.offsets import Offsets
@@ -39,7 +41,15 @@ from wdsctl.core.verbs.key_until import key_findings
 from wdsctl.core.verbs.presence import check_catalog, no_samples, wait_for_catalog
 from wdsctl.core.verbs.stale import differences
 from wdsctl.core.verbs.validate_chosen import chosen_shards
-from wdsctl.core.verbs.validate_parts import incomplete, open_offsets, part_findings, repeated_keys, wanted_parts
+from wdsctl.core.verbs.validate_parts import (
+    alike_names,
+    alike_parts,
+    incomplete,
+    needed_parts,
+    open_offsets,
+    part_findings,
+    repeated_keys,
+)
 from wdsctl.core.verbs.validate_quarantine import keep_out
 from wdsctl.core.verbs.validate_refs import matching, openable, over_all, remember, rules_for
 from wdsctl.core.verbs.validate_request import QuarantineReport, ValidateReport, ValidateRequest
@@ -164,6 +174,7 @@ class _Run:
             share=self.request.share,
             seed=self.request.seed,
             quarantine=quarantine,
+            not_checked=not_checked(self.request.levels) if any(not is_lines(row.path) for row in rows) else "",
             view=self.view,
         )
 
@@ -180,7 +191,10 @@ class _Run:
             has_media = self._asks("headers") and published.media_settings() is not None
             marks = published.media.marks() if has_media else {}
             self.progress.phase("keys")
-            repeated = [] if self.is_some else [*repeated_keys(published, self.progress)]
+            paths = [row.path for row in rows]
+            repeated: list[Finding] = []
+            if not self.is_some:
+                repeated = [*repeated_keys(published, self.progress), *alike_names(published, paths)]
         listing = list_shards(
             self.place.root, exclude, only=self.place.only, known=[row.path for row in rows], selection=selection
         )
@@ -250,10 +264,11 @@ class _Run:
         paths: list[str],
     ) -> Iterable[Finding]:
         missing = sum(row.status == MISSING for row in known.rows)
-        stale = [
-            *known.listing.findings,
-            *differences(self.place, known.listing.shards, known.rows, missing),
-        ]
+        # What a shard of the size that was indexed holds, the level `structure` has read, and told where it differs.
+        told = {path for path, found in outcome.placed.items() if any(each.finding.code == "WDS305" for each in found)}
+        there = [shard for shard in known.listing.shards if shard.path not in told]
+        rows = [row for row in known.rows if row.path not in told]
+        stale = [*known.listing.findings, *differences(self.place, there, rows, missing, _paths)]
         yield from known.repeated
         yield from (each for each in stale if not self.is_some or each.shard in paths)
         if self._asks("hashes"):
@@ -289,12 +304,16 @@ class _Run:
         if self.is_some:
             return []
         odd_keys = [] if known.is_decided or config.key_until else key_findings(self.place, offsets)
-        return [*odd_keys, *part_findings(offsets, known.parts, config)]
+        return [*odd_keys, *part_findings(offsets, known.parts, config), *alike_parts(offsets)]
 
     def _quarantined(
         self, known: _Known, config: DatasetConfig, offsets: Offsets | Finding, outcome: Outcome, stale: set[str]
     ) -> QuarantineReport:
         lacking: dict[str, list[int]] = {}
         if isinstance(offsets, Offsets) and not self.is_some:
-            lacking = incomplete(offsets, wanted_parts(known.parts, config))
+            lacking = incomplete(offsets, needed_parts(config))
         return keep_out(self.place, self.entry, known.rows, outcome, stale, lacking, self.workers, self.progress)
+
+
+def _paths(rows: Sequence[ShardRow]) -> set[str]:
+    return {row.path for row in rows}

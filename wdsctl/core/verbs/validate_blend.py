@@ -64,6 +64,7 @@ def validate_blend(
         share=request.share,
         seed=request.seed,
         quarantine=_together(reports) if request.quarantine else None,
+        not_checked=next((part.not_checked for part in parts if part.not_checked), ""),
     )
 
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from wdsctl.core.catalog.alike_keys import alike, differ_in
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.totals import PartCount
+from wdsctl.core.checks.kinds import MEDIA, kind_of
 from wdsctl.core.counted import counted
-from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core.dataset_yaml import DatasetConfig, needed_fields
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.fields import parse_field_map
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
-from wdsctl.core.sample_types import SAMPLE_TYPES
 
-NEARLY_ALL = 0.95  # a part that so many samples have is expected of all, where no field map says what is
-HARDLY_ANY = 0.01  # a part that so few have, and no field map names, is unexpected
+NEARLY_ALL = 0.95  # a part that so many samples have is expected of all
 
 
 def open_offsets(place: Place, generation: int) -> Offsets | Finding:
@@ -50,24 +51,76 @@ def repeated_keys(published: Catalog, progress: Progress) -> Iterator[Finding]:
         )
 
 
+def alike_names(published: Catalog, shards: Sequence[str]) -> Iterator[Finding]:
+    """Keys and paths of shards that are one name to systems which pass over case or Unicode form."""
+    count, first = published.alike_keys()
+    if first is not None:
+        one, other, shard = first
+        yield _alike("keys", one, other, shard=shard, key=one, count=count)
+    if pair := alike(list(shards)):
+        yield _alike("paths of shards", *pair, shard=pair[0])
+
+
+def alike_parts(offsets: Offsets) -> Iterator[Finding]:
+    """Parts of one sample that are."""
+    for i, layout in enumerate(offsets.layouts):
+        if pair := alike(list(layout)):
+            count, first = offsets.with_layouts([i])
+            shard = offsets.shards[offsets.shard_of(first)].path
+            yield _alike("parts of a sample", *pair, shard=shard, key=offsets.key(first), part=pair[1], count=count)
+
+
+def _alike(what: str, one: str, other: str, **place: Any) -> Finding:
+    words = f"{what} that differ only in {differ_in(one, other)}, such as {one!a} and {other!a}"
+    return Finding(code="WDS160", severity="warning", message=words, **place)
+
+
 def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetConfig) -> Iterator[Finding]:
-    """Samples that lack a part they should have, and parts that hardly any sample has."""
-    wanted = wanted_parts(parts, config)
-    for names in wanted:
-        yield from _lacking(offsets, names)
+    """Samples that lack a part: an error where a field is made of it, a warning where nearly all others have it. Parts
+    that only some samples have, and optional ones that none has, are notes.
+    """
+    yield from lacking_fields(offsets, config)
+    expected = expected_parts(offsets, config)
+    for names in expected:
+        yield from _lacking(offsets, names, "warning")
     mapped = _mapped(config)
-    expected = {name for names in (*wanted, *(names for _, names in mapped)) for name in names}
+    usual = {name for names in (*expected, *mapped.values()) for name in names}
     for part in parts:
-        if part.name not in expected and part.share < NEARLY_ALL:
+        if part.name not in usual and part.share < NEARLY_ALL and part.name not in config.optional:
             unused = ", and no field is made of it" if mapped else ""
             words = f"only {part.samples:,} of {counted(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
-            severity: Severity = "warning" if part.share <= HARDLY_ANY else "note"
-            yield Finding(code="WDS109", severity=severity, message=words, part=part.name, count=part.samples)
+            yield Finding(code="WDS109", severity="note", message=words, part=part.name, count=part.samples)
+    there = {part.name for part in parts}
+    for name in config.optional if there else ():
+        if name not in there and not there.intersection(mapped.get(name, ())):
+            what = f"the parts of the field {name}" if name in mapped else f"a part {name!r}"
+            words = f"dataset.yaml says that {what} may be missing, and no sample has any: is the name right?"
+            yield Finding(code="WDS131", severity="note" if name in mapped else "warning", message=words, part=name)
 
 
-def wanted_parts(parts: Sequence[PartCount], config: DatasetConfig) -> list[tuple[str, ...]]:
-    """What every sample is to have: one of each of these."""
-    return _required(config) or [(part.name,) for part in parts if part.share >= NEARLY_ALL]
+def lacking_fields(offsets: Offsets, config: DatasetConfig, severity: Severity = "error") -> Iterator[Finding]:
+    """Samples without the parts that a field needs which is not optional. Cost: none where all have the same parts."""
+    for names in needed_parts(config):
+        yield from _lacking(offsets, names, severity)
+
+
+def needed_parts(config: DatasetConfig) -> list[tuple[str, ...]]:
+    """What every sample must have: one of each of these, by the field map."""
+    needed = needed_fields(config)
+    return list(dict.fromkeys(names for field, names in _mapped(config).items() if field in needed))
+
+
+def expected_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, ...]]:
+    """What nearly every sample has: one of each of these. Media of one kind may stand for one another, as `jpg` and
+    `png`. Nothing that the field map names, or that is optional.
+    """
+    known = {name for names in _mapped(config).values() for name in names}.union(config.optional)
+    groups: dict[tuple[str, str], list[str]] = {}
+    for name in offsets.extensions:
+        kind = kind_of(name)
+        groups.setdefault((name.rpartition(".")[0], kind) if kind in MEDIA else ("", name), []).append(name)
+    most = [tuple(names) for names in groups.values() if known.isdisjoint(names)]
+    return [names for names in most if 1 - _without(offsets, names)[0] / max(1, offsets.samples) >= NEARLY_ALL]
 
 
 def incomplete(offsets: Offsets, wanted: Sequence[tuple[str, ...]]) -> dict[str, list[int]]:
@@ -83,29 +136,27 @@ def incomplete(offsets: Offsets, wanted: Sequence[tuple[str, ...]]) -> dict[str,
     return found
 
 
-def _mapped(config: DatasetConfig) -> list[tuple[str, tuple[str, ...]]]:
+def _mapped(config: DatasetConfig) -> dict[str, tuple[str, ...]]:
     """The fields of the field map, each with the parts that it may come from."""
     paths = parse_field_map(config.field_map)
-    return [(name, tuple(part for part, _ in path.alternatives)) for name, path in paths.items()]
+    return {name: tuple(part for part, _ in path.alternatives) for name, path in paths.items()}
 
 
-def _required(config: DatasetConfig) -> list[tuple[str, ...]]:
-    """The parts of the fields that a sample cannot do without."""
-    required = {field.name for field in SAMPLE_TYPES.get(config.sample_type, ()) if field.required}
-    return list(dict.fromkeys(names for field, names in _mapped(config) if field in required))
+def _without(offsets: Offsets, names: tuple[str, ...]) -> tuple[int, int]:
+    """How many samples have none of these parts, and the first of them."""
+    return offsets.with_layouts([i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)])
 
 
-def _lacking(offsets: Offsets, names: tuple[str, ...]) -> Iterator[Finding]:
+def _lacking(offsets: Offsets, names: tuple[str, ...], severity: Severity) -> Iterator[Finding]:
     """The samples that have none of these parts: one finding for all of them, with the first."""
-    without = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
-    count, first = offsets.with_layouts(without)
+    count, first = _without(offsets, names)
     if count:
-        shard = offsets.shards[offsets.shard_of(first)].path
+        others = "" if severity == "error" else f", which {offsets.samples - count:,} others have"
         yield Finding(
             code="WDS108",
-            severity="error",
-            message=f"samples without {' or '.join(names)}",
-            shard=shard,
+            severity=severity,
+            message=f"samples without {' or '.join(names)}{others}",
+            shard=offsets.shards[offsets.shard_of(first)].path,
             key=offsets.key(first),
             part=names[0],
             count=count,

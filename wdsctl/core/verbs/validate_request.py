@@ -44,6 +44,7 @@ class ValidateReport:
 
     `shards`, `samples`, `size_bytes` are of what was asked for. `unread`: shards of these that have not changed since
     they were validated, whose findings are those of then. `share`: of the samples, where not all were looked into.
+    `not_checked`: what the levels leave out, and which one looks at it; empty where nothing is.
     """
 
     root: str
@@ -57,4 +58,5 @@ class ValidateReport:
     share: float = 1.0
     seed: int = 0
     quarantine: QuarantineReport | None = None
+    not_checked: str = ""
     view: str = ""  # that was looked at alone: `samples` are its samples

@@ -15,7 +15,8 @@ from wdsctl.core.naming import KNOWN_EXTENSION, KeyUntil, shard_key
 from wdsctl.core.parallel import map_units, warm_up
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.replan import WritePlan, may_be_source, replan
+from wdsctl.core.raw_renames import renamed_samples
+from wdsctl.core.replan import Missing, WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.shard_record import ShardRecord, keys_of
 from wdsctl.core.shard_writer import ShardJob, WrittenShard, write_job
@@ -35,6 +36,7 @@ class FolderOptions:
     parts: tuple[str, ...] = ()
     on_missing: OnMissing = "error"
     key_until: KeyUntil | None = None  # None: as before, or else as the names call for
+    missing: Missing = "error"  # what becomes of samples, and of shards, that have vanished
     workers: int = 1
     moved: bool = False  # another path is the same folder, moved
     dry_run: bool = False
@@ -50,12 +52,21 @@ class _Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Renamed:
+    """A sample that has another key now, and the same bytes."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FolderReport:
     """What was found, and what became of it. In a dry run, what would have.
 
     `shards`, `samples` and `size_bytes` are of the whole dataset, kept shards included; `written` and `kept` count
-    shards, `vanished` samples in kept shards whose files are gone. `keys`: where keys
-    end, and why; None where no name tells. The rest is as in `Listing`.
+    shards, `vanished` samples in kept shards whose files are gone, `stale` kept shards whose files have changed.
+    `dropped`: the keys of samples that are gone from the shards, too. `keys`: where keys end, and why; None where no
+    name tells. The rest is as in `Listing`.
     """
 
     source: str
@@ -73,6 +84,9 @@ class FolderReport:
     written_bytes: int
     kept: int
     vanished: int
+    stale: int
+    dropped: tuple[str, ...]
+    renamed: tuple[Renamed, ...]
     dry_run: bool
     keys: KeyRule | None = None
 
@@ -140,8 +154,10 @@ def write_folder(
     partials = check_dest(dest, {record.name for record in ledger.planned_shards()})
     _check_source(source, dest, listing, ledger, options)
     written = _Written()
+    changes: WritePlan | None = None
     while True:
-        plan = _plan(dest, listing, ledger, options)
+        plan = _plan(source, dest, listing, ledger, options)
+        changes = changes or plan  # what is dropped and renamed is known of the first alone
         if options.dry_run:
             written = _Written(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
             break
@@ -157,10 +173,10 @@ def write_folder(
             break
         listing = without(source, listing, written.unreadable, options.on_missing)
         written.unreadable = {}
-    return _report(source, dest, listing, plan, written, options)
+    return _report(source, dest, listing, plan, changes, written, options)
 
 
-def _plan(dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> WritePlan:
+def _plan(source: str, dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> WritePlan:
     records = ledger.planned_shards()
     return replan(
         listing.samples,
@@ -169,6 +185,8 @@ def _plan(dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -
         shard_samples=options.shard_samples,
         shard_size=options.shard_size,
         template=options.template,
+        missing=options.missing,
+        renamed=renamed_samples(source, dest, listing.samples, records) if options.missing == "drop" else {},
     )
 
 
@@ -238,7 +256,13 @@ def _check_apart(source: str, dest: str) -> None:
 
 
 def _report(
-    source: str, dest: str, listing: Listing, plan: WritePlan, written: _Written, options: FolderOptions
+    source: str,
+    dest: str,
+    listing: Listing,
+    plan: WritePlan,
+    changes: WritePlan,
+    written: _Written,
+    options: FolderOptions,
 ) -> FolderReport:
     return FolderReport(
         source=source,
@@ -256,6 +280,9 @@ def _report(
         written_bytes=written.size_bytes,
         kept=len(plan.records) - written.shards,
         vanished=plan.vanished,
+        stale=plan.stale,
+        dropped=tuple(sorted(changes.dropped)),
+        renamed=tuple(Renamed(before=old, after=new) for old, new in sorted(changes.renamed)),
         dry_run=options.dry_run,
         keys=None if listing.keys.is_open else listing.keys,
     )

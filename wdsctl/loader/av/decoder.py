@@ -42,8 +42,8 @@ class AVDecoder:
 
     Seconds are those of the file, where 0 is its beginning: the start of the first of its streams. A range of a film
     includes its end, and has at least the frame that is shown at its start; frame n is the n-th that is shown, whatever
-    the rate. A range of a sound has its seconds times the rate samples. Ranges that start when all is over, and of a
-    sound empty ones, give no entry.
+    the rate. A range of a sound has its seconds times the rate samples, less those of a hole in the stream; in samples
+    it is a slice of all that are there. Ranges that start when all is over, and of a sound empty ones, give no entry.
 
     - `part`: the name that errors call it by.
     - `index`: the film's keyframes, where they are known; of a `LazyPart` those that came with it. Without them, frame

@@ -8,7 +8,7 @@ import av
 from av.audio.stream import AudioStream
 from av.video.stream import VideoStream
 
-from wdsctl.core.media.stated_seconds import COUNTED
+from wdsctl.core.media.stated_seconds import COUNTED, Heard
 from wdsctl.core.media.stated_seconds import stated_seconds as stated_seconds_of
 from wdsctl.loader.av.opening import OpenMedium
 
@@ -16,9 +16,11 @@ from wdsctl.loader.av.opening import OpenMedium
 _LAST_SECONDS = 2
 
 
-def stated_seconds(opened: OpenMedium, stream: VideoStream | AudioStream) -> Fraction | None:
+def stated_seconds(
+    opened: OpenMedium, stream: VideoStream | AudioStream, heard: Heard | None = None
+) -> Fraction | None:
     """What the header says of this very stream, from its first frame to the end of its last."""
-    return stated_seconds_of(stream, opened.family)
+    return stated_seconds_of(stream, opened.family, heard)
 
 
 def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
@@ -43,6 +45,8 @@ def found_seconds(opened: OpenMedium, *, is_sound: bool) -> Fraction | None:
         opened.restart()
         shown = _shown(opened, (opened.audio if is_sound else opened.video) or stream)
     end = max(shown)[1] if shown else start
+    if is_sound and opened.family == "mp3" and start and stream.duration and end - start > stream.duration:
+        end = start + stream.duration  # a header says what was added at both ends
     return (end - start) * tick if end > start else None
 
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import torch
 
-from wdsctl.core.media.stated_seconds import SHORT_SECONDS
+from wdsctl.core.media.stated_seconds import DELAYED, SHORT_SECONDS, Heard
 from wdsctl.loader.av.data import Times
 from wdsctl.loader.av.durations import found_seconds, stated_seconds
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 from wdsctl.loader.av.pictures import Budget
 from wdsctl.loader.av.sound_clips import Sound, read_sounds
 from wdsctl.loader.av.sound_facts import SoundFacts, sound_facts
-from wdsctl.loader.av.sound_reader import pieces
+from wdsctl.loader.av.sound_gaps import first_gap
+from wdsctl.loader.av.sound_reader import RUN_UP_SECONDS, pieces
 from wdsctl.loader.av.sound_shape import SoundShape
 from wdsctl.loader.av.timeline import Range
 
@@ -26,6 +28,7 @@ class SoundTrack:
     def __init__(self, shape: SoundShape) -> None:
         self._shape = shape
         self._facts: SoundFacts | None = None
+        self._looked: tuple[int, float] = (0, math.inf)  # for holes: up to this sample, and where the first one is
         self._seconds: float | None = None
 
     def clips(
@@ -37,38 +40,52 @@ class SoundTrack:
         begins = float(facts.first * facts.tick - opened.begins)  # seconds of sample 0
         wanted = [_samples(each, by_number, rate, begins) for each in ranges]
         sources = [self._shape.source_range(facts, *each) for each in wanted]
+        gap = (
+            self._gap_before(opened, facts, max((start for start, _ in sources), default=0)) if by_number else math.inf
+        )
+        sounds = read_sounds(opened, facts, sources, budget, by_clock=not by_number, gap=gap)
+        self._refuse_short(opened, facts, sources, sounds, by_clock=not by_number)
         clips: list[torch.Tensor] = []
         times: Times = []
-        sounds = read_sounds(opened, facts, sources, budget)
-        self._refuse_short(opened, facts, sources, sounds)
         for (start, end), sound in zip(wanted, sounds, strict=True):
-            if sound is None:
+            if not sound.size:
                 continue
-            first = max(start, sound.begin) if rate == facts.rate else start
-            samples = self._shape.shaped(sound.samples, facts, sound.begin, first, end)
+            first, stop = (self._shape.index_in(facts, sound, place) for place in (start, end))
+            samples = self._shape.shaped(sound.samples, facts, first, stop)
             if samples.shape[1]:
                 clips.append(torch.from_numpy(np.ascontiguousarray(samples)))
-                times.append((begins + first / rate, begins + (first + samples.shape[1]) / rate))
+                ends = self._shape.clocks(facts, sound, first, first + samples.shape[1])
+                times.append((begins + ends[0], begins + ends[1]))
         return clips, times
+
+    def _gap_before(self, opened: OpenMedium, facts: SoundFacts, sample: int) -> float:
+        """Looked for once, as far as clips reach."""
+        until, gap = self._looked
+        if gap == math.inf and sample > max(until, RUN_UP_SECONDS * facts.rate):
+            self._looked = sample, first_gap(opened, facts, sample)
+        return self._looked[1]
 
     def _refuse_short(
         self,
         opened: OpenMedium,
         facts: SoundFacts,
         ranges: Sequence[tuple[int, float]],
-        sounds: Sequence[Sound | None],
+        sounds: Sequence[Sound],
+        *,
+        by_clock: bool,
     ) -> None:
         """Raises BadMediumError where a range reaches into what the header announces and the file does not have."""
-        stated = None if opened.audio is None else stated_seconds(opened, opened.audio)
+        stated = self._stated(opened)
         if stated is None:
             return
-        announced = int(stated * facts.rate)
+        announced, short = int(stated * facts.rate), SHORT_SECONDS * facts.rate
         for (start, end), sound in zip(ranges, sounds, strict=True):
-            found = start if sound is None else sound.end
-            if min(end, announced) - found > SHORT_SECONDS * facts.rate:
+            missing = end - (sound.end if sound.size else start)
+            is_hole = by_clock and sound.reached >= end
+            if not is_hole and missing > short and announced - max(start, sound.reached) > short:
                 raise BadMediumError(
-                    f"its sound ends after {found / facts.rate:.1f} s, and its header says {float(stated):.1f} s: "
-                    "the file is cut off or damaged"
+                    f"its sound ends after {sound.reached / facts.rate:.1f} s, and its header says "
+                    f"{float(stated):.1f} s: the file is cut off or damaged"
                 )
 
     def facts(self, opened: OpenMedium) -> SoundFacts:
@@ -80,9 +97,17 @@ class SoundTrack:
         if opened.audio is None:
             raise BadMediumError("there is no sound in it")
         if self._seconds is None:
-            lasting = stated_seconds(opened, opened.audio) or found_seconds(opened, is_sound=True)
+            lasting = self._stated(opened) or found_seconds(opened, is_sound=True)
             self._seconds = float(lasting) if lasting else None
         return self._seconds
+
+    def _stated(self, opened: OpenMedium) -> Fraction | None:
+        if opened.audio is None:
+            return None
+        if opened.audio.codec_context.codec.canonical_name not in DELAYED or opened.family not in ("matroska", "ogg"):
+            return stated_seconds(opened, opened.audio)
+        facts = self.facts(opened)
+        return stated_seconds(opened, opened.audio, Heard(facts.first * facts.tick, facts.delay * facts.tick))
 
     def span(self, opened: OpenMedium) -> tuple[float, float] | None:
         """Seconds at which it begins and ends; None where the file does not say."""

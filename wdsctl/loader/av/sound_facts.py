@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -10,6 +11,7 @@ from typing import Literal
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 
+from wdsctl.core.media.stated_seconds import ogg_samples
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 
 #: How to get to a sample in the middle, exactly:
@@ -25,7 +27,7 @@ _BY_BYTES = frozenset({"wav", "aiff"})
 #: Formats without a table of contents, of sounds alone: they are small, and their packets count samples.
 _WALKED = frozenset({"mp3", "aac", "ogg"})
 #: Codecs whose frames are of several sizes.
-_UNEVEN = frozenset({"vorbis", "wmav1", "wmav2", "wmapro"})
+UNEVEN = frozenset({"vorbis", "wmav1", "wmav2", "wmapro"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,10 @@ class SoundFacts:
     first_samples: int  # of the first frame, of which a run-up may be cut off
     frame_samples: int  # of the second frame
     way: Way
+    codec: str  # FFmpeg's name: aac, vorbis
+    delay: int  # ticks before 0 that the file has and nobody hears
+    is_numbered: bool = False  # each frame states the number of its first sample: where they jump, frames are lost
+    stop: int | None = None  # of Ogg Vorbis: samples by the last page; what comes behind them only fills a block
 
     def sample_at(self, pts: int) -> int:
         """Which sample the clock says that a frame of this time begins with."""
@@ -49,8 +55,9 @@ class SoundFacts:
 
     @property
     def coarseness(self) -> int:
-        """By how many samples the clock may be wrong."""
-        return int(self.tick * self.rate * 2) + 1
+        """By how many samples the clock may be wrong. Never so many that a frame more or less is not told."""
+        coarse = int(self.tick * self.rate * 2) + 1
+        return min(coarse, self.frame_samples // 2) if self.way == "snap" and self.frame_samples > 1 else coarse
 
     def snapped(self, sample: int) -> int:
         """The beginning of a frame that is meant by what the clock says; as it is where none is near."""
@@ -68,21 +75,37 @@ def sound_facts(opened: OpenMedium) -> SoundFacts:
     if stream is None:
         raise BadMediumError("there is no sound in it")
     opened.read(stream)
-    frames: list[AudioFrame] = [frame for frame in islice(opened.container.decode(stream), 2) if frame.samples]
+    packets: list[int | None] = []
+    frames = list(islice(_frames(opened, stream, packets), 2))
     if not frames or not frames[0].sample_rate:
         raise BadMediumError("its sound has no samples")
     first, tick = frames[0], frames[0].time_base or Fraction(1, frames[0].sample_rate)
+    codec = stream.codec_context.codec.canonical_name
+    begin, stop = (first.pts or 0), None
+    if opened.family == "ogg" and codec == "vorbis":
+        begin, stop = _ogg_vorbis(stream, begin)
     return SoundFacts(
         rate=first.sample_rate,
         layout=_layout(first),
         channels=first.layout.nb_channels,
         format=first.format.name,
         tick=tick,
-        first=first.pts or 0,
+        first=begin,
         first_samples=first.samples,
         frame_samples=frames[-1].samples,
-        way=_way(opened, stream, tick, first.sample_rate),
+        way=_way(opened, codec, tick, first.sample_rate),
+        codec=codec,
+        delay=max(0, -(packets[0] or 0)),
+        is_numbered=opened.family == "flac",
+        stop=stop,
     )
+
+
+def _frames(opened: OpenMedium, stream: AudioStream, times: list[int | None]) -> Iterator[AudioFrame]:
+    """Those that have samples. The times of the packets that were read are added to `times`."""
+    for packet in opened.container.demux(stream):
+        times.append(packet.pts)
+        yield from (frame for frame in packet.decode() if frame.samples)
 
 
 def _layout(frame: AudioFrame) -> str:
@@ -91,9 +114,20 @@ def _layout(frame: AudioFrame) -> str:
     return {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}.get(count, name) if name.endswith("channels") else name
 
 
-def _way(opened: OpenMedium, stream: AudioStream, tick: Fraction, rate: int) -> Way:
-    codec = stream.codec_context.codec.canonical_name
-    if opened.family in _EXACT or (opened.family == "avi" and tick == Fraction(1, rate)):
+def _ogg_vorbis(stream: AudioStream, begin: int) -> tuple[int, int | None]:
+    """(tick of sample 0, samples in all). Source: Vorbis I specification, A.2.
+
+    The last page says with which sample the sound ends. A first page that states fewer samples than it has leaves out
+    some at the beginning: there is no time before 0. FFmpeg takes the first packet for samples, though it gives none;
+    where all lies in one page it counts them from 0, and cuts off as many too many at the end.
+    """
+    begin = max(0, begin)
+    return begin, ogg_samples(stream, begin * (stream.time_base or Fraction(0)))
+
+
+def _way(opened: OpenMedium, codec: str, tick: Fraction, rate: int) -> Way:
+    is_fine = tick * rate <= 1  # a tick for every sample: MP4 may count in fewer
+    if (opened.family in _EXACT and is_fine) or (opened.family == "avi" and tick == Fraction(1, rate)):
         return "seek"
     if opened.family in _BY_BYTES:
         return "seek" if codec.startswith("pcm_") else "decode"
@@ -101,5 +135,5 @@ def _way(opened: OpenMedium, stream: AudioStream, tick: Fraction, rate: int) -> 
         return "walk"
     if not opened.keeps_clock:
         return "decode"
-    is_uneven = codec in _UNEVEN
+    is_uneven = codec in UNEVEN
     return "decode" if is_uneven and opened.video is None else "snap"

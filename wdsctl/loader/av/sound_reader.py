@@ -13,6 +13,7 @@ from av.audio.stream import AudioStream
 from av.packet import Packet
 from numpy.typing import NDArray
 
+from wdsctl.core.media.ogg_vorbis import Block, decoded_whole, without_filling
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 from wdsctl.loader.av.sound_facts import SoundFacts
 
@@ -23,30 +24,39 @@ RUN_UP_SECONDS = 0.5
 
 
 class Piece(NamedTuple):
-    begin: int  # number of its first sample
+    number: int  # of its first sample, counting those that are there
+    clock: int  # the same by the time that the file gives it: another one behind a hole
     samples: Samples
 
 
-def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float) -> Iterator[Piece]:
+def pieces(opened: OpenMedium, facts: SoundFacts, start: int, end: float, *, by_clock: bool = False) -> Iterator[Piece]:
     """What is decoded of the samples from `start` to before `end`, and a little of what lies around them, in order.
 
+    `start` and `end` are numbers of samples, `by_clock` those that the clock gives them. Up to `start` the clock is
+    taken at its word: numbers are right only if `first_gap` finds no hole before it.
     Raises BadMediumError, av.FFmpegError.
     """
     run_up = start - round(RUN_UP_SECONDS * facts.rate)
     entered = _entered(opened, facts, run_up, start) if run_up > 0 and facts.way in ("seek", "snap") else None
     frames = entered or _from_beginning(opened, facts, run_up)
+    is_inside = entered is not None or (facts.way == "walk" and run_up > 0)
     # A first frame may be shorter than the clock is coarse: it is not to be taken for the second one.
-    begin: int | None = None if entered or facts.way == "walk" else 0
-    for frame in frames:
-        clocked = begin if frame.pts is None else facts.sample_at(frame.pts)
-        if begin is None:
-            begin = 0 if clocked is None else facts.snapped(clocked)
-        elif clocked is not None and abs(clocked - begin) > facts.coarseness:
-            begin = clocked  # the clock jumps: there is a hole in the sound
-        if begin >= end:
+    clock: int | None = None if is_inside or facts.way == "walk" else 0
+    number: int | None = None if is_inside else 0
+    for block in _decoded(frames, facts):
+        if clock is None:
+            clock = 0 if block.at is None else facts.snapped(block.at)
+        elif block.at is not None and abs(block.at - clock) > facts.coarseness:
+            if facts.is_numbered and clock < end and block.at > start:
+                raise BadMediumError(f"its frames jump from sample {clock:,} to {block.at:,}: some are missing")
+            clock = block.at  # there is a hole in the sound
+        if number is None:
+            number = clock
+        yield Piece(number, clock, block.samples)
+        if (clock if by_clock else number) >= end:
             return
-        yield Piece(begin, samples_of(frame))
-        begin += frame.samples
+        clock += block.samples.shape[1]
+        number += block.samples.shape[1]
 
 
 def samples_of(frame: AudioFrame) -> Samples:
@@ -58,6 +68,11 @@ def samples_of(frame: AudioFrame) -> Samples:
     if frame.format.is_planar:
         return data
     return data.reshape(frame.samples, frame.layout.nb_channels).T
+
+
+def _decoded(frames: Iterator[AudioFrame], facts: SoundFacts) -> Iterator[Block]:
+    blocks = (Block(None if each.pts is None else facts.sample_at(each.pts), samples_of(each)) for each in frames)
+    return blocks if facts.stop is None else without_filling(blocks, facts.stop)
 
 
 def _stream(opened: OpenMedium) -> AudioStream:
@@ -94,12 +109,12 @@ def _from_beginning(opened: OpenMedium, facts: SoundFacts, run_up: int) -> Itera
     opened.restart()
     stream = _stream(opened)
     opened.read(stream)
-    if facts.way != "walk" or run_up <= 0:
+    if facts.stop is None and (facts.way != "walk" or run_up <= 0):
         yield from opened.container.decode(stream)
         return
     for packet in opened.container.demux(stream):
-        if not _ends_before(packet, facts, run_up):
-            yield from packet.decode()
+        if run_up <= 0 or not _ends_before(packet, facts, run_up):
+            yield from packet.decode() if facts.stop is None else decoded_whole(packet, stream)
 
 
 def _ends_before(packet: Packet[AudioStream], facts: SoundFacts, sample: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.av.opening import BadMediumError
+from wdsctl.loader.av.sound_clips import Sound
 from wdsctl.loader.av.sound_facts import SoundFacts
 from wdsctl.loader.av.sound_reader import Samples
 
@@ -58,18 +60,28 @@ class SoundShape:
         first = max(0, start // ours - margin)
         return first * theirs, end if math.isinf(end) else (math.ceil(end / ours) + margin) * theirs
 
-    def shaped(self, samples: Samples, facts: SoundFacts, begin: int, start: int, end: float) -> Samples:
-        """Samples [start, end) of this shape, from those of the file that begin with number `begin`.
+    def index_in(self, facts: SoundFacts, sound: Sound, place: float) -> float:
+        """Where the sample of this shape that belongs to this place is in what was read, once that has this shape."""
+        if math.isinf(place):
+            return place
+        ours, theirs = self._block(facts)
+        return math.ceil(sound.index_of(Fraction(int(place) * theirs, ours)) * Fraction(ours, theirs))
+
+    def clocks(self, facts: SoundFacts, sound: Sound, first: float, stop: float) -> tuple[float, float]:
+        """Seconds from sample 0 at which samples [first, stop) of what was read, in this shape, begin and end."""
+        rate = self.rate_of(facts)
+        begin = sound.clock_at(Fraction(int(first) * facts.rate, rate)) / facts.rate
+        end = sound.clock_at(Fraction(int(stop) * facts.rate, rate), is_end=True) / facts.rate
+        return float(begin), float(end)
+
+    def shaped(self, samples: Samples, facts: SoundFacts, first: float, stop: float) -> Samples:
+        """What was read, in this shape, and of that samples [first, stop).
 
         (channels, samples). Native samples keep their type; float ones are float32 between -1 and 1.
         """
-        rate = self.rate_of(facts)
-        if rate != facts.rate or isinstance(self.channels, int | str):
+        if self.rate_of(facts) != facts.rate or isinstance(self.channels, int | str):
             samples = self._resampled(samples, facts)
-            ours, theirs = self._block(facts)
-            begin = begin // theirs * ours if rate != facts.rate else begin
-            stop = None if math.isinf(end) else max(0, int(end) - begin)
-            samples = samples[:, start - begin : stop]
+        samples = samples[:, int(first) : None if math.isinf(stop) else int(stop)]
         if isinstance(self.channels, tuple):
             if not set(self.channels) <= set(range(len(samples))):
                 raise BadMediumError(f"it has {len(samples)} channels, and audio_channels={self.channels} is asked for")

@@ -1,9 +1,13 @@
 """Lanes over ranks. The stream of the whole job is a fixed list of lanes, and the world draws from them in turn.
 
-World batch g comes from lane (g - base) mod L, where `base` is how many batches the world had drawn when this geometry
-began. Ranks and workers only decide who runs a lane, so that every number of ranks that divides L sees the same stream
-of global batches. Where it does not divide L, `split` makes more lanes of the same stream: nothing comes twice and
-nothing is missed, though from there on the batches are others.
+Batch n of lane l is batch base + n L + l of the world, where `base` is how many batches the world had drawn when this
+geometry began. A rank always draws, of the batches that its lanes still have, the one with the lowest number. Ranks and
+workers only decide who runs a lane, so that every number of ranks that divides L sees the same stream of global
+batches. Where it does not divide L, `split` makes more lanes of the same stream: nothing comes twice and nothing is
+missed, though from there on the batches are others.
+
+In a finite pass lanes end one after another. The numbers that an ended lane would have had are not given to others: the
+batches of a pass and their order, by number, do not depend on who runs which lane.
 
 A lane is where it comes from: one of the lanes that the job began with (its root), and how it was cut since. What that
 means in the order of each source follows from it (`legs.py`), so a job has one geometry, whatever its sources.
@@ -11,7 +15,8 @@ means in the order of each source follows from it (`legs.py`), so a job has one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 from typing import NamedTuple
@@ -55,6 +60,47 @@ class Geometry:
     lanes: tuple[Lane, ...]
 
 
+class Turn(NamedTuple):
+    """`lane`: an index into the geometry's lanes. `number`: of the batch that it draws, in the whole job."""
+
+    lane: int
+    number: int
+
+
+class Level(NamedTuple):
+    """From turn `first` on, `lanes` draw one after the other, beginning with batch `round` of each."""
+
+    first: int
+    round: int
+    lanes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The turns of a rank's lanes, without end: whoever has had fewest comes next, of several the first.
+
+    `lanes`: in the order in which they have their first turns here. `taken`: turns that each has had before.
+    """
+
+    lanes: tuple[int, ...]
+    taken: Mapping[int, int]
+    levels: tuple[Level, ...]
+    base: int
+    count: int  # lanes of the whole job
+
+    @property
+    def before(self) -> int:
+        """Turns that the lanes have had before, together."""
+        return sum(self.taken.values())
+
+    def at(self, turn: int) -> Turn:
+        """Turn number `turn`, counted from 0 where these begin."""
+        level = self.levels[bisect_right(self.levels, turn, key=_first) - 1]
+        rounds, place = divmod(turn - level.first, len(level.lanes))
+        lane = level.lanes[place]
+        return Turn(lane, self.base + (level.round + rounds) * self.count + lane)
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """The geometry that follows, and where its lanes come from.
@@ -76,23 +122,41 @@ def start(lanes: int) -> Geometry:
     return Geometry(base=0, lanes=tuple(Lane(root) for root in range(lanes)))
 
 
-def turns(geometry: Geometry, drawn: int, rank: int, world: int) -> tuple[int, ...]:
-    """The lanes (indices into `geometry.lanes`) of a rank, in the order it draws from them, over and over.
+def turns(geometry: Geometry, drawn: int, rank: int, world: int) -> Turns:
+    """The turns of a rank in a stream without end.
 
     `drawn`: batches the world has drawn; this rank's next one is world batch `drawn + rank`. Raises UsageError for a
     rank outside the world, for a step before the geometry began, and where `world` does not divide the lanes: `split`
     first.
     """
     count = len(geometry.lanes)
-    if not 0 <= rank < world:
-        raise UsageError(f"there is no rank {rank} among {world}", hint="ranks count from 0; check rank and world size")
+    _check_rank(rank, world)
     if count % world:
         raise UsageError(
             f"{count} lanes cannot be dealt evenly to {world} ranks",
             hint=f"split them first, or start the job with lanes={count * _children(count, world)}",
         )
-    turn = _turn(geometry, drawn) + rank
-    return tuple((turn + step) % count for step in range(0, count, world))
+    _turn(geometry, drawn)
+    first = drawn - geometry.base + rank
+    return _turns_of(geometry, {number % count: number // count for number in range(first, first + count, world)})
+
+
+def turns_of_pass(geometry: Geometry, taken: Mapping[int, int], rank: int, world: int) -> Turns:
+    """The turns of a rank in a finite pass: of lanes rank, rank + world, and so on, each of them whole, which may be
+    fewer than another rank has, or none.
+
+    `taken`: turns that lanes have had; those that are not named have had none. Raises UsageError for a rank outside
+    the world.
+    """
+    _check_rank(rank, world)
+    return _turns_of(geometry, {lane: taken.get(lane, 0) for lane in range(rank, len(geometry.lanes), world)})
+
+
+def next_number(geometry: Geometry, taken: Mapping[int, int]) -> int:
+    """The number after that of the last turn that any lane of a finite pass has had."""
+    count = len(geometry.lanes)
+    last = max(((turn - 1) * count + lane for lane, turn in taken.items() if turn), default=-1)
+    return geometry.base + last + 1
 
 
 def split(geometry: Geometry, picks: Sequence[int], drawn: int, world: int) -> Split:
@@ -116,6 +180,27 @@ def split(geometry: Geometry, picks: Sequence[int], drawn: int, world: int) -> S
     order = tuple((turn + step) % count for step in range(count))
     lanes = tuple(_child(geometry.lanes[i], picks[i], child, children) for child in range(children) for i in order)
     return Split(geometry=Geometry(base=drawn, lanes=lanes), parents=order * children, heirs=count)
+
+
+def _first(level: Level) -> int:
+    return level.first
+
+
+def _turns_of(geometry: Geometry, taken: Mapping[int, int]) -> Turns:
+    """All lanes that have had equally few turns take them, round after round, until others are no further."""
+    levels: list[Level] = []
+    first = 0
+    for number in sorted({*taken.values()}):
+        if levels:
+            first += (number - levels[-1].round) * len(levels[-1].lanes)
+        levels.append(Level(first, number, tuple(sorted(lane for lane, turn in taken.items() if turn <= number))))
+    lanes = tuple(sorted(taken, key=lambda lane: (taken[lane], lane)))
+    return Turns(lanes, taken, tuple(levels), geometry.base, len(geometry.lanes))
+
+
+def _check_rank(rank: int, world: int) -> None:
+    if not 0 <= rank < world:
+        raise UsageError(f"there is no rank {rank} among {world}", hint="ranks count from 0; check rank and world size")
 
 
 def _children(lanes: int, world: int) -> int:

@@ -18,7 +18,7 @@ BLOCK = 1024  # picks whose arms are worked out at once
 
 @dataclass(frozen=True, slots=True)
 class RefStage:
-    """`blends`: one for each segment of the schedule, over the same arms. `lanes`: how many the job began with.
+    """`blends`: one for each segment of the schedule, over the same arms.
 
     `is_finite`: a lane ends with the epoch, of the one arm that there is, with which it begins: number `epoch`.
     """
@@ -26,7 +26,6 @@ class RefStage:
     arms: Sequence[Arm]
     blends: Sequence[Blend]
     key: int
-    lanes: int
     is_finite: bool = False
     epoch: int = 0
 
@@ -47,7 +46,7 @@ class RefCursor:
         self._foreseen: dict[int, None] = {}  # picks, in the order in which they will be asked for
         self._found: dict[int, Ref] = {}  # of the next of them
         self.picks = 0
-        self._limit = self._new(0).samples_of_a_pass() if stage.is_finite else None
+        self._limit = self._new(0).samples_of_an_epoch() if stage.is_finite else None
 
     def take(self, count: int) -> list[Ref]:
         """The next `count` references, fewer where a finite lane ends."""
@@ -125,6 +124,4 @@ class RefCursor:
 
     def _new(self, which: int) -> ArmCursor:
         arms = self._stage.arms
-        return ArmCursor(
-            arms[which], self._lane, self._stage.lanes, self._mixing.taken(which), len(arms), self._stage.epoch
-        )
+        return ArmCursor(arms[which], self._lane, self._mixing.taken(which), len(arms), self._stage.epoch)

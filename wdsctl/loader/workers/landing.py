@@ -26,12 +26,15 @@ class Landing:
         self._ring_bytes = ring_bytes
         self._blocks: dict[int, mmap.mmap] = {}
         self._lent: dict[int, int] = {}
+        self._forked: set[int] = set()  # blocks that were lent out when this process was forked
         self._largest = 0
+        _LANDINGS.add(self)
 
     def add(self, block: int, descriptor: int, size: int) -> None:
         """A block that the worker made. Takes the descriptor."""
         for gone in [each for each in self._blocks if self._page.is_dropped(each)]:
             del self._blocks[gone]
+        self._forked.discard(block)
         self._blocks[block] = mmap.mmap(descriptor, size)
         os.close(descriptor)
 
@@ -40,9 +43,13 @@ class Landing:
         self._largest = max(self._largest, size)
         memory = np.frombuffer(self._blocks[block], dtype=np.uint8, count=size)
         self._lent[block] = len(self._blocks[block])
-        ending = weakref.finalize(memory, _returned, self._page, self._lent, block, os.getpid())
+        ending = weakref.finalize(memory, _returned, self._page, self._lent, self._forked, block, os.getpid())
         ending.atexit = False
         return memory
+
+    def forks(self) -> None:
+        """This process is about to be forked: what is lent out, the child has too, in the same memory."""
+        self._forked.update(list(self._lent))
 
     def owned(self, memory: Memory) -> Memory:
         """The memory itself, or a copy of it where more than half of the ring would be lent out.
@@ -73,8 +80,22 @@ def segments_of(memory: Memory, sizes: Sequence[int]) -> list[memoryview]:
     return segments
 
 
-def _returned(page: Page, lent: dict[int, Any], block: int, owner: int) -> None:
-    # A process forked from the consumer has copies of its results, and they end there sooner than here.
+def _returned(page: Page, lent: dict[int, Any], forked: set[int], block: int, owner: int) -> None:
+    # A process forked from the consumer has its results too. Those that end there sooner than here are not given back,
+    # and those that end here sooner than there must not be written over.
     if os.getpid() == owner:
         lent.pop(block, None)
-        page.release(block)
+        if block in forked:
+            page.retire(block)
+        else:
+            page.release(block)
+
+
+def _before_fork() -> None:
+    for landing in list(_LANDINGS):
+        landing.forks()
+
+
+#: Those of this process.
+_LANDINGS: weakref.WeakSet[Landing] = weakref.WeakSet()
+os.register_at_fork(before=_before_fork)

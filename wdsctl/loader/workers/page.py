@@ -17,7 +17,7 @@ BLOCKS = 32
 _BYTES = 4096
 _EPOCH, _OPENED, _TASK, _SIGNS, _TEXT, _TEXT_AT, _FLAGS = 0, 4, 8, 16, 24, 64, _BYTES - BLOCKS
 _TEXT_BYTES = 2048
-_FREE, _USED, _DROPPED = 0, 1, 2
+_FREE, _USED, _DROPPED, _RETIRED = 0, 1, 2, 3
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
 
 
@@ -89,8 +89,16 @@ class Page:
         """Nothing that the consumer made from the block is left."""
         self.map[_FLAGS + block] = _FREE
 
+    def is_retired(self, block: int) -> bool:
+        return self.map[_FLAGS + block] == _RETIRED
+
+    def retire(self, block: int) -> None:
+        """Nothing that the consumer made from the block is left here, but in a process that was forked from it there
+        may be: the worker never writes there again."""
+        self.map[_FLAGS + block] = _RETIRED
+
     def drop(self, block: int) -> None:
-        """The worker let go of a free block: the consumer need not keep it either."""
+        """The worker let go of a free or retired block: the consumer need not keep it either."""
         self.map[_FLAGS + block] = _DROPPED
 
     def sign(self) -> None:

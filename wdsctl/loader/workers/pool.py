@@ -172,7 +172,10 @@ class Pool:
         seat.dispatch()
         if arrived := channel.receive():
             channel.is_torn = True
-            seat.take(arrived)
+            if not seat.take(arrived):
+                seat.kill()
+                self._died(seat, channel, f"answered task {arrived.number} where task {seat.due} was due")
+                return
             channel.is_torn = False
         elif channel.is_ended:
             self._died(seat, channel)

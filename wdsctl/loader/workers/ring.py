@@ -107,6 +107,8 @@ class Ring:
     def _taken(self, size: int) -> int | None:
         """A block of so many bytes that nobody uses."""
         self._largest = max(self._largest, size)
+        for retired in [each for each in self._blocks if self._page.is_retired(each)]:
+            self._drop(retired)
         block = self._free(size)
         return self._new(size) if block is None else block
 

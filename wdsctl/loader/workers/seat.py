@@ -72,10 +72,21 @@ class Seat:
     def add(self, raw: bytes) -> None:
         self._tasks.append(Task(self.next_number, raw))
 
-    def take(self, arrived: Arrived) -> None:
-        """Keeps an answer; one to a question that nobody asks any more is let go."""
-        if arrived.epoch == self._epoch:
-            self._arrived.append(arrived)
+    def take(self, arrived: Arrived) -> bool:
+        """Keeps an answer; one to a question that nobody asks any more is let go. False: it is not the one that is due,
+        and what comes after it will not be, either."""
+        if arrived.epoch != self._epoch:
+            return True
+        if arrived.number != self.due:
+            return False
+        self._arrived.append(arrived)
+        return True
+
+    @property
+    def due(self) -> int:
+        """The number of the task whose answer comes next."""
+        self._trim()
+        return self.accepted + len(self._arrived)
 
     def start(self, launcher: Launcher, resumed: Any) -> None:
         """A new process, which begins from what `resume` gave."""

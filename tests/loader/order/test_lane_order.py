@@ -1,0 +1,294 @@
+"""What users count holds for the job: n draws are n samples, no batch has one twice, no cut loses or repeats one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import islice
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.loader.order.orders import Item, an_order, drawn, items, windows
+from wdsctl.loader.order.eras import Eras, Order, eras_of
+from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start
+from wdsctl.loader.order.lane_order import LaneOrder
+from wdsctl.loader.order.permutation import MOST
+
+SIZES = st.sampled_from([1, 2, 5, 17, 48, 100, 128, 300, 1000, 3000, 6000])
+BATCHES = st.sampled_from([1, 2, 7, 16, 64])
+
+
+def a_pass_of(order: Order, number: int) -> Counter[Item]:
+    """Every sample in each pass of an epoch."""
+    together = max(1, order.passes)
+    return Counter((number * together + each, position) for each in range(together) for position in range(order.n))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, BATCHES, st.sampled_from([1, 3, 8, 24]), st.sampled_from([0, 1, 2, 3]), st.integers(0, 99))
+def test_the_first_draws_of_a_job_are_all_samples_once_and_so_are_the_next(
+    n: int, batch: int, lanes: int, passes: int, seed: int
+) -> None:
+    order = an_order(n, 3, 40, seed=seed, passes=passes, lanes=lanes, turn=batch, apart=batch)
+    epochs = 3
+
+    found = drawn(order, epochs * order.epoch_samples)
+
+    for epoch in range(epochs):
+        mine = found[epoch * order.epoch_samples : (epoch + 1) * order.epoch_samples]
+        assert Counter(mine) == a_pass_of(order, epoch)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, BATCHES, st.sampled_from([1, 3, 8, 24]), st.sampled_from([10, 1000]), st.integers(0, 99))
+def test_no_batch_that_is_not_larger_than_the_data_has_a_sample_twice(
+    n: int, batch: int, lanes: int, window: int, seed: int
+) -> None:
+    order = an_order(n, 3, window, seed=seed, lanes=lanes, turn=batch, apart=batch)
+
+    found = [position for _, position in drawn(order, min(4 * n, 15_000) + 3 * batch)]
+
+    if batch <= n:
+        batches = [found[i : i + batch] for i in range(0, len(found) - batch, batch)]
+        assert [each for each in batches if len(set(each)) < batch] == []
+
+
+@pytest.mark.parametrize(("n", "batch"), [(65, 64), (127, 64), (128, 64), (129, 64), (100, 99), (17, 16)])
+def test_not_even_where_the_data_is_hardly_larger_than_a_batch(n: int, batch: int) -> None:
+    order = an_order(n, lanes=8, turn=batch, apart=batch)
+
+    found = [position for _, position in drawn(order, 300 * n)]
+
+    for i in range(0, len(found) - batch, batch):
+        assert len(set(found[i : i + batch])) == batch
+    for epoch in range(300):
+        assert len(set(found[epoch * n : (epoch + 1) * n])) == n
+
+
+@dataclass
+class Job:
+    """A training run in one order, reduced to what each lane takes. A lane's picks are its samples."""
+
+    order: Order
+    geometry: Geometry = field(init=False)
+    picks: list[int] = field(init=False)
+    batches: int = 0
+    came: list[Item] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.geometry, self.picks = start(self.order.lanes), [0] * self.order.lanes
+
+    def lane(self, number: int) -> tuple[Lane, list[int]]:
+        lane = self.geometry.lanes[number]
+        return lane, [cut.picks for cut in lane.cuts]
+
+    def take(self, number: int, samples: int) -> list[Item]:
+        found = list(islice(items(self.order, *self.lane(number), first=self.picks[number]), samples))
+        self.came += found
+        self.picks[number] += samples
+        return found
+
+    def to_window_end(self, number: int) -> None:
+        """Take what is left of the open window, exactly."""
+        window = LaneOrder(self.order, *self.lane(number)).window(self.picks[number])
+        self.take(number, window.first + len(window.positions) - self.picks[number])
+
+    def batch(self) -> list[Item]:
+        """A batch of the lane whose turn it is."""
+        number = (self.batches - self.geometry.base) % len(self.geometry.lanes)
+        self.batches += 1
+        return self.take(number, self.order.turn)
+
+    def split(self, world: int) -> None:
+        after = split(self.geometry, self.picks, self.batches, world)
+        self.picks = [self.picks[parent] if i < after.heirs else 0 for i, parent in enumerate(after.parents)]
+        self.geometry = after.geometry
+
+    def finish(self) -> None:
+        """Follow all lanes to the end of an epoch that none has seen the end of; then every sample came once a pass."""
+        lanes = range(len(self.geometry.lanes))
+        orders = [LaneOrder(self.order, *self.lane(number)) for number in lanes]
+        end = max(each.begun(taken) for each, taken in zip(orders, self.picks, strict=True))
+        for number in lanes:
+            for item in items(self.order, *self.lane(number), first=self.picks[number]):
+                if orders[number].begun(self.picks[number] + 1) > end:
+                    break
+                self.came.append(item)
+                self.picks[number] += 1
+        expected: Counter[Item] = Counter()
+        for era in eras_of(self.order):
+            stop = end if era.end is None else min(end, era.end)
+            expected.update(
+                (era.passes + number, era.positions + position)
+                for number in range(max(0, stop - era.begin) // era.order.n)
+                for position in range(era.order.n)
+            )
+        assert Counter(self.came) == expected
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> Order:
+    turn = draw(BATCHES)
+    sizes: dict[str, Any] = {
+        "slice_samples": draw(st.sampled_from([1, 3, 16])),
+        "window_samples": draw(st.sampled_from([1, 10, 40, 1000])),
+        "passes": draw(st.sampled_from([0, 1, 3])),
+        "lanes": draw(st.integers(1, 8)),
+        "turn": turn,
+        "apart": draw(st.sampled_from([1, turn])),
+    }
+    given = [an_order(n, seed=seed, **sizes) for seed, n in enumerate(draw(st.lists(SIZES, min_size=1, max_size=3)))]
+    ends, end = [], 0
+    for order in given[:-1]:
+        end += order.epoch_samples * draw(st.integers(1, 2))
+        ends.append(end)
+    return Eras(given, ends) if ends else given[0]
+
+
+@settings(max_examples=100, deadline=None)
+@given(orders(), st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12]), max_size=3), st.integers(0, 10**6))
+def test_nothing_comes_twice_and_nothing_is_missed_across_cuts(order: Order, worlds: list[int], seed: int) -> None:
+    job, random = Job(order), Random(seed)
+
+    for world in worlds:
+        for lane in range(len(job.geometry.lanes)):
+            # Nothing, little (inside a window that a cut before has shared), up to a window's end, or far.
+            what = random.randrange(4)
+            if what == 1:
+                job.take(lane, random.randrange(1, 4))
+            elif what == 2:
+                job.to_window_end(lane)
+            elif what == 3:
+                job.take(lane, random.randrange(60))
+        job.split(world)
+
+    job.finish()
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, BATCHES, st.lists(st.tuples(st.integers(0, 60), st.sampled_from([3, 5, 6, 8])), min_size=1, max_size=3))
+def test_draws_of_a_job_that_changes_ranks_are_all_samples_once(
+    n: int, batch: int, life: list[tuple[int, int]]
+) -> None:
+    order = an_order(n, 3, 40, lanes=8, turn=batch, apart=batch)
+    job = Job(order)
+
+    for batches, world in life:
+        for _ in range(batches):
+            job.batch()
+        job.split(world)
+    for _ in range(3 * n // batch + 1):
+        job.batch()
+
+    for epoch in range(len(job.came) // n):
+        assert Counter(job.came[epoch * n : (epoch + 1) * n]) == a_pass_of(order, epoch)
+
+
+@pytest.mark.parametrize("n", [400, 500, 1001, 6001])
+def test_eight_lanes_go_on_with_6_ranks_then_12_then_1_then_5(n: int) -> None:
+    job, random = Job(an_order(n, 3, 9, lanes=8)), Random(n)
+
+    for world, lanes in ((6, 24), (12, 24), (1, 24), (5, 120)):
+        for lane in range(len(job.geometry.lanes)):
+            job.take(lane, random.randrange(40))
+        job.split(world)
+        assert len(job.geometry.lanes) == lanes
+
+    job.finish()
+
+
+def test_children_share_the_window_that_is_open_and_divide_what_is_behind_it() -> None:
+    order = an_order(30_000, 10, 100, lanes=4)  # of which a lane has 7,500 an epoch
+    whole = list(islice(items(order, Lane(1)), 7_500))
+
+    first, second = (list(islice(items(order, Lane(1, (Cut(130, 2, child),)), [130]), 4_000)) for child in (0, 1))
+
+    assert first[:130] == whole[:130]
+    assert [*first[130:165], *second[:35]] == [*whole[130:200:2], *whole[131:200:2]]
+    behind = set(whole[200:])
+    assert set(first[165 : 165 + 3_650]) | set(second[35 : 35 + 3_650]) == behind
+    reads = [len(window.slices()) for window in islice(windows(order, Lane(1, (Cut(130, 2, 1),)), [130]), 2, 12)]
+    assert max(reads) <= 12  # ten slices, of which the first and the last may be in part another window's
+
+
+def test_a_window_is_the_same_whatever_is_asked_before() -> None:
+    order = an_order(20_000, 4, 40, lanes=8, turn=16, apart=16)
+    for lane, taken in ((Lane(3), []), (Lane(3, (Cut(77, 3, 2), Cut(5, 2, 0))), [77, 5])):
+        mine = LaneOrder(order, lane, taken)
+        in_turn = list(islice(windows(order, lane, taken), 120))
+
+        for window in reversed(in_turn):
+            again = mine.window(window.first + len(window.positions) // 2)
+            assert again.first == window.first
+            assert again.positions.tolist() == window.positions.tolist()
+            assert again.passes.tolist() == window.passes.tolist()
+
+
+@settings(deadline=None)
+@given(orders(), st.integers(0, 400))
+def test_reads_are_the_slices_of_the_window_none_twice(order: Order, first: int) -> None:
+    for window in islice(windows(order, first=first), 8):
+        rows = window.slices().tolist()
+        assert window.positions.dtype == window.passes.dtype == window.slices().dtype == np.int64
+        assert [i for start, stop in rows for i in range(start, stop)] == sorted(set(window.positions.tolist()))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(1, MOST // 8), st.integers(1, 300), st.integers(1, 3000), st.integers(-1, 1), st.integers(0, MOST // 16)
+)
+def test_places_far_away_are_exact(n: int, slice_samples: int, window_samples: int, passes: int, taken: int) -> None:
+    order = an_order(n, slice_samples, window_samples, passes=passes, lanes=8, turn=5)
+    mine = LaneOrder(order, Lane(3))
+
+    window = mine.window(taken)
+
+    assert window.first <= taken < window.first + len(window.positions)
+    after = mine.window(window.first + len(window.positions))
+    if not order.is_direct:
+        assert after.first == window.first + len(window.positions)
+        if window.first:
+            before = mine.window(window.first - 1)
+            assert before.first + len(before.positions) == window.first
+
+
+def test_as_they_lie_samples_come_in_order_pass_after_pass_whatever_the_lanes() -> None:
+    for lanes, turn in ((1, 1), (2, 3), (8, 4)):
+        order = an_order(10, 3, 6, passes=0, lanes=lanes, turn=turn)
+        assert [position for _, position in drawn(order, 30)] == [*range(10)] * 3
+
+
+def test_an_epoch_may_be_begun_with() -> None:
+    order = an_order(2_000, 3, 30, lanes=4)
+    orders = [LaneOrder(order, Lane(lane), epoch=5) for lane in range(4)]
+
+    sizes = [each.samples_of_an_epoch() for each in orders]
+    found: list[Item] = []
+    for each, size in zip(orders, sizes, strict=True):
+        taken = 0
+        while taken < size:
+            window = each.window(taken)
+            found += zip(window.passes.tolist(), window.positions.tolist(), strict=True)
+            taken += len(window.positions)
+
+    assert sum(sizes) == 2_000
+    assert Counter(found) == a_pass_of(order, 5)
+
+
+def test_there_is_nothing_before_the_first_sample_and_past_the_last_draw() -> None:
+    mine = LaneOrder(an_order(100, lanes=2), Lane(1))
+
+    with pytest.raises(IndexError, match="count from 0"):
+        mine.window(-1)
+    with pytest.raises(IndexError, match="too far"):
+        mine.window(MOST // 2 + 1)
+
+
+def test_counts_and_cuts_belong_together() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        LaneOrder(an_order(10), Lane(0, (Cut(1, 2, 0),)), [])

@@ -1,0 +1,83 @@
+"""What users count: of N samples the first N that a job draws are these N, on any number of ranks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, numbered
+from wdsctl.core.blend_file import Blender
+from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, merge_states
+
+
+@pytest.fixture(scope="module")
+def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
+    root = tmp_path_factory.mktemp("data")
+    return {n: a_dataset(root / str(n), n, shard_samples=-(-n // 7), parts=numbered) for n in (48, 300, 5000)}
+
+
+def job(path: Any, batch: int, ranks: int, states: Any = None, **options: Any) -> list[Any]:
+    loaders = []
+    for rank in range(ranks):
+        config = WorkerConfig(rank, ranks, 0)
+        dataset = get_train_dataset(path, batch_size=batch, worker_config=config, task_encoder=Raw(), **options)
+        loaders.append(get_loader(dataset))
+        if states is not None:
+            loaders[-1].load_state_dict(states)
+    return loaders
+
+
+def drawn(loaders: list[Any], batches: int, first: int = 0) -> list[list[tuple[str, bytes]]]:
+    """Batches of the whole job, in their order."""
+    streams = [iter(loader) for loader in loaders]
+    made = (next(streams[number % len(streams)]) for number in range(first, first + batches))
+    return [list(zip(batch["__key__"], batch["txt"], strict=True)) for batch in made]
+
+
+def distinct(samples: list[Any], n: int) -> list[int]:
+    """Of each n of them, how many are distinct."""
+    return [len(set(samples[i : i + n])) for i in range(0, len(samples) - n + 1, n)]
+
+
+@pytest.mark.parametrize("n", [48, 300, 5000])
+@pytest.mark.parametrize("batch", [1, 16, 64])
+@pytest.mark.parametrize("ranks", [1, 4, 6])
+def test_the_first_draws_of_a_job_are_its_samples_and_no_batch_has_one_twice(
+    n: int, batch: int, ranks: int, datasets: dict[int, str]
+) -> None:
+    batches = drawn(job(datasets[n], batch, ranks), 2 * n // batch + 2)
+
+    found = [sample for each in batches for sample in each]
+
+    assert distinct(found, n)[:2] == [n, n]
+    if batch <= n:
+        assert all(len(set(each)) == batch for each in batches)
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+def test_they_are_after_a_resume_on_ranks_that_do_not_divide_the_lanes(n: int, datasets: dict[int, str]) -> None:
+    four = job(datasets[n], 16, 4)
+    before = drawn(four, 8)
+    state = merge_states([loader.state_dict() for loader in four])
+
+    after = drawn(job(datasets[n], 16, 6, state), 3 * n // 16)
+
+    found = [sample for each in [*before, *after] for sample in each]
+    assert distinct(found, n)[:2] == [n, n]
+
+
+@pytest.mark.parametrize("ranks", [1, 4, 6])
+def test_so_are_those_of_a_source_of_a_blend_whose_share_of_a_batch_is_a_whole_number(
+    ranks: int, tmp_path: Path
+) -> None:
+    def named(name: str, n: int) -> str:
+        return a_dataset(tmp_path / name, n, shard_samples=50, parts=lambda i: {"txt": f"{name} {i}".encode()})
+
+    paths = [named("small", 300), named("large", 900)]
+    batches = drawn(job(Blender([(paths[0], 1), (paths[1], 3)]), 16, ranks), 160)
+
+    texts = [text.split()[0].decode() + key for each in batches for key, text in each]
+    assert distinct([text for text in texts if text.startswith("small")], 300)[:2] == [300, 300]
+    assert distinct([text for text in texts if text.startswith("large")], 900)[:2] == [900, 900]
