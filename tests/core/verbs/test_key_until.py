@@ -20,7 +20,9 @@ from wdsctl.core.verbs.convert_report import ConvertOptions
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.inspect import inspect
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_preview import preview
 from wdsctl.core.verbs.validate import validate
+from wdsctl.core.verbs.write_folder import Renamed
 
 DATES = {
     f"IMG_2024.01.{day:02d}.{part}": a_jpeg(day) if part == "jpg" else b"a caption %d" % day
@@ -76,6 +78,36 @@ def test_new_files_have_their_keys_by_the_rule_of_the_dataset(tmp_path: Path) ->
     assert report.folder.keys is not None
     assert (report.folder.samples, report.folder.keys.reason) == (122, "as before")
     assert prepare(source, made).up_to_date
+
+
+def test_a_renamed_sample_is_found_in_shards_where_its_key_has_no_dots(tmp_path: Path) -> None:
+    source, made = a_folder(tmp_path / "raw", DATES), str(tmp_path / "made")
+    prepare(source, made)
+    for part in ("jpg", "txt"):
+        (tmp_path / "raw" / f"IMG_2024.01.07.{part}").rename(tmp_path / "raw" / f"IMG_2024.02.07.{part}")
+
+    report = prepare(source, made, PrepareOptions(missing="drop"))
+
+    assert report.folder is not None
+    assert report.folder.dropped == ()
+    assert report.folder.renamed == (Renamed(before="IMG_2024.01.07", after="IMG_2024.02.07"),)
+    assert report.folder.samples == 22
+
+
+def test_what_is_shown_before_anything_is_written_goes_by_the_rule_of_the_dataset(tmp_path: Path) -> None:
+    odd = {f"{i}.{word}.jpg": a_jpeg(i) for i in range(50) for word in ("near", "far")}
+    source, made = a_folder(tmp_path / "raw", odd), str(tmp_path / "made")
+    asked = PrepareOptions(key_until="known-extension")
+    for options, kinds in ((PrepareOptions(key_until="first-dot"), {"near.jpg", "far.jpg"}), (asked, {"jpg"})):
+        seen = preview(source, made, options)
+        assert seen is not None
+        assert set(seen.kinds) == kinds
+
+    prepare(source, made, asked)
+    again = preview(source, made, PrepareOptions(redetect=True))
+
+    assert again is not None
+    assert set(again.kinds) == {"jpg"}
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
