@@ -116,9 +116,9 @@ def test_what_is_configured_and_says_more_of_what_nobody_asks_for_is_idle(
     )
     made = wdsctl("split", runs, "8,2", "--json").document
     assert (made["by"], made["seed"]) == ("key", 3)
-    assert wdsctl("split", runs, "8,2", "--by", "sample", "--json").document["by"] == "sample"
+    assert wdsctl("split", runs, "8,2", "--by", "sample", "--yes", "--json").document["by"] == "sample"
     assert wdsctl("split", "--catalog", runs / ".wdsctl", runs).code == 0
-    assert wdsctl("split", runs, "--pattern", "val=*1.tar").code == 0
+    assert wdsctl("split", runs, "--pattern", "val=*1.tar", "--yes").code == 0
     assert wdsctl("inspect", runs).code == 0
     assert wdsctl("inspect", runs, "--random", 1, "--json").document["seed"] == 4
     assert wdsctl("convert", runs, tmp_path / "dest", "--dry-run").code == 0

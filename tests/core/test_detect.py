@@ -26,6 +26,7 @@ def a_sound() -> bytes:
 
 
 JPEG, PNG, WAV = an_image("JPEG"), an_image("PNG"), a_sound()
+NUMPY = b"\x93NUMPY\1\0"
 MP4 = b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64)
 
 
@@ -296,7 +297,8 @@ def test_whatever_is_found_fits_its_own_rules(parts: dict[str, tuple[int, list[b
         (seen(jpg=JPEG, seg_png=PNG, txt=b"a dog"), False, ("seg.png",)),
         (seen(mp4=MP4, jpg=JPEG, txt=b"hi"), False, ("jpg",)),
         (seen(txt=b"a dog", json={"question": "what?", "caption": "x"}, notes_txt=b"more"), False, ()),
-        (seen(npy=b"\x93NUMPY\1\0"), True, ()),
+        (seen(npy=NUMPY), True, ()),
+        (seen(jpg=JPEG, txt=b"a dog", json={"url": "x"}, t5_npy=NUMPY, vae_npy=NUMPY), True, ()),
     ],
 )
 def test_a_detection_is_sure_from_eighty_percent_on_if_it_uses_all_media(

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Detection", "Evidence", "PartEvidence", "Rejected", "detect"]
 
 _MEDIA = {"image", "video", "audio"}
+#: What is there to be used: where nothing uses it, the type may be another.
+_TOLD = _MEDIA | {"text", "integer", "number"}
 #: Words in the names of keys that hold the name of a medium, and not the medium.
 _REFERRING = {word + s for word in ("image", "img", "video", "audio", "clip", "sound", "photo") for s in ("", "s")} | {
     "media",
@@ -155,11 +157,15 @@ def _weigh(sample_type: str, filled: dict[str, Filled], facts: Sequence[PartFact
     kinds = {field.name: field.kind for field in SAMPLE_TYPES[sample_type]}
     required = [filled[field.name] for field in SAMPLE_TYPES[sample_type] if field.required]
     plain = min(one.quality for one in required) * min(one.share for one in required)
-    cost = min(0.6, sum(_cost(part, {kinds[name] for name in filled}) for part in unused))
-    confidence = max(0.05, plain - cost)
+    costs = [(part, _cost(part, {kinds[name] for name in filled})) for part in unused]
+    # However many records and arrays lie beside what is plain, nobody has to be asked for them.
+    beside = sum(cost for part, cost in costs if part.kind not in _TOLD)
+    cost = sum(cost for part, cost in costs if part.kind in _TOLD)
+    confidence = max(0.05, plain - min(0.6, cost + min(0.1, beside)))
+    weight = max(0.05, plain - min(0.6, cost + beside))
     detail = [name for name in filled if kinds[name] not in _MEDIA]
     is_marked = bool((_OCR_FIELDS | {"choices"}) & set(detail))
-    return _Candidate(sample_type, filled, unused, confidence, confidence + 0.05 * len(detail) + 0.1 * is_marked)
+    return _Candidate(sample_type, filled, unused, confidence, weight + 0.05 * len(detail) + 0.1 * is_marked)
 
 
 def _cost(part: PartFacts, kinds: set[str]) -> float:

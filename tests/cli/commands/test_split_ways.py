@@ -82,7 +82,8 @@ def test_keys_come_from_files_and_what_moves_is_shown(wdsctl: Wdsctl, films: Pat
     (tmp_path / "val.txt").write_text("0001\n0002\n")
     shown = wdsctl("split", films, "--keys", f"val={tmp_path / 'val.txt'}", "--rest", "train", "--dry-run").stdout
 
-    assert shown.splitlines()[-3:] == ["would move:", "from   to   samples", "train  val        2"]
+    assert [line.split()[:3] for line in shown.splitlines()[-2:]] == [["from", "to", "samples"], ["train", "val", "2"]]
+    assert "would move:" in shown.splitlines()
 
 
 def test_leaks_exit_with_1_and_none_with_0(wdsctl: Wdsctl, films: Path) -> None:
@@ -171,7 +172,7 @@ def test_what_is_dropped_is_told_and_is_in_dataset_yaml_no_more(wdsctl: Wdsctl, 
     told = wdsctl("split", films, "--drop", "--yes")
 
     assert "without the sets (without a name), fold-0, fold-1" in told.stdout
-    lines = [line.split() for line in told.stdout.splitlines()]
+    lines = [line.split()[:3] for line in told.stdout.splitlines()]
     assert ["train", "(none)", "20"] in lines
     assert ["fold-1/val", "(none)"] in [line[:2] for line in lines]
     assert "split" not in (films / META / "dataset.yaml").read_text()

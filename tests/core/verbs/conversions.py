@@ -55,5 +55,5 @@ def splits(root: Path) -> dict[str, int]:
 
 def prepared(root: Path, count: int = 4, each: int = 10) -> str:
     source = some_shards(root, count, each)
-    prepare(source, None, PrepareOptions(split={"train": 8, "val": 2}, split_by="sample"))
+    prepare(source, None, PrepareOptions(split={"train": 8, "val": 2}, split_by="sample", take_unsure=True))
     return source
