@@ -212,7 +212,7 @@ def test_s3_is_prepared_by_processes_and_has_the_rows_of_the_local_dataset(tmp_p
     local = some_shards(tmp_path / "local", 5)
     prepare(local, None, PrepareOptions(take_unsure=True, split={"train": 3, "val": 1}))
     url = uploaded(local, "s3://bucket/five")
-    command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--workers", "2", "--json"]
+    command = [sys.executable, "-m", "wdsctl", "prepare", url, "--split", "3,1", "--yes", "--workers", "2", "--json"]
     command += ["--catalog", str(tmp_path / "catalog")]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
