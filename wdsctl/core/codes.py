@@ -811,6 +811,21 @@ CODES: dict[str, Code] = {
         "The files were read, and nothing in them looks like what `state_dict()` of a loader returns.",
         "Name the file that the state was saved in; `--key` chooses among several.",
     ),
+    "WDS526": Code(
+        "sources cannot be batched together",
+        "Samples of two sources of a blend have other parts, other types, or tensors that cannot be stacked, and the "
+        "default batch cannot be made of them. Every batch with samples of both would be lost, and with them the "
+        "smaller source.",
+        "The message names both and what differs. Make them alike in a cooker or in `encode_sample`, override `batch`, "
+        "or keep them in batches of their own with `batch_group_criterion`.",
+    ),
+    "WDS527": Code(
+        "too large a share of a source fails",
+        "Of the last thousand samples of a source, or of the last thousand batches or packs, a larger share failed "
+        "than `max_failed_fraction` of the loader allows.",
+        "The message has the most frequent cause with one of its samples. Mend it, or raise `max_failed_fraction`, and "
+        "resume from the state that was saved last.",
+    ),
     "WDS530": Code(
         "a worker ended twice at the same task",
         "A worker process died or hung; another one took its place, and ended at the same task. The message says how, "

@@ -16,11 +16,23 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wdsctl.core.errors import LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
+from wdsctl.loader.failure_rates import BATCHES, PACKS, Tally
 from wdsctl.loader.stats import Stats
 
 Handler = Callable[[Exception, Any, Any], None]
 
 TOLERANCE = 100  # failures in a row of one hook before the loader gives up
+
+#: Hooks whose failure is not of one sample, with what it is of.
+_UNITS = {
+    "batch": BATCHES,
+    "encode_batch": BATCHES,
+    "select_samples_to_pack": PACKS,
+    "pack_selected_samples": PACKS,
+}
+
+#: Hooks that see a sample when another one may be under way.
+_LATER = frozenset({"postencode_sample", "batch_group_criterion", "length", "cut"})
 
 #: What no other sample will cure: the program, or the machine.
 FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
@@ -43,7 +55,8 @@ def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa:
     A lane calls it once for each cause: later failures of the same hook with the same error are at DEBUG alone.
     """
     log.warning(
-        "a sample is left out (others of the same cause are counted in loader.stats.causes): %s",
+        "%s left out (others of the same cause are counted in loader.stats.causes): %s",
+        f"{len(sample):,} samples are" if isinstance(sample, list) else "a sample is",
         error,
         exc_info=log.isEnabledFor(logging.DEBUG),
     )
@@ -59,13 +72,14 @@ class Failures:
     """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone.
 
     A cause is the hook and the kind of error. The default handler tells each cause once in a process, in words; after
-    that it is counted in `stats.causes`, and told at DEBUG.
+    that it is counted in `stats.causes`, and told at DEBUG. `tally`: what the shares of failures are worked out from.
     """
 
     handler: Handler
     stats: Stats
     tolerance: int = TOLERANCE
     in_a_row: dict[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     def succeeded(self, hook: str) -> None:
         if self.in_a_row:
@@ -80,8 +94,11 @@ class Failures:
             raise _chained(told, error)
         if isinstance(error, FATAL) or not isinstance(error, Exception):
             raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
-        self._tell(_cause(hook, error), _chained(told, error), sample)
+        cause = _cause(hook, error)
+        self._tell(cause, _chained(told, error), sample)
         self.stats.failed += 1
+        unit = _source_of(sample) if hook in _LATER else _UNITS.get(hook)
+        self.tally.fail(unit, cause, f"{told.message} ({told.where})")
         count = self.in_a_row[hook] = self.in_a_row.get(hook, 0) + 1
         most = self.tolerance if tolerance is None else tolerance
         if most and count >= most:
@@ -126,6 +143,16 @@ def set_value(sample: Any, name: str, value: Any) -> None:
 
 def _sources(sample: Any) -> Any:
     return value_of(sample, "__sources__")
+
+
+def _source_of(sample: Any) -> int | None:
+    """The number of its source, where its restore key says so; of a pack, that of its first sample."""
+    key = value_of(sample, "__restore_key__")
+    while isinstance(key, tuple) and key:
+        if isinstance(key[0], int):
+            return key[0]
+        key = key[2] if len(key) > 2 else None
+    return None
 
 
 def _cause(hook: str, error: BaseException) -> str:

@@ -15,6 +15,7 @@ from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.failure_rates import FailureRates
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
@@ -60,6 +61,8 @@ class Passes:
         check_what_is_left(self._bans, self.streams, 0)
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
+        self._rates = FailureRates(running.max_failed_fraction)
+        self._noted = (-1, -1)  # the pass and the run whose counts were added last
         stand = Stand(0, 0, {}, Stats())
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
@@ -95,10 +98,14 @@ class Passes:
                 stand.batches + (given < len(drawn.batch)),
             )
             self._at = (stand, ahead)
+            if self._noted != (stand.passes, number):
+                self._noted = (stand.passes, number)
+                self._rates.note(drawn.counts, self.streams.sources)
             if given < len(drawn.batch):
                 self._running.trace(number, drawn.origins, stand.passes)
                 return drawn.batch[given]
             self.accept()
+        self._rates.end_pass(self.streams.sources)
         raise StopIteration
 
     def accept(self) -> None:

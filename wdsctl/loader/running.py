@@ -25,6 +25,7 @@ class Running:
     watchdog_timeout_seconds: float | None = 60.0
     watchdog_initial_timeout_seconds: float | None = None
     ring_bytes: int | None = None
+    max_failed_fraction: float | None = None
     is_tracing: bool = False
     tracer: TraceWriter | None = None
     starts: dict[int, int] = field(default_factory=dict)

@@ -15,6 +15,7 @@ from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageErro
 from wdsctl.core.keyframe_file import open_keyframes
 from wdsctl.core.place import Place
 from wdsctl.core.sample_id import INDEX_BITS
+from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.storage import Storage
@@ -34,6 +35,7 @@ from wdsctl.loader.stores.store import FileStore
 
 Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
 RefRange = tuple["Source", Block, int, int]  # those from one to before another
+Kinds = frozenset[tuple[str, frozenset[str]]]  # sample types, and of crude samples the parts they have
 PlainType = tuple[str, tuple[str, ...]]  # a sample type and some of its fields
 
 
@@ -108,6 +110,7 @@ class Source:
             )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
+        self.kinds: Kinds | None = _kinds(config, parts)
         self._reader = PartReader(storage, self._paths, self.sizes, parts, ranged, films)
         self._is_far = is_url(root)
 
@@ -295,3 +298,12 @@ class Source:
         """Whether nothing is left of the dataset: a folder that was unmounted or removed loses all shards at once."""
         some = {self._paths[0], self._paths[len(self._paths) // 2], self._paths[-1]}
         return not any(self._storage.exists(path) for path in some)
+
+
+def _kinds(config: DatasetConfig, layouts: Sequence[Sequence[str]]) -> Kinds | None:
+    """What samples with these parts are, by type and by name, where all of it is known without reading one."""
+    if config.sample_loader:
+        return None
+    if config.sample_type == CRUDE:
+        return frozenset((CRUDE, frozenset(parts)) for parts in layouts)
+    return frozenset({(config.sample_type, frozenset())})

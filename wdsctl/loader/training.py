@@ -11,6 +11,7 @@ from wdsctl.loader.adopting import adopted, newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
 from wdsctl.loader.dataset import Dataset, TrainDataset
 from wdsctl.loader.engine import Ahead, Engine, InProcess
+from wdsctl.loader.failure_rates import FailureRates
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, start, turns
@@ -51,6 +52,7 @@ class Training:
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
         self._length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
+        self._rates = FailureRates(running.max_failed_fraction)
         self._fresh: State = {}
         stand, geometry = Stand(0, {}, Stats(), passes=passes), start(self.streams.sizes.lanes)
         if saved is not None:
@@ -70,14 +72,18 @@ class Training:
             ahead = self._at[1]
             if ahead is None:
                 if self._most is not None and self.given >= self._most:
+                    self._rates.end_pass(self.streams.sources)
                     raise StopIteration
                 ahead = self._drawn()
                 self._at = (self._at[0], ahead)
+                if ahead[1] is not None:
+                    self._rates.note(ahead[1].counts, self.streams.sources)
             if ahead[1] is None or ahead[1].batch is not END:
                 break
             self.accept()
         drawn = ahead[1]
         if drawn is None:
+            self._rates.end_pass(self.streams.sources)
             raise StopIteration
         self._running.trace(self._at[0].drawn + self._rank, drawn.origins, self.passes)
         return drawn.batch
