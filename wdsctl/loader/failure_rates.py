@@ -62,11 +62,17 @@ class Tally:
         self._source = 0  # of the sample under way
         self._counts = True  # whether a failure of this sample is still to be counted
 
-    def begin(self, unit: int, count: int = 1) -> None:
-        """So many samples of a source, or batches or packs, are tried."""
-        self._tried[unit] = self._tried.get(unit, 0) + count
+    def begin(self, unit: int) -> None:
+        """A sample of a source, or a batch or pack, is tried."""
+        self._tried[unit] = self._tried.get(unit, 0) + 1
         if unit >= 0:
             self._source, self._counts = unit, True
+
+    def begin_all(self, samples: Iterable[tuple[int, int]]) -> None:
+        """Samples that went well: sources, and how many of each. 0.1 us an entry, where a sample takes 5."""
+        tried = self._tried
+        for source, count in samples:
+            tried[source] = tried.get(source, 0) + count
 
     def begin_again(self, source: int) -> None:
         """A sample that was counted before is made once more."""
@@ -163,11 +169,15 @@ class _Window:
 
     def add(self, count: int) -> None:
         if self._open >= _BUCKET:
-            self._buckets.append((self._open, self._fresh))
-            self._open, self._fresh = 0, []
+            self._begin_bucket(count)
         self.tried += count
         self._open += count
-        while self._buckets and self.tried - self._buckets[0][0] >= WINDOW:
+
+    def _begin_bucket(self, count: int) -> None:
+        """For so many that are not added yet."""
+        self._buckets.append((self._open, self._fresh))
+        self._open, self._fresh = 0, []
+        while self._buckets and self.tried + count - self._buckets[0][0] >= WINDOW:
             tried, failed = self._buckets.popleft()
             self.tried -= tried
             self.failed -= sum(each.times for each in failed)

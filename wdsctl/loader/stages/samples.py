@@ -90,8 +90,7 @@ class SampleCursor:
             try:
                 with refs[0][0].together() if refs else nullcontext():
                     samples = [source.load(block, i) for source, block, i in refs]
-                for source, _, _ in refs:
-                    self._failures.tally.begin(source.number)
+                self._failures.tally.begin_all([(source.number, 1) for source, _, _ in refs])
                 return samples
             except STORAGE_DOWN:
                 raise
