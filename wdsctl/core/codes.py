@@ -861,14 +861,15 @@ CODES: dict[str, Code] = {
     ),
     "WDS541": Code(
         "a trace file cannot be read as a whole",
-        "An error where a part of it is damaged, or where a newer wdsctl wrote it; all else is told. A note where only "
-        "its end is missing, as it is after a `kill -9`, or while it is being written.",
+        "An error where a part of it is damaged, where a newer wdsctl wrote it, or where batches are missing in it "
+        "because the disk was full when they came; all else is told. A note where only its end is missing, as it is "
+        "after a `kill -9`, or while it is being written.",
         "Copy the file again if it was copied. What was in the damaged part is lost; training is not touched by it.",
     ),
     "WDS542": Code(
         "nothing in the trace matches",
         "The step, the batch or the sample that was asked for is not in it: it came before tracing began, it was never "
-        "reached, or its rank was killed before it was written.",
+        "reached, or its rank was killed or its disk full before it was written.",
         "`wdsctl trace FOLDER` shows which batches there are.",
     ),
     "WDS543": Code(
