@@ -826,6 +826,12 @@ CODES: dict[str, Code] = {
         "The message has the most frequent cause with one of its samples. Mend it, or raise `max_failed_fraction`, and "
         "resume from the state that was saved last.",
     ),
+    "WDS529": Code(
+        "the file of a join is damaged",
+        "Which samples of several datasets go together is computed once and kept in a file. What is in it is not what "
+        "was written: the disk, or something between it and the memory, has changed it.",
+        "Remove the file that the message names: it is computed again when the join is next opened.",
+    ),
     "WDS530": Code(
         "a worker ended twice at the same task",
         "A worker process died or hung; another one took its place, and ended at the same task. The message says how, "

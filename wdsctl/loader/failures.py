@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wdsctl.core.errors import LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
+from wdsctl.core.errors import CatalogError, LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
 from wdsctl.loader.failure_rates import BATCHES, PACKS, Tally
 from wdsctl.loader.stats import Stats
 
@@ -37,8 +37,8 @@ _LATER = frozenset({"postencode_sample", "batch_group_criterion", "length", "cut
 #: What no other sample will cure: the program, or the machine.
 FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
 
-#: What no other sample will cure either: the storage.
-STORAGE_DOWN = (StorageDown, PermissionDenied)
+#: What no other sample will cure either: the storage, and a catalog that is damaged.
+STORAGE_DOWN = (StorageDown, PermissionDenied, CatalogError)
 
 log = logging.getLogger("wdsctl.loader")
 

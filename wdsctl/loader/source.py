@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.columns import find_column, open_column
+from wdsctl.core.columns import Values, find_column
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
@@ -80,7 +80,7 @@ class Source:
         self.is_member = is_member
         self.view = view
         self.whole = selection if whole is None else whole
-        self._columns: dict[str, Ints] = {}
+        self._columns: dict[str, Values] = {}
         self.dataset_path = shown(root) if place is None else place.shown
         self.raw = raw
         self.offsets = offsets
@@ -129,12 +129,11 @@ class Source:
         """Names the split, of which a join or a view has only some samples."""
         return self.digest if self.whole is self.selection else self.whole.digest(self.offsets)
 
-    def column(self, name: str) -> Ints:
+    def column(self, name: str) -> Values:
         """A column of the catalog by row of the offsets. Raises InputError where it has not been made."""
         if name not in self._columns:
-            self._columns[name] = open_column(
-                self._known_place(name), name, self.offsets.generation, shards=self.offsets.shards
-            )
+            place, generation = self._known_place(name), self.offsets.generation
+            self._columns[name] = find_column(place, name, generation, shards=self.offsets.shards).checked
         return self._columns[name]
 
     def column_digest(self, name: str) -> str:
