@@ -826,6 +826,13 @@ CODES: dict[str, Code] = {
         "The message has the most frequent cause with one of its samples. Mend it, or raise `max_failed_fraction`, and "
         "resume from the state that was saved last.",
     ),
+    "WDS528": Code(
+        "a shard is not what was indexed",
+        "A training was resumed, and a shard is gone, has another size or other members than the catalog says. Without "
+        "its samples others would take their place, and the run would not be the one that was saved.",
+        "Restore the shard and resume from the same state. Where it is meant to be as it is, run `wdsctl index "
+        "DATASET` and begin a new run. `changed_shards='skip'` goes on without its samples.",
+    ),
     "WDS529": Code(
         "the file of a join is damaged",
         "Which samples of several datasets go together is computed once and kept in a file. What is in it is not what "

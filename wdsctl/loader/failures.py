@@ -15,7 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wdsctl.core.errors import CatalogError, LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
+from wdsctl.core.errors import (
+    CatalogError,
+    LoaderError,
+    PermissionDenied,
+    SampleFailed,
+    StorageDown,
+    StorageError,
+    WdsctlError,
+)
 from wdsctl.loader.failure_rates import BATCHES, PACKS, Tally
 from wdsctl.loader.stats import Stats
 
@@ -49,6 +57,28 @@ class FatalSampleError(LoaderError):
     code = "WDS507"
 
 
+class ChangedShardError(FatalSampleError):
+    """A shard is gone, or not what was indexed, in a run that is not to go on without it."""
+
+    code = "WDS528"
+
+
+#: What to do then. Nothing of it loses data.
+CHANGED = (
+    "restore the shard, and resume from the same state; or, where it is meant to be as it is, run `wdsctl index` and "
+    "begin a new run; changed_shards='skip' goes on without its samples, and with others in their place"
+)
+
+
+def is_changed_shard(error: BaseException | None) -> bool:
+    """Whether a file was not there, or not what was indexed."""
+    while error is not None:
+        if isinstance(error, FileNotFoundError) or (isinstance(error, StorageError) and error.code == "WDS403"):
+            return True
+        error = error.__cause__
+    return False
+
+
 def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
     """The default handler: a line in the log of `wdsctl.loader`, and the traceback where that is at DEBUG.
 
@@ -80,6 +110,7 @@ class Failures:
     tolerance: int = TOLERANCE
     in_a_row: dict[str, int] = field(default_factory=dict)
     tally: Tally = field(default_factory=Tally)
+    refuses_changed: bool = False
 
     def succeeded(self, hook: str) -> None:
         if self.in_a_row:
@@ -92,6 +123,8 @@ class Failures:
             raise _chained(told, error)
         if isinstance(error, FatalSampleError):
             raise _chained(told, error)
+        if self.refuses_changed and is_changed_shard(error):
+            raise ChangedShardError(told.message, hint=CHANGED, where=told.where) from error
         if isinstance(error, FATAL) or not isinstance(error, Exception):
             raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
         cause = _cause(hook, error)

@@ -13,7 +13,7 @@ from typing import Any
 
 from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
-from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, resumed
 from wdsctl.loader.engine import Ahead, Engine, InProcess
 from wdsctl.loader.failure_rates import FailureRates
 from wdsctl.loader.lane_work import Drawn
@@ -51,7 +51,7 @@ class Passes:
     _engine: Engine
 
     def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
-        self._dataset = dataset
+        self._dataset = dataset = resumed(dataset, is_resumed=state is not None)
         self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self._running = running

@@ -74,6 +74,7 @@ class Pipeline:
     bans: Bans
     drop_last: bool = False
     schedule: Schedule = Schedule()
+    refuses_changed: bool = False  # whether a shard that is not what was indexed ends the run
 
     def open(self, lane: Lane, stats: Stats, state: State | None = None, tally: Tally | None = None) -> LaneCursor:
         """The cursor of a lane, where `state` says or at its beginning."""
@@ -107,7 +108,7 @@ class LaneCursor:
         self._mix = [[list(entry) for entry in level] for level in state["mix"]] if state else new_mix(lane)
         self._bans = [list(entry) for entry in state["bans"]] if state else []
         self._refs = pipeline.refs.open(lane, self._mix)
-        failures = Failures(pipeline.handler, stats, tally=tally)
+        failures = Failures(pipeline.handler, stats, tally=tally, refuses_changed=pipeline.refuses_changed)
         self._tally = tally
         self._samples = pipeline.samples.open(self._refs, failures, stats)
         self._stats = stats

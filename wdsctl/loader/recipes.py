@@ -66,6 +66,7 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
         bans=bans,
         drop_last=dataset.batch_drop_last,
         schedule=Schedule(streams.begins),
+        refuses_changed=dataset.changed_shards == "error",
     )
 
 

@@ -51,7 +51,9 @@ class RunWork:
         self._refs = RunRefs(pipeline.refs.arms[0], runs, step)
         self._stats = Stats()
         self._tally = Tally()
-        self._failures = Failures(pipeline.handler, self._stats, tally=self._tally)
+        self._failures = Failures(
+            pipeline.handler, self._stats, tally=self._tally, refuses_changed=pipeline.refuses_changed
+        )
         self._is_banned = _judge(pipeline.bans)
         # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
         self._stage = pipeline.batch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from wdsctl.core.columns import Values, find_column
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
@@ -24,6 +26,7 @@ from wdsctl.core.urls import is_url, shown
 from wdsctl.loader.asking import heard
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.failures import is_changed_shard
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
@@ -32,6 +35,8 @@ from wdsctl.loader.sample_code import facts_of
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.stores.store import FileStore
+
+log = logging.getLogger("wdsctl.loader")
 
 Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
 RefRange = tuple["Source", Block, int, int]  # those from one to before another
@@ -81,6 +86,7 @@ class Source:
         self.view = view
         self.whole = selection if whole is None else whole
         self._columns: dict[str, Values] = {}
+        self._changed: set[int] = set()  # ids of shards that are gone, or not what was indexed
         self.dataset_path = shown(root) if place is None else place.shown
         self.raw = raw
         self.offsets = offsets
@@ -285,6 +291,8 @@ class Source:
     def _located(self, error: WdsctlError, block: Block, i: int) -> WdsctlError:
         where = self.where(block, i)
         where = f"{where}, {error.where}" if error.where else where
+        if is_changed_shard(error):
+            self._note_changed(block.shards[i])
         if isinstance(error, StorageError) and error.code == StorageError.code and self._is_gone():
             return StorageDown(
                 f"{error.message}; no other shard of the dataset is there either",
@@ -292,6 +300,24 @@ class Source:
                 hint="look whether the file system is mounted and the dataset where it was, and go on",
             )
         return type(error)(error.message, hint=error.hint, where=where, code=error.code)
+
+    def _note_changed(self, i: int) -> None:
+        """Say how large a part of the data is lost with the i-th shard and those before it: where their number doubles,
+        as every process that reads finds out for itself."""
+        shard = self.offsets.shards[i]
+        if shard.id in self._changed:
+            return
+        self._changed.add(shard.id)
+        if (len(self._changed) & len(self._changed) - 1) == 0:
+            lost = self.selection.samples_of(self._changed)
+            log.warning(
+                "%s of %s gone or not what was indexed (%s): %s, %.3g%% of what is read of it, cannot be read",
+                counted(len(self._changed), "shard"),
+                self.dataset_path,
+                shard.path,
+                counted(lost, "sample"),
+                100 * lost / max(1, self.selection.n),
+            )
 
     def _is_gone(self) -> bool:
         """Whether nothing is left of the dataset: a folder that was unmounted or removed loses all shards at once."""
