@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Stream
+from tests.loader.datasets import a_shard, numbered
 from wdsctl.cli import output
 from wdsctl.cli.output import Output, PipeClosed
 from wdsctl.cli.render.pieces import table
@@ -108,6 +113,17 @@ def test_a_reader_who_left_is_told_apart_from_a_full_disk() -> None:
         output.write(Broken(BrokenPipeError()), "x")
     with pytest.raises(StorageError, match="No space left"):
         output.write(Broken(OSError(28, "No space left on device")), "x")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_under_stderr_ends_no_command(tmp_path: Path) -> None:
+    a_shard(tmp_path / "data" / "a.tar", [("000000", numbered(0))])
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "wdsctl", "prepare", str(tmp_path / "data"), "--json"]
+        result = subprocess.run(command, stderr=full, stdout=subprocess.PIPE, timeout=60, check=False)
+
+    assert result.returncode == 0
+    assert json.loads(result.stdout)["command"] == "prepare"
 
 
 def test_bytes_go_behind_the_text_and_into_a_stream_of_text_as_far_as_they_are_text(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wdsctl.core.block_sums import seal
 from wdsctl.core.mapped_arrays import laid_out, opened
 
 MAGIC = b"WDSTEST\n"
@@ -20,7 +21,9 @@ def written(path: Path) -> Path:
     data = bytearray(head)
     for name, column in (("rows", ROWS.tobytes()), ("none", b""), ("text", b"abc")):
         data += bytes(places[name] - len(data)) + column
-    path.write_bytes(data)
+    with open(path, "w+b") as file:
+        file.write(data)
+        seal(file)
     return path
 
 
@@ -40,6 +43,16 @@ def test_a_file_of_another_format_or_one_that_is_not_there_is_nothing(tmp_path: 
     assert opened(str(written(tmp_path / "a.bin")), b"WDSELSE\n") is None
     assert opened(str(tmp_path / "b.bin"), MAGIC) is None
     assert opened(str(tmp_path), MAGIC) is None
+
+
+@given(at=st.integers(0, 1 << 20), bit=st.integers(0, 7))
+def test_a_file_with_a_flipped_bit_is_nothing(tmp_path_factory: pytest.TempPathFactory, at: int, bit: int) -> None:
+    path = written(tmp_path_factory.getbasetemp() / "flipped.bin")
+    data = bytearray(path.read_bytes())
+    data[at % len(data)] ^= 1 << bit
+    path.write_bytes(data)
+
+    assert opened(str(path), MAGIC) is None
 
 
 @given(data=st.data())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from wdsctl.core import offsets_writer
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows, offsets_of
+from wdsctl.core.offsets import SMALL, Offsets, ShardEntry, ShardRows, offsets_of
 from wdsctl.core.offsets_writer import OffsetsWriter
 
 EXTENSIONS = ["jpg", "txt", "cls"]
@@ -152,6 +153,82 @@ def test_a_flipped_bit_in_the_header_gives_no_other_error(tmp_path_factory: pyte
 
     with suppress(CatalogError):
         assert Offsets(str(path)).samples == 3
+
+
+MANY: list[Shard] = [
+    [(f"{s}/{i:06}", [(0, 512 * i, i % 500)] + [(1, 7 * i, 3)] * (i % 50 == 0)) for i in range(8000)] for s in range(5)
+]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file that is mapped."""
+    data = Path(written(tmp_path_factory.mktemp("many"), MANY)).read_bytes()
+    assert len(data) > SMALL
+    return data
+
+
+@given(st.integers(0, (1 << 32) - 1), st.integers(0, 7))
+@settings(max_examples=60, deadline=None)
+def test_no_flipped_bit_gives_wrong_rows(
+    tmp_path_factory: pytest.TempPathFactory, many: bytes, at: int, bit: int
+) -> None:
+    data = bytearray(many)
+    at %= len(data)
+    data[at] ^= 1 << bit
+    path = tmp_path_factory.getbasetemp() / "flipped.bin"
+    path.write_bytes(data)
+
+    errors: list[CatalogError] = []
+    try:
+        offsets = Offsets(str(path))
+    except CatalogError:
+        return
+    for i, shard in enumerate(MANY):
+        for row in range(0, len(shard), 37):
+            try:
+                assert sample_of(offsets, row + 8000 * i) == shard[row]
+            except CatalogError as error:
+                errors.append(error)
+    assert len(errors) < 100
+    assert {(error.code, error.where) for error in errors} <= {("WDS302", str(path))}
+    assert all("wdsctl index" in error.hint for error in errors)
+    with pytest.raises(CatalogError):
+        offsets.check()
+
+
+def sample_of(offsets: Offsets, row: int) -> Sample:
+    return offsets.key(row), [(EXTENSIONS.index(name), at, size) for name, at, size in offsets.parts(row)]
+
+
+@pytest.mark.parametrize("name", ["key_start", "keys", "layout", "part_start", "part_offset", "part_size"])
+def test_a_column_is_checked_before_it_is_handed_out(tmp_path: Path, many: bytes, name: str) -> None:
+    path = tmp_path / "flipped.bin"
+    header = json.loads(many[16 : 16 + int.from_bytes(many[8:16], "little")])
+    at, dtype, count = header["columns"][name]
+    data = bytearray(many)
+    data[at + count * np.dtype(dtype).itemsize // 2] ^= 16
+    path.write_bytes(data)
+    offsets = Offsets(str(path))
+
+    assert offsets.key(0) == MANY[0][0][0]
+    with pytest.raises(CatalogError):
+        getattr(offsets, name)
+    with pytest.raises(CatalogError):
+        offsets.checked(np.arange(19000, 21000, 7))
+    with pytest.raises(CatalogError):
+        offsets.checked_range(0, offsets.samples)
+    with pytest.raises(CatalogError):
+        offsets.shard_rows(2, {ext: i for i, ext in enumerate(EXTENSIONS)})
+
+
+def test_a_file_of_version_1_is_read_as_it_is(tmp_path: Path, many: bytes) -> None:
+    header = json.loads(many[16 : 16 + int.from_bytes(many[8:16], "little")])
+    end = max(at + np.dtype(dtype).itemsize * count for at, dtype, count in header["columns"].values())
+    path = tmp_path / "old.bin"
+    path.write_bytes(b"WDSOFF1\n" + many[8:end])
+
+    assert content(Offsets(str(path))) == MANY
 
 
 def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:

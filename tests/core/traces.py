@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from wdsctl.core.trace import SourceFacts, Trace, TraceWriter, read_trace
 
@@ -15,8 +16,10 @@ def a_source(number: int = 0, root: str = "/data/cats", **facts: object) -> Sour
     return SourceFacts(number, root, **(known | facts))  # type: ignore[arg-type]
 
 
-def a_writer(folder: Path, rank: int = 0, world: int = 1, sources: Sequence[SourceFacts] = ()) -> TraceWriter:
-    return TraceWriter(str(folder), rank, world, sources or [a_source()], run={})
+def a_writer(
+    folder: Path, rank: int = 0, world: int = 1, sources: Sequence[SourceFacts] = (), **options: Any
+) -> TraceWriter:
+    return TraceWriter(str(folder), rank, world, sources or [a_source()], run={}, **options)
 
 
 def origins_of(number: int, samples: int = 2, *, run: int = 0) -> list[Origin]:

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
@@ -52,9 +53,11 @@ class Output:
             write(sys.stdout, drawn(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color)))
 
     def say(self, *pieces: RenderableType) -> None:
-        """Something beside the data, on stderr; nothing with --quiet."""
+        """Something beside the data, on stderr; nothing with --quiet. It ends no command: where stderr takes no more (a
+        full disk), the answer and the exit code still say what became of it."""
         if not self.quiet:
-            write(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
+            with suppress(StorageError):
+                write(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
 
 
 def document(content: Mapping[str, Any]) -> str:

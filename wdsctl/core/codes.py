@@ -907,6 +907,34 @@ CODES: dict[str, Code] = {
         "Leave it out. In the place of `worker_debug_path`, `trace=FOLDER` of `get_train_dataset` keeps which samples "
         "were in each batch, and `wdsctl trace FOLDER` shows them.",
     ),
+    "WDS526": Code(
+        "sources cannot be batched together",
+        "Samples of two sources of a blend have other parts, other types, or tensors that cannot be stacked, and the "
+        "default batch cannot be made of them. Every batch with samples of both would be lost, and with them the "
+        "smaller source.",
+        "The message names both and what differs. Make them alike in a cooker or in `encode_sample`, override `batch`, "
+        "or keep them in batches of their own with `batch_group_criterion`.",
+    ),
+    "WDS527": Code(
+        "too large a share of a source fails",
+        "Of the last thousand samples of a source, or of the last thousand batches or packs, a larger share failed "
+        "than `max_failed_fraction` of the loader allows.",
+        "The message has the most frequent cause with one of its samples. Mend it, or raise `max_failed_fraction`, and "
+        "resume from the state that was saved last.",
+    ),
+    "WDS528": Code(
+        "a shard is not what was indexed",
+        "A training was resumed, and a shard is gone, has another size or other members than the catalog says. Without "
+        "its samples others would take their place, and the run would not be the one that was saved.",
+        "Restore the shard and resume from the same state. Where it is meant to be as it is, run `wdsctl index "
+        "DATASET` and begin a new run. `changed_shards='skip'` goes on without its samples.",
+    ),
+    "WDS529": Code(
+        "the file of a join is damaged",
+        "Which samples of several datasets go together is computed once and kept in a file. What is in it is not what "
+        "was written: the disk, or something between it and the memory, has changed it.",
+        "Remove the file that the message names: it is computed again when the join is next opened.",
+    ),
     "WDS530": Code(
         "a worker ended twice at the same task",
         "A worker process died or hung; another one took its place, and ended at the same task. The message says how, "
@@ -942,14 +970,15 @@ CODES: dict[str, Code] = {
     ),
     "WDS541": Code(
         "a trace file cannot be read as a whole",
-        "An error where a part of it is damaged, or where a newer wdsctl wrote it; all else is told. A note where only "
-        "its end is missing, as it is after a `kill -9`, or while it is being written.",
+        "An error where a part of it is damaged, where a newer wdsctl wrote it, or where batches are missing in it "
+        "because the disk was full when they came; all else is told. A note where only its end is missing, as it is "
+        "after a `kill -9`, or while it is being written.",
         "Copy the file again if it was copied. What was in the damaged part is lost; training is not touched by it.",
     ),
     "WDS542": Code(
         "nothing in the trace matches",
         "The step, the batch or the sample that was asked for is not in it: it came before tracing began, it was never "
-        "reached, or its rank was killed before it was written.",
+        "reached, or its rank was killed or its disk full before it was written.",
         "`wdsctl trace FOLDER` shows which batches there are.",
     ),
     "WDS543": Code(

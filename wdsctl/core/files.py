@@ -62,8 +62,8 @@ def sync(path: str) -> None:
 
 
 def write_whole(path: str, write: Callable[[BinaryIO], None], *, durable: bool = True) -> None:
-    """Write a file through `write`, atomically."""
-    with replacing(path, durable=durable) as draft, open(draft, "wb") as file:
+    """Write a file through `write`, atomically. It may read again what it has written."""
+    with replacing(path, durable=durable) as draft, open(draft, "w+b") as file:
         write(file)
 
 

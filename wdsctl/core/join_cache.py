@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
-from wdsctl.core.errors import InputError, PermissionDenied, StorageError
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageError
 from wdsctl.core.files import publish
 from wdsctl.core.join_index import JoinIndex, Side, fingerprint_of, write_join
 from wdsctl.core.os_errors import translated
@@ -32,7 +32,7 @@ def join_of(meta: str, primary: Side, members: Sequence[Side]) -> JoinIndex:
     fingerprint = fingerprint_of(primary, members)
     name = f"{_name_of(primary, members)}-{fingerprint}.bin"
     folders = [os.path.join(meta, FOLDER), _user_folder()]
-    rows = len(primary.index.key_start) - 1
+    rows = int(primary.index.shard_row[-1])
     for folder in folders:
         found = _found(os.path.join(folder, name), fingerprint, rows, len(members))
         if found is not None:
@@ -44,7 +44,7 @@ def join_of(meta: str, primary: Side, members: Sequence[Side]) -> JoinIndex:
 def _found(path: str, fingerprint: str, rows: int, members: int) -> JoinIndex | None:
     try:
         found = JoinIndex(path, fingerprint, rows, members)
-    except (ValueError, KeyError, TypeError, InputError, StorageError, PermissionDenied):
+    except (ValueError, KeyError, TypeError, InputError, StorageError, PermissionDenied, CatalogError):
         return None  # not there, or damaged: it is made anew
     with suppress(OSError):
         os.utime(path)  # used just now: the last to be swept

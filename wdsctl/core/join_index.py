@@ -1,10 +1,11 @@
 """Which sample of one dataset has the key of which sample of others: computed from their offsets files, and kept.
 
-The file, version 1, little-endian. Bytes 0-7 `WDSJOIN1`; 8-15 u64, the length of the header; then the header, JSON,
+The file, version 2, little-endian. Bytes 0-7 `WDSJOIN2`; 8-15 u64, the length of the header; then the header, JSON,
 with `fingerprint`, `rows`, `members` and `skipped`; then, each at a multiple of 64 bytes, an i8 column of `rows`
 numbers for every member, and, where samples are skipped, a u1 column `kept`. A row is one of the primary's offsets
 file. The number is one more than the row of the member's offsets file with the same key; 0: there is none, or the row
-was not asked for. So what no split has costs no disk: it is a hole in the file.
+was not asked for. So what no split has costs no disk: it is a hole in the file. Behind all of it stand checksums by
+block (`block_sums.py`).
 """
 
 from __future__ import annotations
@@ -14,21 +15,23 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.block_sums import BlockSums, seal
 from wdsctl.core.columns import digest_of
-from wdsctl.core.errors import DatasetError
+from wdsctl.core.errors import CatalogError, DatasetError
 from wdsctl.core.key_table import KeyTable, KeyTwice
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_index import Ints, ShardIndex
 
 Nonmatch = Literal["error", "skip", "none"]
 
-MAGIC = b"WDSJOIN1"
+MAGIC = b"WDSJOIN2"
 VERSION = 1
 ALIGN = 64
 BLOCK = 1 << 18  # rows that are written at once
@@ -68,12 +71,19 @@ class JoinIndex:
         self.skipped = int(header["skipped"])
         if len(data) < (starts[-1] + rows if self.skipped else starts[-1]):
             raise ValueError("it is cut short")
+        sums = BlockSums(data, partial(_damaged, path))
+        sums.check(0, begin)
+        if self.skipped:
+            sums.check(starts[-1], starts[-1] + rows)
+        self._sums, self._begins = sums, starts[:-1]
         self._columns: list[Ints] = [np.frombuffer(data, "<i8", rows, at) for at in starts[:-1]]
         #: (rows,) of the primary: whether it is in the join; None where nothing is skipped.
         self.kept: NDArray[np.bool_] | None = np.frombuffer(data, np.bool_, rows, starts[-1]) if self.skipped else None
 
     def partners(self, member: int, rows: Ints) -> Ints:
         """For these rows of the primary the rows of a member, -1 where there is none."""
+        starts = self._begins[member] + 8 * rows
+        self._sums.check_spans(starts, starts + 8)
         partners: Ints = self._columns[member].take(rows) - 1
         return partners
 
@@ -90,13 +100,13 @@ def write_join(path: str, fingerprint: str, primary: Side, members: Sequence[Sid
     Raises DatasetError WDS608 where a member has a key twice, WDS607 where a key has no partner that must have one.
     What one member skips is asked of no other. StorageError and PermissionDenied, of the file.
     """
-    count = len(primary.index.key_start) - 1
+    count = int(primary.index.shard_row[-1])
     rows = np.sort(primary.rows())
     asked = len(rows)
     kept = np.zeros(count, np.bool_)
     kept[rows] = True
     begin, width = 16 + _ROOM, _aligned(8 * count)
-    with translated(path), open(path, "wb") as file:
+    with translated(path), open(path, "w+b") as file:
         # Those that skip first: who is skipped needs no partner elsewhere.
         for i in sorted(range(len(members)), key=lambda i: members[i].nonmatch != "skip"):
             rows = rows[kept[rows]]
@@ -116,6 +126,7 @@ def write_join(path: str, fingerprint: str, primary: Side, members: Sequence[Sid
         file.seek(0)
         file.write(MAGIC + _ROOM.to_bytes(8, "little"))
         file.write(json.dumps(header).encode().ljust(_ROOM))
+        seal(file)
 
 
 def _table(member: Side) -> KeyTable:
@@ -164,6 +175,15 @@ def _header(data: bytes | mmap.mmap) -> dict[str, Any]:
     if not isinstance(header, dict):
         raise ValueError("no header")  # noqa: TRY004 - what was read is wrong, not what was given
     return header
+
+
+def _damaged(path: str) -> CatalogError:
+    return CatalogError(
+        "the file of a join is damaged",
+        where=path,
+        hint="remove it: it is computed again when the join is next opened",
+        code="WDS529",
+    )
 
 
 def _aligned(size: int) -> int:

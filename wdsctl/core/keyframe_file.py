@@ -4,7 +4,7 @@ The processes of a loader that read samples open no SQLite. So whoever opens a d
 offsets file, once, and a film's is found by the id of its sample and the name of its part. Ids are never used again:
 the film of a shard that was changed or removed is not found by them.
 
-Format, version 1: `WDSKEY1\\n`, then as `wdsctl/core/mapped_arrays.py` says it. Facts: `digest` (of the marks of all
+Format, version 2: `WDSKEY2\\n`, then as `wdsctl/core/mapped_arrays.py` says it. Facts: `digest` (of the marks of all
 shards whose media the catalog knows), `parts` (their names). Columns, films by sample and part:
 
     samples  i8  films      the sample's id
@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.block_sums import seal
 from wdsctl.core.catalog.quick import KeyframeRows, keyframe_rows, media_marks
 from wdsctl.core.files import write_whole
 from wdsctl.core.mapped_arrays import laid_out, opened
 from wdsctl.core.place import Place, forget_old
 
-MAGIC = b"WDSKEY1\n"
+MAGIC = b"WDSKEY2\n"
 
 
 class KeyframeFile(NamedTuple):
@@ -96,6 +97,7 @@ def _write(path: str, digest: str, rows: KeyframeRows) -> None:
             file.write(column.data)
         file.write(b"\0" * (places["data"] - file.tell()))
         file.writelines(rows.data())
+        seal(file)
 
     write_whole(path, write)
 

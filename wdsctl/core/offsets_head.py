@@ -8,7 +8,8 @@ from wdsctl.core.command_line import command_beside
 from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
-MAGIC = b"WDSOFF1\n"
+MAGIC = b"WDSOFF2\n"
+OLD_MAGIC = b"WDSOFF1\n"  # the same without checksums
 
 
 def check_head(path: str) -> None:
@@ -22,7 +23,7 @@ def check_head(path: str) -> None:
                 head, size = file.read(16), os.fstat(file.fileno()).st_size
         except FileNotFoundError as error:
             raise unusable(path, "missing") from error
-    if not head.startswith(MAGIC) or size < 16 + int.from_bytes(head[8:], "little"):
+    if not head.startswith((MAGIC, OLD_MAGIC)) or size < 16 + int.from_bytes(head[8:], "little"):
         raise unusable(path, "damaged")
 
 

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.block_sums import seal
 from wdsctl.core.files import replacing
 from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardEntry, ShardRows
 from wdsctl.core.offsets_head import MAGIC
@@ -82,7 +83,7 @@ class OffsetsWriter:
             "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in self._shards],
         }
         head, places = _laid_out(header, columns, counts)
-        with replacing(path) as draft, open(draft, "wb") as file:
+        with replacing(path) as draft, open(draft, "w+b") as file:
             file.write(head)
             for name, at in places.items():
                 file.write(b"\0" * (at - file.tell()))
@@ -93,6 +94,7 @@ class OffsetsWriter:
                         self._files[name].seek(0)
                         shutil.copyfileobj(self._files[name], file, 1 << 20)
                     file.writelines(self._held[name])
+            seal(file)
 
     def close(self) -> None:
         for file in self._files.values():
@@ -151,11 +153,12 @@ def rewritten(offsets: Offsets, shards: Sequence[ShardEntry], path: str) -> None
     }
     counts = {name: len(array) for name, array in columns.items()}
     head, places = _laid_out(header, {name: DTYPES[name] for name in columns}, counts)
-    with replacing(path) as draft, open(draft, "wb") as file:
+    with replacing(path) as draft, open(draft, "w+b") as file:
         file.write(head)
         for name, at in places.items():
             file.write(b"\0" * (at - file.tell()))
             file.write(np.ascontiguousarray(columns[name]).view(np.uint8).data)
+        seal(file)
 
 
 def _laid_out(header: dict[str, Any], columns: dict[str, str], counts: dict[str, int]) -> tuple[bytes, dict[str, int]]:

@@ -32,6 +32,28 @@ class IndexedShard(Protocol):
         """Equal for shards in which everything is in the same place."""
 
 
+class Columns(Protocol):
+    """Those of a `ShardIndex` that readers of samples need."""
+
+    @property
+    def key_start(self) -> Ints: ...
+
+    @property
+    def key_text(self) -> memoryview: ...
+
+    @property
+    def layout(self) -> NDArray[np.uint32] | None: ...
+
+    @property
+    def part_start(self) -> Ints | None: ...
+
+    @property
+    def part_offset(self) -> Ints: ...
+
+    @property
+    def part_size(self) -> Ints: ...
+
+
 class ShardIndex(Protocol):
     @property
     def generation(self) -> int:
@@ -71,6 +93,9 @@ class ShardIndex(Protocol):
     @property
     def part_size(self) -> Ints:
         """(parts,): bytes."""
+
+    def checked(self, rows: Ints) -> Columns:
+        """The columns, of which only what these rows have may be used: it is what was written. Raises CatalogError."""
 
     def shard_of(self, row: int) -> int:
         """The index in `shards` of the shard that a sample is in."""

@@ -60,14 +60,15 @@ def _chosen(bits: bytes | None, samples: int) -> NDArray[np.int64]:
 
 def _add(sizes: Sizes, offsets: Offsets, rows: NDArray[np.int64]) -> None:
     """One layout at a time: mostly there is one."""
-    layouts = np.zeros(len(rows), np.uint32) if offsets.layout is None else offsets.layout[rows]
+    columns = offsets.checked(rows)
+    layouts = np.zeros(len(rows), np.uint32) if columns.layout is None else columns.layout[rows]
     for which in np.unique(layouts).tolist():
         names = offsets.layouts[which]
         mine = rows[layouts == which]
-        starts = mine * len(names) if offsets.part_start is None else offsets.part_start[mine]
+        starts = mine * len(names) if columns.part_start is None else columns.part_start[mine]
         totals = np.zeros(len(mine), np.int64)
         for i, name in enumerate(names):
-            of_part = offsets.part_size[starts + i]
+            of_part = columns.part_size[starts + i]
             totals += of_part
             sizes.of_part.setdefault(name, Histogram()).add(of_part)
         sizes.bytes.add(totals)

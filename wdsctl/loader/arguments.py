@@ -19,6 +19,7 @@ from wdsctl.loader.worker_config import WorkerConfig, whole
 
 Uneven = Literal["pad", "drop", "keep"]
 Adopt = Literal["next_epoch"]
+ChangedShards = Literal["error", "skip"]
 AnyEncoder = TaskEncoder[Any, Any, Any, Any]
 Path = str | os.PathLike[str] | Mapping[str, Any] | Blender | BlendPlan
 
@@ -46,6 +47,7 @@ def common(
     given["ban"] = _banned(given["ban"])
     given["trust_code"] = bool(given["trust_code"])
     _check_uneven(given["uneven"])
+    _check_changed_shards(given["changed_shards"])
     _check_hooks(encoder, given)
     warn_of_near_hooks(encoder, stacklevel=3)
     _warn_of_no_packing(encoder, given, stacklevel=3)
@@ -158,6 +160,12 @@ def _check_buckets(buckets: Buckets, encoder: AnyEncoder, batch_size: int | None
 def _check_uneven(uneven: Uneven) -> None:
     if uneven not in ("pad", "drop", "keep"):
         raise UsageError(f"uneven is {uneven!r}", hint="give 'pad', 'drop' or 'keep'")
+
+
+def _check_changed_shards(changed_shards: ChangedShards | None) -> None:
+    if changed_shards not in (None, "error", "skip"):
+        hint = "give 'error' or 'skip', or leave it out: an error where a state is resumed, else a skip"
+        raise UsageError(f"changed_shards is {changed_shards!r}", hint=hint)
 
 
 def _size(name: str, value: int, *, least: int = 1) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from wdsctl.core.blend_file import BlendPlan
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.printable import short
-from wdsctl.loader.arms import Arm
+from wdsctl.loader.arms import Piece
 from wdsctl.loader.blend_history import Edits, Schedule, continued, edits_of, segments, to_facts
 from wdsctl.loader.order.blend import Blend, integer_weights
 from wdsctl.loader.plan import MAY_ADOPT
@@ -43,9 +43,16 @@ def edits_for(was: dict[str, Any] | None, entries: int) -> Edits:
     return edits
 
 
-def first_weights(plan: BlendPlan) -> tuple[Fraction, ...]:
-    """The weights of all entries with which a job begins."""
-    return _fractions(plan)[0]
+def sample_weights(
+    plan: BlendPlan, entries: Sequence[int], pieces: Sequence[Sequence[Piece]]
+) -> list[tuple[Fraction, ...]]:
+    """The weights of these entries, in samples, a tuple for each segment of the plan's schedule. `pieces`: what each
+    reads. Raises what `mean_lengths` raises, where weights count tokens."""
+    chosen = [tuple(segment[i] for i in entries) for segment in _fractions(plan)]
+    if plan.weight_unit != "tokens":
+        return chosen
+    means = mean_lengths(pieces, [plan.arms[i].where for i in entries])
+    return [by_tokens(segment, means) for segment in chosen]
 
 
 def used_entries(
@@ -99,24 +106,21 @@ def _weighted(segments: Sequence[Sequence[Fraction | int]]) -> list[int]:
 def weights_of(
     plan: BlendPlan,
     entries: Sequence[Sequence[int]],
-    arms: Sequence[Arm],
+    chosen: Sequence[Sequence[Fraction]],
     edits: Edits,
     *,
     edit_at: int | None,
     was: Mapping[str, Any] | None,
     world: int,
 ) -> BlendWeights:
-    """The weights of `arms`, which are the `entries` of the plan (see `used_entries`), over the whole job.
+    """The weights of the arms, which are the `entries` of the plan (see `used_entries`), over the whole job. `chosen`:
+    what the plan says now, see `sample_weights`.
 
     `edits`: those that the state knows, whose order has the facts `was`; `edit_at`: the batch from which other ones
     hold, None where they count as those of another plan. `world`: ranks now; a step of a schedule is as many batches as
-    there were ranks at the first start. Raises what `mean_lengths` raises, where weights count tokens.
+    there were ranks at the first start.
     """
     used = [entry for each in entries for entry in each]
-    chosen = [tuple(segment[i] for i in used) for segment in _fractions(plan)]
-    if plan.weight_unit == "tokens":
-        means = mean_lengths(arms, [plan.arms[i].where for i in used])
-        chosen = [by_tokens(segment, means) for segment in chosen]
     steps = tuple(segment.step for segment in plan.schedule) or (0,)
     world = world if was is None else was.get("world", world)
     schedule = _schedule([step * world for step in steps], chosen, used, len(plan.arms))

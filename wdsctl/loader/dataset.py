@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from wdsctl.core.blend_file import Blender, BlendPlan, Leaf, read_blend, traverse
 from wdsctl.core.blend_file.paths import is_blend_file
@@ -16,6 +16,7 @@ from wdsctl.core.urls import is_url, protocol
 from wdsctl.loader.arguments import (
     Adopt,
     AnyEncoder,
+    ChangedShards,
     Path,
     Uneven,
     check_adopt,
@@ -31,6 +32,8 @@ from wdsctl.loader.packing.options import Packing
 from wdsctl.loader.raw import Raw
 from wdsctl.loader.task_encoder import overridden
 from wdsctl.loader.worker_config import WorkerConfig
+
+D = TypeVar("D", bound="Dataset")
 
 WINDOW = 1000  # samples shuffled together, where nobody says otherwise
 LANES_A_RANK = 8
@@ -66,6 +69,7 @@ class Dataset:
     crude: bool = False  # all parts by their names, whatever dataset.yaml says
     trust_code: bool = False
     cache_pool: CachePool | None = None  # for cookers that want one; given to the loader
+    changed_shards: ChangedShards | None = None  # None: an error where a state is resumed, else a skip
 
     def __bool__(self) -> bool:
         return True
@@ -133,6 +137,7 @@ def get_train_dataset(
     ban: Sequence[Any] = (),
     check_determinism: bool = False,
     trust_code: bool = False,
+    changed_shards: ChangedShards | None = None,
 ) -> TrainDataset:
     """The training split of a prepared dataset or a blend of several, shuffled anew in every epoch, without end.
 
@@ -163,6 +168,9 @@ def get_train_dataset(
     `ban`: keys or restore keys of samples that are left out from here on, while all others keep their places.
     `check_determinism`: every hook runs twice on each sample; one whose results differ is an error that names it.
     `trust_code`: functions that lie beside the data, which dataset.yaml may name, are run; otherwise they are refused.
+    `changed_shards`: what becomes of a shard that is gone or not what was indexed: "error" ends the run (WDS528),
+    "skip" leaves its samples out, so that others come in their place. By default an error in a run that was resumed,
+    which would not be the one that was saved, and else a skip.
     Nothing is opened yet. Raises InputError or CatalogError where a dataset that is named is not there or was not
     prepared; UsageError for an argument that makes no sense, by its name, and for hooks of the encoder and arguments
     that do not go together.
@@ -189,6 +197,7 @@ def get_train_dataset(
         ban=ban,
         twice=check_determinism,
         trust_code=trust_code,
+        changed_shards=changed_shards,
     )
     multiplier = checked_multiplier(shuffle_over_epochs_multiplier)
     if not repeat:
@@ -233,6 +242,7 @@ def get_val_dataset(
     ban: Sequence[Any] = (),
     check_determinism: bool = False,
     trust_code: bool = False,
+    changed_shards: ChangedShards | None = None,
 ) -> ValDataset:
     """The validation split, one pass a `for` loop, in its own order, with the same batches in every pass and on any
     number of ranks.
@@ -266,6 +276,7 @@ def get_val_dataset(
         ban=ban,
         twice=check_determinism,
         trust_code=trust_code,
+        changed_shards=changed_shards,
     )
     dataset = ValDataset(**of_both, limit=size_or_none("limit", limit))
     _check_paths(dataset)
@@ -295,6 +306,13 @@ def is_count_preserving(dataset: Dataset) -> bool:
         and dataset.buckets is None
         and not overridden(dataset.task_encoder, "batch_group_criterion")
     )
+
+
+def resumed(dataset: D, *, is_resumed: bool) -> D:
+    """The recipe of a run that goes on from a state, or of one that begins: what it does about changed shards."""
+    if dataset.changed_shards is not None:
+        return dataset
+    return replace(dataset, changed_shards="error" if is_resumed else "skip")
 
 
 def _check_paths(dataset: Dataset) -> None:

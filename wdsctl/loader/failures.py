@@ -15,18 +15,38 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wdsctl.core.errors import LoaderError, PermissionDenied, SampleFailed, StorageDown, WdsctlError
+from wdsctl.core.errors import (
+    CatalogError,
+    LoaderError,
+    PermissionDenied,
+    SampleFailed,
+    StorageDown,
+    StorageError,
+    WdsctlError,
+)
+from wdsctl.loader.failure_rates import BATCHES, PACKS, Tally
 from wdsctl.loader.stats import Stats
 
 Handler = Callable[[Exception, Any, Any], None]
 
 TOLERANCE = 100  # failures in a row of one hook before the loader gives up
 
+#: Hooks whose failure is not of one sample, with what it is of.
+_UNITS = {
+    "batch": BATCHES,
+    "encode_batch": BATCHES,
+    "select_samples_to_pack": PACKS,
+    "pack_selected_samples": PACKS,
+}
+
+#: Hooks that see a sample when another one may be under way.
+_LATER = frozenset({"postencode_sample", "batch_group_criterion", "length", "cut"})
+
 #: What no other sample will cure: the program, or the machine.
 FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
 
-#: What no other sample will cure either: the storage.
-STORAGE_DOWN = (StorageDown, PermissionDenied)
+#: What no other sample will cure either: the storage, and a catalog that is damaged.
+STORAGE_DOWN = (StorageDown, PermissionDenied, CatalogError)
 
 log = logging.getLogger("wdsctl.loader")
 
@@ -37,13 +57,36 @@ class FatalSampleError(LoaderError):
     code = "WDS507"
 
 
+class ChangedShardError(FatalSampleError):
+    """A shard is gone, or not what was indexed, in a run that is not to go on without it."""
+
+    code = "WDS528"
+
+
+#: What to do then. Nothing of it loses data.
+CHANGED = (
+    "restore the shard, and resume from the same state; or, where it is meant to be as it is, run `wdsctl index` and "
+    "begin a new run; changed_shards='skip' goes on without its samples, and with others in their place"
+)
+
+
+def is_changed_shard(error: BaseException | None) -> bool:
+    """Whether a file was not there, or not what was indexed."""
+    while error is not None:
+        if isinstance(error, FileNotFoundError) or (isinstance(error, StorageError) and error.code == "WDS403"):
+            return True
+        error = error.__cause__
+    return False
+
+
 def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
     """The default handler: a line in the log of `wdsctl.loader`, and the traceback where that is at DEBUG.
 
     A lane calls it once for each cause: later failures of the same hook with the same error are at DEBUG alone.
     """
     log.warning(
-        "a sample is left out (others of the same cause are counted in loader.stats.causes): %s",
+        "%s left out (others of the same cause are counted in loader.stats.causes): %s",
+        f"{len(sample):,} samples are" if isinstance(sample, list) else "a sample is",
         error,
         exc_info=log.isEnabledFor(logging.DEBUG),
     )
@@ -59,13 +102,15 @@ class Failures:
     """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone.
 
     A cause is the hook and the kind of error. The default handler tells each cause once in a process, in words; after
-    that it is counted in `stats.causes`, and told at DEBUG.
+    that it is counted in `stats.causes`, and told at DEBUG. `tally`: what the shares of failures are worked out from.
     """
 
     handler: Handler
     stats: Stats
     tolerance: int = TOLERANCE
     in_a_row: dict[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    refuses_changed: bool = False
 
     def succeeded(self, hook: str) -> None:
         if self.in_a_row:
@@ -78,10 +123,15 @@ class Failures:
             raise _chained(told, error)
         if isinstance(error, FatalSampleError):
             raise _chained(told, error)
+        if self.refuses_changed and is_changed_shard(error):
+            raise ChangedShardError(told.message, hint=CHANGED, where=told.where) from error
         if isinstance(error, FATAL) or not isinstance(error, Exception):
             raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
-        self._tell(_cause(hook, error), _chained(told, error), sample)
+        cause = _cause(hook, error)
+        self._tell(cause, _chained(told, error), sample)
         self.stats.failed += 1
+        unit = _source_of(sample) if hook in _LATER else _UNITS.get(hook)
+        self.tally.fail(unit, cause, f"{told.message} ({told.where})")
         count = self.in_a_row[hook] = self.in_a_row.get(hook, 0) + 1
         most = self.tolerance if tolerance is None else tolerance
         if most and count >= most:
@@ -126,6 +176,16 @@ def set_value(sample: Any, name: str, value: Any) -> None:
 
 def _sources(sample: Any) -> Any:
     return value_of(sample, "__sources__")
+
+
+def _source_of(sample: Any) -> int | None:
+    """The number of its source, where its restore key says so; of a pack, that of its first sample."""
+    key = value_of(sample, "__restore_key__")
+    while isinstance(key, tuple) and key:
+        if isinstance(key[0], int):
+            return key[0]
+        key = key[2] if len(key) > 2 else None
+    return None
 
 
 def _cause(hook: str, error: BaseException) -> str:

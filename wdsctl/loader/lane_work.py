@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from wdsctl.loader.failure_rates import Counts, Tally
 from wdsctl.loader.order.geometry import Geometry
 from wdsctl.loader.pipeline import LaneCursor, Pipeline, State
 from wdsctl.loader.stats import Stats
@@ -13,14 +14,15 @@ Origins = list[tuple[Any, ...]]  # restore keys
 
 
 class Drawn(NamedTuple):
-    """A batch and what travels with it: where its lane stands after it, what was counted, whose samples it has, and the
-    task that it was made for."""
+    """A batch and what travels with it: where its lane stands after it, what was counted, whose samples it has, the
+    task that it was made for, and what was tried and failed on the way to it."""
 
     batch: Any
     state: Any
     stats: Stats
     origins: Origins
     task: Any
+    counts: Counts = Counts()
 
 
 class Task(NamedTuple):
@@ -50,12 +52,14 @@ class LaneWork:
         self._states = dict(states)
         self._cursors: dict[int, LaneCursor] = {}
         self._stats = Stats()
+        self._tally = Tally()
         self._traced = traced
         self._telling = telling
 
     def do(self, task: Task) -> Drawn:
         lane, number = task
         # Out of the table until the batch is there: what was stopped half way is thrown away.
+        self._tally.take()  # what an error or an interrupt has left
         cursor = self._cursors.pop(lane, None) or self._opened(lane)
         before = self._stats.copy()
         batch = cursor.draw(number)
@@ -63,7 +67,7 @@ class LaneWork:
         origins = cursor.origins(batch) if self._traced else []
         self._cursors[lane] = cursor
         self._states[lane] = state
-        return Drawn(batch, state, self._stats.minus(before), origins, task)
+        return Drawn(batch, state, self._stats.minus(before), origins, task, self._tally.take())
 
     def stands(self, lane: int, state: State | None) -> None:
         """Make sure that a lane stands where the caller says, whose word counts."""
@@ -82,7 +86,7 @@ class LaneWork:
         self._cursors.clear()
 
     def _opened(self, lane: int) -> LaneCursor:
-        cursor = self._pipeline.open(self._geometry.lanes[lane], self._stats, self._states.get(lane))
+        cursor = self._pipeline.open(self._geometry.lanes[lane], self._stats, self._states.get(lane), self._tally)
         if self._telling is not None:
             cursor.tell(self._telling)
         return cursor

@@ -31,6 +31,7 @@ def get_savable_loader(
     watchdog_timeout_seconds: float | None = 60.0,
     watchdog_initial_timeout_seconds: float | None = None,
     ring_bytes: int | None = None,
+    max_failed_fraction: float | None = None,
     cache_pool: CachePool | None = None,
     prefetch_factor: int | None = None,
     worker_config: WorkerConfig | None = None,
@@ -41,8 +42,10 @@ def get_savable_loader(
     `pin_memory`: batches come in pinned memory, where there is an accelerator. `watchdog_timeout_seconds`: a worker
     that takes longer for a batch is replaced, and its stack is told; None waits for ever.
     `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory a worker may take, at
-    most. `cache_pool`: what cookers with `need_cache` get, by default a `NoCachePool`. `prefetch_factor`: in the
-    place of the WorkerConfig's. `worker_config`: the dataset's, if any. `energons`: what Energon's loaders have, and
+    most. `max_failed_fraction`: the run ends (WDS527) where more than this share of the last thousand samples of a
+    source fails, or of the last thousand batches; None: it goes on, and the log says so from 1 % on. `cache_pool`: what
+    cookers with `need_cache` get, by default a `NoCachePool`. `prefetch_factor`: in the place of the WorkerConfig's.
+    `worker_config`: the dataset's, if any. `energons`: what Energon's loaders have, and
     nothing here needs: taken, and without effect.
     """
     if not isinstance(dataset, Dataset):
@@ -54,6 +57,7 @@ def get_savable_loader(
         watchdog_timeout_seconds=watchdog_timeout_seconds,
         watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
         ring_bytes=ring_bytes,
+        max_failed_fraction=_checked_fraction(max_failed_fraction),
     )
     _check_energons(dataset.worker_config, worker_config, energons)
     if prefetch_factor is not None:
@@ -66,6 +70,12 @@ def get_savable_loader(
 def get_loader(dataset: Dataset, **options: Any) -> Loader:
     """The same: every loader can be saved."""
     return get_savable_loader(dataset, **options)
+
+
+def _checked_fraction(fraction: float | None) -> float | None:
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise UsageError(f"max_failed_fraction is {fraction!r}", hint="give a share from 0 to 1, such as 0.05")
+    return None if fraction is None else float(fraction)
 
 
 def _check_energons(of_dataset: WorkerConfig, given: WorkerConfig | None, others: Iterable[str]) -> None:

@@ -13,8 +13,9 @@ from typing import Any
 
 from wdsctl.loader.adopting import newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
-from wdsctl.loader.dataset import Dataset, TrainDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, resumed
 from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
+from wdsctl.loader.failure_rates import FailureRates
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.runs import Runs
 from wdsctl.loader.plan import Plan
@@ -54,7 +55,7 @@ class Passes:
     _engine: Engine
 
     def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
-        self._dataset = dataset
+        self._dataset = dataset = resumed(dataset, is_resumed=state is not None)
         self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self._running = running
@@ -64,6 +65,8 @@ class Passes:
         check_what_is_left(self._bans, self.streams, 0)
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
+        self._rates = FailureRates(running.max_failed_fraction)
+        self._noted = (-1, -1)  # the pass and the run whose counts were added last
         stand = Stand(0, 0, {}, Stats())
         if saved is not None:
             self.plan.check(saved["plan"], strict=strict)
@@ -100,10 +103,14 @@ class Passes:
                 stand.batches + (given < len(drawn.batch)),
             )
             self._at = (stand, ahead)
+            if self._noted != (stand.passes, number):
+                self._noted = (stand.passes, number)
+                self._rates.note(drawn.counts, self.streams.sources)
             if given < len(drawn.batch):
                 self._running.trace(number, drawn.origins, stand.passes)
                 return drawn.batch[given]
             self.accept(self._at)
+        self._rates.end_pass(self.streams.sources)
         raise StopIteration
 
     @property

@@ -9,11 +9,12 @@ from typing import Any, Protocol
 from wdsctl.core.addresses import waiting_in
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader.bans import Bans
+from wdsctl.loader.failure_rates import Tally
 from wdsctl.loader.failures import Failures, Handler
 from wdsctl.loader.order.geometry import Lane
 from wdsctl.loader.shapes import entry
 from wdsctl.loader.stages.batches import BatchCursor, BatchStage, Together
-from wdsctl.loader.stages.bulk import BulkStage, origins_of
+from wdsctl.loader.stages.bulk import BulkStage, count_pieces, origins_of
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.grouping import GroupStage, Rows, Straight
 from wdsctl.loader.stages.hook import NOTHING, Hook
@@ -73,10 +74,11 @@ class Pipeline:
     bans: Bans
     drop_last: bool = False
     schedule: Schedule = Schedule()
+    refuses_changed: bool = False  # whether a shard that is not what was indexed ends the run
 
-    def open(self, lane: Lane, stats: Stats, state: State | None = None) -> LaneCursor:
+    def open(self, lane: Lane, stats: Stats, state: State | None = None, tally: Tally | None = None) -> LaneCursor:
         """The cursor of a lane, where `state` says or at its beginning."""
-        return LaneCursor(self, lane, stats, state)
+        return LaneCursor(self, lane, stats, state, tally or Tally())
 
     @property
     def shape(self) -> list[str]:
@@ -100,13 +102,14 @@ class LaneCursor:
     of which a part has left is finished first.
     """
 
-    def __init__(self, pipeline: Pipeline, lane: Lane, stats: Stats, state: State | None) -> None:
+    def __init__(self, pipeline: Pipeline, lane: Lane, stats: Stats, state: State | None, tally: Tally) -> None:
         self._pipeline = pipeline
         self._bulk = pipeline.bulk
         self._mix = [[list(entry) for entry in level] for level in state["mix"]] if state else new_mix(lane)
         self._bans = [list(entry) for entry in state["bans"]] if state else []
         self._refs = pipeline.refs.open(lane, self._mix)
-        failures = Failures(pipeline.handler, stats)
+        failures = Failures(pipeline.handler, stats, tally=tally, refuses_changed=pipeline.refuses_changed)
+        self._tally = tally
         self._samples = pipeline.samples.open(self._refs, failures, stats)
         self._stats = stats
         self._was_bulk = False
@@ -195,6 +198,7 @@ class LaneCursor:
         batch = bulk.batch(pieces, self._stats)
         self._was_bulk = True
         if batch is not None:
+            count_pieces(self._tally, pieces)
             return batch
         refs = [(source, block, i) for source, block, start, stop in pieces for i in range(start, stop)]
         samples = self._samples.load_all(refs, first)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from wdsctl.core.keys import derive
@@ -18,6 +20,7 @@ from wdsctl.loader.packing import PlannedPackStage
 from wdsctl.loader.packing.stage import MERGE
 from wdsctl.loader.pipeline import PackStageLike, Pipeline, Schedule
 from wdsctl.loader.plan import Plan, digest
+from wdsctl.loader.source import Source
 from wdsctl.loader.stages.batches import BatchStage
 from wdsctl.loader.stages.bulk import BulkStage
 from wdsctl.loader.stages.grouping import Criterion, GroupStage
@@ -27,6 +30,7 @@ from wdsctl.loader.stages.refs import RefStage
 from wdsctl.loader.stages.samples import SampleStage
 from wdsctl.loader.streams import Streams
 from wdsctl.loader.task_encoder import HOOKS, batch_function, config, is_conversion, overridden
+from wdsctl.loader.unlike_sources import check_sources, never_together, nobody_knows
 
 LEAST_WINDOW = 64  # samples that packs are planned of, however few a lane has
 LEAST_PATIENCE = 10_000  # samples: of a few hundred, a lane that sees every eighth may well miss the only good one
@@ -45,8 +49,9 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
     patience = max(streams.samples, LEAST_PATIENCE)
     samples = SampleStage(_cooks(dataset, streams), _sample_hooks(dataset), patience)
     pack, group = _pack(dataset, streams, patience), _group(dataset, streams)
-    batch = _batch(dataset, streams, patience, is_batched=dataset.batch_size is not None or group is not None)
+    is_batched = dataset.batch_size is not None or group is not None
     is_plain = pack is None and group is None and samples.is_plain
+    batch = _batch(dataset, streams, patience, is_batched=is_batched, is_plain=is_plain)
     bulk = None
     if is_plain and not bans.entries and _makes_no_samples(dataset):
         bulk = BulkStage(dataset.batch_size or 1)
@@ -61,6 +66,7 @@ def pipeline_of(dataset: Dataset, streams: Streams, bans: Bans, passes: int = 0)
         bans=bans,
         drop_last=dataset.batch_drop_last,
         schedule=Schedule(streams.begins),
+        refuses_changed=dataset.changed_shards == "error",
     )
 
 
@@ -154,10 +160,19 @@ def _group(dataset: Dataset, streams: Streams) -> GroupStage | None:
     return GroupStage(criterion, dataset.batch_size, dataset.most_waiting, dataset.batch_drop_last)
 
 
-def _batch(dataset: Dataset, streams: Streams, patience: int, *, is_batched: bool) -> BatchStage:
+def _are_apart(sources: Sequence[Source], one: int, other: int) -> bool:
+    return never_together(sources[one], sources[other])
+
+
+def _batch(dataset: Dataset, streams: Streams, patience: int, *, is_batched: bool, is_plain: bool) -> BatchStage:
+    """`is_plain`: samples go into batches as they were read."""
     encoder = dataset.task_encoder
     memories = streams.sources[0].memories
     is_hook = overridden(encoder, "batch") and not is_conversion(encoder, "batch")
+    are_as_read = is_plain and not overridden(encoder, "batch")
+    # Where weights change, sources may have none at one time: the first batch that has both tells.
+    if are_as_read and len(streams.arms) > 1 and len(streams.blends) == 1 and (dataset.batch_size or 1) > 1:
+        check_sources([source for sources in streams.datasets for source in sources])
     return BatchStage(
         size=dataset.batch_size,
         is_batched=is_batched,
@@ -166,6 +181,7 @@ def _batch(dataset: Dataset, streams: Streams, patience: int, *, is_batched: boo
         encode_batch=_hook(dataset, "encode_batch") if overridden(encoder, "encode_batch") and is_batched else None,
         memories=memories,
         patience=patience,
+        are_apart=partial(_are_apart, streams.sources) if are_as_read else nobody_knows,
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.sample_id import INDEX_BITS
-from wdsctl.core.shard_index import ShardIndex
+from wdsctl.core.shard_index import Columns, ShardIndex
 from wdsctl.core.storage import Range
 from wdsctl.loader.lazy_part import LARGE
 from wdsctl.loader.selection import Selection
@@ -74,17 +74,20 @@ class References:
     def of_rows(self, rows: Ints, passes: Ints) -> Block:
         """The same for rows of the offsets."""
         offsets = self._offsets
+        columns = offsets.checked(rows)
         shards = self._shards(rows)
-        layouts = np.zeros(len(rows), np.int64) if offsets.layout is None else offsets.layout[rows]
-        numbers = [0] if offsets.layout is None else np.unique(layouts).tolist()
+        layouts = np.zeros(len(rows), np.int64) if columns.layout is None else columns.layout[rows]
+        numbers = [0] if columns.layout is None else np.unique(layouts).tolist()
         first, spans, cuts = (
-            self._cut(rows, numbers[0]) if len(numbers) == 1 else self._cut_apart(rows, layouts, numbers)
+            self._cut(columns, rows, numbers[0])
+            if len(numbers) == 1
+            else self._cut_apart(columns, rows, layouts, numbers)
         )
         return Block(
             passes=passes.tolist(),
             rows=rows.tolist(),
             ids=(self._shard_ids.take(shards) << INDEX_BITS | rows - offsets.shard_row.take(shards)).tolist(),
-            keys=self._keys(rows),
+            keys=_keys(columns, rows),
             shards=shards.tolist(),
             layouts=layouts.tolist(),
             first=first.tolist(),
@@ -101,9 +104,10 @@ class References:
         """
         pieces = self._selection.by_shard(slices)
         low, high = self._selection.rows((pieces - np.array([0, 1])).ravel()).reshape(-1, 2).T
-        shards, last = self._shards(low), self._first_parts(high + 1) - 1
-        starts = self._offsets.part_offset.take(self._first_parts(low))
-        ends = self._offsets.part_offset.take(last) + self._offsets.part_size.take(last)
+        columns = self._offsets.checked(np.concatenate((low, high)))
+        shards, last = self._shards(low), self._first_parts(columns, high + 1) - 1
+        starts = columns.part_offset.take(self._first_parts(columns, low))
+        ends = columns.part_offset.take(last) + columns.part_size.take(last)
         gaps = starts[1:] - ends[:-1]
         is_apart = (gaps < 0) | (gaps > between) | (shards[1:] != shards[:-1])
         begins = np.concatenate(([0], np.flatnonzero(is_apart) + 1))
@@ -123,13 +127,13 @@ class References:
                 parts = ((starts[i], ends[i] - starts[i]) for starts, ends in compress(cuts, read))
                 yield from (Range(path, first + at, size) for at, size in parts if size <= LARGE)
 
-    def _cut(self, rows: Ints, layout: int) -> tuple[Ints, Ints, dict[int, Cuts]]:
+    def _cut(self, columns: Columns, rows: Ints, layout: int) -> tuple[Ints, Ints, dict[int, Cuts]]:
         """Where the needed parts of rows of one layout begin, their spans, and where they are cut."""
-        places = self._needed[layout][:, None] + self._first_parts(rows)
+        places = self._needed[layout][:, None] + self._first_parts(columns, rows)
         if not len(places):
             return np.zeros_like(rows), np.zeros_like(rows), {layout: []}
         # `take`, because an index costs several times as much where there are few rows.
-        starts, sizes = self._offsets.part_offset.take(places), self._offsets.part_size.take(places)
+        starts, sizes = columns.part_offset.take(places), columns.part_size.take(places)
         ends = starts + sizes
         first, spans = self._span(layout, starts, ends, sizes)
         cuts = zip((starts - first).tolist(), (ends - first).tolist(), strict=True)
@@ -148,29 +152,30 @@ class References:
         return first, spans
 
     def _cut_apart(
-        self, rows: Ints, layouts: NDArray[np.integer[Any]], numbers: Sequence[int]
+        self, columns: Columns, rows: Ints, layouts: NDArray[np.integer[Any]], numbers: Sequence[int]
     ) -> tuple[Ints, Ints, dict[int, Cuts]]:
         """The same of several layouts."""
         first, spans = np.zeros_like(rows), np.zeros_like(rows)
         cuts: dict[int, Cuts] = {}
         for layout in numbers:
             mine = np.flatnonzero(layouts == layout)
-            first[mine], spans[mine], cut = self._cut(rows[mine], layout)
+            first[mine], spans[mine], cut = self._cut(columns, rows[mine], layout)
             cuts[layout] = [(_spread(a, mine, len(rows)), _spread(b, mine, len(rows))) for a, b in cut[layout]]
         return first, spans, cuts
 
-    def _first_parts(self, rows: Ints) -> Ints:
-        starts = self._offsets.part_start
+    def _first_parts(self, columns: Columns, rows: Ints) -> Ints:
+        starts = columns.part_start
         return rows * len(self._offsets.layouts[0]) if starts is None else starts.take(rows)
 
     def _shards(self, rows: Ints) -> Ints:
         shards: Ints = self._offsets.shard_row.searchsorted(rows, side="right") - 1
         return shards
 
-    def _keys(self, rows: Ints) -> list[str]:
-        starts, ends = self._offsets.key_start.take(rows).tolist(), self._offsets.key_start.take(rows + 1).tolist()
-        text = self._offsets.key_text
-        return [str(text[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
+
+def _keys(columns: Columns, rows: Ints) -> list[str]:
+    starts, ends = columns.key_start.take(rows).tolist(), columns.key_start.take(rows + 1).tolist()
+    text = columns.key_text
+    return [str(text[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
 
 
 def _are_small(spans: Ints) -> bool:

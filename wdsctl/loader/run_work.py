@@ -11,6 +11,7 @@ import numpy as np
 from wdsctl.loader.arms import Arm, Ints
 from wdsctl.loader.bans import Bans
 from wdsctl.loader.dataset import Dataset
+from wdsctl.loader.failure_rates import Tally
 from wdsctl.loader.failures import Failures
 from wdsctl.loader.lane_work import Drawn
 from wdsctl.loader.order.eras import as_one_lane
@@ -22,7 +23,7 @@ from wdsctl.loader.pipeline import Pipeline
 from wdsctl.loader.recipes import pipeline_of
 from wdsctl.loader.source import Ref, RefRange
 from wdsctl.loader.stages.batches import BatchCursor
-from wdsctl.loader.stages.bulk import origins_of
+from wdsctl.loader.stages.bulk import count_pieces, origins_of
 from wdsctl.loader.stages.grouping import Rows, Straight
 from wdsctl.loader.stages.samples import Banned
 from wdsctl.loader.stats import Stats
@@ -49,7 +50,10 @@ class RunWork:
         self.pipeline = pipeline
         self._refs = RunRefs(pipeline.refs.arms[0], runs, step)
         self._stats = Stats()
-        self._failures = Failures(pipeline.handler, self._stats)
+        self._tally = Tally()
+        self._failures = Failures(
+            pipeline.handler, self._stats, tally=self._tally, refuses_changed=pipeline.refuses_changed
+        )
         self._is_banned = _judge(pipeline.bans)
         # A run that lost samples to its hooks is no short batch at the end of the pass: `Runs` drops that one.
         self._stage = pipeline.batch
@@ -60,6 +64,7 @@ class RunWork:
 
     def do(self, run: Run) -> Drawn:
         """All batches of one run, in a list: mostly one."""
+        self._tally.take()  # what an error or an interrupt has left
         before = self._stats.copy()
         self._refs.go_to(run._replace(bans=None))
         batch = None if self._bulk is None else self._bulk.batch(self._refs.pieces, self._stats)
@@ -67,7 +72,8 @@ class RunWork:
             batches, origins = self._through_samples(run)
         else:
             batches, origins = [batch], origins_of(batch) if self._traced else []
-        return Drawn(batches, None, self._stats.minus(before), origins, run)
+            count_pieces(self._tally, self._refs.pieces)
+        return Drawn(batches, None, self._stats.minus(before), origins, run, self._tally.take())
 
     def close(self) -> None:
         """It has nothing open."""

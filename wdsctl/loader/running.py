@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from wdsctl.core.errors import LoaderError
+from wdsctl.core.errors import LoaderError, StorageError
 from wdsctl.core.trace import SourceFacts, TraceWriter
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.engine import Engine
@@ -26,6 +26,7 @@ class Running:
     watchdog_timeout_seconds: float | None = 60.0
     watchdog_initial_timeout_seconds: float | None = None
     ring_bytes: int | None = None
+    max_failed_fraction: float | None = None
     is_tracing: bool = False
     tracer: TraceWriter | None = None
     starts: dict[int, int] = field(default_factory=dict)
@@ -114,8 +115,9 @@ class _Later:
             self._made.close()
 
 
-def tracer_of(dataset: Dataset, streams: Streams) -> TraceWriter:
-    """The writer of this rank's trace, in the folder that the dataset names."""
+def tracer_of(dataset: Dataset, streams: Streams) -> TraceWriter | None:
+    """The writer of this rank's trace, in the folder that the dataset names; None where the disk is full: a trace is an
+    aid, and what it cannot keep is no reason to end a training. Raises StorageError, PermissionDenied otherwise."""
     sources = [
         SourceFacts(
             source.number,
@@ -128,7 +130,14 @@ def tracer_of(dataset: Dataset, streams: Streams) -> TraceWriter:
         for source in streams.sources
     ]
     workers = dataset.worker_config
-    return TraceWriter(str(dataset.trace), workers.rank, workers.world_size, sources, run=_stores(streams))
+    place = (str(dataset.trace), workers.rank, workers.world_size, sources)
+    try:
+        return TraceWriter(*place, run=_stores(streams), report=log.warning)
+    except StorageError as error:
+        if error.code != "WDS401":
+            raise
+        log.warning("nothing of this run will be in the trace: %s (%s)", error.message, error.where)
+        return None
 
 
 def _stores(streams: Streams) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class Selection:
         found = (_cut_to(part, kept[rows[part.shard]]) for part in self._parts)
         return Selection(offsets, [part for part in found if part.samples])
 
+    def samples_of(self, shards: set[int]) -> int:
+        """How many samples of these shards, by id, are in the split."""
+        return sum(part.samples for part in self._parts if part.shard in shards)
+
     @property
     def shards(self) -> int:
         return len(self._parts)

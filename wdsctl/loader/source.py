@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
@@ -9,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.columns import find_column, open_column
+from wdsctl.core.columns import Values, find_column
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError, LoaderError, StorageDown, StorageError, WdsctlError
 from wdsctl.core.keyframe_file import open_keyframes
 from wdsctl.core.place import Place
 from wdsctl.core.sample_id import INDEX_BITS
+from wdsctl.core.sample_types import CRUDE
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.storage import Storage
@@ -23,6 +26,7 @@ from wdsctl.core.urls import is_url, shown
 from wdsctl.loader.asking import heard
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
+from wdsctl.loader.failures import is_changed_shard
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
@@ -32,8 +36,11 @@ from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.stores.store import FileStore
 
+log = logging.getLogger("wdsctl.loader")
+
 Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
 RefRange = tuple["Source", Block, int, int]  # those from one to before another
+Kinds = frozenset[tuple[str, frozenset[str]]]  # sample types, and of crude samples the parts they have
 PlainType = tuple[str, tuple[str, ...]]  # a sample type and some of its fields
 
 
@@ -79,7 +86,8 @@ class Source:
         self.is_member = is_member
         self.view = view
         self.whole = selection if whole is None else whole
-        self._columns: dict[str, Ints] = {}
+        self._columns: dict[str, Values] = {}
+        self._changed: set[int] = set()  # ids of shards that are gone, or not what was indexed
         self.dataset_path = shown(root) if place is None else place.shown
         self.raw = raw
         self.offsets = offsets
@@ -109,6 +117,7 @@ class Source:
             )
         self._storage: Storage = storage
         parts = [[names[i] for i in each] for names, each in zip(offsets.layouts, needed, strict=True)]
+        self.kinds: Kinds | None = _kinds(config, parts)
         self._reader = PartReader(storage, self._paths, self.sizes, parts, ranged, films)
         self._is_far = is_url(root)
         # Those that a sample loader does not ask for were left out by hand.
@@ -129,12 +138,11 @@ class Source:
         """Names the split, of which a join or a view has only some samples."""
         return self.digest if self.whole is self.selection else self.whole.digest(self.offsets)
 
-    def column(self, name: str) -> Ints:
+    def column(self, name: str) -> Values:
         """A column of the catalog by row of the offsets. Raises InputError where it has not been made."""
         if name not in self._columns:
-            self._columns[name] = open_column(
-                self._known_place(name), name, self.offsets.generation, shards=self.offsets.shards
-            )
+            place, generation = self._known_place(name), self.offsets.generation
+            self._columns[name] = find_column(place, name, generation, shards=self.offsets.shards).checked
         return self._columns[name]
 
     def column_digest(self, name: str) -> str:
@@ -286,6 +294,8 @@ class Source:
     def _located(self, error: WdsctlError, block: Block, i: int) -> WdsctlError:
         where = self.where(block, i)
         where = f"{where}, {error.where}" if error.where else where
+        if is_changed_shard(error):
+            self._note_changed(block.shards[i])
         if isinstance(error, StorageError) and error.code == StorageError.code and self._is_gone():
             return StorageDown(
                 f"{error.message}; no other shard of the dataset is there either",
@@ -293,6 +303,24 @@ class Source:
                 hint="look whether the file system is mounted and the dataset where it was, and go on",
             )
         return type(error)(error.message, hint=error.hint, where=where, code=error.code)
+
+    def _note_changed(self, i: int) -> None:
+        """Say how large a part of the data is lost with the i-th shard and those before it: where their number doubles,
+        as every process that reads finds out for itself."""
+        shard = self.offsets.shards[i]
+        if shard.id in self._changed:
+            return
+        self._changed.add(shard.id)
+        if (len(self._changed) & len(self._changed) - 1) == 0:
+            lost = self.selection.samples_of(self._changed)
+            log.warning(
+                "%s of %s gone or not what was indexed (%s): %s, %.3g%% of what is read of it, cannot be read",
+                counted(len(self._changed), "shard"),
+                self.dataset_path,
+                shard.path,
+                counted(lost, "sample"),
+                100 * lost / max(1, self.selection.n),
+            )
 
     def _is_gone(self) -> bool:
         """Whether nothing is left of the dataset: a folder that was unmounted or removed loses all shards at once."""
@@ -305,3 +333,12 @@ def _unused(layouts: Sequence[Sequence[str]], needed: Sequence[Sequence[int]]) -
     made = [(names, each) for names, each in zip(layouts, needed, strict=True) if each]
     used = {names[i] for names, each in made for i in each}
     return tuple(sorted({name for names, _ in made for name in names} - used))
+
+
+def _kinds(config: DatasetConfig, layouts: Sequence[Sequence[str]]) -> Kinds | None:
+    """What samples with these parts are, by type and by name, where all of it is known without reading one."""
+    if config.sample_loader:
+        return None
+    if config.sample_type == CRUDE:
+        return frozenset((CRUDE, frozenset(parts)) for parts in layouts)
+    return frozenset({(config.sample_type, frozenset())})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from wdsctl.core.job_state import differences
 from wdsctl.loader.arm_orders import Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arm_pieces import pieces_of
 from wdsctl.loader.arms import Arm, Piece
-from wdsctl.loader.blend_weights import edits_for, first_weights, used_entries, weights_of
+from wdsctl.loader.blend_weights import edits_for, sample_weights, used_entries, weights_of
 from wdsctl.loader.dataset import Dataset, TrainDataset, plan_of
 from wdsctl.loader.eras import over_eras, pasts_of, to_plan
 from wdsctl.loader.opening import Opener
@@ -91,7 +92,8 @@ def open_streams(
     was = None if saved is None else saved["plan"]["order"]
     edits = edits_for(was, len(plan.arms))
     used, known = used_entries(plan, edits, was, may_raise=edit_at is not None)
-    entries = [plan.arms[i] for each in used for i in each]
+    arm_entries = [i for each in used for i in each]
+    entries = [plan.arms[i] for i in arm_entries]
     _check_passes(dataset, entries)
     opener = Opener(dataset, None if saved is None else saved["generation"], stores)
     pieces: list[list[Piece]] = []
@@ -102,11 +104,13 @@ def open_streams(
             opener.go_on_with_new_ones()
         pieces.append(pieces_of(entry, opener.open))
         datasets.append(tuple(each for each in opener.sources[before:] if not each.is_member))
-    sizes = sizes_of(dataset, opener.sources, was, first_weights(plan))
+    chosen = sample_weights(plan, arm_entries, pieces)
+    first = dict(zip(arm_entries, chosen[0], strict=True))
+    sizes = sizes_of(dataset, opener.sources, was, [first.get(i, Fraction(0)) for i in range(len(plan.arms))])
     pasts = pasts_of(was)
     seeds = dict((was or {}).get("seeds", []))
     grown = {past.arm: past.end for past in pasts}
-    turns = [sizes.turns[i] for each in used for i in each]
+    turns = [sizes.turns[i] for i in arm_entries]
     orders = orders_of(dataset, entries, pieces, sizes, turns, grown, seeds)
     if known < len(entries):  # an arm that was alone has the seed of one that is
         of_known = orders_of(dataset, entries[:known], pieces[:known], sizes, turns[:known], grown, seeds)
@@ -116,7 +120,7 @@ def open_streams(
         tell_of_neighbours(dataset, orders)
         _tell_of_unused_parts(dataset, opener.sources)
     arms = tuple(map(Arm, orders, pieces))
-    weights = weights_of(plan, used, arms, edits, edit_at=edit_at, was=was, world=dataset.worker_config.world_size)
+    weights = weights_of(plan, used, chosen, edits, edit_at=edit_at, was=was, world=dataset.worker_config.world_size)
     facts = partial(order_facts, dataset, sizes=sizes, weights=weights.facts)
     of_growth = {"eras": to_plan(pasts)} if pasts else {}
     of_seeds = {"seeds": [list(each) for each in seeds.items()]} if seeds else {}

@@ -11,14 +11,15 @@ from fractions import Fraction
 import numpy as np
 
 from wdsctl.core.errors import InputError, WdsctlError
-from wdsctl.loader.arms import Arm, Piece
+from wdsctl.loader.arms import Piece
 
 TOKENS = "tokens"  # the column that weights in tokens go by
 BLOCK = 1 << 20  # samples whose lengths are added up at a time
 
 
-def mean_lengths(arms: Sequence[Arm], wheres: Sequence[str]) -> tuple[Fraction, ...]:
-    """The mean length of the samples of each arm, by its column. `wheres`: what the arms are, in the blend file.
+def mean_lengths(arms: Sequence[Sequence[Piece]], wheres: Sequence[str]) -> tuple[Fraction, ...]:
+    """The mean length of the samples of each arm, by its column: `arms` are the pieces of each, `wheres` what it is in
+    the blend file.
 
     Raises what `Source.column` raises, InputError WDS211 where the lengths of an arm are 0 or less, each with the place
     in the blend file. Cost: some 10 ns a sample.
@@ -31,9 +32,9 @@ def by_tokens(weights: Sequence[Fraction], means: Sequence[Fraction]) -> tuple[F
     return tuple(weight / mean for weight, mean in zip(weights, means, strict=True))
 
 
-def _mean_length(arm: Arm, where: str) -> Fraction:
+def _mean_length(pieces: Sequence[Piece], where: str) -> Fraction:
     total = 0
-    for piece in arm.pieces:
+    for piece in pieces:
         try:
             total += _tokens(piece)
         except WdsctlError as error:
@@ -41,14 +42,14 @@ def _mean_length(arm: Arm, where: str) -> Fraction:
             words = f"weight_by: tokens needs the lengths of samples: {error.message}"
             raise type(error)(words, hint=error.hint, where=place, code=error.code) from error
     if total <= 0:
-        datasets = ", ".join(piece.source.dataset_path for piece in arm.pieces)
+        datasets = ", ".join(piece.source.dataset_path for piece in pieces)
         raise InputError(
             f"the column {TOKENS!r} says that samples have no tokens",
             where=", ".join(filter(None, (where, datasets))),
             hint="weights in tokens need lengths above 0: look at the function of the column",
             code="WDS211",
         )
-    return Fraction(total, arm.order.n)
+    return Fraction(total, sum(piece.samples for piece in pieces))
 
 
 def _tokens(piece: Piece) -> int:

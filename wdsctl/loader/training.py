@@ -9,8 +9,9 @@ from typing import Any
 
 from wdsctl.loader.adopting import adopted, newest, next_pass
 from wdsctl.loader.bans import bans_of, check_what_is_left
-from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset, resumed
 from wdsctl.loader.engine import Ahead, Engine, InProcess, check_due
+from wdsctl.loader.failure_rates import FailureRates
 from wdsctl.loader.lane_job import LaneJob
 from wdsctl.loader.lane_work import Drawn, LaneWork, Task
 from wdsctl.loader.order.geometry import Cut, Geometry, Lane, Turns, next_number, start, turns, turns_of_pass
@@ -39,7 +40,7 @@ class Training:
     _work: LaneWork
 
     def __init__(self, dataset: Dataset, state: Any = None, *, strict: bool = False, running: Running) -> None:
-        self._dataset = dataset
+        self._dataset = dataset = resumed(dataset, is_resumed=state is not None)
         self._workers = workers = dataset.worker_config
         self._rank, self._world = workers.rank, workers.world_size
         self._running = running
@@ -53,6 +54,7 @@ class Training:
         self._newer: list[int] | None = None  # generations that the next pass goes over to
         self._most = getattr(dataset, "limit", None)
         self._length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
+        self._rates = FailureRates(running.max_failed_fraction)
         self._fresh: State = {}
         stand = Stand(0, start(self.streams.sizes.lanes), {}, Stats(), passes=passes)
         if saved is not None:
@@ -72,14 +74,18 @@ class Training:
             ahead = self._at[1]
             if ahead is None:
                 if self._most is not None and self.given >= self._most:
+                    self._rates.end_pass(self.streams.sources)
                     raise StopIteration
                 ahead = self._drawn()
                 self._at = (self._at[0], ahead)
+                if ahead[1] is not None:
+                    self._rates.note(ahead[1].counts, self.streams.sources)
             if ahead[1] is None or ahead[1].batch is not END:
                 break
             self.accept(self._at)
         drawn = ahead[1]
         if drawn is None:
+            self._rates.end_pass(self.streams.sources)
             raise StopIteration
         self._running.trace(self._task_of(self._turn(self._at[0])).number, drawn.origins, self.passes)
         return drawn.batch

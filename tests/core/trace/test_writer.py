@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -10,9 +11,9 @@ import pytest
 
 from tests.core.traces import a_source, a_writer, origins_of, read, told
 from tests.full_disk import files_of_at_most
-from wdsctl.core.errors import StorageError, UsageError, WdsctlError
+from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.trace import TraceWriter
-from wdsctl.core.trace.writer import BATCHES, NAME, SECONDS
+from wdsctl.core.trace.writer import BATCHES, HELD, NAME, SECONDS
 
 #: Writes batches for ever; says on stdout how many it has handed over.
 ENDLESS = """
@@ -116,15 +117,73 @@ def test_the_header_keeps_the_facts_of_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("room", [0, 1, 30, 70])
 def test_what_could_not_be_written_leaves_no_half_block_and_is_written_with_the_next(tmp_path: Path, room: int) -> None:
-    writer = a_writer(tmp_path)
+    reports: list[str] = []
+    writer = a_writer(tmp_path, report=reports.append)
     writer.add(0, origins_of(0))
-    with files_of_at_most(os.path.getsize(writer.path) + room), pytest.raises(StorageError) as error:
-        writer.flush()
-    assert error.value.where == writer.path
+    with files_of_at_most(os.path.getsize(writer.path) + room):
+        for _ in range(3):
+            writer.flush()
+    assert [writer.path in line and "cannot be written" in line for line in reports] == [True]
     assert (told(read(tmp_path)), read(tmp_path).flaws) == ({}, [])
     writer.add(1, origins_of(1))
     writer.close()
     assert told(read(tmp_path)) == {number: origins_of(number) for number in range(2)}
+    assert "0 batches of this run are missing" in reports[1]
+    assert (len(reports), writer.lost) == (2, 0)
+
+
+@pytest.mark.parametrize("size", [0, 10])
+def test_a_header_that_could_not_be_written_comes_with_the_first_block(tmp_path: Path, size: int) -> None:
+    reports: list[str] = []
+    with files_of_at_most(size):
+        writer = a_writer(tmp_path, report=reports.append)
+        assert len(reports) == 1
+    writer.add(0, origins_of(0))
+    writer.close()
+    assert (told(read(tmp_path)), read(tmp_path).flaws) == ({0: origins_of(0)}, [])
+
+
+def test_what_is_too_much_to_wait_for_room_is_lost_counted_and_told_to_readers(tmp_path: Path) -> None:
+    reports: list[str] = []
+    writer = a_writer(tmp_path, rank=1, world=2, report=reports.append)
+    for number in range(1, 21, 2):
+        writer.add(number, origins_of(number))
+    writer.flush()
+    with files_of_at_most(os.path.getsize(writer.path)):
+        for number in range(21, 21 + 2 * HELD, 2):
+            writer.add(number, origins_of(number))
+    after = range(21 + 2 * HELD, 41 + 2 * HELD, 2)
+    for number in after:
+        writer.add(number, origins_of(number))
+    writer.close()
+
+    trace = read(tmp_path)
+    assert writer.lost == HELD
+    assert list(told(trace)) == [*range(1, 21, 2), *after]
+    (flaw,) = trace.flaws
+    assert flaw.kind == "gap"
+    assert f"batches 21 to {after[0] - 2:,} of rank 1 are missing" in flaw.message
+    assert [f"{HELD:,} batches of this run are missing" in line for line in reports] == [False, True, True]
+
+
+def test_a_disk_that_stays_full_costs_no_write_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = 0
+
+    def full(*_: object) -> int:
+        nonlocal tries
+        tries += 1
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    reports: list[str] = []
+    writer = a_writer(tmp_path, report=reports.append)
+    monkeypatch.setattr(os, "pwrite", full)
+    for number in range(3 * HELD):
+        writer.add(number, origins_of(number))
+    monkeypatch.undo()
+
+    assert tries < 10
+    assert writer.lost >= 2 * HELD
+    assert len(reports) == 1
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.build import a_dataset
 from tests.core.pictures import picture
 from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, told
 from tests.core.verbs.conversions import to
-from wdsctl.core.columns import Column, ColumnFacts, find_column
+from wdsctl.core.columns import Column, ColumnFacts, Values, find_column
 from wdsctl.core.convert.plan_file import ORIGIN
 from wdsctl.core.convert.recipe import PartRules
 from wdsctl.core.place import locate
@@ -43,7 +43,10 @@ def _column(shards: list[list[int]], failures: list[int]) -> Column:
     table = [(i, len(values), failed) for i, (values, failed) in enumerate(zip(shards, failures, strict=True))]
     facts = ColumnFacts("n", "m:f", "", 1, "", failed=sum(failures))
     return Column(
-        facts, np.concatenate([np.array(v, np.int64) for v in shards]), np.array(table), np.empty((0, 16), "u1")
+        facts,
+        Values(np.concatenate([np.array(v, np.int64) for v in shards])),
+        np.array(table),
+        np.empty((0, 16), "u1"),
     )
 
 

@@ -146,7 +146,9 @@ def test_workers_give_what_the_process_itself_gives(method: Any, primary: str, o
 
 
 def test_a_sample_is_restored_by_its_key(primary: str, other: str) -> None:
-    loader = training_of({"concat": [{"path": other}, joined(primary, other, nonmatch="none")]}, encoder=Parted())
+    loader = training_of(
+        {"concat": [{"path": other}, joined(primary, other, nonmatch="none")]}, encoder=Parted(), batch_size=1
+    )
 
     for batch in taken(loader, 10):
         for i, key in enumerate(batch["__restore_key__"]):

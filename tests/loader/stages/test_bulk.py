@@ -124,7 +124,7 @@ def test_unlike_samples_of_a_blend_are_told(tmp_path: Path) -> None:
     )
     blend = {"blend": [{"path": path, "weight": 1} for path in (typed, a_dataset(tmp_path / "b", 20, parts=captioned))]}
 
-    with pytest.raises(LoaderError, match="unlike samples"):
+    with pytest.raises(LoaderError, match="CaptioningSample and CrudeSample"):
         list(islice(loader_of(blend, Raw(), worker_config=strict()), 3))
 
 

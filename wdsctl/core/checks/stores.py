@@ -131,7 +131,7 @@ class PreparedRefs:
             yield from (f"{self._offsets.key(row)}.{each}" for each in self._layout(row) if each.lower() == small)
 
     def _layout(self, row: int) -> tuple[str, ...]:
-        which = self._offsets.layout
+        which = self._offsets.checked_range(row, row + 1).layout
         return self._offsets.layouts[0 if which is None else int(which[row])]
 
 

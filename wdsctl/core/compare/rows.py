@@ -61,8 +61,8 @@ class Rows:
         chosen = np.flatnonzero(flags).tolist()
         parts = _parts(side, i, self._numbers)
         splits = side.members(i, names)
-        starts = side.offsets.key_start[first : first + side.shards[i].samples + 1].tolist()
-        keys = side.offsets.key_text
+        columns = side.offsets.checked_range(first, first + side.shards[i].samples)
+        starts, keys = columns.key_start[first : first + side.shards[i].samples + 1].tolist(), columns.key_text
         rows = (
             (bytes(keys[starts[at] : starts[at + 1]]), number, path, first + at, parts[at], splits[at].tobytes())
             for at in chosen

@@ -66,8 +66,9 @@ def candidates(offsets: Offsets, shard: int, path: str, selection: str) -> Itera
     wanted = parse_selection(selection)
     by_layout = [_claims(wanted, layout) for layout in offsets.layouts]
     first, end = offsets.shard_row[shard : shard + 2].tolist()
+    layouts = offsets.checked_range(first, end).layout
     for row in range(first, end):
-        claims = by_layout[0 if offsets.layout is None else int(offsets.layout[row])]
+        claims = by_layout[0 if layouts is None else int(layouts[row])]
         if claims is not None and not any(claim != "no" for claim in claims):
             continue
         key = offsets.key(row)

@@ -82,11 +82,12 @@ class TracedDataset:
         return [self._id_of(row) for row in found]
 
     def _rows_of(self, key: bytes, start: int, stop: int) -> Ints:
-        bounds = self.offsets.key_start[start : stop + 1]
+        columns = self.offsets.checked_range(start, stop)
+        bounds = columns.key_start[start : stop + 1]
         rows = np.flatnonzero(np.diff(bounds) == len(key))
         # From the end: the last characters of keys tell most of them apart.
         for i in reversed(range(len(key))):
-            rows = rows[self.offsets.keys[bounds[rows] + i] == key[i]]
+            rows = rows[columns.keys[bounds[rows] + i] == key[i]]
         return rows + start
 
     def _id_of(self, row: int) -> int:

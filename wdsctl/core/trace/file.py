@@ -27,12 +27,13 @@ from wdsctl.core.trace.facts import NewerTraceError, RunFacts, from_json
 
 _PIECE = 1 << 20  # bytes looked through at once for where the blocks go on
 
-Kind = Literal["cut", "damaged", "newer"]
+Kind = Literal["cut", "damaged", "newer", "gap"]
 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What of a file cannot be read, from byte `at` on. `cut`: its end is missing, as a killed run leaves it."""
+    """What of a file cannot be read, from byte `at` on. `cut`: its end is missing, as a killed run leaves it. `gap`:
+    batches are missing before the block there, as a disk that was full leaves it."""
 
     path: str
     at: int
@@ -59,7 +60,8 @@ def open_file(path: str) -> TraceFile | Flaw:
             return facts
         flaws: list[Flaw] = []
         rows = list(_heads(file, path, file.tell(), size, flaws))
-        return TraceFile(path, facts, np.array(rows, np.int64).reshape(-1, 6), tuple(flaws))
+        places = np.array(rows, np.int64).reshape(-1, 6)
+        return TraceFile(path, facts, places, (*flaws, *_gaps(path, facts, places)))
 
 
 def read_block(file: TraceFile, at: int) -> Block | Flaw:
@@ -109,6 +111,21 @@ def _heads(file: BinaryIO, path: str, at: int, size: int, flaws: list[Flaw]) -> 
             return
         yield _place(head, at)
         at = end
+
+
+def _gaps(path: str, facts: RunFacts, places: Ints) -> Iterator[Flaw]:
+    """Where the rank drew on, in the pass it was in, and later than at its next batch: it began another stretch."""
+    before, after = places[:-1], places[1:]
+    is_later = (
+        (after[:, 3] == before[:, 3]) & (after[:, 2] != before[:, 2]) & (after[:, 0] > before[:, 1] + facts.world)
+    )
+    for i in np.flatnonzero(is_later).tolist():
+        first, last = int(before[i, 1]) + facts.world, int(after[i, 0]) - facts.world
+        message = (
+            f"batches {first:,} to {last:,} of rank {facts.rank} are missing: they could not be written, or the job "
+            "went on from a later state there"
+        )
+        yield Flaw(path, int(after[i, 4]), "gap", message)
 
 
 def _place(head: Head, at: int) -> tuple[int, ...]:

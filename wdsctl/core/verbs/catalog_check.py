@@ -117,6 +117,7 @@ def _offsets(place: Place) -> list[Problem]:
     if is_folder:
         return []
     offsets = Offsets(place.offsets(generation))
+    offsets.check()
     if offsets.generation != generation:
         return [Problem(f"the file is of generation {offsets.generation}, the catalog of {generation}")]
     there = {shard.id: shard for shard in offsets.shards}
@@ -141,7 +142,7 @@ def _earlier(place: Place) -> list[Problem]:
     problems = []
     for path in offsets_files(place):
         try:
-            Offsets(path)
+            Offsets(path).check()
         except (CatalogError, OSError) as error:
             problems.append(Problem(f"{os.path.basename(path)}: {error}".splitlines()[0]))
     return problems

@@ -158,11 +158,12 @@ def forget_units(place: Place) -> None:
 
 
 def is_whole(place: Place, generation: int, rows: Iterable[ShardRow]) -> bool:
-    """Whether the offsets file of a generation is there and sound, as far as its header and lengths tell, and names
-    these shards: a run that was killed may have given them names that were taken back since.
+    """Whether the offsets file of a generation is there and sound, all of it, and names these shards: a run that was
+    killed may have given them names that were taken back since. Cost: the file is read, 15 ms a million samples.
     """
     try:
         offsets = Offsets(place.offsets(generation))
+        offsets.check()
     except (OSError, CatalogError):
         return False
     names = {shard.id: shard.path for shard in offsets.shards}
@@ -262,8 +263,14 @@ def _copy_kept(place: Place, work: Folding, generation: int, draft: Draft, write
     numbers = {name: i for i, name in enumerate(draft.extensions)}
     for row in sorted(work.kept, key=lambda row: row.id):
         i = entries.get(row.id)
+        rows = None
         if i is not None and old.shards[i].layout_hash == row.layout_hash:
-            writer.add(_entry(row), old.shard_rows(i, numbers))
+            with suppress(
+                CatalogError
+            ):  # a block of the old file is damaged: it is made again like one that is not there
+                rows = old.shard_rows(i, numbers)
+        if rows is not None:
+            writer.add(_entry(row), rows)
         elif draft.has_sample_rows:
             writer.add(_entry(row), draft.rows_of(row.id))
         else:

@@ -143,12 +143,12 @@ class _Work:
     def _sizes(self, row: ShardRow) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
         """(samples,): a number that samples of the same sizes of parts have in common; 0 where there are no parts."""
         offsets, first = self.ground.offsets, self.ground.first_row(row)
-        at = offsets.first_part(first)
+        at, columns = offsets.first_part(first), offsets.checked_range(first, first + row.samples)
         counts = offsets.counts(slice(first, first + row.samples)).astype(np.int64)
         starts = np.cumsum(counts) - counts
-        part_sizes = offsets.part_size[at : at + int(counts.sum())].astype(np.uint64)
+        part_sizes = columns.part_size[at : at + int(counts.sum())].astype(np.uint64)
         which = (
-            np.zeros(row.samples, np.int64) if offsets.layout is None else offsets.layout[first : first + row.samples]
+            np.zeros(row.samples, np.int64) if columns.layout is None else columns.layout[first : first + row.samples]
         )
         mixed = np.zeros(row.samples, np.uint64)
         for number, layout in enumerate(offsets.layouts):

@@ -38,6 +38,7 @@ class JoinedSource(Source):
         self.subflavors = joined.subflavors
         self.field_map = {"join": joined.joiner.name, "sample_type": self.sample_type, **self.field_map}
         self.sample_type = joined.joiner.sample_type
+        self.kinds = None  # what a joiner makes, nobody knows before it has
 
     @cached_property
     def digest(self) -> str:

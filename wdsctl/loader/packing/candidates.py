@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.columns import Values
 from wdsctl.core.errors import DatasetError, LoaderError, UsageError
 from wdsctl.loader.failures import Failures, place_of
 from wdsctl.loader.packing.options import Length
@@ -89,7 +90,7 @@ class Columns:
     """The columns of the sources, by name; each is opened once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str], Ints] = {}
+        self._known: dict[tuple[int, str], Values] = {}
 
     def lengths(self, refs: Sequence[Ref], name: str) -> list[int]:
         """The column's values at these references."""
@@ -103,10 +104,10 @@ class Columns:
         listed: list[int] = values.tolist()
         return listed
 
-    def _column(self, ref: Ref, name: str) -> Ints:
+    def _column(self, ref: Ref, name: str) -> Values:
         key = (ref[0].number, name)
         if key not in self._known:
-            self._known[key] = np.asarray(ref[0].column(name))
+            self._known[key] = ref[0].column(name)
         return self._known[key]
 
 

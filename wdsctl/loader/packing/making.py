@@ -8,6 +8,7 @@ from itertools import chain
 
 from wdsctl.core.errors import LoaderError, WdsctlError
 from wdsctl.core.keys import mix_one
+from wdsctl.loader.failure_rates import PACKS
 from wdsctl.loader.failures import Failures, place_of, set_value
 from wdsctl.loader.packing.candidates import Candidates, Entry
 from wdsctl.loader.packing.cutting import cut
@@ -113,6 +114,7 @@ def packed(content: Content, pack: Hook, post: Hook | None, failures: Failures) 
     values.lengths = content.lengths if post is None else None
     key = key_of_all(content.items, PACK)
     origins = tuple(chain.from_iterable(item.origins for item in content.items))
+    failures.tally.begin(PACKS)
     made = pack.outputs(values, key, failures, places)
     return with_length(
         made, (pack_item(value, content.addresses, step, key, origins) for step, value in enumerate(made))

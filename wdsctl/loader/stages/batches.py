@@ -9,11 +9,13 @@ from time import perf_counter
 from typing import Any, Protocol
 
 from wdsctl.loader.decoding import BatchMemory
+from wdsctl.loader.failure_rates import BATCHES
 from wdsctl.loader.failures import Failures, names, value_of
 from wdsctl.loader.stages.hook import NOTHING, Hook
 from wdsctl.loader.stages.item import Item, key_of_all
 from wdsctl.loader.stages.patience import give_up_if_barren
 from wdsctl.loader.stats import Stats
+from wdsctl.loader.unlike_sources import Mixed, nobody_knows
 
 
 class _End:
@@ -53,14 +55,14 @@ class BatchStage:
     encode_batch: Hook | None
     memories: Sequence[BatchMemory]
     patience: int = 1 << 62  # samples in a row of which no batch comes, after which a lane gives up
+    are_apart: Callable[[int, int], bool] = nobody_knows  # whether two sources are known to make no batch together
 
     def open(self, together: Together, failures: Failures, stats: Stats) -> BatchCursor:
         return BatchCursor(self, together, failures, stats)
 
-    @property
     def default(self) -> Hook:
-        """The batching that nobody has overridden, for where its failures are told."""
-        return Hook("batch", self.batch, 0)
+        """The batching that nobody has overridden, for where its failures are told. One a lane."""
+        return Hook("batch", Mixed(self.batch, self.are_apart), 0)
 
     @property
     def needs_keys(self) -> bool:
@@ -81,6 +83,7 @@ class BatchCursor:
         self._together = together
         self._failures = failures
         self._stats = stats
+        self._default = stage.default()
         self._from: Any = None
         self._outputs: Iterator[Any] | None = None
         self._left = 0
@@ -101,6 +104,7 @@ class BatchCursor:
                 self._stats.batch_seconds += perf_counter() - started
                 if made is not NOTHING:
                     self._barren = 0
+                    self._stats.samples += 0 if self._left else len(self._items)
                     self._left += 1
                     self._stats.batches += 1
                     # A batch that is over need not be made again after a restore, and may then be of another size.
@@ -123,7 +127,8 @@ class BatchCursor:
 
     def made_of(self, samples: list[Any]) -> Any:
         """The batch that nobody has overridden, of these samples; NOTHING where it fails."""
-        made = self._stage.default.plain(samples, self._failures, _names)
+        self._failures.tally.begin(BATCHES)
+        made = self._default.plain(samples, self._failures, _names)
         if made is not NOTHING:
             self._stats.samples += len(samples)
             self._stats.batches += 1
@@ -154,7 +159,6 @@ class BatchCursor:
         items = self._together.next()
         if not items:
             return False
-        self._stats.samples += len(items)
         self._barren += len(items)
         self._items = items
         started = perf_counter()
@@ -167,11 +171,12 @@ class BatchCursor:
         stage, values = self._stage, [item.value for item in items]
         if not stage.is_batched:
             return iter(values)
+        self._failures.tally.begin(BATCHES)
         key = key_of_all(items, BATCH) if stage.needs_keys else 0
         if stage.batch_hook is not None:
             batches = stage.batch_hook.outputs(values, key, self._failures, _names)
         else:
-            made = stage.default.plain(values, self._failures, _names)
+            made = self._default.plain(values, self._failures, _names)
             batches = iter(()) if made is NOTHING else iter((made,))
         if stage.encode_batch is None:
             return batches

@@ -17,6 +17,7 @@ from typing import Any
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.batch import CrudeBatch, batch_type_of
+from wdsctl.loader.failure_rates import BATCHES, Tally
 from wdsctl.loader.failures import STORAGE_DOWN
 from wdsctl.loader.freight import Freight, freight_of
 from wdsctl.loader.samples import BASE_FIELDS, TYPES
@@ -53,6 +54,12 @@ class BulkStage:
         if columns is None:
             return freight
         return batch_of(plain, [source.subflavors for source, _, a, b in pieces for _ in range(a, b)], columns)
+
+
+def count_pieces(tally: Tally, pieces: Sequence[RefRange]) -> None:
+    """Count a batch that was made of these references, and its samples."""
+    tally.begin(BATCHES)
+    tally.begin_all([(source.number, stop - start) for source, _, start, stop in pieces])
 
 
 def origins_of(batch: Any) -> list[Any]:

@@ -9,6 +9,7 @@ from operator import length_hint
 from typing import Any
 
 from wdsctl.core.errors import LoaderError
+from wdsctl.loader.failure_rates import PACKS
 from wdsctl.loader.failures import Failures, names, set_value
 from wdsctl.loader.stages.cursor import Cursor
 from wdsctl.loader.stages.hook import NOTHING, Hook
@@ -135,6 +136,7 @@ class PackCursor:
     def _selected(self, items: list[Item]) -> Plan:
         values = [item.value for item in items]
         select = self._stage.select
+        self._failures.tally.begin(PACKS)
         chosen = select.run(values, key_of_all(items, PACK), self._failures, places)
         if chosen is NOTHING:
             return []
@@ -175,6 +177,7 @@ class Packer:
         addresses = [item.address for item in items]
         key = key_of_all(items, PACK)
         origins = tuple(chain.from_iterable(item.origins for item in items))
+        self._failures.tally.begin(PACKS)
         made = self._pack.outputs(values, key, self._failures, places)
         return with_length(made, (pack_item(value, addresses, step, key, origins) for step, value in enumerate(made)))
 

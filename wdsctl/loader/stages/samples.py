@@ -89,7 +89,9 @@ class SampleCursor:
         if self.is_banned is None and self.telling is None:
             try:
                 with refs[0][0].together() if refs else nullcontext():
-                    return [source.load(block, i) for source, block, i in refs]
+                    samples = [source.load(block, i) for source, block, i in refs]
+                self._failures.tally.begin_all([(source.number, 1) for source, _, _ in refs])
+                return samples
             except STORAGE_DOWN:
                 raise
             except Exception:  # noqa: BLE001, S110 - they are loaded again below, one by one, and failures told there
@@ -172,6 +174,10 @@ class SampleCursor:
             return NOTHING
         if self.telling is not None:
             self.telling(f"dataset {source.dataset_path}, key {block.keys[i]}, reading or decoding it")
+        if pick >= 0:
+            self._failures.tally.begin(source.number)
+        else:
+            self._failures.tally.begin_again(source.number)
         try:
             sample = source.load(block, i)
         except SkipSample:  # of the joiner of a join

@@ -105,12 +105,13 @@ class ShardsSource:
 
     def _rows(self, first: int, stop: int, flags: Flags | None, bits: NDArray[np.int64] | None) -> Iterator[Known]:
         offsets = self._offsets
-        starts = offsets.key_start[first : stop + 1].tolist()
-        text, base = bytes(offsets.key_text[starts[0] : starts[-1]]), starts[0]
-        layouts = [0] * (stop - first) if offsets.layout is None else offsets.layout[first:stop].tolist()
+        columns = offsets.checked_range(first, stop)
+        starts = columns.key_start[first : stop + 1].tolist()
+        text, base = bytes(columns.key_text[starts[0] : starts[-1]]), starts[0]
+        layouts = [0] * (stop - first) if columns.layout is None else columns.layout[first:stop].tolist()
         at = offsets.first_part(first)
         counts = [len(layout) for layout in offsets.layouts]
-        sizes: list[int] = offsets.part_size[at : at + sum(counts[which] for which in layouts)].tolist()
+        sizes: list[int] = columns.part_size[at : at + sum(counts[which] for which in layouts)].tolist()
         done = 0
         for i, which in enumerate(layouts):
             end = done + counts[which]

@@ -1,0 +1,74 @@
+"""A catalog's files that were changed on the disk end a training with the way to get them back: never wrong samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.loader.datasets import Raw, digest
+from wdsctl.core.errors import CatalogError
+from wdsctl.core.offsets import SMALL
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.loader import Loader, Packing, WorkerConfig, get_loader, get_train_dataset
+
+SAMPLES = 40_000
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """Enough samples for a file that is mapped."""
+    path = tmp_path / "data" / "lines.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(f"{json.dumps({'n': i, 'text': 'x' * (i % 90)})}\n" for i in range(SAMPLES)))
+    prepare(str(path.parent), None, PrepareOptions(sample_type="CrudeSample"))
+    return path.parent
+
+
+def loader_of(path: Path, workers: int = 0, **options: object) -> Loader:
+    config = WorkerConfig(num_workers=workers)
+    given: dict[str, object] = {"batch_size": 100, "repeat": False, "task_encoder": Raw(), "worker_config": config}
+    return get_loader(get_train_dataset(path, **{**given, **options}))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_flipped_byte_in_the_offsets_ends_a_training_and_index_makes_the_file_again(
+    dataset: Path, workers: int
+) -> None:
+    (path,) = (dataset / ".wdsctl").glob("offsets-*.bin")
+    whole = path.read_bytes()
+    assert len(whole) > SMALL
+    truth = [digest(batch) for batch in loader_of(dataset)]
+    for at in (len(whole) // 3, len(whole) // 2, len(whole) * 4 // 5):
+        data = bytearray(whole)
+        data[at] ^= 4
+        path.unlink()
+        path.write_bytes(data)
+
+        found: list[str] = []
+        with pytest.raises(CatalogError) as raised, loader_of(dataset, workers) as loader:
+            found.extend(map(digest, loader))
+        assert raised.value.code == "WDS302"
+        assert raised.value.where == str(path)
+        assert f"wdsctl index {dataset}" in raised.value.hint
+        assert found == truth[: len(found)]
+
+        index(str(dataset))
+        assert path.read_bytes() == whole
+    assert [digest(batch) for batch in loader_of(dataset, workers)] == truth
+
+
+def test_a_flipped_byte_in_a_column_ends_a_training_that_packs_by_it(dataset: Path) -> None:
+    index(str(dataset), columns={"tokens": "size:json"})
+    (path,) = (dataset / ".wdsctl" / "columns").glob("tokens-*.bin")
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 64
+    path.unlink()
+    path.write_bytes(data)
+
+    with pytest.raises(CatalogError) as raised:
+        list(loader_of(dataset, packing=Packing(length="tokens", capacity=500), batch_size=10))
+
+    assert (raised.value.code, raised.value.where) == ("WDS311", str(path))
