@@ -377,6 +377,15 @@ def test_sounds_and_films_of_several_formats_are_one_part_and_masks_are_another(
     assert list_folder(root).expected == ("MP3|flac|wav", "mkv|mp4|webm", "seg.png|seg.jpg")
 
 
+def test_pictures_beside_sounds_and_films_lack_nothing_and_a_lone_one_among_many_does(tmp_path: Path) -> None:
+    store = " ".join([*(f"{i}.wav" for i in range(9)), *(f"{i}.flac" for i in range(9, 12)), "20.jpg 21.jpg 22.mp4"])
+    listing = list_folder(a_folder(tmp_path / "store", store))
+    assert (listing.incomplete, listing.expected) == (0, ())
+
+    with pytest.raises(DatasetError, match="30: no jpg"):
+        list_folder(a_folder(tmp_path / "photos", " ".join([*(f"{i}.jpg" for i in range(20)), "30.mp4"])))
+
+
 def test_a_sample_without_any_picture_is_incomplete_all_the_same(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"30: no jpg\|png"):
         list_folder(a_folder(tmp_path, f"{MIXED} 30.txt"))

@@ -13,6 +13,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Literal
 
+from wdsctl.core.checks.kinds import MEDIA
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
 from wdsctl.core.formats.folder_walk import EXAMPLES, Found, regroup, walk
@@ -190,7 +191,8 @@ def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: O
 def _usual_parts(found: Found) -> tuple[str, ...]:
     """The parts that at least half of the samples have, whether they can be read or not.
 
-    Pictures are one part, whatever their formats, and so are sounds and videos: `jpg|png`, the commonest first.
+    Pictures are one part, whatever their formats, and so are sounds and videos: `jpg|png`, the commonest first. Where
+    every sample is one media file, only what nine of ten are is expected: pictures beside sounds lack nothing.
     """
     names: Counter[tuple[str, ...]] = Counter()
     for sample in found.samples:
@@ -201,7 +203,9 @@ def _usual_parts(found: Found) -> tuple[str, ...]:
     for parts, count in names.items():
         having.update(dict.fromkeys(parts, count))
         of_kind.update(dict.fromkeys(map(kind_of_part, parts), count))
-    usual = {kind for kind, count in of_kind.items() if 2 * count >= names.total()}
+    are_lone = all(len(parts) == 1 and kind_of_part(parts[0])[1] in MEDIA for parts in names)
+    enough = names.total() * (0.9 if are_lone else 0.5)
+    usual = {kind for kind, count in of_kind.items() if count >= enough}
     alike: dict[tuple[str, str], list[str]] = {}
     for name in sorted(having, key=lambda name: (-having[name], name)):
         alike.setdefault(kind_of_part(name), []).append(name)
