@@ -10,7 +10,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import locate
 from wdsctl.core.shard_probe import Probe, probes_of
 from wdsctl.core.tar_header import header
-from wdsctl.core.verbs.prepare import prepare
+from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 
 FORMATS = [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT]
 LONG = "folder/" * 30
@@ -40,7 +40,7 @@ NAMES = [
 )
 def test_a_shard_fits_its_own_probes(tmp_path: Path, form: int, names: list[str]) -> None:
     a_shard(tmp_path / "a.tar", names, form)
-    prepare(str(tmp_path))
+    prepare(str(tmp_path), None, PrepareOptions(take_unsure=True))
     index = Offsets(locate(str(tmp_path)).offsets(1))
     data = (tmp_path / "a.tar").read_bytes()
 

@@ -17,6 +17,7 @@ from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.trace import TraceOptions, trace
 from wdsctl.loader import DefaultTaskEncoder, Packing, WorkerConfig, get_loader, get_val_dataset
+from wdsctl.loader.failures import ChangedShardError
 
 SAMPLES = 96
 pytestmark = pytest.mark.usefixtures("faulty_store")
@@ -104,9 +105,9 @@ def test_a_file_that_grew_while_it_is_read_is_refused(tmp_path: Path) -> None:
         file.write(lines(4, SAMPLES))
     loader = training_of(root, worker_config=strict())
     loader.load_state_dict(state)
-    with pytest.raises(StorageError, match="when it was indexed") as caught:
+    with pytest.raises(ChangedShardError, match="when it was indexed") as caught:
         taken(loader, 1)
-    assert caught.value.code == "WDS403"
+    assert caught.value.code == "WDS528"
 
 
 def test_a_training_on_what_has_grown_begins_anew_with_all_of_it(tmp_path: Path) -> None:
