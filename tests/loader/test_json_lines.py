@@ -12,7 +12,7 @@ import pytest
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, strict, taken, training_of
 from tests.remote import uploaded
-from wdsctl.core.errors import InputError, SampleFailed, StateMismatch, StorageError
+from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.trace import TraceOptions, trace
@@ -104,9 +104,9 @@ def test_a_file_that_grew_while_it_is_read_is_refused(tmp_path: Path) -> None:
         file.write(lines(4, SAMPLES))
     loader = training_of(root, worker_config=strict())
     loader.load_state_dict(state)
-    with pytest.raises(StorageError, match="when it was indexed") as caught:
+    with pytest.raises(LoaderError, match="when it was indexed") as caught:
         taken(loader, 1)
-    assert caught.value.code == "WDS403"
+    assert caught.value.code == "WDS528"
 
 
 def test_a_training_on_what_has_grown_begins_anew_with_all_of_it(tmp_path: Path) -> None:
