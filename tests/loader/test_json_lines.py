@@ -12,12 +12,11 @@ import pytest
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, strict, taken, training_of
 from tests.remote import uploaded
-from wdsctl.core.errors import InputError, SampleFailed, StateMismatch, StorageError
+from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.core.verbs.trace import TraceOptions, trace
 from wdsctl.loader import DefaultTaskEncoder, Packing, WorkerConfig, get_loader, get_val_dataset
-from wdsctl.loader.failures import ChangedShardError
 
 SAMPLES = 96
 pytestmark = pytest.mark.usefixtures("faulty_store")
@@ -105,7 +104,7 @@ def test_a_file_that_grew_while_it_is_read_is_refused(tmp_path: Path) -> None:
         file.write(lines(4, SAMPLES))
     loader = training_of(root, worker_config=strict())
     loader.load_state_dict(state)
-    with pytest.raises(ChangedShardError, match="when it was indexed") as caught:
+    with pytest.raises(LoaderError, match="when it was indexed") as caught:
         taken(loader, 1)
     assert caught.value.code == "WDS528"
 

@@ -93,7 +93,7 @@ def test_a_split_that_was_made_anew_is_noticed(root: str) -> None:
     assert isinstance(datasets.open(facts), TracedDataset)
     assert not datasets.open(facts).is_other  # type: ignore[union-attr]
 
-    split(root, parse_ratios("1,2"), by="shard")
+    split(root, parse_ratios("1,2"), by="shard", may_move=True)
     assert TracedDatasets(Moved({})).open(facts).is_other  # type: ignore[union-attr]
 
 
