@@ -51,6 +51,7 @@ class Failure(NamedTuple):
     code: str
     message: str
     is_kept: bool
+    hint: str = ""
 
 
 def write_unit(job: UnitJob) -> Done:
@@ -100,8 +101,8 @@ def _samples(plan: PlanFile, job: UnitJob, failures: list[Failure]) -> Iterator[
                 yield item.key, iter(parts)
 
 
-def _counted(failures: list[Failure]) -> list[tuple[str, str, str, bool, int]]:
-    """The first failure of each kind, and how many there were: (key, code, message, is_kept, count)."""
+def _counted(failures: list[Failure]) -> list[tuple[str, str, str, bool, str, int]]:
+    """The first failure of each kind, and how many there were: (key, code, message, is_kept, hint, count)."""
     counts = Counter((failure.code, failure.is_kept) for failure in failures)
     first = {(failure.code, failure.is_kept): failure for failure in reversed(failures)}
     return [(*failure[1:], counts[kind]) for kind, failure in sorted(first.items())]
@@ -133,7 +134,7 @@ def _made(
     except WdsctlError as error:
         if recipe.on_error == "error":
             raise _of_sample(error, item) from error
-        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=False))
+        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=False, hint=error.hint))
         return None
     try:
         made = parts if is_kept else [_transcoded(recipe, part) for part in parts]
@@ -142,7 +143,7 @@ def _made(
         if recipe.on_error == "error":
             raise _of_sample(error, item) from error
         keeps = recipe.on_error == "keep" and error.code == "WDS341"
-        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=keeps))
+        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=keeps, hint=error.hint))
         return _arranged(recipe, unit, item, parts, media) if keeps else None
 
 

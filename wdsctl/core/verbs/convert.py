@@ -55,7 +55,7 @@ from wdsctl.core.verbs.journal import journal
 from wdsctl.core.write_plan import check_limits
 
 #: Changes when the same plan would give other bytes.
-FORMAT = "wdsctl convert 1"
+FORMAT = "wdsctl convert 2"
 
 #: Options that the bytes do not follow from.
 _NOT_OF_BYTES = frozenset(["workers", "wait", "restart", "dry_run"])

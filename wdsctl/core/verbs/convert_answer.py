@@ -124,7 +124,7 @@ def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterato
     """What failed: one finding a code, of the first, with how often it was in all."""
     first: dict[tuple[str, bool], Finding] = {}
     for unit in units:
-        for key, code, message, is_kept, count in json.loads(done[unit.id].told):
+        for key, code, message, is_kept, _, count in json.loads(done[unit.id].told):
             said = f"{message}{': it is as it was' if is_kept else LEFT_OUT}"
             severity: Severity = "warning" if is_kept else "error"
             before = first.get((code, is_kept))
@@ -142,9 +142,11 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
     first = found[0]
     why = first.message.removesuffix(LEFT_OUT)
     count = len({pos for each in done.values() for pos in each.left_out})
+    hints = {hint for each in done.values() for _, code, *_, hint, _ in json.loads(each.told) if code == first.code}
+    hint = f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more"
     return DatasetError(
         f"no sample could be read, or written anew: {counted(count, 'sample')} failed\n  {why}",
-        hint=f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more",
+        hint=hints.pop() if len(hints) == 1 and any(hints) else hint,
         where=f"sample {one_line(first.key)}",
         code=first.code,
     )

@@ -118,8 +118,11 @@ def _open_shards(
     place = indexed(root, mine.get("catalog"), private, workers, options.wait, found, progress)
     is_selected = asked.is_selected(options)
     packed = [] if options.from_form or is_selected else _packed(found)
+    # A dataset of compressed tars alone, which was indexed before: its samples are in these.
+    is_empty = bool(packed) and any(each.code == "WDS119" for each in found)
     # A selection is of what is in the catalog, so that nothing is left out.
-    opened.findings += [each for each in found if not is_selected or each.code != "WDS113"]
+    unfit = {"WDS113"} if is_selected else {"WDS119"} if is_empty else set()
+    opened.findings += [each for each in found if each.code not in unfit]
     mine |= {"catalog": place.meta, "generation": str(current_generation(place.catalog))}
     mine |= ({"view": view} if view else {}) | ({"split": options.split} if options.split else {})
     config = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else None
@@ -128,10 +131,11 @@ def _open_shards(
         told = replace(told, form="polylithic", reason=f"its dataset.yaml says where {', '.join(refs)} lead")
     if packed:
         told = replace(told, rejected=tuple(each for each in told.rejected if each.form != "packed"))
-    _add(opened, _spec(told.form, root, mine, name), told, config, options, progress)
+    if not is_empty:
+        _add(opened, _spec(told.form, root, mine, name), told, config, options, progress)
     if packed:
         told = ConvertSource(path=root, form="packed", reason=f"compressed tars, such as {packed[0]}")
-        spec = _spec("packed", root, {"files": json.dumps(packed)}, f"{name}-packed")
+        spec = _spec("packed", root, {"files": json.dumps(packed)}, name if is_empty else f"{name}-packed")
         _add(opened, spec, told, None, options, progress)
 
 
