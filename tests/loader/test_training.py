@@ -89,7 +89,7 @@ def test_a_state_of_another_split_is_refused(tmp_path: Path) -> None:
 def test_a_split_that_was_made_anew_is_refused(tmp_path: Path) -> None:
     root = a_dataset(tmp_path, SAMPLES, shard_samples=30, parts=numbered, split={"train": 1.0, "val": 1.0})
     state = saved_after(training_of(root), 3)
-    split(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5)
+    split(root, {"train": 1.0, "val": 1.0}, by="sample", seed=5, may_move=True)
 
     with pytest.raises(StateMismatch, match="not the data it was: "):
         training_of(root).load_state_dict(state)
