@@ -71,6 +71,14 @@ def test_lanes_take_turns_of_a_batch_where_a_batch_is_so_many_samples_of_one_sou
     assert of(1, batch_size=4, packing=Packing(length="tokens", capacity=10)) == ((1,), 1)
 
 
+def test_as_they_lie_lanes_read_neighbours_where_no_batch_is_so_many_samples() -> None:
+    packs = get_train_dataset("data", batch_size=4, packing=Packing(length="tokens", capacity=10))
+    weights = [Fraction(1), Fraction(1)]
+
+    assert sizes_of(packs, sources("/"), None, weights, {1}).turns == (1, SLICE_LOCAL)
+    assert sizes_of(get_train_dataset("data"), sources("/"), None, weights, {1}).turns == (1, 1)
+
+
 def test_another_batch_size_leaves_the_order_as_it_was() -> None:
     sizes = sizes_of(get_train_dataset("data", batch_size=64), sources("/"), SAVED, ONE)
 

@@ -18,7 +18,7 @@ def datasets(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return {n: a_dataset(root / str(n), n, shard_samples=-(-n // 7), parts=numbered) for n in (48, 300, 5000)}
 
 
-def job(path: Any, batch: int, ranks: int, states: Any = None, **options: Any) -> list[Any]:
+def job(path: Any, batch: int | None, ranks: int, states: Any = None, **options: Any) -> list[Any]:
     loaders = []
     for rank in range(ranks):
         config = WorkerConfig(rank, ranks, 0)
@@ -54,6 +54,22 @@ def test_the_first_draws_of_a_job_are_its_samples_and_no_batch_has_one_twice(
     assert distinct(found, n)[:2] == [n, n]
     if batch <= n:
         assert all(len(set(each)) == batch for each in batches)
+
+
+@pytest.mark.parametrize("batch", [None, 1, 3])
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_as_they_lie_a_job_draws_one_sample_after_the_other(
+    batch: int | None, ranks: int, datasets: dict[int, str]
+) -> None:
+    loaders = job(datasets[300], batch, ranks, shuffle=False)
+    streams = [iter(loader) for loader in loaders]
+    drawn_keys: list[str] = []
+    for number in range(600 // (batch or 1)):
+        made = next(streams[number % ranks])["__key__"]
+        drawn_keys += [made] if batch is None else made
+
+    assert drawn_keys == sorted(set(drawn_keys)) * 2
+    assert len(set(drawn_keys)) == 300
 
 
 @pytest.mark.parametrize("n", [300, 5000])

@@ -32,7 +32,7 @@ class RemoteChecks:
             raise StorageError(
                 f"the shard has {facts['size']:,} bytes and had {self._expected[path]:,} when it was indexed",
                 where=shown(path),
-                hint="run `wdsctl index` on the dataset, or restore the shard",
+                hint="restore the shard; where it is meant to be as it is, run `wdsctl index` on the dataset",
                 code="WDS403",
             )
         # Machines that serve the same files over HTTP may each have etags and times of their own.
@@ -41,7 +41,7 @@ class RemoteChecks:
             raise StorageError(
                 "the shard was replaced while it was being read",
                 where=shown(path),
-                hint="run `wdsctl index` on the dataset and start again, or restore the shard",
+                hint="restore the shard; where it is meant to be as it is, run `wdsctl index` on it and start again",
                 code="WDS403",
             )
         self._seen[path] = time.monotonic(), mark

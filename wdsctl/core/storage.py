@@ -168,7 +168,7 @@ class LocalStorage:
                     what = f"the shard is another one than was indexed: there is no {name} at byte {probe.at:,}"
                     break
         if what:
-            hint = "run `wdsctl index DATASET`, or restore the shard"
+            hint = "restore the shard; where it is meant to be as it is, run `wdsctl index DATASET`"
             raise StorageError(what, where=path, hint=hint, code="WDS403")
 
     def _rest(self, path: str, handle: int, data: bytes, offset: int, size: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -43,11 +43,15 @@ class Sizes:
 
 
 def sizes_of(
-    dataset: Dataset, sources: Sequence[Source], was: Mapping[str, Any] | None, weights: Sequence[Fraction]
+    dataset: Dataset,
+    sources: Sequence[Source],
+    was: Mapping[str, Any] | None,
+    weights: Sequence[Fraction],
+    as_they_lie: Collection[int] = (),
 ) -> Sizes:
     """What the recipe says. Where it says nothing, what was chosen when the run began, whatever ranks and disks it has
     now, and however large its batches: `was` are the facts of the order that a state has. `weights`: those of the
-    entries of the blend, to begin with."""
+    entries of the blend, to begin with. `as_they_lie`: the numbers of those that are not shuffled."""
     of_ranks = LANES_A_RANK * dataset.worker_config.world_size
     chosen = of_ranks if isinstance(dataset, TrainDataset) else LANES_OF_VALIDATION
     lanes = dataset.lanes or (was["lanes"] if was is not None else chosen)
@@ -57,8 +61,13 @@ def sizes_of(
     if was is not None:
         turns, apart = unpacked(was["turns"]), was["apart"]
     else:
-        apart = dataset.batch_size or 1 if is_count_preserving(dataset) else 1
-        turns = tuple(max(1, round(apart * weight / sum(weights))) for weight in weights)
+        is_counted = is_count_preserving(dataset)
+        apart = dataset.batch_size or 1 if is_counted else 1
+        # A batch is no number of samples where hooks decide: as they lie, neighbours are read together then.
+        turns = tuple(
+            wanted if i in as_they_lie and not is_counted else max(1, round(apart * weight / sum(weights)))
+            for i, weight in enumerate(weights)
+        )
     return Sizes(lanes, wanted, dataset.shuffle_buffer_size or 1, dataset.parallel_shard_iters, apart, turns)
 
 
@@ -90,10 +99,7 @@ def orders_of(
         seed = derive("era", seed, grown[number]) if number in grown else seed
         seed = kept.get(number, seed)
         passes = AS_THEY_LIE if plan.multiplier is None else plan.multiplier
-        # As they lie, neighbours are read together, where no turn of a batch sees to that.
-        lies_apart = passes == AS_THEY_LIE and sizes.apart == 1
-        mine = sizes.slice_samples if lies_apart else turn
-        orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes, mine))
+        orders.append(shuffled(sum(piece.samples for piece in arm), seed, passes, sizes, turn))
     return orders
 
 

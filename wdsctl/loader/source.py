@@ -314,7 +314,7 @@ class Source:
         if (len(self._changed) & len(self._changed) - 1) == 0:
             lost = self.selection.samples_of(self._changed)
             log.warning(
-                "%s of %s gone or not what was indexed (%s): %s, %.3g%% of what is read of it, cannot be read",
+                "%s of %s cannot be read (gone, or not what was indexed; such as %s): %s, %.3g%% of what is read of it",
                 counted(len(self._changed), "shard"),
                 self.dataset_path,
                 shard.path,

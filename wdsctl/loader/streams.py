@@ -106,7 +106,9 @@ def open_streams(
         datasets.append(tuple(each for each in opener.sources[before:] if not each.is_member))
     chosen = sample_weights(plan, arm_entries, pieces)
     first = dict(zip(arm_entries, chosen[0], strict=True))
-    sizes = sizes_of(dataset, opener.sources, was, [first.get(i, Fraction(0)) for i in range(len(plan.arms))])
+    of_entries = [first.get(i, Fraction(0)) for i in range(len(plan.arms))]
+    as_they_lie = {i for i, arm in enumerate(plan.arms) if arm.multiplier is None}
+    sizes = sizes_of(dataset, opener.sources, was, of_entries, as_they_lie)
     pasts = pasts_of(was)
     seeds = dict((was or {}).get("seeds", []))
     grown = {past.arm: past.end for past in pasts}
