@@ -137,7 +137,7 @@ class FailureRates:
                 raise LoaderError(
                     f"{window.words(unit, sources)}; max_failed_fraction is {most:g}",
                     where=sources[unit].dataset_path if unit >= 0 else "",
-                    hint="mend what fails, or give a larger max_failed_fraction; the state that was saved last is good",
+                    hint="mend what fails, or give a larger max_failed_fraction, and resume from the last saved state",
                     code="WDS527",
                 )
 

@@ -87,7 +87,10 @@ class Loader:
         if isinstance(run, Passes):
             return self._ranks.length(run)
         if run.is_endless:
-            raise TypeError("a training has no length: it goes on without end")
+            raise TypeError(
+                "a training has no length: it goes on without end (iterate the Loader itself: it takes the place of "
+                "torch's DataLoader)"
+            )
         raise TypeError("packing and grouping decide how many batches there are: the length is not known")
 
     def __bool__(self) -> bool:

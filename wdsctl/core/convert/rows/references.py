@@ -50,7 +50,7 @@ def inside(base: str, reference: str, where: str, *, begin: str = "") -> str:
     if is_url(reference) or "://" in reference:
         raise _outside(reference, "is a URL, and nothing is fetched", where)
     if os.path.isabs(reference):
-        raise _outside(reference, "is absolute", where, _way_out(begin, reference))
+        raise _outside(reference, "is given by its absolute path", where, _way_out(begin, reference))
     if ".." in reference.split("/"):
         raise _outside(reference, "has `..` in it", where, _way_out(begin, os.path.join(base, reference)))
     path = os.path.join(base, reference)
