@@ -200,7 +200,7 @@ def _told(hook: str, error: BaseException, where: str) -> WdsctlError:
         return type(error)(error.message, hint=error.hint, where=place, code=error.code)
     words = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     return SampleFailed(
-        f"{hook} failed: {words}", where=where, hint="mend the hook or the sample; a hook that means to leave samples out raises SkipSample"
+        f"{hook} failed: {words}", where=where, hint="mend it; a hook that means to leave samples out raises SkipSample"
     )
 
 
