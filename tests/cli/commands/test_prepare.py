@@ -50,6 +50,23 @@ def test_preparing_again_is_up_to_date(wdsctl: Wdsctl, photos: Path, tmp_path: P
     assert result.stderr == ""
 
 
+def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
+    wdsctl: Wdsctl, photos: Path, tmp_path: Path
+) -> None:
+    argv = ("prepare", photos, tmp_path / "made", "--shard-samples", 4)
+    wdsctl(*argv)
+    first, second = (sorted(photos.rglob("*.txt"))[i] for i in (0, 1))
+    for part in first.parent.glob(f"{first.stem}.*"):
+        part.unlink()
+    second.write_text("another caption")
+    result = wdsctl(*argv, "--missing", "keep")
+
+    assert result.code == 0
+    assert result.stdout.splitlines()[1:] == [
+        "  not as it should be: 1 vanished sample, 1 shard kept as it was while its files have changed"
+    ]
+
+
 def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     result = wdsctl("prepare", photos, tmp_path / "made", "--dry-run")
     assert result.code == 0

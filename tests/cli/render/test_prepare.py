@@ -33,6 +33,12 @@ def test_up_to_date_is_one_line(piped: Show) -> None:
     assert piped(render(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]
 
 
+def test_up_to_date_says_where_shards_are_not_as_the_folder_is(piped: Show) -> None:
+    folder = a_folder_report(vanished=2, stale=3)
+    lines = piped(render(a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)))
+    assert lines[1].endswith("2 vanished samples, 3 shards kept as they were while their files have changed")
+
+
 def test_tars_are_prepared_where_they_are(piped: Show) -> None:
     report = a_prepare_report(source="tars", dest="tars", from_folder=False, folder=None, split=None, detection=None)
     lines = piped(render(report))

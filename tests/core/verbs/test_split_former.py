@@ -265,6 +265,29 @@ def test_samples_that_a_shard_loses_and_gets_back_are_in_their_splits_again(tmp_
         assert splits_of(root) == before
 
 
+@pytest.mark.parametrize("is_left_out", [True, False])
+@pytest.mark.parametrize("name", ["shard", "sample", "stratum"])
+def test_a_shard_that_comes_back_under_another_name_is_in_its_splits_again(
+    tmp_path: Path, name: str, is_left_out: bool
+) -> None:
+    root = films(tmp_path, SHARDS)
+    make(root, RULES[name][0])
+    make(root, SplitRule({"a": 1, "b": 1}, "sample"), of_set="other")
+    before = [splits_of(root, of_set) for of_set in ("", "other")]
+    old, aside, new = tmp_path / "shard-003.tar", tmp_path / "aside", tmp_path / "moved.tar"
+    if is_left_out:
+        index(root, exclude=(old.name,))
+    else:
+        old.rename(aside)
+        index(root, missing="drop")
+        aside.rename(old)
+    old.rename(new)
+    index(root, exclude=("",))
+
+    after = [splits_of(root, of_set) for of_set in ("", "other")]
+    assert after == [{key.replace(old.name, new.name): split for key, split in mine.items()} for mine in before]
+
+
 def test_samples_of_raw_files_keep_their_split_when_others_are_dropped_or_renamed(tmp_path: Path) -> None:
     source, dest = a_folder(tmp_path / "raw", 30), str(tmp_path / "out")
     options = PrepareOptions(split={"train": 1, "val": 1}, split_by="sample", missing="drop")

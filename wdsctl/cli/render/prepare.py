@@ -36,6 +36,8 @@ def renderer(options: PrepareOptions) -> Callable[[PrepareReport], Iterator[Rend
 def render(report: PrepareReport, *, told: str = "") -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{path(report.dest)}: up to date ({totals(report.index)})"
+        if report.folder is not None and (report.folder.vanished or report.folder.stale):
+            yield from (f"  {line}" for line in _left_out(report.folder))
         yield from found(report.index)
         return
     rows: list[tuple[str, RenderableType]] = []
@@ -84,23 +86,31 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         if folder.keys.rule != "first-dot":
             rows.append(("", "dots in a key are `_` in the shards, where other readers end a key at its first dot"))
         rows += [("", f"not {rejected.rule}: {rejected.reason}") for rejected in folder.keys.rejected]
+    rows += _gone(folder)
+    return rows + [("", line) for line in _left_out(folder)]
+
+
+def _left_out(folder: FolderReport) -> list[str]:
+    """What of the folder is not in the shards as it is there, with the names of the first files that were left out."""
+    changed = "while their files have changed"
     reasons = (
         (folder.incomplete, "incomplete sample", ""),
         (folder.strays, "stray file", ""),
         (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
         (folder.ignored, "file or folder passed over", "files or folders passed over"),
         (folder.vanished, "vanished sample", ""),
-        (folder.stale, "shard kept as it was while its files have changed", "shards kept as they were"),
+        (folder.stale, "shard kept as it was while its files have changed", f"shards kept as they were {changed}"),
     )
     left_out = ", ".join(counted(n, noun, plural) for n, noun, plural in reasons if n)
-    rows += _gone(folder)
-    if left_out:
-        shown = folder.examples[:EXAMPLES_SHOWN]
-        more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
-        rows.append(("", f"not as it should be: {left_out}"))
-        rows += [("", example) for example in shown]
-        rows += [("", f"... and {count(more)} more")] if shown and more > 0 else []
-    return rows
+    if not left_out:
+        return []
+    shown = folder.examples[:EXAMPLES_SHOWN]
+    more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
+    return [
+        f"not as it should be: {left_out}",
+        *shown,
+        *([f"... and {count(more)} more"] if shown and more > 0 else []),
+    ]
 
 
 def _gone(folder: FolderReport) -> list[tuple[str, RenderableType]]:

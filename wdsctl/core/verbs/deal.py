@@ -7,6 +7,7 @@ all that is new where the dataset excludes samples.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -42,15 +43,18 @@ def deal_new(place: Place, draft: Draft, rows: Sequence[ShardRow], work: Folding
     rules = known or ({} if work.rule is None else {"": work.rule})
     findings = []
     lost: set[str] = set()
+    renamed = _renamed(rows, work)
     for of_set, rule in rules.items():
         if rule.is_counted or of_set in known:
-            lost |= _deal_set(draft, of_set, rule, rows, work, origins)
+            lost |= _deal_set(draft, of_set, rule, rows, work, origins, renamed)
         if rule.is_counted and not rule.allow_empty:
             totals = draft.splits.totals(of_set, "sample")
             findings += [empty_split(place, named_in(of_set, name)) for name, count in totals.items() if not count]
     for row in rows:
         if row.path in work.gone:
             draft.forget_former(row.path, row.layout_hash)
+        for path in renamed.get(row.path, ()):
+            draft.forget_former(path, row.layout_hash)
     for before, _ in work.changed:
         if before.path in lost:
             draft.splits.remember_shard(before.id, work.held[before.path])
@@ -63,8 +67,35 @@ def empty_split(place: Place, name: str) -> Finding:
     return Finding(code="WDS210", severity="warning", message=f"the split {name!r} {words}")
 
 
+def _renamed(rows: Sequence[ShardRow], work: Folding) -> dict[str, dict[str, Held]]:
+    """New shards that are laid out, keys and all, like one that is gone from another path: by path, what these had.
+
+    None where two new ones are laid out alike, or where those that are gone were divided otherwise.
+    """
+    gone: dict[str, dict[str, Held]] = {}
+    for path, kept in work.gone.items():
+        for held in reversed(kept):  # the last that was there wins
+            gone.setdefault(held.layout_hash, {})[path] = held
+    new = [row for row in rows if row.samples and row.path not in work.held]
+    layouts = Counter(row.layout_hash for row in new)
+    found = {}
+    for row in new:
+        alike = gone.get(row.layout_hash, {})
+        if alike and row.path not in alike and layouts[row.layout_hash] == 1:
+            first, *others = alike.values()
+            if all(other.former == first.former for other in others):
+                found[row.path] = alike
+    return found
+
+
 def _deal_set(
-    draft: Draft, of_set: str, rule: SplitRule, rows: Sequence[ShardRow], work: Folding, origins: Origins
+    draft: Draft,
+    of_set: str,
+    rule: SplitRule,
+    rows: Sequence[ShardRow],
+    work: Folding,
+    origins: Origins,
+    renamed: Mapping[str, Mapping[str, Held]],
 ) -> set[str]:
     """Put these shards into the splits of a set. Returns the paths of those that have lost what a split had."""
     by = resolved(rule.by, sum(row.samples > 0 for row in rows), rule.shares) if rule.is_counted else ""
@@ -78,6 +109,7 @@ def _deal_set(
     lost: set[str] = set()
     for row in rows:
         sources = _sources(row, of_set, rule, work, origins)
+        sources += _sources_elsewhere(row, of_set, rule, renamed)
         free = np.ones(row.samples, np.bool_)
         for source in sources:
             target = former if source.is_former or (source.is_gone and excludes) else parts
@@ -145,6 +177,16 @@ def _sources(row: ShardRow, of_set: str, rule: SplitRule, work: Folding, origins
         origin = np.arange(row.samples) if gone.layout_hash == row.layout_hash else np.full(row.samples, NEW)
         found.append(_Source(_flags(row, gone.former, gone.samples, of_set), origin, is_gone=True))
     return found
+
+
+def _sources_elsewhere(
+    row: ShardRow, of_set: str, rule: SplitRule, renamed: Mapping[str, Mapping[str, Held]]
+) -> list[_Source]:
+    """The same of one that was gone from another path. Where path, key or group say where samples go, nothing."""
+    before = next(iter(renamed.get(row.path, {}).values()), None)
+    if before is None or not (rule.is_counted or rule.kind == "stratum"):
+        return []
+    return [_Source(_flags(row, before.former, before.samples, of_set), np.arange(row.samples), is_gone=True)]
 
 
 def _origin(row: ShardRow, before: Held, rule: SplitRule, origins: Origins) -> Ints:
