@@ -364,6 +364,22 @@ def test_a_shard_that_seems_sound_and_lost_its_last_member_is_told(tmp_path: Pat
         assert "000005, has no json, as all others have" in report.findings[0].message
 
 
+@pytest.mark.parametrize("in_place", [False, True])
+def test_an_indexed_shard_whose_file_is_gone_is_named_with_all_that_it_had(tmp_path: Path, in_place: bool) -> None:
+    sizes = {"a.tar": samples(0, 3, "json"), "b.tar": samples(3, 9, "json"), "c.tar": samples(12, 28, "json")}
+    root = a_dataset(tmp_path / "data", sizes)
+    index(root)
+    os.rename(os.path.join(root, "c.tar"), os.path.join(root, "d.tar"))  # which is there, under another name
+    os.remove(os.path.join(root, "b.tar"))
+
+    report = repair(root, RepairRequest(in_place=True) if in_place else to(tmp_path))
+
+    (gone,) = report.repaired
+    assert (gone.shard, gone.became, report.shards, report.lost) == ("b.tar", "lost", 2, 1)
+    assert gone.lost == tuple(f"{i:06}.json" for i in range(3, 12))
+    assert {(each.code, each.severity, each.shard) for each in report.findings} == {("WDS130", "error", "b.tar")}
+
+
 def test_more_zeros_than_end_an_archive_may_have_been_members_and_are_told(tmp_path: Path) -> None:
     whole = a_shard(samples(0, 6, "json", size=500))
     data = whole[: 4 * 1024] + bytes(3 * 1024)

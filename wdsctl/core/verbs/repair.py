@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -13,6 +13,7 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import refuse_media_folder
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.convert.paths import check_empty
+from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import read
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
 from wdsctl.core.files import write_text
@@ -25,6 +26,7 @@ from wdsctl.core.parallel import map_units
 from wdsctl.core.place import META, Place, locate
 from wdsctl.core.printable import one_line
 from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.repairs.indexed import indexed_members
 from wdsctl.core.repairs.unit import RepairedShard, RepairUnit, repair_shard
 from wdsctl.core.shard_list import list_shards
 from wdsctl.core.stores import workers_for
@@ -102,12 +104,13 @@ def repair(
                 os.makedirs(marks, exist_ok=True)
             _carry_config(place, dest)
         results = _run(units, workers_for(place.root, workers), progress)
+    results += _gone(place, shards, rows, offsets)
     results.sort(key=lambda each: each.shard)
     became = Counter(each.became for each in results)
     return RepairReport(
         root=place.shown,
         dest=dest,
-        shards=len(results),
+        shards=len(shards),
         sound=became["sound"],
         fixed=became["fixed"],
         lost=became["lost"],
@@ -211,6 +214,34 @@ def _unit(
         indexed_size=row.size,
         indexed_samples=row.samples,
     )
+
+
+def _gone(place: Place, shards: Sequence[ShardFile], rows: Mapping[str, ShardRow], offsets: str) -> list[RepairedShard]:
+    """The indexed shards whose files are not there, with the names of all that they had.
+
+    Where as many new files of their size are there as are gone, they have another name now, and nothing is missing.
+    """
+    if place.only:
+        return []
+    there = {shard.path for shard in shards}
+    new = Counter(shard.size for shard in shards if shard.path not in rows)
+    gone = [row for path, row in rows.items() if path not in there]
+    of_size = Counter(row.size for row in gone)
+    found = []
+    for row in gone:
+        if new[row.size] >= of_size[row.size]:
+            continue
+        if is_lines(row.path):
+            lost = [f"line {number}" for number in range(1, row.samples + 1)]
+        else:
+            lost = [each.name for each in indexed_members(offsets, row.id)] if offsets else []
+        words = f"the file is gone, with {counted(row.samples, 'sample')} that were indexed"
+        found.append(
+            RepairedShard(
+                shard=row.path, became="lost", left=(words,), lost=tuple(lost), size_bytes=row.size, error="WDS130"
+            )
+        )
+    return found
 
 
 def _carry_config(place: Place, dest: str) -> None:
