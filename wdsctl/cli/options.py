@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -96,6 +97,10 @@ Wait = Annotated[
         show_default=False,
     ),
 ]
+BreakLock = Annotated[
+    bool,
+    typer.Option("--break-lock", help="Take the lock from a holder that is gone; with --yes from one that runs here."),
+]
 SampleRows = Annotated[
     bool | None,
     typer.Option(
@@ -163,10 +168,12 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     def command(**values: Any) -> int:
         common = Common(**{name: values.pop(name) for name in COMMON})
         refuse_empty(own, values)
+        is_breaking = values.pop("break_lock", False)
         if not common.json and passed_over(os.environ, common.config):
             common.output.say(PASSED_OVER)
         try:
-            return function(**values, common=common)
+            with _breaking(common) if is_breaking else nullcontext():
+                return function(**values, common=common)
         except BrokenPipeError as error:
             # Output tells a closed stdout by PipeClosed. Any other broken pipe is between our own processes, and
             # Typer would take it for the first.
@@ -174,12 +181,22 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
 
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
     offer(own)
+    # What may wait for the holder of a lock may also go on without them.
+    at = next((number for number, each in enumerate(own, start=1) if each.name == "wait"), 0)
+    taken = [inspect.Parameter("break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLock)]
+    asked = [*own[:at], *taken, *own[at:]] if at else own
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Common(), name), annotation=annotation)
         for name, annotation in COMMON.items()
     ]
-    command.__signature__ = inspect.Signature([*own, *common], return_annotation=int)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([*asked, *common], return_annotation=int)  # type: ignore[attr-defined]
     return command
+
+
+def _breaking(common: Common) -> AbstractContextManager[None]:
+    from wdsctl.core.lock import breaking
+
+    return breaking(common.output.say, living=common.yes)
 
 
 def common_first(words: list[str]) -> list[str]:
