@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from wdsctl.core.errors import WdsctlError
 
 INTERRUPTED = "interrupted; run the same command again to go on"
+UNWRITTEN = "interrupted; nothing was written"
 #: Options of a plain `get`, by what they set.
 OPTIONS = {"--part": "part", "-p": "part", "--shard": "shard", "--output": "output", "-o": "output"}
 #: Variables that are nobody's configuration of `get`.
 KNOWN = frozenset({"WDSCTL_CATALOG", "WDSCTL_NO_COLOR"})
 #: In the working directory it is not used, which the long way says.
 FILE = "wdsctl.toml"
+
+
+class LeftUnwritten(Exception):  # noqa: N818 - somebody has left, and nothing is wrong
+    """Ctrl-C or Ctrl-D at a question that comes before anything is written."""
 
 
 def run() -> None:
