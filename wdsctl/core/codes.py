@@ -675,6 +675,12 @@ CODES: dict[str, Code] = {
         "It took longer than `--timeout`.",
         "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
     ),
+    "WDS335": Code(
+        "the plan of a conversion is damaged",
+        "A conversion keeps in the destination what it goes on by, and the file is not one of ours, or says what "
+        "cannot be: it has other tables, or names files outside the destination.",
+        "Move the file that the message names away, and run the same command again: it is made anew.",
+    ),
     "WDS340": Code(
         "keys come more than once in the destination",
         "Datasets that are merged share keys, or one of them repeats keys in several shards. Written one behind "
