@@ -54,7 +54,7 @@ def test_broken_shards_get_fixed_copies_and_the_others_stay(tmp_path: Path, work
     before = tree(root)
     report = repair(root, to(tmp_path), workers=workers)
 
-    assert (report.shards, report.sound, report.fixed, report.lost) == (5, 1, 3, 1)
+    assert (report.shards, report.sound, report.fixed, report.beyond_repair) == (5, 1, 3, 1)
     assert sorted(copies(report)) == ["cut.tar", "deep/twice.tar", "mixed.tar"]
     assert [(each.shard, each.became) for each in report.repaired][-1] == ("none.tar", "lost")
     assert tree(root) == before
@@ -63,6 +63,7 @@ def test_broken_shards_get_fixed_copies_and_the_others_stay(tmp_path: Path, work
     errors = [finding for finding in report.findings if finding.severity == "error"]
     assert [(each.code, each.shard) for each in errors] == [("WDS130", "cut.tar"), ("WDS157", "none.tar")]
     assert report.repaired[0].lost == ("000013.a", "000013.b")
+    assert report.lost_members == 2
 
 
 def test_the_copies_are_the_same_bytes_for_any_workers(tmp_path: Path) -> None:
@@ -113,7 +114,7 @@ def test_a_dry_run_tells_all_and_writes_nothing(tmp_path: Path) -> None:
     root = broken(tmp_path)
     before = tree(tmp_path)
     report = repair(root, to(tmp_path, dry_run=True))
-    assert (report.fixed, report.lost, tree(tmp_path)) == (3, 1, before)
+    assert (report.fixed, report.beyond_repair, tree(tmp_path)) == (3, 1, before)
 
 
 def test_in_place_what_was_there_is_kept_beside_it(tmp_path: Path) -> None:
@@ -375,8 +376,9 @@ def test_an_indexed_shard_whose_file_is_gone_is_named_with_all_that_it_had(tmp_p
     report = repair(root, RepairRequest(in_place=True) if in_place else to(tmp_path))
 
     (gone,) = report.repaired
-    assert (gone.shard, gone.became, report.shards, report.lost) == ("b.tar", "lost", 2, 1)
+    assert (gone.shard, gone.became, report.shards, report.beyond_repair) == ("b.tar", "lost", 2, 1)
     assert gone.lost == tuple(f"{i:06}.json" for i in range(3, 12))
+    assert report.lost_members == 9
     assert {(each.code, each.severity, each.shard) for each in report.findings} == {("WDS130", "error", "b.tar")}
 
 

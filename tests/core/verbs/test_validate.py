@@ -304,43 +304,65 @@ def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "words", "count"),
+    ("names", "words"),
     [
-        (("cat.txt", "Cat.txt", "CAT.txt", "dog.txt"), "keys that differ only in case, such as 'CAT' and 'Cat'", 1),
-        (("A/1.txt", "a/1.txt", "A/2.txt", "a/2.txt"), "keys that differ only in case, such as 'A/1' and 'a/1'", 2),
+        (("cat.txt", "Cat.txt", "CAT.txt", "dog.txt"), ["keys differ only in case: 'CAT', 'Cat' and 'cat'"]),
         (
-            ("caf\u00e9.txt", "cafe\u0301.txt"),
-            r"keys that differ only in Unicode form, such as 'cafe\u0301' and 'caf\xe9'",
-            1,
+            ("A/1.txt", "a/1.txt", "A/2.txt", "a/2.txt"),
+            ["keys differ only in case: 'A/1' and 'a/1'", "keys differ only in case: 'A/2' and 'a/2'"],
         ),
-        (("A.txt", "A.TXT"), "parts of a sample that differ only in case, such as 'txt' and 'TXT'", 1),
-        (("A.txt", "B.txt", "caf\u00e9.txt"), "", 0),
+        (("caf\u00e9.txt", "cafe\u0301.txt"), [r"keys differ only in Unicode form: 'cafe\u0301' and 'caf\xe9'"]),
+        (
+            ("caf\u00e9.txt", "cafe\u0301.txt", "CAF\u00c9.txt"),
+            [r"keys differ only in case and Unicode form: 'CAF\xc9', 'cafe\u0301' and 'caf\xe9'"],
+        ),
+        (("A.txt", "A.TXT"), ["parts of a sample differ only in case: 'txt' and 'TXT'"]),
+        (
+            ("A.a", "A.A", "A.b", "A.B"),
+            [
+                "parts of a sample differ only in case: 'a' and 'A'",
+                "parts of a sample differ only in case: 'b' and 'B'",
+            ],
+        ),
+        (("A.txt", "B.txt", "caf\u00e9.txt"), []),
     ],
 )
-def test_names_that_are_one_to_other_systems_are_a_warning(
-    tmp_path: Path, names: tuple[str, ...], words: str, count: int
+def test_each_set_of_names_that_are_one_to_other_systems_is_a_warning(
+    tmp_path: Path, names: tuple[str, ...], words: list[str]
 ) -> None:
     root = a_dataset(tmp_path, {"a.tar": [(name, b"1") for name in names]})
     index(root)
 
     found = [each for each in validate(root).findings if each.code not in ("WDS108", "WDS109")]
 
-    assert [(each.code, each.severity, each.message, each.count) for each in found] == (
-        [("WDS160", "warning", words, count)] if words else []
-    )
+    assert [(each.code, each.severity, each.message, each.count) for each in found] == [
+        ("WDS160", "warning", each, 1) for each in words
+    ]
 
 
 def test_so_are_paths_of_shards_and_keys_in_two_of_them(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path, {"a.tar": [("x.txt", b"1")], "A.tar": [("X.txt", b"1")]})
+    shards = {f"{name}{i}.tar": [(f"{name}{i}.txt", b"1")] for i in range(2) for name in "aA"}
+    root = a_dataset(tmp_path, shards)
     index(root)
 
-    keys, paths = sorted(validate(root).findings, key=lambda each: each.message)
+    found = [(each.code, each.shard, each.key, each.message) for each in validate(root).findings]
 
-    assert (keys.code, keys.shard, keys.key) == ("WDS160", "A.tar", "X")
-    assert (paths.code, paths.message) == (
-        "WDS160",
-        "paths of shards that differ only in case, such as 'A.tar' and 'a.tar'",
-    )
+    keys = [("WDS160", f"A{i}.tar", f"A{i}", f"keys differ only in case: 'A{i}' and 'a{i}'") for i in range(2)]
+    paths = [
+        ("WDS160", f"A{i}.tar", "", f"paths of shards differ only in case: 'A{i}.tar' and 'a{i}.tar'") for i in range(2)
+    ]
+    assert sorted(found) == sorted([*keys, *paths])
+
+
+def test_a_thousand_sets_of_alike_keys_are_named_and_the_others_are_counted(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [(f"{name}{i}.txt", b"1") for name in "aA" for i in range(1003)]})
+    index(root)
+
+    found = [each for each in validate(root).findings if each.code == "WDS160"]
+
+    assert (len(found), sum(each.count for each in found)) == (1001, 1003)
+    more = "more sets of keys that differ only in case or Unicode form, beyond the first 1,000"
+    assert [each.count for each in found if each.message == more] == [3]
 
 
 def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:

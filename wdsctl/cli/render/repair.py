@@ -49,13 +49,13 @@ def render(report: RepairReport, *, limit: int = 0) -> Iterator[RenderableType]:
 
 
 def _verdict(report: RepairReport) -> str:
-    if report.fixed + report.lost + report.copied == 0:
+    if report.fixed + report.beyond_repair + report.copied == 0:
         return f"nothing to repair: {count(report.sound, 'sound shard')}"
     would = "would be " if report.dry_run else ""
     facts = [
         (report.fixed, f"{would}repaired"),
         (report.copied, f"{would}copied unchanged"),
-        (report.lost, "beyond repair"),
+        (report.beyond_repair, "beyond repair"),
         (report.sound, "sound"),
     ]
     said = ", ".join(f"{count(number)} {words}" for number, words in facts if number)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from wdsctl.core.temporary_space import in_temporary_space
+
+MOST_NAMES = 8  # of one set that are named
 
 #: Keys with a letter that has other forms: a capital one, or one that is not ASCII.
 _FIND = (
@@ -16,8 +20,19 @@ _FORMS = (
     "SELECT form FROM temp.alike GROUP BY form HAVING min(key) < max(key) "
     "UNION SELECT form FROM temp.alike WHERE EXISTS (SELECT 1 FROM sample WHERE key = form) ORDER BY form"
 )
-_KEYS = "SELECT key FROM temp.alike WHERE form = ?1 UNION SELECT key FROM sample WHERE key = ?1 ORDER BY key LIMIT 2"
+_KEYS = (
+    "SELECT key FROM temp.alike WHERE form = ?1 UNION SELECT key FROM sample WHERE key = ?1 "
+    f"ORDER BY key LIMIT {MOST_NAMES}"
+)
 _SHARD = "SELECT path FROM shard WHERE id = (SELECT min(id >> 28) FROM sample WHERE key = ?)"
+
+
+@dataclass(frozen=True, slots=True)
+class AlikeKeys:
+    """Keys that are one name to other systems, and the shard of the first of them."""
+
+    keys: tuple[str, ...]
+    shard: str
 
 
 def form_of(name: str) -> str:
@@ -25,8 +40,8 @@ def form_of(name: str) -> str:
     return name.lower() if name.isascii() else _decomposed(_decomposed(name).casefold())
 
 
-def alike_keys(connection: sqlite3.Connection) -> tuple[int, tuple[str, str, str] | None]:
-    """How many sets of such keys there are; of the first one two keys, and the shard of the first of them.
+def alike_keys(connection: sqlite3.Connection, limit: int) -> tuple[int, list[AlikeKeys]]:
+    """How many sets of such keys there are, and the first `limit` of them.
 
     Cost: a pass over the key index, 0.3 s a million; 6 s a million of keys that are not ASCII in lower case, with twice
     their size in temporary files, and not in memory. Raises StorageError WDS401 where there is no room.
@@ -35,29 +50,37 @@ def alike_keys(connection: sqlite3.Connection) -> tuple[int, tuple[str, str, str
         connection.create_function("form_of", 1, form_of, deterministic=True)
         connection.execute(_FIND)
         try:
-            count, first = 0, ""
+            connection.execute("CREATE INDEX temp.alike_form ON alike (form, key)")
+            forms: list[str] = []
+            count = 0
             for count, (form,) in enumerate(connection.execute(_FORMS), 1):
-                first = first if count > 1 else form
-            if not count:
-                return 0, None
-            one, other = (row[0] for row in connection.execute(_KEYS, (first,)))
-            return count, (one, other, connection.execute(_SHARD, (one,)).fetchone()[0])
+                if count <= limit:
+                    forms.append(form)
+            return count, [_set_of(connection, form) for form in forms]
         finally:
             connection.execute("DROP TABLE temp.alike")
 
 
-def alike(names: list[str]) -> tuple[str, str] | None:
-    """The first two of these names that are one to other systems; None where there are none."""
-    seen: dict[str, str] = {}
+def _set_of(connection: sqlite3.Connection, form: str) -> AlikeKeys:
+    keys = tuple(row[0] for row in connection.execute(_KEYS, (form,)))
+    return AlikeKeys(keys, connection.execute(_SHARD, keys[:1]).fetchone()[0])
+
+
+def alike(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """The sets of these names that are one to other systems, in the order of their first names."""
+    sets: dict[str, dict[str, None]] = {}
     for name in names:
-        other = seen.setdefault(form_of(name), name)
-        if other != name:
-            return other, name
-    return None
+        sets.setdefault(form_of(name), {})[name] = None
+    return [tuple(each) for each in sets.values() if len(each) > 1]
 
 
-def differ_in(one: str, other: str) -> str:
-    return "case" if unicodedata.normalize("NFC", one) != unicodedata.normalize("NFC", other) else "Unicode form"
+def differ_in(names: Iterable[str]) -> str:
+    """What tells these names apart: "case", "Unicode form", or both."""
+    names = list(names)
+    letters = {unicodedata.normalize("NFC", name) for name in names}
+    if len(letters) == 1:
+        return "Unicode form"
+    return "case" if len(letters) == len(names) else "case and Unicode form"
 
 
 def _decomposed(name: str) -> str:

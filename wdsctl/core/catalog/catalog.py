@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Engine, Table, func, inspect, 
 from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.alike_keys import alike_keys
+from wdsctl.core.catalog.alike_keys import AlikeKeys, alike_keys
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, KEY_UNTIL
 from wdsctl.core.catalog.facts import exclude_of, generation_of, media_settings_of, selection_of
@@ -201,12 +201,12 @@ class Catalog:
                     keys.append(each)
             return count, [RepeatedKey(each, self._shards_with(connection, each)) for each in keys]
 
-    def alike_keys(self) -> tuple[int, tuple[str, str, str] | None]:
+    def alike_keys(self, limit: int = 20) -> tuple[int, list[AlikeKeys]]:
         """See `alike_keys`. None of lines, whose keys are no names of files, and where samples have no rows."""
         if not self.has_sample_rows or self.key_field:
-            return 0, None
+            return 0, []
         with self._driver() as driver:
-            return alike_keys(driver)
+            return alike_keys(driver, limit)
 
     def _repeated_lines(self, limit: int) -> tuple[int, list[RepeatedKey]]:
         field = self.key_field

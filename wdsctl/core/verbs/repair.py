@@ -55,7 +55,8 @@ class RepairRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairReport:
-    """`repaired`: every shard that is not sound, was copied, or lacks something. `findings`: what could not be
+    """`repaired`: every shard that is not sound, was copied, or lacks something. `beyond_repair`: shards of which
+    nothing could be saved. `lost_members`: names in `repaired[].lost`, over all shards. `findings`: what could not be
     repaired (WDS157), and once a shard what is missing from it now (WDS130).
     """
 
@@ -64,7 +65,8 @@ class RepairReport:
     shards: int
     sound: int
     fixed: int
-    lost: int
+    beyond_repair: int
+    lost_members: int
     copied: int
     repaired: tuple[RepairedShard, ...]
     findings: tuple[Finding, ...]
@@ -113,7 +115,8 @@ def repair(
         shards=len(shards),
         sound=became["sound"],
         fixed=became["fixed"],
-        lost=became["lost"],
+        beyond_repair=became["lost"],
+        lost_members=sum(len(each.lost) for each in results),
         copied=became["copied"],
         repaired=tuple(each for each in results if each.became != "sound" or each.left or each.lost),
         findings=tuple(_findings(results)),

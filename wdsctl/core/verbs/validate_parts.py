@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.catalog.alike_keys import alike, differ_in
+from wdsctl.core.catalog.alike_keys import MOST_NAMES, alike, differ_in
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.totals import PartCount
 from wdsctl.core.checks.kinds import MEDIA, kind_of
@@ -21,6 +21,7 @@ from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 
 NEARLY_ALL = 0.95  # a part that so many samples have is expected of all
+MOST_ALIKE = 1000  # sets of alike keys that are findings of their own
 
 
 def open_offsets(place: Place, generation: int) -> Offsets | Finding:
@@ -52,26 +53,32 @@ def repeated_keys(published: Catalog, progress: Progress) -> Iterator[Finding]:
 
 
 def alike_names(published: Catalog, shards: Sequence[str]) -> Iterator[Finding]:
-    """Keys and paths of shards that are one name to systems which pass over case or Unicode form."""
-    count, first = published.alike_keys()
-    if first is not None:
-        one, other, shard = first
-        yield _alike("keys", one, other, shard=shard, key=one, count=count)
-    if pair := alike(list(shards)):
-        yield _alike("paths of shards", *pair, shard=pair[0])
+    """Keys and paths of shards that are one name to systems which pass over case or Unicode form, a finding a set."""
+    count, first = published.alike_keys(MOST_ALIKE)
+    for found in first:
+        yield _alike("keys", found.keys, shard=found.shard, key=found.keys[0])
+    if count > len(first):
+        words = f"more sets of keys that differ only in case or Unicode form, beyond the first {MOST_ALIKE:,}"
+        yield Finding(code="WDS160", severity="warning", message=words, count=count - len(first))
+    for paths in alike(shards):
+        yield _alike("paths of shards", paths, shard=paths[0])
 
 
 def alike_parts(offsets: Offsets) -> Iterator[Finding]:
-    """Parts of one sample that are."""
+    """Parts of one sample that are, a finding a set of names."""
+    layouts: dict[tuple[str, ...], list[int]] = {}
     for i, layout in enumerate(offsets.layouts):
-        if pair := alike(list(layout)):
-            count, first = offsets.with_layouts([i])
-            shard = offsets.shards[offsets.shard_of(first)].path
-            yield _alike("parts of a sample", *pair, shard=shard, key=offsets.key(first), part=pair[1], count=count)
+        for names in alike(layout):
+            layouts.setdefault(names, []).append(i)
+    for names, those in layouts.items():
+        count, first = offsets.with_layouts(those)
+        shard = offsets.shards[offsets.shard_of(first)].path
+        yield _alike("parts of a sample", names, shard=shard, key=offsets.key(first), part=names[1], count=count)
 
 
-def _alike(what: str, one: str, other: str, **place: Any) -> Finding:
-    words = f"{what} that differ only in {differ_in(one, other)}, such as {one!a} and {other!a}"
+def _alike(what: str, names: Sequence[str], **place: Any) -> Finding:
+    shown = [ascii(name) for name in names[:MOST_NAMES]]
+    words = f"{what} differ only in {differ_in(names)}: {', '.join(shown[:-1])} and {shown[-1]}"
     return Finding(code="WDS160", severity="warning", message=words, **place)
 
 
