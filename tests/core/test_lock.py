@@ -363,8 +363,9 @@ def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path
 def test_a_folder_in_the_place_of_a_lock_keeps_what_is_in_it(tmp_path: Path) -> None:
     (tmp_path / "lock").mkdir()
     (tmp_path / "lock" / "mine").write_text("")
-    with pytest.raises(CatalogError, match="a folder lies where the lock would be") as caught, locked(
-        str(tmp_path / "lock")
+    with (
+        pytest.raises(CatalogError, match="a folder lies where the lock would be") as caught,
+        locked(str(tmp_path / "lock")),
     ):
         pass
     assert (caught.value.code, caught.value.where) == ("WDS304", str(tmp_path / "lock"))
