@@ -24,7 +24,7 @@ from wdsctl.core.split_rules import Excludes, Rules, SplitRule, check_set
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
-from wdsctl.core.verbs.split_bring import Brought, afresh, bring, emptied
+from wdsctl.core.verbs.split_bring import Brought, assign_all, bring, emptied
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, excluded_by_user, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_lists import copy_lists, excludes_with_lists, forget_lists, with_lists
@@ -118,7 +118,7 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
     for note in [*excluded.notes, *_idle_notes(request, state, excludes)]:
         progress.note(note)
     made = {
-        of_set: afresh(ground, rule, excluded.parts, parts_of_set(place, of_set), former_of_set(place, of_set))
+        of_set: assign_all(ground, rule, excluded.parts, parts_of_set(place, of_set), former_of_set(place, of_set))
         for of_set, rule in wanted.items()
     }
     for of_set, each in made.items():
@@ -164,7 +164,7 @@ class _Work:
         for of_set, rule in self.rules.items():
             before, former = parts_of_set(self.place, of_set), former_of_set(self.place, of_set)
             if of_set in self.state.new and of_set not in self.made:
-                self.made[of_set] = afresh(self.ground, rule, self.excluded.parts)
+                self.made[of_set] = assign_all(self.ground, rule, self.excluded.parts)
                 refuse(self.made[of_set].problems, f"{self.place.dataset_yaml}, set {of_set}")
             if of_set in self.made:
                 made = self.made[of_set]

@@ -64,7 +64,7 @@ def bring(
     return made
 
 
-def afresh(
+def assign_all(
     ground: Ground,
     rule: SplitRule,
     excluded: Mapping[int, SplitShard],
