@@ -135,7 +135,13 @@ class LocalStorage:
 
     def _opened(self, path: str) -> int:
         with translated(path, "read"):
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError as error:
+                if path not in self._expected:
+                    raise
+                hint = "restore the shard, or run `wdsctl index DATASET` if the dataset is to do without it"
+                raise StorageError(f"cannot read the shard: {error.strerror}", where=path, hint=hint) from error
         try:
             facts = _facts(handle)
             self._check(path, handle, facts[0])

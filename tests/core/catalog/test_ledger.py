@@ -12,7 +12,7 @@ import pytest
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
-from wdsctl.core.shard_record import ShardRecord
+from wdsctl.core.shard_record import FormerKeys, ShardRecord
 
 FINDINGS = [
     Finding(code="WDS103", severity="error", message="damaged", shard="a.tar", offset=512),
@@ -90,6 +90,28 @@ def test_a_ledger_of_the_first_version_goes_on(path: str) -> None:
         assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], "/raw")
 
 
+def test_a_ledger_of_version_four_knows_no_former_keys_and_is_brought_up_to_date(path: str) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan([a_record(0)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE former_key")
+        connection.execute("PRAGMA user_version = 4")
+
+    with Ledger.peek(path) as ledger:
+        assert ledger.former_keys() == {}
+    former = {
+        a_record(0).name: FormerKeys("layout", {"new": "old", "a/b": "c.d"}),
+        "1.tar": FormerKeys("", {"a": "b"}),
+    }
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan([a_record(0)._replace(state="renamed")], "/raw", former)
+        ledger.forget_former_keys()
+        assert ledger.former_keys() == former
+        ledger.mark_done(a_record(0).name)
+        ledger.forget_former_keys()
+        assert ledger.former_keys() == {"1.tar": former["1.tar"]}
+
+
 def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff/ledger.sqlite")
     Ledger.open(path).close()
@@ -112,7 +134,7 @@ def test_the_file_says_whose_it_is(path: str) -> None:
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x5744534C,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
@@ -158,7 +180,7 @@ def test_an_empty_file_is_a_new_ledger(path: str) -> None:
 def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
     Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 5")
+        connection.execute("PRAGMA user_version = 6")
     before = Path(path).read_bytes()
 
     for opened in (Ledger.open, Ledger.peek):
