@@ -219,6 +219,19 @@ def test_a_function_of_a_column_may_come_from_ones_own_folder(dataset: str, ran:
     assert ran.exists()
 
 
+def test_a_column_of_a_module_that_is_elsewhere_imports_nothing_from_the_current_folder(
+    dataset: str, ran: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "my_lengths.py").write_text("def number(sample):\n    return 3\n")
+    (tmp_path / "downloads").mkdir()
+    planted(str(tmp_path / "downloads"))
+    words = ("index", dataset, "--column", "n=my_lengths:number")
+    done = ran_in(tmp_path / "downloads", words, PYTHONPATH=str(tmp_path / "mine"))
+
+    assert (done.returncode, ran.exists()) == (0, False), done.stderr
+
+
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
 def test_fresh_workers_import_nothing_from_the_current_folder(start_method: str, dataset: str, ran: Path) -> None:
     for name in ("json", "multiprocessing", "numpy", "torch", "wds_evil", "socket"):
