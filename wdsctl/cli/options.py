@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -120,6 +120,14 @@ COMMON: dict[str, Any] = {
     "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR).")],
     "no_input": Annotated[bool, typer.Option("--no-input", help="Never ask; fail where an answer is needed.")],
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked to confirm.")],
+    "allow_path": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-path",
+            metavar="DIR",
+            help="Let links and paths in the data lead into DIR, too (repeatable; as WDSCTL_ALLOW_PATH).",
+        ),
+    ],
     "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (as WDSCTL_DEBUG=1).")],
 }
 #: Those of them that may also stand before the command.
@@ -138,6 +146,7 @@ class Common:
     no_input: bool = False
     yes: bool = False
     debug: bool = False
+    allow_path: Sequence[str] = ()
 
     @property
     def output(self) -> Output:
@@ -153,6 +162,10 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(function)
     def command(**values: Any) -> int:
         common = Common(**{name: values.pop(name) for name in COMMON})
+        if common.allow_path:  # before anything is opened, and for the processes that are started
+            from wdsctl.core.beneath import allow_path
+
+            allow_path(*common.allow_path)
         refuse_empty(own, values)
         try:
             return function(**values, common=common)
@@ -164,7 +177,9 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
     offer(own)
     common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=None if name == "allow_path" else False, annotation=annotation
+        )
         for name, annotation in COMMON.items()
     ]
     command.__signature__ = inspect.Signature([*own, *common], return_annotation=int)  # type: ignore[attr-defined]

@@ -16,6 +16,7 @@ from itertools import islice
 from types import TracebackType
 from typing import IO, Any, cast
 
+from wdsctl.core.beneath import check_beneath
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.arrow import loaded
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
@@ -221,7 +222,10 @@ class PackedImporter:
             raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
             loaded("pyarrow", "zstd and lz4 compression")
-        return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files, rule)
+        root = path if os.path.isdir(path) else os.path.dirname(path)
+        for name in files if os.path.isdir(path) else ():
+            check_beneath(os.path.join(path, name), path)
+        return PackedSource(root, files, rule)
 
 
 def _listed(path: str) -> list[str]:
