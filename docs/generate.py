@@ -159,7 +159,7 @@ drawn on a terminal, and is a plain line now and then elsewhere.
 |---|---|
 | `WDSCTL_CATALOG` | a folder for the catalogs of all datasets, a subfolder each; `--catalog` wins over it |
 | `WDSCTL_COMMAND_OPTION`, `WDSCTL_OPTION` | an option of one command, or of all: [configuration](configuration.md) |
-| `WDSCTL_CONFIG` | a configuration file in the place of all others, or `none` |
+| `WDSCTL_CONFIG` | a configuration file in the place of your own, or `none` |
 | `NO_COLOR`, `WDSCTL_NO_COLOR` | no colours |
 | `WDSCTL_DEBUG` | `1`: show the traceback of an error, as `--debug` |
 """

@@ -8,8 +8,10 @@ import pytest
 
 from tests.cli.conftest import Wdsctl
 from tests.cli.test_startup import modules_after
+from wdsctl.cli.configured import file_named
 
 Process = Callable[..., object]
+OWN = "home/wdsctl/wdsctl.toml"  # the user's, in the tests
 
 
 @pytest.fixture
@@ -18,6 +20,8 @@ def runs(wdsctl: Wdsctl, shards: Path, tmp_path: Path, monkeypatch: pytest.Monke
     for _ in range(3):
         wdsctl("index", shards)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    (tmp_path / "home" / "wdsctl").mkdir(parents=True)
     return shards
 
 
@@ -27,38 +31,109 @@ def listed(wdsctl: Wdsctl, *words: object) -> int:
     return len(result.document["runs"])
 
 
-def test_flag_then_variable_then_nearest_file_then_user_file_then_default(
+def test_flag_then_variable_then_the_file_then_default(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert listed(wdsctl, runs) == 3
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
-    (tmp_path / "home" / "wdsctl").mkdir(parents=True)
-    (tmp_path / "home" / "wdsctl" / "wdsctl.toml").write_text("[log]\nlimit = 1\n")
-    assert listed(wdsctl, runs) == 1
-    (tmp_path / "pyproject.toml").write_text("[tool.wdsctl.log]\nlimit = 2\n")
+    (tmp_path / OWN).write_text("[log]\nlimit = 2\n")
     assert listed(wdsctl, runs) == 2
     monkeypatch.setenv("WDSCTL_LOG_LIMIT", "1")
     assert listed(wdsctl, runs) == 1
     assert listed(wdsctl, runs, "-n", 3) == 3
 
 
+@pytest.mark.parametrize("folder", ["inside", "", "shards"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("wdsctl.toml", "[log]\nlimit = 1\n"),
+        ("pyproject.toml", "[tool.wdsctl.log]\nlimit = 1\n"),
+        ("wdsctl.toml", "[log\n"),
+    ],
+)
+def test_a_file_that_nobody_named_changes_nothing(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str, text: str
+) -> None:
+    (tmp_path / "inside").mkdir()
+    (tmp_path / folder / name).write_text(text)
+    monkeypatch.chdir(tmp_path / "inside")
+    assert listed(wdsctl, runs) == 3
+    monkeypatch.chdir(runs)
+    assert listed(wdsctl, ".") == 3
+
+
+def test_a_file_that_came_with_a_dataset_cannot_excuse_its_faults(
+    wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (runs / "broken.tar").write_bytes(b"no tar")
+    (runs / "wdsctl.toml").write_text('[validate]\nfail-on = "never"\n[repair]\nno-backup = true\n')
+    monkeypatch.chdir(runs)
+    assert wdsctl("validate", ".").code == 1
+    assert wdsctl("--config", "wdsctl.toml", "validate", ".").code == 0
+
+
+def test_a_file_here_that_is_not_used_is_said_once_with_how_to_use_it(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wdsctl.toml").write_text("[log]\nlimit = 1\n")
+    assert wdsctl("log", runs).stderr.splitlines() == [
+        "wdsctl.toml here is not used: give `--config wdsctl.toml` if it is yours"
+    ]
+    for words in (("--json",), ("--quiet",), ("--config", "wdsctl.toml"), ("--config=none",)):
+        assert wdsctl("log", runs, *words).stderr == ""
+    monkeypatch.setenv("WDSCTL_CONFIG", "none")
+    assert wdsctl("log", runs).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config", "mine.toml", "log", "ROOT"),
+        ("--json", "--config=mine.toml", "log", "ROOT"),
+        ("log", "ROOT", "--config", "mine.toml"),
+        ("log", "--config", "absent.toml", "ROOT", "--config", "mine.toml"),
+    ],
+)
+def test_a_file_may_be_named_on_either_side_of_the_command(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    (tmp_path / "mine.toml").write_text("[log]\nlimit = 1\n")
+    monkeypatch.setenv("WDSCTL_CONFIG", "absent.toml")
+    given = [str(runs) if word == "ROOT" else word for word in words]
+    assert len(wdsctl(*given, *([] if "--json" in given else ["--json"])).document["runs"]) == 1
+
+
+def test_a_value_that_looks_like_the_option_names_no_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / "evil.toml").write_text("[ls]\nlong = true\n")
+    for words in (("--split", "--config=evil.toml"), ("--split", "--config"), ("--", "--config=evil.toml")):
+        assert "evil" not in wdsctl("ls", runs, *words).stdout
+    assert file_named(["ls", "d", "--split", "--config=evil.toml"]) is None
+    assert file_named(["ls", "d", "--", "--config=evil.toml"]) is None
+
+
+def test_a_file_that_is_named_and_empty_or_absent_is_told_of(wdsctl: Wdsctl, runs: Path) -> None:
+    assert "--config is empty" in wdsctl("log", runs, "--config", "").stderr
+    assert wdsctl("log", runs, "--config", "absent.toml").code == 2
+    assert wdsctl("log", runs, "--config").code == 2
+
+
 def test_flags_and_lists_reach_their_commands(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "wdsctl.toml").write_text('[index]\nhash = true\nexclude = ["*3.tar", "*4.tar"]\nmedia = false\n')
+    (tmp_path / OWN).write_text('[index]\nhash = true\nexclude = ["*3.tar", "*4.tar"]\nmedia = false\n')
     document = wdsctl("index", runs, "--json").document
     assert (document["shards"], document["hashed"]) == (8, 8)
 
 
 def test_commands_of_groups_are_configured_too(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "wdsctl.toml").write_text('[view.create]\nwhere = "position = 0"\n')
+    (tmp_path / OWN).write_text('[view.create]\nwhere = "position = 0"\n')
     assert wdsctl("view", "create", runs, "first", "--json").document["samples"] == 10
 
 
 def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
-    (tmp_path / "wdsctl.toml").write_text("[log]\nlimit = 'many'\n")
+    (tmp_path / OWN).write_text("[log]\nlimit = 'many'\n")
     result = wdsctl("log", runs)
     assert (result.code, result.stderr.splitlines()[:2]) == (
         2,
-        ["error[WDS010]: log.limit: invalid value for '--limit' / '-n': a whole number is needed", "  --> wdsctl.toml"],
+        ["error[WDS010]: log.limit: invalid value for '--limit' / '-n': a whole number is needed", f"  --> {OWN}"],
     )
     assert wdsctl("log", runs, "--limit", "many").stderr.startswith("error[WDS001]")
     assert listed(wdsctl, runs, "--limit", 1) == 1
@@ -67,13 +142,13 @@ def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsc
 def test_a_mistake_stops_every_command_but_help_and_those_that_look_into_it(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "wdsctl.toml").write_text("[indx]\n")
+    (tmp_path / OWN).write_text("[indx]\n")
     result = wdsctl("log", runs)
     assert (result.code, result.stderr.splitlines()) == (
         2,
         [
             "error[WDS010]: there is no command indx",
-            "  --> wdsctl.toml",
+            f"  --> {OWN}",
             "  help: did you mean index?",
         ],
     )
@@ -96,7 +171,7 @@ def test_help_does_not_look_for_a_configuration() -> None:
 def test_what_is_typed_takes_the_place_of_a_configured_option_that_does_not_go_with_it(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "wdsctl.toml").write_text(
+    (tmp_path / OWN).write_text(
         '[sql]\ncsv = true\n[inspect]\nsamples = 1\n[validate]\nformat = "sarif"\n[ls]\nparts = true\n'
     )
     assert wdsctl("sql", runs, "SELECT 1 AS a, 2 AS b").stdout == "a,b\n1,2\n"
@@ -111,7 +186,7 @@ def test_what_is_typed_takes_the_place_of_a_configured_option_that_does_not_go_w
 def test_what_is_configured_and_says_more_of_what_nobody_asks_for_is_idle(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "wdsctl.toml").write_text(
+    (tmp_path / OWN).write_text(
         '[split]\nby = "key"\nseed = 3\nrest = "train"\n[inspect]\nseed = 4\n[convert]\nseed = 4\n'
     )
     made = wdsctl("split", runs, "8,2", "--json").document

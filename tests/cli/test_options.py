@@ -23,6 +23,11 @@ from wdsctl.cli import options
         (["checkpoint", "info", "--json", "X"], ["checkpoint", "info", "--json", "X"]),
         (["checkpoint", "--help"], ["checkpoint", "--help"]),
         (["--json", "checkpoint"], ["checkpoint", "--json"]),
+        (["--config", "c.toml", "-q", "ls", "X"], ["ls", "--config", "c.toml", "-q", "X"]),
+        (["--config=c.toml", "ls", "X"], ["ls", "--config=c.toml", "X"]),
+        (["--config", "config", "config", "show"], ["config", "show", "--config", "config"]),
+        (["config", "--config", "c.toml", "show"], ["config", "show", "--config", "c.toml"]),
+        (["--config"], ["--config"]),
         ([], []),
     ],
 )
@@ -30,7 +35,7 @@ def test_common_options_may_stand_before_the_command(words: list[str], ordered: 
     assert options.common_first(words) == ordered
 
 
-@given(st.lists(st.sampled_from(["--json", "-q", "inspect", "X", "--help", "-x"])))
+@given(st.lists(st.sampled_from(["--json", "-q", "inspect", "X", "--help", "-x", "--config", "--config=x"])))
 def test_no_word_is_lost_or_invented(words: list[str]) -> None:
     assert sorted(options.common_first(words)) == sorted(words)
 
@@ -50,7 +55,7 @@ def test_a_command_gets_the_common_options_as_one_value() -> None:
     command = options.with_common(function)
 
     assert list(inspect.signature(command).parameters) == ["root", *options.COMMON]
-    chosen = dict.fromkeys(options.COMMON, False) | {"json": True}
+    chosen = dict.fromkeys(options.COMMON, False) | {"json": True, "config": None}
     assert command(root="X", **chosen) == 3
     assert seen == [("X", options.Common(json=True))]
 

@@ -50,19 +50,22 @@ def test_anything_else_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, words:
     assert plain_get(["get", "d", "k"]) is None
 
 
-def test_a_configuration_sends_everything_the_long_way(tmp_path: Path) -> None:
-    inner = tmp_path / "a" / "b"
-    inner.mkdir(parents=True)
-    calm = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "WDSCTL_CATALOG": "c"}
-    assert not is_configured(calm, str(inner))
-    (tmp_path / "pyproject.toml").write_text("[project]\n")
-    assert not is_configured(calm, str(inner))
-    assert is_configured(calm | {"WDSCTL_GET_PART": "jpg"}, str(inner))
-    (tmp_path / "pyproject.toml").write_text("[tool.wdsctl]\n")
-    assert is_configured(calm, str(inner))
-    (tmp_path / "pyproject.toml").unlink()
+def test_a_configuration_sends_everything_the_long_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    (tmp_path / "inner").mkdir()
+    monkeypatch.chdir(tmp_path / "inner")
+    calm = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "WDSCTL_CATALOG": "c"}
     (tmp_path / "wdsctl.toml").write_text("")
-    assert is_configured(calm, str(inner))
+    assert not is_configured(calm)
+    assert is_configured(calm | {"WDSCTL_GET_PART": "jpg"})
+    monkeypatch.chdir(tmp_path)
+    assert is_configured(calm)  # for a note: it is not used
+    monkeypatch.chdir(tmp_path / "inner")
+    (tmp_path / "me" / ".config" / "wdsctl").mkdir(parents=True)
+    assert is_configured(calm)
+    (tmp_path / "me" / ".config" / "wdsctl").rmdir()
+    (tmp_path / "config" / "wdsctl").mkdir(parents=True)
+    assert is_configured(calm)
 
 
 def test_a_plain_get_imports_nothing_that_parses_or_computes(tmp_path: Path) -> None:

@@ -14,12 +14,11 @@ SCHEMA: Schema = {
 }
 
 
-def read(folder: Path, text: str = "", user: str = "", **environment: str) -> Config:
-    (folder / "home" / "wdsctl").mkdir(parents=True)
-    for path, content in ((folder / "wdsctl.toml", text), (folder / "home" / "wdsctl" / "wdsctl.toml", user)):
-        if content:
-            path.write_text(content)
-    return read_config(SCHEMA, {"XDG_CONFIG_HOME": str(folder / "home"), **environment}, str(folder))
+def read(folder: Path, text: str = "", **environment: str) -> Config:
+    (folder / "wdsctl").mkdir(parents=True)
+    if text:
+        (folder / "wdsctl" / "wdsctl.toml").write_text(text)
+    return read_config(SCHEMA, {"XDG_CONFIG_HOME": str(folder), **environment})
 
 
 def values(config: Config) -> dict[str, Any]:
@@ -27,13 +26,19 @@ def values(config: Config) -> dict[str, Any]:
     return {f"{command} {option}": setting.value for (command, option), setting in config.settings.items()}
 
 
-def test_the_stronger_place_wins(tmp_path: Path) -> None:
-    text, user = "workers = 3\n[index]\nworkers = 4\n", "workers = 1\n[view.create]\nworkers = 2\nseed = 9\n"
-    assert values(read(tmp_path, text, user)) == {
+def test_a_table_of_a_command_wins_over_what_stands_above_all(tmp_path: Path) -> None:
+    assert values(read(tmp_path, "workers = 3\n[index]\nworkers = 4\n[view.create]\nseed = 9\n")) == {
         "index workers": "4",
         "view create workers": "3",
         "view create seed": "9",
     }
+
+
+def test_a_file_that_is_named_takes_the_place_of_the_users(tmp_path: Path) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text("[ls]\nsplit = 'val'\n")
+    read(tmp_path, "workers = 3\n")
+    assert values(read_config(SCHEMA, {"XDG_CONFIG_HOME": str(tmp_path)}, str(other))) == {"ls split": "val"}
 
 
 def test_variables_win_over_files_and_the_closer_one_over_the_wider(tmp_path: Path) -> None:
@@ -80,7 +85,7 @@ def test_what_variables_may_say(tmp_path: Path) -> None:
 )
 def test_what_is_wrong_is_said_with_what_may_be_meant(tmp_path: Path, text: str, message: str, hint: str) -> None:
     (problem,) = read(tmp_path, text).problems
-    assert (problem.message, problem.where, problem.hint) == (message, str(tmp_path / "wdsctl.toml"), hint)
+    assert (problem.message, problem.where, problem.hint) == (message, str(tmp_path / "wdsctl" / "wdsctl.toml"), hint)
     assert problem.as_error().code == "WDS010"
 
 
@@ -105,5 +110,5 @@ def test_names_of_variables() -> None:
 
 def test_most_runs_have_no_configuration(tmp_path: Path) -> None:
     plain = {"XDG_CONFIG_HOME": str(tmp_path), "WDSCTL_CATALOG": "x", "WDSCTL_NO_COLOR": "1"}
-    assert not is_any(plain, str(tmp_path))
-    assert is_any(plain | {"WDSCTL_WORKERS": "1"}, str(tmp_path))
+    assert not is_any(plain)
+    assert is_any(plain | {"WDSCTL_WORKERS": "1"})

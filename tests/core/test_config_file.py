@@ -1,15 +1,16 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from wdsctl.core.config_file import Candidate, candidates, tables, user_file
+from wdsctl.core.config_file import LARGEST_BYTES, Candidate, candidates, passed_over, tables, user_file
 from wdsctl.core.errors import InputError
 
 
-def found(folder: Path, **environment: str) -> list[Candidate]:
-    return candidates({"XDG_CONFIG_HOME": str(folder / "home"), **environment}, str(folder / "a" / "b"))
+def found(folder: Path, named: str | None = None, **environment: str) -> list[Candidate]:
+    return candidates({"XDG_CONFIG_HOME": str(folder / "home"), **environment}, named)
 
 
 def a_file(path: Path, text: str = "workers = 1\n") -> str:
@@ -18,43 +19,61 @@ def a_file(path: Path, text: str = "workers = 1\n") -> str:
     return str(path)
 
 
-def test_the_nearest_file_upwards_counts_alone(tmp_path: Path) -> None:
-    far = a_file(tmp_path / "wdsctl.toml")
-    assert found(tmp_path) == [Candidate(far, "project")]
-    near = a_file(tmp_path / "a" / "pyproject.toml", "[tool.wdsctl]\n")
-    assert found(tmp_path) == [Candidate(near, "project")]
-    nearest = a_file(tmp_path / "a" / "b" / "wdsctl.toml")
-    assert found(tmp_path) == [Candidate(nearest, "project")]
-
-
-def test_a_pyproject_without_our_table_does_not_count(tmp_path: Path) -> None:
-    far = a_file(tmp_path / "wdsctl.toml")
-    a_file(tmp_path / "a" / "pyproject.toml", "[tool.ruff]\n")
-    assert found(tmp_path) == [Candidate(far, "project")]
-
-
-def test_wdsctl_toml_goes_before_pyproject_beside_it(tmp_path: Path) -> None:
-    a_file(tmp_path / "a" / "pyproject.toml", "[tool.wdsctl]\n")
-    mine = a_file(tmp_path / "a" / "wdsctl.toml")
-    assert [file.path for file in found(tmp_path)] == [mine]
-
-
-def test_the_users_file_comes_after(tmp_path: Path) -> None:
-    project = a_file(tmp_path / "wdsctl.toml")
+def test_the_users_own_file_counts_and_none_from_where_they_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    a_file(tmp_path / "a" / "wdsctl.toml")
+    a_file(tmp_path / "pyproject.toml", "[tool.wdsctl]\n")
+    monkeypatch.chdir(tmp_path / "a")
+    assert found(tmp_path) == []
     user = a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
-    assert found(tmp_path) == [Candidate(project, "project"), Candidate(user, "user")]
+    assert found(tmp_path) == [Candidate(user, "user")]
     assert user_file({"XDG_CONFIG_HOME": str(tmp_path / "home")}) == user
 
 
-def test_a_file_that_is_named_stands_alone(tmp_path: Path) -> None:
-    a_file(tmp_path / "wdsctl.toml")
-    other = a_file(tmp_path / "other.toml")
+def test_a_file_that_is_named_stands_alone_and_the_option_before_the_variable(tmp_path: Path) -> None:
+    a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
+    other, third = a_file(tmp_path / "other.toml"), a_file(tmp_path / "third.toml")
     assert found(tmp_path, WDSCTL_CONFIG=other) == [Candidate(other, "named")]
+    assert found(tmp_path, third, WDSCTL_CONFIG=other) == [Candidate(third, "named")]
+    assert found(tmp_path, "none", WDSCTL_CONFIG=other) == []
+
+
+def test_a_relative_home_of_configurations_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    a_file(tmp_path / "wdsctl" / "wdsctl.toml")
+    assert user_file({"XDG_CONFIG_HOME": "."}) == str(tmp_path / "me/.config/wdsctl/wdsctl.toml")
+    assert candidates({"XDG_CONFIG_HOME": "."}) == []
+
+
+def test_a_file_here_that_does_not_count_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert not passed_over({})
+    a_file(tmp_path / "wdsctl.toml")
+    assert passed_over({})
+    assert not passed_over({"WDSCTL_CONFIG": "none"})
+    assert not passed_over({}, "wdsctl.toml")
+    monkeypatch.chdir(Path(a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")).parent)
+    assert not passed_over({"XDG_CONFIG_HOME": str(tmp_path / "home")})
+
+
+@pytest.mark.parametrize("what", ["pipe", "deep", "large"])
+def test_a_file_that_would_be_waited_for_or_never_end_is_refused(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "wdsctl.toml"
+    if what == "pipe":
+        os.mkfifo(path)
+    else:
+        path.write_text("a = " + "[" * 100_000 if what == "deep" else "#" * (LARGEST_BYTES + 1))
+    with pytest.raises(InputError, match="configuration cannot be read") as caught:
+        tables(str(path))
+    assert caught.value.code == "WDS010"
 
 
 @pytest.mark.parametrize("none", ["none", ""])
 def test_no_file_may_be_asked_for(tmp_path: Path, none: str) -> None:
-    a_file(tmp_path / "wdsctl.toml")
+    a_file(tmp_path / "home" / "wdsctl" / "wdsctl.toml")
     assert found(tmp_path, WDSCTL_CONFIG=none) == []
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.errors import CatalogError, StorageError
-from wdsctl.core.lock import MISSED, STOPPED, Holder, check_held, locked
+from wdsctl.core.lock import LARGEST_BYTES, MISSED, STOPPED, Holder, breaking, check_held, locked, writer
 
 HOLD = """
 import sys, time
@@ -76,7 +76,7 @@ def test_a_living_holder_is_named(tmp_path: Path) -> None:
             pass
         holder.kill()
     assert (caught.value.code, caught.value.where) == ("WDS304", path)
-    assert "remove the lock file" in caught.value.hint
+    assert "`--break-lock`" in caught.value.hint
     with locked(path):
         pass
 
@@ -319,3 +319,164 @@ def test_the_command_in_a_lock_holds_no_secrets(tmp_path: Path, monkeypatch: pyt
         command = json.loads(path.read_text())["command"]
     assert command.startswith("wdsctl index s3://bucket/x yyy")
     assert len(command) == 200
+
+
+@pytest.mark.parametrize("ahead", [STOPPED + 60, 10 * 365 * 86_400.0])
+def test_a_heart_that_beats_in_the_future_is_none(tmp_path: Path, ahead: float) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("another", 1, "1", 0.0, "far"), age=-ahead)
+    assert writer(str(path)) == ""
+    with locked(str(path)):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_process_that_is_on_every_machine_holds_no_lock_that_came_from_another_boot(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    first = Path("/proc/1/stat").read_text().rsplit(")", 1)[1].split()[19]
+    a_lock_of(path, Holder(socket.gethostname(), 1, first, 0.0, "first", space=""), age=STOPPED + 1)
+    with locked(str(path)):
+        pass
+
+
+def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path: Path) -> None:
+    path, outside = tmp_path / "meta" / "lock", tmp_path / "outside"
+    outside.write_text("kept")
+    path.parent.mkdir()
+    for make in (
+        lambda: path.symlink_to(outside),
+        lambda: path.symlink_to(tmp_path / "absent"),
+        lambda: path.symlink_to(path),
+        lambda: path.symlink_to("/dev/zero"),
+        lambda: os.mkfifo(path),
+        path.mkdir,
+    ):
+        make()
+        assert writer(str(path)) == ""
+        with locked(str(path)):
+            assert json.loads(path.read_text())["pid"] == os.getpid()
+        assert os.listdir(path.parent) == []
+    assert outside.read_text() == "kept"
+    assert not (tmp_path / "absent").exists()
+
+
+def test_a_folder_in_the_place_of_a_lock_keeps_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    (tmp_path / "lock" / "mine").write_text("")
+    with (
+        pytest.raises(CatalogError, match="a folder lies where the lock would be") as caught,
+        locked(str(tmp_path / "lock")),
+    ):
+        pass
+    assert (caught.value.code, caught.value.where) == ("WDS304", str(tmp_path / "lock"))
+    assert os.listdir(tmp_path / "lock") == ["mine"]
+
+
+GARBAGE = {
+    "empty": b"",
+    "no text": b"\xff\x00",
+    "deep": b"[" * LARGEST_BYTES,
+    "huge": b" " * (LARGEST_BYTES + 1),
+    "no object": b"7",
+    "other fields": b'{"host": "a", "more": 1}',
+    "a pid that is a path": json.dumps(asdict(Holder("h", 1, "1", 0.0, "t")) | {"pid": "../../etc"}).encode(),
+    "a pid that is no number of one": json.dumps(asdict(Holder("h", 1, "1", 0.0, "t")) | {"pid": 1 << 70}).encode(),
+    "a time beyond all": json.dumps(asdict(Holder("h", 1, "1", 1e300, "t"))).encode(),
+    "no time": json.dumps(asdict(Holder("h", 1, "1", float("nan"), "t"))).encode(),
+    "a large number": json.dumps(asdict(Holder("h", 1, "1", 0.0, "t")) | {"since": 10**400}).encode(),
+    "a text for a time": json.dumps(asdict(Holder("h", 1, "1", 0.0, "t")) | {"since": "x"}).encode(),
+    "a path for a token": json.dumps(asdict(Holder("h", 1, "1", 0.0, "/../../outside"))).encode(),
+}
+
+
+@pytest.mark.parametrize("what", GARBAGE)
+def test_a_lock_that_cannot_be_read_is_honoured_until_it_is_old_and_says_so(tmp_path: Path, what: str) -> None:
+    path = tmp_path / "lock"
+    path.write_bytes(GARBAGE[what])
+    with pytest.raises(CatalogError, match="the lock does not say who it is"), locked(str(path)):
+        pass
+    then = time.time() - STOPPED - 1
+    os.utime(path, (then, then))
+    with locked(str(path)):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_lock_of_any_size_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+    began = time.monotonic()
+    assert "does not say who" in writer(str(path))
+    assert time.monotonic() - began < 5
+
+
+def test_a_token_names_no_file_elsewhere(tmp_path: Path) -> None:
+    path = tmp_path / "meta" / "lock"
+    (tmp_path / "meta" / "lock.").mkdir(parents=True)  # what `lock./../../victim` would lead through
+    (tmp_path / "victim.dead").write_text("kept")
+    os.utime(tmp_path / "victim.dead", (0, 0))
+    a_lock_of(path, Holder("another", 1, "1", 0.0, "/../../victim"), age=STOPPED + 1)
+    with locked(str(path)):
+        pass
+    assert (tmp_path / "victim.dead").read_text() == "kept"
+
+
+def test_a_claim_from_the_future_is_in_the_way_for_a_moment_only(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    dead = a_holder_here(tmp_path, a_dead_pid(), "123")
+    a_lock_of(path, dead)
+    claim = tmp_path / f"lock.{dead.token}.dead"
+    claim.write_text("")
+    os.utime(claim, (2**33, 2**33))
+    with locked(str(path)):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_holder_is_named_with_nothing_that_a_terminal_obeys(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("a\x1b]0;x\x07\u202e" + "h" * 9999, 1, "1", 0.0, "far", "x\x9b2J https://u:secret@h/"))
+    said = writer(str(path))
+    assert said.isprintable()
+    assert "secret" not in said
+    assert len(said) < 1000
+
+
+def test_a_lock_is_broken_on_request_and_it_is_said_whose_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    a_lock_of(path, Holder("another", 7, "1", 0.0, "far", "wdsctl index d"))
+    notes: list[str] = []
+    with breaking(notes.append), locked(str(path)):
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+    assert len(notes) == 1
+    assert notes[0].startswith("breaks the lock of another wdsctl: process 7 on another, since ")
+    assert notes[0].endswith("(wdsctl index d)")
+    assert os.listdir(tmp_path) == []
+
+
+def test_nothing_is_said_where_there_is_no_lock_to_break(tmp_path: Path) -> None:
+    notes: list[str] = []
+    with breaking(notes.append), locked(str(tmp_path / "lock")):
+        pass
+    assert notes == []
+
+
+def test_a_holder_that_runs_here_loses_its_lock_only_on_request(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    notes: list[str] = []
+    with subprocess.Popen([sys.executable, "-c", HOLD, path], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        with (
+            pytest.raises(CatalogError, match="runs on this machine") as caught,
+            breaking(notes.append),
+            locked(path),
+        ):
+            pass
+        assert notes == []
+        assert "`--break-lock --yes`" in caught.value.hint
+        with breaking(notes.append, living=True), locked(path):
+            check_held(path)
+        assert f"process {holder.pid} on" in notes[0]
+        holder.kill()

@@ -300,7 +300,7 @@ def test_the_guide_to_history_works() -> None:
 def test_the_guide_to_configuration_works() -> None:
     printed = [output for _, outputs in run_page(CONFIGURATION) for output in outputs]
     assert '--shard-size  "1GiB"     prepare' in printed[0]
-    assert printed[1:] == ["wdsctl.toml (project)\n", "nothing wrong in 1 file\n"]
+    assert printed[1:] == ["wdsctl.toml (named)\n", "nothing wrong in 1 file\n"]
 
 
 @pytest.mark.usefixtures("folder")

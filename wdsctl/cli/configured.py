@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,7 +15,8 @@ from typer.main import get_command
 from wdsctl.cli.apps import full_app
 from wdsctl.cli.bare_options import BARE
 from wdsctl.cli.fitting import fitting
-from wdsctl.cli.options import GROUPS
+from wdsctl.cli.options import CONFIG, command_of
+from wdsctl.core.errors import UsageError
 
 if TYPE_CHECKING:
     from wdsctl.core.config import Config, Kind, Problem, Setting
@@ -31,15 +33,16 @@ def defaults_for(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Settin
     """
     if not words or words[0].startswith("-") or words[0] in EXEMPT or HELP & set(words):
         return {}, {}
-    from wdsctl.core.config import here, is_any
+    from wdsctl.core.config import is_any
 
-    if not is_any(os.environ, here()):
+    named = file_named(words)
+    if not is_any(os.environ, named):
         return {}, {}
     parameters = _parameters()
-    config = _configuration(parameters)
+    config = _configuration(parameters, named)
     if config.problems:
         raise config.problems[0].as_error()
-    command = " ".join(words[: 2 if words[0] in GROUPS else 1])
+    command, _ = command_of(list(words))
     mine = fitting(command, config.of(command), words, parameters[command])
     made = {parameters[command][option].name: setting for option, setting in mine.items()}
     values: dict[str, Any] = {name: _value(setting) for name, setting in made.items()}
@@ -48,10 +51,38 @@ def defaults_for(words: Sequence[str]) -> tuple[dict[str, Any], dict[str, Settin
     return values, made
 
 
-def configuration() -> Config:
+def file_named(words: Sequence[str]) -> str | None:
+    """The value of `--config` on a command line; None where it is not there. Raises UsageError where it is empty."""
+    if not any(word == CONFIG or word.startswith(f"{CONFIG}=") for word in words):
+        return None
+    command, rest = command_of(list(words))
+    named, option = None, ""
+    valued = _valued(command)
+    for word in takewhile(lambda each: each != "--", rest):
+        if option:
+            named, option = (word if option == CONFIG else named), ""
+        elif word in valued:
+            option = word
+        elif word.startswith(f"{CONFIG}="):
+            named = word.partition("=")[2]
+    if named == "":
+        raise UsageError(f"{CONFIG} is empty", hint="a variable that is not set, perhaps; `--config none` uses no file")
+    return named
+
+
+def _valued(command: str) -> set[str]:
+    """The options of a command that take the next word, by all of their names: what stands there is no option."""
+    found: Any = get_command(full_app())
+    for name in command.split():
+        found = getattr(found, "commands", {}).get(name)
+    parameters = getattr(found, "params", ())
+    return {CONFIG} | {name for each in parameters if not getattr(each, "is_flag", True) for name in each.opts}
+
+
+def configuration(named: str | None = None) -> Config:
     """All that is configured for all commands, values that an option does not take among its problems."""
     parameters = _parameters()
-    config = _configuration(parameters)
+    config = _configuration(parameters, named)
     context = typer.Context(get_command(full_app()))
     settings = config.settings.items()
     found = (_refused(parameters[command][option], setting, context) for (command, option), setting in settings)
@@ -71,14 +102,14 @@ def _refused(parameter: Any, setting: Setting, context: typer.Context) -> Proble
     return None
 
 
-def _configuration(parameters: Mapping[str, Mapping[str, Any]]) -> Config:
-    from wdsctl.core.config import here, read_config
+def _configuration(parameters: Mapping[str, Mapping[str, Any]], named: str | None) -> Config:
+    from wdsctl.core.config import read_config
 
     schema = {
         command: {option: _kind(parameter) for option, parameter in options.items()}
         for command, options in parameters.items()
     }
-    return read_config(schema, os.environ, here())
+    return read_config(schema, os.environ, named)
 
 
 @cache

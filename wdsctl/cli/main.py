@@ -17,7 +17,7 @@ from wdsctl.cli.coercion import lighten
 from wdsctl.cli.configured import defaults_for
 from wdsctl.cli.options import command_of, common_first
 from wdsctl.cli.output import Answered, PipeClosed, unwritable, write
-from wdsctl.cli.start import INTERRUPTED
+from wdsctl.cli.start import INTERRUPTED, UNWRITTEN, LeftUnwritten
 from wdsctl.core.called import typed
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.os_errors import is_full
@@ -68,6 +68,9 @@ def _run(words: list[str], defaults: dict[str, Any]) -> int:
         if error.filename is None and is_full(error):  # help, which Typer writes
             raise unwritable(sys.stdout, error) from error
         raise
+    except LeftUnwritten:
+        write(sys.stderr, f"{UNWRITTEN}\n")
+        return 130
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except SystemExit as error:

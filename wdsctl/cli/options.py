@@ -6,6 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ import typer
 from wdsctl.cli.completion import offer
 from wdsctl.cli.empty_paths import refuse_empty
 from wdsctl.cli.output import Output
+from wdsctl.core.config_file import passed_over
 
 Root = Annotated[
     str,
@@ -95,6 +97,10 @@ Wait = Annotated[
         show_default=False,
     ),
 ]
+BreakLock = Annotated[
+    bool,
+    typer.Option("--break-lock", help="Take the lock from a holder that is gone; with --yes from one that runs here."),
+]
 SampleRows = Annotated[
     bool | None,
     typer.Option(
@@ -120,6 +126,10 @@ COMMON: dict[str, Any] = {
     "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR).")],
     "no_input": Annotated[bool, typer.Option("--no-input", help="Never ask; fail where an answer is needed.")],
     "yes": Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked to confirm.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (as WDSCTL_DEBUG=1).")],
+    "config": Annotated[
+        str | None, typer.Option("--config", metavar="FILE", help="Take options from FILE, not from your own file.")
+    ],
     "allow_path": Annotated[
         list[str] | None,
         typer.Option(
@@ -128,10 +138,14 @@ COMMON: dict[str, Any] = {
             help="Let links and paths in the data lead into DIR, too (repeatable; as WDSCTL_ALLOW_PATH).",
         ),
     ],
-    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (as WDSCTL_DEBUG=1).")],
 }
+CONFIG, ALLOW_PATH = "--config", "--allow-path"
+#: Those of them that have a value.
+VALUED = frozenset({CONFIG, ALLOW_PATH})
 #: Those of them that may also stand before the command.
-SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug"})
+SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", *VALUED})
+#: What a configuration says that a dataset may have brought along is not followed.
+PASSED_OVER = "wdsctl.toml here is not used: give `--config wdsctl.toml` if it is yours"
 #: Commands that have commands.
 GROUPS = frozenset({"catalog", "checkpoint", "config", "view"})
 
@@ -146,7 +160,8 @@ class Common:
     no_input: bool = False
     yes: bool = False
     debug: bool = False
-    allow_path: Sequence[str] = ()
+    config: str | None = None
+    allow_path: Sequence[str] | None = None
 
     @property
     def output(self) -> Output:
@@ -167,8 +182,12 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
 
             allow_path(*common.allow_path)
         refuse_empty(own, values)
+        is_breaking = values.pop("break_lock", False)
+        if not common.json and passed_over(os.environ, common.config):
+            common.output.say(PASSED_OVER)
         try:
-            return function(**values, common=common)
+            with _breaking(common) if is_breaking else nullcontext():
+                return function(**values, common=common)
         except BrokenPipeError as error:
             # Output tells a closed stdout by PipeClosed. Any other broken pipe is between our own processes, and
             # Typer would take it for the first.
@@ -176,14 +195,22 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
 
     own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
     offer(own)
+    # What may wait for the holder of a lock may also go on without them.
+    at = next((number for number, each in enumerate(own, start=1) if each.name == "wait"), 0)
+    taken = [inspect.Parameter("break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLock)]
+    asked = [*own[:at], *taken, *own[at:]] if at else own
     common = [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=None if name == "allow_path" else False, annotation=annotation
-        )
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Common(), name), annotation=annotation)
         for name, annotation in COMMON.items()
     ]
-    command.__signature__ = inspect.Signature([*own, *common], return_annotation=int)  # type: ignore[attr-defined]
+    command.__signature__ = inspect.Signature([*asked, *common], return_annotation=int)  # type: ignore[attr-defined]
     return command
+
+
+def _breaking(common: Common) -> AbstractContextManager[None]:
+    from wdsctl.core.lock import breaking
+
+    return breaking(common.output.say, living=common.yes)
 
 
 def common_first(words: list[str]) -> list[str]:
@@ -204,9 +231,9 @@ def command_of(words: list[str]) -> tuple[str, list[str]]:
 def _parted(words: list[str]) -> tuple[list[str], str, list[str]]:
     """Common options, the command after them (or nothing), and the rest."""
     leading = 0
-    while leading < len(words) and words[leading] in SPELLINGS:
-        leading += 1
-    if leading == len(words) or words[leading].startswith("-"):
+    while leading < len(words) and words[leading].partition("=")[0] in SPELLINGS:
+        leading += 2 if words[leading] in VALUED else 1
+    if leading >= len(words) or words[leading].startswith("-"):
         return words[:leading], "", words[leading:]
     return words[:leading], words[leading], words[leading + 1 :]
 

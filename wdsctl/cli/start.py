@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from wdsctl.core.errors import WdsctlError
 
 INTERRUPTED = "interrupted; run the same command again to go on"
+UNWRITTEN = "interrupted; nothing was written"
 #: Options of a plain `get`, by what they set.
 OPTIONS = {"--part": "part", "-p": "part", "--shard": "shard", "--output": "output", "-o": "output"}
 #: Variables that are nobody's configuration of `get`.
-KNOWN = frozenset({"WDSCTL_CATALOG", "WDSCTL_NO_COLOR"})
-#: Files that may set options.
-FILES = ("wdsctl.toml", "pyproject.toml")
+KNOWN = frozenset({"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_NO_COLOR"})
+#: In the working directory it is not used, which the long way says.
+FILE = "wdsctl.toml"
+
+
+class LeftUnwritten(Exception):  # noqa: N818 - somebody has left, and nothing is wrong
+    """Ctrl-C or Ctrl-D at a question that comes before anything is written."""
 
 
 def run() -> None:
@@ -60,7 +65,7 @@ def open_what_is_closed() -> None:
 def quick_get(words: Sequence[str]) -> int | None:
     """Write the part that a plain `get` names into the pipe or file that is asked for. None: go the long way."""
     asked = plain_get(words)
-    if asked is None or is_configured(os.environ, os.getcwd()):
+    if asked is None or is_configured(os.environ):
         return None
     from wdsctl.core.errors import WdsctlError
     from wdsctl.core.verbs.get import find, read, write
@@ -105,32 +110,12 @@ def plain_get(words: Sequence[str]) -> tuple[str, str, dict[str, str]] | None:
     return places[0], places[1], options
 
 
-def is_configured(environment: Mapping[str, str], folder: str) -> bool:
-    """Whether a variable or a file may change what a command does."""
+def is_configured(environment: Mapping[str, str]) -> bool:
+    """Whether a variable or the user's file may change what a command does, or one lies here that is not used."""
     if any(name.startswith("WDSCTL_") and name not in KNOWN for name in environment):
         return True
-    home = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
-    if os.path.exists(os.path.join(home, "wdsctl")):
-        return True
-    while True:
-        if any(_sets_options(os.path.join(folder, name)) for name in FILES):
-            return True
-        above = os.path.dirname(folder)
-        if above == folder:
-            return False
-        folder = above
-
-
-def _sets_options(path: str) -> bool:
-    if not os.path.exists(path):
-        return False
-    if path.endswith(FILES[0]):
-        return True
-    try:
-        with open(path, "rb") as file:
-            return b"tool.wdsctl" in file.read()
-    except OSError:
-        return True  # the long way says what is wrong with it
+    homes = {environment.get("XDG_CONFIG_HOME", ""), os.path.join(os.path.expanduser("~"), ".config")} - {""}
+    return os.path.lexists(FILE) or any(os.path.exists(os.path.join(each, "wdsctl")) for each in homes)
 
 
 def _written(first: bytes, rest: Iterator[bytes]) -> int:

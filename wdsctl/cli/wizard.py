@@ -6,7 +6,7 @@ import contextlib
 import difflib
 import os
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from wdsctl.cli.asking import Terminal, may_ask
 from wdsctl.cli.options import Common
 from wdsctl.cli.output import Output
 from wdsctl.cli.progress import listening
+from wdsctl.cli.start import LeftUnwritten
 from wdsctl.core.called import typed
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.urls import is_url, shown
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wdsctl.core.detect import Detection
+    from wdsctl.core.root_spec import RootSpec
     from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
 
 T = TypeVar("T")
@@ -81,11 +83,13 @@ class Interview:
         self.has_asked = True
         return self.ask.confirm(question, default=default, choices=choices)
 
-    def insist(self, question: str, understand: Callable[[str], T], output: Output, *, choices: str = "") -> T:
-        """Ask until the answer is understood."""
+    def ask_until(
+        self, question: str, parse: Callable[[str], T], output: Output, *, default: str = "", choices: str = ""
+    ) -> T:
+        """Ask until `parse` takes the answer: what it raises is said, and the question comes again."""
         while True:
             try:
-                return understand(self.text(question, choices=choices))
+                return parse(self.text(question, default, choices=choices))
             except WdsctlError as error:
                 output.say(f"{error.message} ({error.hint})")
             except typer.BadParameter as error:
@@ -117,18 +121,34 @@ def prepare(request: Request, common: Common) -> Outcome:
     return converse(request, Interview(Terminal(), yes=common.yes), common.output)
 
 
-def ask_source(common: Common) -> str:
+def ask_source(common: Common) -> RootSpec:
     """What is to be prepared, where nobody has said it. Raises UsageError where nobody can be asked."""
     if not may_ask(common):
         raise UsageError("missing argument 'SOURCE'", hint="`wdsctl prepare --help` lists what it accepts")
+    question = "data to prepare: folder of raw files or tars, or a .jsonl file (? explains)"
+    with nothing_written():
+        return Interview(Terminal()).ask_until(question, _source, common.output, choices=SOURCES)
 
-    def understand(text: str) -> str:
-        if not text:
-            raise UsageError("an empty name", hint="for the folder you are in, write .")
-        return text
 
-    question = "folder of raw files, of tars or JSONL, or a .jsonl file (? explains)"
-    return Interview(Terminal()).insist(question, understand, common.output, choices=SOURCES)
+def _source(text: str) -> RootSpec:
+    from wdsctl.core.root_spec import root_spec
+    from wdsctl.core.verbs.prepare_source import look, refuse_other_forms
+
+    if not text:
+        raise UsageError("an empty name", hint="for the folder you are in, write .")
+    spec = root_spec(text)
+    if spec.selection is None and look(spec.root) == "folder":
+        refuse_other_forms(spec.root, None)
+    return spec
+
+
+@contextlib.contextmanager
+def nothing_written() -> Iterator[None]:
+    """Around questions that come before the first write: who leaves them is told that nothing was written."""
+    try:
+        yield
+    except (KeyboardInterrupt, typer.Abort) as left:
+        raise LeftUnwritten from left
 
 
 def run(request: Request, output: Output) -> PrepareReport:
@@ -163,7 +183,8 @@ def converse(
     """Complete the request, let the user judge the sample type that some samples look like, and run it."""
     from wdsctl.core.verbs.split import WouldMove
 
-    request = judge(complete(request, interview, output), look, interview, output)
+    with nothing_written():
+        request = judge(complete(request, interview, output), look, interview, output)
     try:
         with _noted(request, interview):
             report = run(request, output)
@@ -187,18 +208,28 @@ def _noted(request: Request, interview: Interview) -> contextlib.AbstractContext
 def complete(request: Request, interview: Interview, output: Output) -> Request:
     """Ask for the destination of a raw folder, and for the split of a dataset that is new."""
     from wdsctl.core.ratios import parse_ratios
-    from wdsctl.core.verbs.prepare_source import look
+    from wdsctl.core.verbs.prepare import check_places
+    from wdsctl.core.verbs.prepare_source import look, refuse_other_forms
 
     dest, options = request.dest, request.options
+
+    def usable(answer: str) -> str:
+        check_places(request.source, answer, options)
+        return answer
+
+    if dest is not None:
+        check_places(request.source, dest, options)
     kind = "folder" if dest is not None else "tars" if options.selection else look(request.source)
     if kind == "lines":
         output.say("JSONL, in place: nothing is written but the catalog")
     if dest is None and kind == "folder":
-        dest = interview.text("folder for the shards (? explains)", beside(request.source), choices=DESTS)
+        refuse_other_forms(request.source, None)  # whatever the destination, which need not be asked for then
+        question = "folder for the shards (? explains)"
+        dest = interview.ask_until(question, usable, output, default=beside(request.source), choices=DESTS)
     root = dest or request.source
     if options.split is None and not (_is_prepared(root, options.catalog) or _is_divided(root)):
         question = "split, such as 8,1,1 (empty: all is train; ? explains)"
-        split = interview.insist(question, lambda text: parse_ratios(text) if text else None, output, choices=SPLITS)
+        split = interview.ask_until(question, lambda text: parse_ratios(text) if text else None, output, choices=SPLITS)
         options = replace(options, split=split)
     return replace(request, dest=dest, options=options)
 
@@ -223,7 +254,7 @@ def judge(
     if interview.confirm("use it?" if detection.is_sure else "this is not sure; use it?", choices=choices):
         accepted = replace(options, sample_type=detection.sample_type, field_map=dict(detection.field_map))
         return replace(request, options=accepted)
-    sample_type = interview.insist("sample type (? lists them)", _sample_type, output, choices=_type_lines())
+    sample_type = interview.ask_until("sample type (? lists them)", _sample_type, output, choices=_type_lines())
     fields = _fields_of(sample_type, detection, interview, output)
     return replace(request, options=replace(options, sample_type=sample_type, field_map=fields))
 
@@ -296,7 +327,7 @@ def _fields_of(sample_type: str, detection: Detection, interview: Interview, out
     from wdsctl.core.fields import validate_field_map
     from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
 
-    def understand(text: str) -> dict[str, str]:
+    def parse(text: str) -> dict[str, str]:
         fields = values.field_map(text)
         validate_field_map(sample_type, fields, detection.kinds)
         return fields
@@ -307,7 +338,7 @@ def _fields_of(sample_type: str, detection: Detection, interview: Interview, out
     every = [f"  {field.name}{'' if field.required else ' (may be left out)'}" for field in SAMPLE_TYPES[sample_type]]
     parts = ", ".join(detection.kinds)
     choices = "\n".join([f"fields of {sample_type}:", *every, f"parts: {parts}", "of JSON a field: json[text]"])
-    return interview.insist(f"field map, {form} (parts: {parts}; ? explains)", understand, output, choices=choices)
+    return interview.ask_until(f"field map, {form} (parts: {parts}; ? explains)", parse, output, choices=choices)
 
 
 def _sample_type(text: str) -> str:

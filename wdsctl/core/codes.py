@@ -572,8 +572,8 @@ CODES: dict[str, Code] = {
         "the catalog is locked",
         "Another wdsctl is writing to this dataset. Reading and training go on undisturbed.",
         "Wait for it: `index`, `prepare`, `split`, `convert`, `repair`, `catalog` and `validate --quarantine` do, with "
-        "`--wait [SECONDS]`. If the holder is on another machine and surely dead, remove the lock file that the "
-        "message names.",
+        "`--wait [SECONDS]`. If the holder is surely dead, `--break-lock` says whose lock it is and takes it; a holder "
+        "that runs on this machine loses it only with `--yes` beside it.",
     ),
     "WDS305": Code(
         "the catalog is out of date",

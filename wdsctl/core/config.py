@@ -1,12 +1,11 @@
-"""What options are set to where the command line does not say: by variables, and by configuration files.
+"""What options are set to where the command line does not say: by variables, and by a configuration file.
 
-The strongest first: the variable of a command's option, the variable of an option of all commands, the nearest file
-(a command's table, then what stands above all tables), the user's file likewise.
+The strongest first: the variable of a command's option, the variable of an option of all commands, the file (a
+command's table, then what stands above all tables). The file is the user's own, or the one that they name.
 """
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,9 +21,9 @@ Kind = Literal["flag", "value", "many", "bare"]
 Schema = Mapping[str, Mapping[str, Kind]]
 
 #: Options that no configuration may set: they confirm, run code, write files, or change what a script reads.
-NEVER = frozenset({"catalog", "catalog-b", "column", "debug", "json", "output", "yes"})
+NEVER = frozenset({"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "yes"})
 #: Variables that are no options.
-OTHERS = frozenset({"WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"})
+OTHERS = frozenset({"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"})
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 
@@ -67,19 +66,19 @@ class Config:
         return {option: setting for (name, option), setting in self.settings.items() if name == command}
 
 
-def is_any(environment: Mapping[str, str], folder: str) -> bool:
+def is_any(environment: Mapping[str, str], named: str | None = None) -> bool:
     """Whether there is any configuration: what most runs ask, and nothing else."""
     return any(name.startswith("WDSCTL_") and name not in OTHERS for name in environment) or bool(
-        candidates(environment, folder)
+        candidates(environment, named)
     )
 
 
-def read_config(schema: Schema, environment: Mapping[str, str], folder: str) -> Config:
-    """All that is configured. What is wrong is in `problems`: nothing is raised."""
+def read_config(schema: Schema, environment: Mapping[str, str], named: str | None = None) -> Config:
+    """All that is configured. `named`: the file of `--config`. What is wrong is in `problems`: nothing is raised."""
     problems: list[Problem] = []
     unknown: list[Problem] = []
     settings: dict[tuple[str, str], Setting] = {}
-    files = candidates(environment, folder)
+    files = candidates(environment, named)
     for found in (
         _of_variables(schema, environment, problems, unknown),
         *(_of_file(schema, f, problems) for f in files),
@@ -223,11 +222,3 @@ def _word(value: Any) -> str | None:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     return str(value)
-
-
-def here() -> str:
-    """The working directory; the root where it is gone."""
-    try:
-        return os.getcwd()
-    except FileNotFoundError:
-        return os.sep

@@ -1,8 +1,13 @@
-"""Finds configuration files, and reads the tables of options that are in them."""
+"""Finds the user's configuration file, and reads the tables of options that are in it.
+
+A file counts because the user put it into their own folder or named it. One that merely lies where a command runs may
+have come with a dataset, and changes nothing.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,48 +18,53 @@ from wdsctl.core.os_errors import translated
 
 NAME = "wdsctl.toml"
 PROJECT = "pyproject.toml"
-#: Names one file to be used in the place of all others, or none.
+#: Names one file to be used in the place of the user's own, or none. `--config` goes before it.
 VARIABLE = "WDSCTL_CONFIG"
 NONE = "none"
+LARGEST_BYTES = 1 << 20  # of a file of options: more is another file, named by mistake
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A file that may have options. `kind`: project, user or named (by WDSCTL_CONFIG)."""
+    """A file that may have options. `kind`: user, or named (by `--config` or WDSCTL_CONFIG)."""
 
     path: str
     kind: str
 
 
-def candidates(environment: Mapping[str, str], folder: str) -> list[Candidate]:
-    """The files that count, the strongest first: the nearest one from `folder` upwards, and the user's.
-
-    In one folder `wdsctl.toml` goes before `pyproject.toml`, which counts where it has a table `[tool.wdsctl]`. Costs
-    two looks at the disk a folder.
-    """
-    named = environment.get(VARIABLE)
+def candidates(environment: Mapping[str, str], named: str | None = None) -> list[Candidate]:
+    """The files that count: the one that is named, or else the user's own. `named`: by `--config`."""
+    named = environment.get(VARIABLE) if named is None else named
     if named is not None:
         return [] if named in ("", NONE) else [Candidate(os.path.abspath(os.path.expanduser(named)), "named")]
-    found = []
-    nearest = _nearest(folder)
-    if nearest:
-        found.append(Candidate(nearest, "project"))
     user = user_file(environment)
-    if os.path.exists(user) and user != nearest:
-        found.append(Candidate(user, "user"))
-    return found
+    return [Candidate(user, "user")] if os.path.exists(user) else []
 
 
 def user_file(environment: Mapping[str, str]) -> str:
-    """Where the user's own configuration is, if there is one."""
-    home = environment.get("XDG_CONFIG_HOME") or os.path.join(os.path.expanduser("~"), ".config")
+    """Where the user's own configuration is, if there is one. As XDG has it, a relative folder is none: it would be
+    another one in every working directory."""
+    home = environment.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(home):
+        home = os.path.join(os.path.abspath(os.path.expanduser("~")), ".config")
     return os.path.join(home, "wdsctl", NAME)
+
+
+def passed_over(environment: Mapping[str, str], named: str | None = None) -> bool:
+    """Whether a `wdsctl.toml` in the working directory does not count, and the user has not said which file does."""
+    if named is not None or VARIABLE in environment:
+        return False
+    return os.path.lexists(NAME) and os.path.abspath(NAME) != user_file(environment)
 
 
 def tables(path: str) -> dict[str, Any]:
     """What a file says. Raises InputError WDS010 where it does not parse, StorageError and PermissionDenied."""
-    with translated(path, "read"), open(path, "rb") as file:
-        data = file.read()
+    with translated(path, "read"), open(path, "rb", opener=_opened) as file:
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            raise _unusable(path, "it is a pipe, not a file")
+        data = file.read(LARGEST_BYTES + 1)
+    if len(data) > LARGEST_BYTES:
+        raise _unusable(path, f"it has more than {LARGEST_BYTES:,} bytes")
     content = _parsed(data, path)
     if os.path.basename(path) != PROJECT:
         return content
@@ -65,27 +75,8 @@ def tables(path: str) -> dict[str, Any]:
     return mine
 
 
-def _nearest(folder: str) -> str:
-    folder = os.path.abspath(folder)
-    while True:
-        for name in (NAME, PROJECT):
-            path = os.path.join(folder, name)
-            if os.path.exists(path) and (name == NAME or _mentions_us(path)):
-                return path
-        above = os.path.dirname(folder)
-        if above == folder:
-            return ""
-        folder = above
-
-
-def _mentions_us(path: str) -> bool:
-    """A cheap look: parsing every pyproject.toml would cost more than most commands. One that is not ours to read is
-    none of ours."""
-    try:
-        with open(path, "rb") as file:
-            return b"tool.wdsctl" in file.read()
-    except OSError:
-        return False
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe without a writer would be waited for
 
 
 def _parsed(data: bytes, path: str) -> dict[str, Any]:
@@ -97,6 +88,8 @@ def _parsed(data: bytes, path: str) -> dict[str, Any]:
         return tomllib.loads(data.decode("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise _unusable(path, f"it is no TOML: {error}") from error
+    except RecursionError as error:
+        raise _unusable(path, "its values are nested too deeply") from error
     except UnicodeDecodeError as error:
         raise _unusable(path, f"it is not UTF-8 (byte {error.start:,})") from error
 

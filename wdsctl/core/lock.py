@@ -3,6 +3,9 @@
 The file is made whole under another name and linked into place, so that it is never seen empty, and exactly one of
 two takers wins. A holder whose process is gone, or whose heart has stopped, is taken over from. One that was only
 asleep finds out before it publishes: see `check_held`.
+
+A lock may have come with a dataset, made by anybody: whatever stands in it, whatever its time is and whatever else lies
+in its place, it is in nobody's way for longer than `STOPPED`, and nothing outside its folder is touched.
 """
 
 from __future__ import annotations
@@ -10,14 +13,17 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import socket
+import stat
 import sys
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 
 from wdsctl.core.errors import CatalogError
@@ -33,6 +39,9 @@ POLL = 0.5  # seconds between looks at a lock that somebody holds
 LONGEST = 200  # letters of a command that are kept
 STOPPED = 120.0  # seconds without one, after which a holder on another machine is taken for dead
 
+LARGEST_BYTES = 1 << 16  # of a lock of ours: more is none
+
+_TOKEN = re.compile(r"\w{1,64}", re.ASCII)  # names a file
 _NO_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP})
 
 
@@ -45,6 +54,33 @@ class Holder:
     token: str
     command: str = ""  # what it was started as
     space: str = ""  # the boot and the pid namespace that the pid is of: containers may share a host's name
+
+
+#: A lock that says nothing of use, and something else that lies in a lock's place.
+_UNREADABLE = Holder("", 0, "", 0.0, "unreadable")
+_NOBODY = Holder("", 0, "", 0.0, "nobody")
+
+
+@dataclass(frozen=True, slots=True)
+class Breaking:
+    """How locks that are in the way are taken from their holders. `living`: also from those seen to run on this host.
+    `note` is told whose lock it was."""
+
+    living: bool
+    note: Callable[[str], None]
+
+
+_BREAKING: ContextVar[Breaking | None] = ContextVar("breaking", default=None)
+
+
+@contextmanager
+def breaking(note: Callable[[str], None], *, living: bool = False) -> Iterator[None]:
+    """Within the block `locked` does not wait for a holder: it takes the lock from them."""
+    token = _BREAKING.set(Breaking(living, note))
+    try:
+        yield
+    finally:
+        _BREAKING.reset(token)
 
 
 @contextmanager
@@ -145,47 +181,107 @@ def _put(draft: str, path: str) -> None:
 
 
 def _remove_if_dead(path: str, draft: str, now: float) -> None:
-    """Remove the lock of a dead holder. Raises CatalogError if it lives."""
+    """Remove the lock of a dead holder, or of one that it is to be taken from. Raises CatalogError if it lives."""
     holder = _read(path)
     if holder is None:
         return
-    if _lives(path, holder, now):
+    lives = _lives(path, holder, now)
+    broken = _BREAKING.get()
+    if lives and broken is None:
         raise _busy(path, holder)
+    if lives and broken is not None:
+        if _runs_here(holder) and not broken.living:
+            raise _still_running(path, holder)
+        broken.note(f"breaks the lock of another wdsctl: {_said(holder)}")
     # Several takers may find it dead. One of them makes this file, and removes the lock if it is still that one.
     claim = f"{path}.{holder.token}.dead"
     try:
         _put(draft, claim)
     except FileExistsError:
         time.sleep(0.01)
-        with suppress(FileNotFoundError):
-            if now - os.stat(claim).st_mtime > MISSED:  # of one that was killed in between
-                os.unlink(claim)
+        if not _is_fresh(claim, now, MISSED):  # of one that was killed in between
+            _unlink(claim)
         return
-    with suppress(FileNotFoundError):
-        if _read(path) == holder and not _lives(path, holder, now):
-            os.unlink(path)
+    if _read(path) == holder and (broken is not None or not _lives(path, holder, now)):
+        _unlink(path)
     with suppress(FileNotFoundError):
         os.unlink(claim)
 
 
-def _read(path: str) -> Holder | None:
+def _unlink(path: str) -> None:
+    """Remove what lies where a lock would be: a link itself, never what it leads to."""
     try:
-        with open(path, encoding="utf-8") as file:
-            return Holder(**json.load(file))
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+    except (IsADirectoryError, PermissionError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            raise
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            raise CatalogError(
+                "a folder lies where the lock would be",
+                where=path,
+                hint="wdsctl made none: look at what is in it, and move it away",
+                code="WDS304",
+            ) from error
+
+
+def _read(path: str) -> Holder | None:
+    """Who holds the lock; None where nothing is there, a holder without a host where it is no lock of ours."""
+    try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):
+            return _NOBODY
+        # Between the two looks it may have become a link, or a pipe that would be waited for.
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError):
-        return Holder("", 0, "", 0.0, "unreadable")
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        return _NOBODY
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            return _NOBODY
+        data = file.read(LARGEST_BYTES + 1)
+    return _parsed(data) if len(data) <= LARGEST_BYTES else _UNREADABLE
+
+
+def _parsed(data: bytes) -> Holder:
+    try:
+        holder = Holder(**json.loads(data))
+    except (ValueError, TypeError, RecursionError):
+        return _UNREADABLE
+    texts = (holder.host, holder.born, holder.token, holder.command, holder.space)
+    is_whole = type(holder.pid) is int and 0 < holder.pid < 1 << 32 and all(isinstance(each, str) for each in texts)
+    is_dated = isinstance(holder.since, int | float) and abs(holder.since) < 1e11  # which no NaN is
+    return holder if is_whole and is_dated and _TOKEN.fullmatch(holder.token) else _UNREADABLE
 
 
 def _lives(path: str, holder: Holder, now: float) -> bool:
-    is_here = holder.host == socket.gethostname()
-    if is_here and _born(holder.pid) == holder.born != "":
+    if holder == _NOBODY:
+        return False
+    if _runs_here(holder):
         return True
+    is_here = holder.host == socket.gethostname()
     if is_here and holder.space == _space():
         return False
+    return _is_fresh(path, now, MISSED if is_here else STOPPED)
+
+
+def _runs_here(holder: Holder) -> bool:
+    """Whether the process is seen to run. A pid says so only with the boot that it is of, which nobody else knows:
+    process 1 is on every machine. Where there is no such word, the heart is asked."""
+    if holder.host != socket.gethostname() or holder.space != _space() or not holder.space:
+        return False
+    return _born(holder.pid) == holder.born != ""
+
+
+def _is_fresh(path: str, now: float, seconds: float) -> bool:
+    """Whether a heart has beaten of late. A time that is still to come is no beat: it would be fresh for years."""
     try:
-        return now - os.stat(path).st_mtime < (MISSED if is_here else STOPPED)
+        return abs(now - os.lstat(path).st_mtime) < seconds
     except FileNotFoundError:
         return False
 
@@ -193,7 +289,7 @@ def _lives(path: str, holder: Holder, now: float) -> bool:
 def _beat(path: str, stop: threading.Event) -> None:
     while not stop.wait(BEAT):
         with suppress(OSError):
-            os.utime(path)
+            os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
 
 
 def _busy(path: str, holder: Holder | None) -> CatalogError:
@@ -202,7 +298,16 @@ def _busy(path: str, holder: Holder | None) -> CatalogError:
     return CatalogError(
         f"another wdsctl is writing to this dataset: {_said(holder)}",
         where=path,
-        hint="wait for its end: `--wait` (a week) or `--wait SECONDS`; if it is surely dead, remove the lock file",
+        hint="wait for its end: `--wait` (a week) or `--wait SECONDS`; if it is surely dead: `--break-lock`",
+        code="WDS304",
+    )
+
+
+def _still_running(path: str, holder: Holder) -> CatalogError:
+    return CatalogError(
+        f"the holder of the lock runs on this machine: {_said(holder)}",
+        where=path,
+        hint="wait for its end with `--wait`, or end it; `--break-lock --yes` takes the lock from it",
         code="WDS304",
     )
 
@@ -213,6 +318,8 @@ def _command() -> str:
 
 
 def _said(holder: Holder) -> str:
+    if not holder.host:
+        return "the lock does not say who it is"
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.since))
-    command = f" ({one_line(holder.command)})" if holder.command else ""
-    return f"process {holder.pid} on {holder.host}, since {since}{command}"
+    command = f" ({one_line(shown(holder.command[:LONGEST]))})" if holder.command else ""
+    return f"process {holder.pid} on {one_line(holder.host[:LONGEST])}, since {since}{command}"

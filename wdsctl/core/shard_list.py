@@ -124,14 +124,20 @@ def _shard(path: str, whole: str, noun: str = "shard") -> ShardFile | Finding:
     return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(whole, os.R_OK))
 
 
-def holds_shards(root: str, only: str = "") -> bool:
+class BarredFolder(Exception):  # noqa: N818 - it is an answer of a walk, which its caller words
+    """A folder that a walk was not to come to; its path below the root."""
+
+
+def holds_shards(root: str, only: str = "", *, barred: frozenset[tuple[int, int]] = frozenset()) -> bool:
     """Whether there is a tar, compressed or not, anywhere below `root`: stops at the first. Or whether there are lines,
     and nothing beside them that could be raw data: labels among media are not what the folder is about.
+
+    Raises BarredFolder where a link below `root` leads to a folder in `barred`, which are (device, inode).
     """
     if only:
         return True
     names = []
-    for path in _paths(root):
+    for path, _ in _remote(root) if is_url(root) else _files(root, "", [], set(), barred):
         if path.lower().endswith((".tar", *COMPRESSED)):
             return True
         names.append(path)
@@ -177,7 +183,11 @@ def _remote(root: str) -> Iterator[tuple[str, ShardFile]]:
 
 
 def _files(
-    root: str, below: str, findings: list[Finding], above: set[tuple[int, int]]
+    root: str,
+    below: str,
+    findings: list[Finding],
+    above: set[tuple[int, int]],
+    barred: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Everything below that is no folder, with its path relative to the root.
 
@@ -189,6 +199,8 @@ def _files(
         mark = (stat.st_dev, stat.st_ino)
         if mark in above:
             return
+        if below and mark in barred:
+            raise BarredFolder(below)
         try:
             entries = list(os.scandir(folder))
         except PermissionError as error:
@@ -204,7 +216,7 @@ def _files(
         if leads_outside(entry, root):
             findings.append(_outside(path, entry))
         elif _is_folder(entry):
-            yield from _files(root, path, findings, above | {mark})
+            yield from _files(root, path, findings, above | {mark}, barred)
         else:
             yield path, entry
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import select
@@ -7,6 +8,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import termios
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -160,11 +163,49 @@ def test_nothing_is_written_before_the_last_answer(photos: Path, shards: Path, t
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_a_source_that_is_not_named_is_asked_for(photos: Path, tmp_path: Path) -> None:
-    dialogue = [("folder of raw files", "?"), ("labels.jsonl", ""), ("an empty name", "photos")]
+    dialogue = [("data to prepare", "?"), ("labels.jsonl", ""), ("an empty name", "photos")]
     screen = at_a_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
 
     assert "wdsctl prepare photos made --sample-type" in screen
     assert (tmp_path / "made" / ".wdsctl" / "dataset.yaml").exists()
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_a_source_or_destination_that_cannot_be_is_asked_for_again_at_once(photos: Path, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir()
+    (tmp_path / "notes.txt").write_text("")
+    dialogue = [
+        *[("data to prepare", "photo"), ("does not exist", "nothing"), ("the folder is empty", "photos")],
+        *[("shards", "photos/made"), ("in one another", "notes.txt"), ("is a file", "made")],
+        *[("split", ""), ("use it?", "y")],
+    ]
+    screen = at_a_terminal(["prepare"], tmp_path, dialogue)
+
+    assert "wdsctl prepare photos made --sample-type" in screen
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+def test_what_is_wrong_with_the_places_on_the_command_line_is_said_before_any_question(
+    photos: Path, tmp_path: Path
+) -> None:
+    screen = at_a_terminal(["prepare", "photos", "photos/made"], tmp_path, [], code=2)
+    assert "in one another" in screen
+    screen = at_a_terminal(["prepare", "photo", "made"], tmp_path, [], code=3)
+    assert "does not exist" in screen
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
+@pytest.mark.parametrize("key", ["\x03", "\x04"])
+def test_who_leaves_before_the_last_answer_is_told_that_nothing_was_written(
+    photos: Path, tmp_path: Path, key: str
+) -> None:
+    before = sorted(tmp_path.rglob("*"))
+    answers = [("data to prepare", "photos"), ("shards", "made"), ("split", "")]
+    for i, question in enumerate(["data to prepare", "shards", "split", "use it?"]):
+        screen = at_a_terminal(["prepare"], tmp_path, [*answers[:i], (question, key)], code=130)
+        assert screen.endswith("\ninterrupted; nothing was written\n")
+        assert "run the same command" not in screen
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_without_a_terminal_a_source_has_to_be_named(wdsctl: Wdsctl) -> None:
@@ -183,6 +224,7 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *
         cwd=cwd,
         env=os.environ | {"COLUMNS": "80"},
         start_new_session=True,
+        preexec_fn=partial(fcntl.ioctl, 0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - so that Ctrl-C is a signal to it
     )
     os.close(there)
     screen = ""
@@ -194,7 +236,7 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *
                     text = _read(here, screen)
                     assert text, f"it ended without asking {question!r}: {screen}"
                     screen += text
-                os.write(here, answer.encode() if answer == "\x04" else f"{answer}\n".encode())
+                os.write(here, answer.encode() if answer in ("\x03", "\x04") else f"{answer}\n".encode())
             while text := _read(here, screen):
                 screen += text
             assert process.wait(timeout=60) == code, screen

@@ -60,6 +60,35 @@ def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> 
     assert not (tmp_path / "made").exists()
 
 
+@pytest.mark.parametrize(
+    ("source", "dest"),
+    [("raw", "raw"), ("raw", "raw/made"), ("raw/below", "raw"), ("raw", "link"), ("link", "raw/made"), ("link", "raw")],
+)
+def test_the_raw_folder_and_the_destination_do_not_lie_in_one_another(tmp_path: Path, source: str, dest: str) -> None:
+    a_folder(tmp_path / "raw" / "below", captions(0, 2))
+    (tmp_path / "link").symlink_to("raw")
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="must not lie in one another"):
+        prepare(str(tmp_path / source), str(tmp_path / dest))
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("dest", ["made", "raw/link", "raw/link/deeper"])
+@pytest.mark.parametrize("parts", [(), ("jpg", "txt", "tar")])
+def test_a_link_in_the_raw_folder_does_not_lead_to_the_destination(
+    tmp_path: Path, dest: str, parts: tuple[str, ...]
+) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 2))
+    (tmp_path / "made").mkdir()
+    (tmp_path / "raw" / "link").symlink_to("../made")
+
+    with pytest.raises(UsageError, match="lies in the raw folder, by a link") as caught:
+        prepare(source, str(tmp_path / dest), PrepareOptions(parts=parts))
+    assert caught.value.where == f"{source}/link and {tmp_path / dest}"
+    assert list((tmp_path / "made").iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
 def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
     source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})

@@ -1,4 +1,4 @@
-"""`wdsctl config`: what options are set to by files and variables."""
+"""`wdsctl config`: what options are set to by a file and variables."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ EPILOG = """
 \b
 Examples:
   wdsctl config show      what is set, and where
-  wdsctl config path      the files that count
-  wdsctl config check     what is wrong with them
+  wdsctl config path      the file that counts
+  wdsctl config check     what is wrong with it
 
 \b
-wdsctl.toml, or [tool.wdsctl] in pyproject.toml, from the working directory
-upwards; then your own file. WDSCTL_INDEX_WORKERS=4 goes before both, and
-the command line before all. docs/configuration.md has the whole story.
+Your own wdsctl.toml, or in its place the file that --config or
+WDSCTL_CONFIG names; none is looked for where you work. Before it goes
+WDSCTL_INDEX_WORKERS=4, and before all the command line.
+docs/configuration.md has the whole story.
 """
 
 SHOW_EPILOG = """
@@ -37,8 +38,9 @@ Examples:
 PATH_EPILOG = """
 \b
 Examples:
-  wdsctl config path                        the files that count
-  WDSCTL_CONFIG=none wdsctl config path     without any file
+  wdsctl config path                          the file that counts
+  wdsctl config path --config wdsctl.toml     another one
+  WDSCTL_CONFIG=none wdsctl config path       without any file
 """
 
 CHECK_EPILOG = """
@@ -64,32 +66,32 @@ def show(*, common: options.Common) -> int:
     """Show what is set, and where."""
     from wdsctl.cli.render.config import render_show
 
-    common.output.answer("config show", _report(), render_show)
+    common.output.answer("config show", _report(common), render_show)
     return 0
 
 
 def path(*, common: options.Common) -> int:
-    """Show which files count, the strongest first."""
+    """Show which file counts."""
     from wdsctl.cli.render.config import render_path
 
-    common.output.answer("config path", _report(), render_path)
+    common.output.answer("config path", _report(common), render_path)
     return 0
 
 
 def check(*, common: options.Common) -> int:
-    """Say what is wrong with files and variables."""
+    """Say what is wrong with the file and variables."""
     from wdsctl.cli.render.config import render_check
 
-    report = _report()
+    report = _report(common)
     common.output.answer("config check", report, render_check)
     return 1 if report["problems"] else 0
 
 
-def _report() -> dict[str, Any]:
+def _report(common: options.Common) -> dict[str, Any]:
     from wdsctl.cli.configured import configuration
     from wdsctl.core.config_file import user_file
 
-    config = configuration()
+    config = configuration(common.config)
     return {
         "files": [{"path": file.path, "kind": file.kind} for file in config.files],
         "user_file": user_file(os.environ),

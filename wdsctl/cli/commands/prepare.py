@@ -130,7 +130,7 @@ def command(
     from wdsctl.core.verbs.media_request import MediaRequest
     from wdsctl.core.verbs.prepare import PrepareOptions
 
-    spec = root_spec(wizard.ask_source(common) if source is None else source)
+    spec = wizard.ask_source(common) if source is None else root_spec(source)
     source = spec.root
     if dest is None and spec.selection is None and media_folder.is_one(source, catalog, media):
         media_folder.refuse(of_shards=hashed is not None or sample_rows is not None)

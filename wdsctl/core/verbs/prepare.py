@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from wdsctl.core.called import said
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.command_line import command
-from wdsctl.core.convert.paths import check_writable
+from wdsctl.core.convert.paths import check_destination
 from wdsctl.core.detect import Detection
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
@@ -41,6 +41,7 @@ from wdsctl.core.verbs.prepare_source import (
 )
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
+from wdsctl.core.verbs.write_folder_dest import check_dest as check_holds_own
 
 if TYPE_CHECKING:
     from wdsctl.core.verbs.energon import TakenOver
@@ -99,7 +100,7 @@ def prepare(
         spec = root_spec(source)
         source, options = spec.root, replace(options, selection=spec.selection)
     if dest is not None:
-        check_dest(source, dest, are_shards=options.selection is not None)
+        check_places(source, dest, options)
     from_folder = options.selection is None and (dest is not None or look(source) == "folder")
     if from_folder and dest is None:
         refuse_other_forms(source, None)
@@ -111,10 +112,6 @@ def prepare(
     root = dest or source
     listing = None
     if from_folder:
-        refuse_other_forms(source, dest)
-        check_there(source)
-        check_raw(locate(source).root, options.parts)
-        check_writable(root)
         if options.dry_run:
             return _foreseen(source, root, options, progress)
         listing = surveyed(source, root, options, progress)  # before anything is made: it may be refused
@@ -134,6 +131,20 @@ def prepare(
         journal(place, "prepare", words, progress) as entry,
     ):
         return _do(place, source, root, listing, options, entry, progress)
+
+
+def check_places(source: str, dest: str, options: PrepareOptions) -> None:
+    """Refuse a raw folder and a destination that do not go together, or cannot be used, before anything is made.
+
+    Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
+    """
+    check_dest(source, dest, are_shards=options.selection is not None)
+    refuse_other_forms(source, dest)
+    check_there(source)
+    check_destination([source], dest)
+    check_raw(locate(source).root, dest, options.parts)
+    with _peeked(dest, options) as ledger:
+        check_holds_own(dest, {record.name for record in ledger.planned_shards()})
 
 
 def _do(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Literal
 
 from wdsctl.core.command_line import command
@@ -11,7 +12,7 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.formats.folder import EITHER
 from wdsctl.core.line_files import is_lines, parted
 from wdsctl.core.place import locate
-from wdsctl.core.shard_list import COMPRESSED, a_file_of_lines, holds_shards, holds_tars, is_empty
+from wdsctl.core.shard_list import COMPRESSED, BarredFolder, a_file_of_lines, holds_shards, holds_tars, is_empty
 from wdsctl.core.urls import is_url, shown
 
 Source = Literal["folder", "tars", "lines"]
@@ -89,16 +90,40 @@ def or_lines(source: str) -> str:
     return f"; or name the lines alone: {command('prepare', os.path.join(source, name))}" if name else ""
 
 
-def check_raw(source: str, parts: Sequence[str]) -> None:
-    """Refuse a folder of shards as raw files: they would become parts of samples of other shards."""
+def check_raw(source: str, dest: str, parts: Sequence[str]) -> None:
+    """Refuse a folder of shards as raw files: they would become parts of samples of other shards. Refuse one that a
+    link in it leads from to `dest`, too: the next run would find the shards of this one there.
+    """
     named = [name for part in parts for name in part.split(EITHER)]
-    if any(f".{part}".lower().endswith((".tar", *COMPRESSED)) for part in named) or not holds_shards(source):
+    try:
+        holds = holds_shards(source, barred=_around(dest))
+    except BarredFolder as link:
+        raise UsageError(
+            "the destination lies in the raw folder, by a link",
+            where=f"{os.path.join(source, str(link))} and {dest}",
+            hint="give a destination beside the raw folder, or remove the link",
+        ) from link
+    if not holds or any(f".{part}".lower().endswith((".tar", *COMPRESSED)) for part in named):
         return
     raise UsageError(
         "the source holds shards already, and is prepared in place",
         where=source,
         hint=f"{command('prepare', source)}; if its tars are parts of samples, name them: `--parts jpg,tar`",
     )
+
+
+def _around(dest: str) -> frozenset[tuple[int, int]]:
+    """A folder and those that it is in, as far as they are there, each as (device, inode)."""
+    found = []
+    folder = os.path.realpath(dest)
+    while True:
+        with suppress(OSError):
+            status = os.stat(folder)
+            found.append((status.st_dev, status.st_ino))
+        above = os.path.dirname(folder)
+        if above == folder:
+            return frozenset(found)
+        folder = above
 
 
 def _not_mounted(message: str, url: str) -> UsageError:

@@ -54,7 +54,8 @@ def check_made(place: Place) -> None:
         raise CatalogError(
             f"the dataset is being prepared, and has no catalog yet: {held}",
             where=place.lock,
-            hint="wait for it, with `--wait` where a command has that; if it is surely dead, remove the lock file",
+            hint="wait for it, with `--wait` where a command has that; if it is surely dead: "
+            + command_at(place, "index", "--break-lock"),
             code="WDS304",
         )
     raise _unmade(place)
