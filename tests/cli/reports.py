@@ -135,6 +135,7 @@ def a_folder_report(**changes: object) -> FolderReport:
         "stale": 0,
         "dropped": (),
         "renamed": (),
+        "pending": (),
         "dry_run": False,
     }
     return FolderReport(**(facts | changes))  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.raw_renames import Renames
 from wdsctl.core.raw_sample import RawPart, RawSample
 from wdsctl.core.replan import Missing, WritePlan, may_be_source, replan
 from wdsctl.core.shard_record import ShardRecord, State, keys_of
@@ -24,6 +25,7 @@ def planned(
     template: str = "{index}.tar",
     missing: Missing = "error",
     renamed: Mapping[str, str] | None = None,
+    former: Mapping[str, Mapping[str, str]] | None = None,
 ) -> WritePlan:
     return replan(
         samples,
@@ -33,7 +35,8 @@ def planned(
         shard_size=1 << 30,
         template=template,
         missing=missing,
-        renamed=renamed or {},
+        renames=Renames(renamed or {}),
+        former=former or {},
     )
 
 
@@ -118,7 +121,7 @@ def test_vanished_files_of_a_finished_shard_are_counted_and_the_shard_is_kept() 
 
     plan = planned(samples_of("bcd"), records, files)
 
-    assert (plan.tasks, plan.kept, plan.vanished, plan.records) == ([], 2, 1, records)
+    assert (plan.tasks, plan.kept, plan.vanished, plan.records) == ([], 2, ["a"], records)
 
 
 @pytest.mark.parametrize("state", ["done", "outdated"])
@@ -135,7 +138,7 @@ def test_a_shard_is_never_written_again_without_its_vanished_samples(state: Stat
 def test_vanished_samples_of_a_shard_whose_tar_is_gone_are_refused() -> None:
     records, _ = after_run(planned(samples_of("ab")), "done")
 
-    with pytest.raises(DatasetError, match="no longer in the folder"):
+    with pytest.raises(DatasetError, match="would lose samples"):
         planned(samples_of("a"), records, {})
 
 
@@ -216,7 +219,7 @@ def test_a_shard_that_lost_samples_is_left_as_it_is_where_that_is_said_and_new_s
     plan = planned(samples_of("a", mtime_ns=2) + samples_of("cde"), records, files, missing="keep")
 
     assert written(plan) == {"2.tar": "e"}
-    assert (plan.kept, plan.vanished, plan.stale, plan.records[:2]) == (2, 1, 1, records)
+    assert (plan.kept, plan.vanished, plan.stale, plan.records[:2]) == (2, ["b"], 1, records)
 
 
 def test_vanished_samples_are_dropped_and_a_shard_without_samples_goes() -> None:
@@ -238,3 +241,61 @@ def test_a_renamed_sample_stays_in_its_shard() -> None:
 
     assert written(plan) == {"0.tar": "ax"}
     assert (plan.renamed, plan.dropped) == ([("b", "x")], [])
+
+
+def test_a_shard_with_a_renamed_sample_is_written_again_without_anything_being_said() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("acdx"), records, files, renamed={"b": "x"})
+
+    assert written(plan) == {"0.tar": "ax"}
+    assert (plan.renamed, plan.pending, plan.former) == ([("b", "x")], [], {"0.tar": {"x": "b"}})
+    assert plan.kept == 1
+
+
+@pytest.mark.parametrize("missing", ["error", "keep"])
+def test_a_shard_that_would_lose_samples_is_not_written_again_for_a_new_name_and_the_name_is_remembered(
+    missing: Missing,
+) -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("cdx"), records, files, missing=missing, renamed={"b": "x"})
+
+    assert (plan.tasks, plan.vanished, plan.pending, plan.renamed) == ([], ["a"], [("b", "x")], [])
+    assert (plan.records[0].state, keys_of(plan.records[0])) == ("renamed", ["a", "x"])
+    again = planned(samples_of("cdx"), plan.records, files, former=plan.former)
+    assert (again.tasks, again.records, again.pending) == ([], plan.records, [("b", "x")])
+    back = planned(samples_of("acdx"), plan.records, files, former=plan.former)
+    assert (written(back), back.renamed, back.former) == ({"0.tar": "ax"}, [("b", "x")], {"0.tar": {"x": "b"}})
+    dropped = planned(samples_of("cdx"), plan.records, files, missing="drop", former=plan.former)
+    assert (written(dropped), dropped.renamed, dropped.dropped) == ({"0.tar": "x"}, [("b", "x")], ["a"])
+
+
+def test_a_sample_that_was_renamed_twice_before_the_catalog_knew_has_the_name_that_the_catalog_has() -> None:
+    records, files = after_run(planned(samples_of("ab")), "done")
+    once = planned(samples_of("ax"), records, files, renamed={"b": "x"})
+
+    twice = planned(samples_of("ay"), *after_run(once, "done"), renamed={"x": "y"}, former=once.former)
+
+    assert (written(twice), twice.former) == ({"0.tar": "ay"}, {"0.tar": {"y": "b"}})
+    back = planned(samples_of("ab"), *after_run(once, "done"), renamed={"x": "b"}, former=once.former)
+    assert (written(back), back.former) == ({"0.tar": "ab"}, {})
+
+
+def test_samples_that_changed_names_with_one_another_stay_in_their_places() -> None:
+    records, files = after_run(planned(samples_of("abcd")), "done", "done")
+
+    plan = planned(samples_of("abcd", mtime_ns=2), records, files, renamed={"a": "d", "d": "a"})
+
+    assert written(plan) == {"0.tar": "db", "1.tar": "ca"}
+
+
+def test_a_new_sample_with_the_key_that_another_one_keeps_in_a_shard_is_refused() -> None:
+    records, files = after_run(planned([RawSample("a.b", samples_of("a")[0].parts), *samples_of("cd")]), "done", "done")
+
+    for missing in ("error", "keep"):
+        with pytest.raises(DatasetError) as caught:
+            planned([RawSample("a_b", samples_of("a")[0].parts), *samples_of("cd")], records, files, missing=missing)
+        assert caught.value.code == "WDS249"
+    plan = planned([RawSample("a_b", samples_of("a")[0].parts), *samples_of("cd")], records, files, missing="drop")
+    assert keys_of(plan.records[0]) == ["c"]

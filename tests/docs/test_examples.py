@@ -257,7 +257,7 @@ def test_the_guide_to_validating_works_and_its_damage_is_found() -> None:
     assert "1 sample and 0 whole shards" in damaged[3]
     assert "1 let in again" in damaged[4]
     (repaired,) = [outputs for text, outputs in printed.items() if "wdsctl repair" in text]
-    assert "3 copied as they are" in repaired[1]
+    assert "3 copied unchanged" in repaired[1]
 
 
 @pytest.mark.usefixtures("dataset")

@@ -395,8 +395,9 @@ CODES: dict[str, Code] = {
     ),
     "WDS203": Code(
         "source files have vanished",
-        "Samples that are in the shards already are no longer in the raw folder, while others of the same shard have "
-        "changed. Writing that shard again would lose them.",
+        "The files of samples that are in the shards already are no longer in the raw folder, while files of others of "
+        "the same shard have changed. Writing that shard again would lose the samples that are gone. Samples that were "
+        "renamed are not: they are recognised by their content.",
         "Restore the files. `--missing keep` leaves such shards as they are, and goes on with new files. `--missing "
         "drop` writes them again without the samples that are gone; `--dry-run` names these first.",
     ),
@@ -543,6 +544,14 @@ CODES: dict[str, Code] = {
         "All readers of WebDataset end keys there. A catalog that did otherwise would have other samples than theirs.",
         "`wdsctl convert DATASET DEST --from packed -O key-until=RULE` writes new shards, which all read alike.",
     ),
+    "WDS249": Code(
+        "a sample would get the key of one that is gone",
+        "A sample of the raw folder would have a key in the shards that another sample has there, whose own files are "
+        "gone or have another name, and whose shard stays as it is: a new `a_b.jpg` where `a.b.jpg` was (keys in "
+        "shards have no dots), or `mv a.jpg b.jpg` over a `b.jpg` that is in another shard.",
+        "Give the new files other names, or restore those that are gone. `--missing drop` takes samples whose files "
+        "are gone out of their shards; `--dry-run` names these first.",
+    ),
     "WDS300": Code(
         "the catalog cannot be used",
         "Something about the catalog prevents the command.",
@@ -674,6 +683,12 @@ CODES: dict[str, Code] = {
         "the query was stopped",
         "It took longer than `--timeout`.",
         "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
+    ),
+    "WDS335": Code(
+        "the plan of a conversion is damaged",
+        "A conversion keeps in the destination what it goes on by, and the file is not one of ours, or says what "
+        "cannot be: it has other tables, or names files outside the destination.",
+        "Move the file that the message names away, and run the same command again: it is made anew.",
     ),
     "WDS340": Code(
         "keys come more than once in the destination",

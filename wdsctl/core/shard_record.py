@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from wdsctl.core.raw_sample import RawSample
 from wdsctl.core.write_plan import PlannedShard
 
-#: `planned`: never finished. `done`: as the record says. `outdated`: there once, and to be written again.
-State = Literal["planned", "done", "outdated"]
+#: `planned`: never finished. `done`: as the record says. `outdated`: there once, and to be written again. `renamed`: as
+#: the record says, but for keys: the shard has those of `FormerKeys`, since it could not be written again.
+State = Literal["planned", "done", "outdated", "renamed"]
 
 
 class ShardRecord(NamedTuple):
@@ -26,6 +28,20 @@ class ShardRecord(NamedTuple):
     state: State
 
 
+class FormerKeys(NamedTuple):
+    """What `planned_shard` does not say of samples that were renamed in the raw folder: the keys that they have in the
+    catalog, and in a shard that is yet to be written with the new ones.
+
+    `layout_hash`: of the shard in the catalog that this was noted for; empty where it had none. `keys`: new key -> old.
+    """
+
+    layout_hash: str
+    keys: Mapping[str, str]
+
+
+NO_FORMER = FormerKeys("", MappingProxyType({}))
+
+
 def record_of(shard: PlannedShard, samples: Sequence[RawSample]) -> ShardRecord:
     """The record of a shard that is yet to be written; `samples` is the list that was planned on."""
     keys = pack_keys(samples[i].key for i in range(shard.start, shard.stop))
@@ -38,5 +54,9 @@ def pack_keys(keys: Iterable[str]) -> bytes:
     return zlib.compress("\0".join(keys).encode(), 1)
 
 
+def unpack_keys(packed: bytes) -> list[str]:
+    return zlib.decompress(packed).decode().split("\0")
+
+
 def keys_of(record: ShardRecord) -> list[str]:
-    return zlib.decompress(record.keys).decode().split("\0")
+    return unpack_keys(record.keys)

@@ -4,6 +4,7 @@ from tests.cli.render.conftest import Show
 from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
 from wdsctl.cli.render.prepare import render, renderer
 from wdsctl.core.verbs.prepare import PrepareOptions
+from wdsctl.core.verbs.write_folder import Renamed
 
 
 def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
@@ -36,7 +37,20 @@ def test_up_to_date_is_one_line(piped: Show) -> None:
 def test_up_to_date_says_where_shards_are_not_as_the_folder_is(piped: Show) -> None:
     folder = a_folder_report(vanished=2, stale=3)
     lines = piped(render(a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)))
-    assert lines[1].endswith("2 vanished samples, 3 shards kept as they were while their files have changed")
+    gone = "2 samples stay in their shards though their files are gone"
+    assert lines[1].endswith(f"{gone}, 3 shards kept as they were while their files have changed")
+
+
+def test_renamed_samples_are_named_and_so_are_those_that_keep_their_name_in_a_shard(piped: Show) -> None:
+    renamed = tuple(Renamed(before=f"a{i}", after=f"b{i}") for i in range(12))
+    folder = a_folder_report(renamed=renamed, pending=(Renamed(before="x", after="y"),))
+    lines = "\n".join(piped(render(a_prepare_report(folder=folder))))
+    assert "12 samples: a0 -> b0, a1 -> b1" in lines
+    assert "a9 -> b9 and 2 more (--json has all)" in lines
+    pending = "1 sample, old name kept in a shard with samples that are gone: x -> y"
+    assert pending in lines
+    up_to_date = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)
+    assert pending in "\n".join(piped(render(up_to_date)))
 
 
 def test_tars_are_prepared_where_they_are(piped: Show) -> None:

@@ -118,7 +118,7 @@ def test_damage_inside_is_said_when_it_is_met(tmp_path: Path) -> None:
     good = path.read_bytes()
     path.write_bytes(good[:4096] + b"\x5a" * (len(good) - 4096))
 
-    with Catalog(str(path)) as catalog, pytest.raises(CatalogError) as caught:
+    with pytest.raises(CatalogError) as caught, Catalog(str(path)) as catalog:
         catalog.shards()
     assert (caught.value.code, caught.value.where) == ("WDS302", str(path))
 

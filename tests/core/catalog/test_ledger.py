@@ -112,7 +112,7 @@ def test_the_file_says_whose_it_is(path: str) -> None:
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x5744534C,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (4,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
@@ -158,7 +158,7 @@ def test_an_empty_file_is_a_new_ledger(path: str) -> None:
 def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
     Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 5")
+        connection.execute("PRAGMA user_version = 6")
     before = Path(path).read_bytes()
 
     for opened in (Ledger.open, Ledger.peek):

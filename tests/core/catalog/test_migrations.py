@@ -40,7 +40,8 @@ def test_there_is_a_way_from_every_version_to_the_present_one() -> None:
 def test_a_migrated_catalog_has_the_schema_of_a_new_one_and_the_rows_it_had(tmp_path: Path, version: int) -> None:
     path, new = old(tmp_path / "old", version), old(tmp_path / "new", VERSION)
     before = rows(path)
-    migrate(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        migrate(connection)
 
     assert schema_of(path) == schema_of(new)
     assert rows(path) == before
@@ -80,7 +81,9 @@ def to_version_1(root: str) -> None:
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP VIEW v_shard")
         connection.execute("ALTER TABLE shard DROP COLUMN sha256")
-        connection.execute("CREATE VIEW v_shard AS SELECT id, path, size, samples, parts, status FROM shard")
+        connection.execute(
+            "CREATE VIEW v_shard AS SELECT id, path, size, samples, parts, status FROM shard WHERE removed IS NULL"
+        )
         connection.execute("PRAGMA user_version = 1")
 
 

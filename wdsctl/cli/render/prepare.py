@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from wdsctl.core.detect import Detection
     from wdsctl.core.verbs.index import IndexReport
     from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
-    from wdsctl.core.verbs.write_folder import FolderReport
+    from wdsctl.core.verbs.write_folder import FolderReport, Renamed
 
 #: Names of left-out files shown.
 EXAMPLES_SHOWN = 3
@@ -36,6 +36,8 @@ def renderer(options: PrepareOptions) -> Callable[[PrepareReport], Iterator[Rend
 def render(report: PrepareReport, *, told: str = "") -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{path(report.dest)}: up to date ({totals(report.index)})"
+        if report.folder is not None:
+            yield from (f"  {what}  {line}" for what, line in _by_name(report.folder))
         if report.folder is not None and (report.folder.vanished or report.folder.stale):
             yield from (f"  {line}" for line in _left_out(report.folder))
         yield from found(report.index)
@@ -86,7 +88,7 @@ def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
         if folder.keys.rule != "first-dot":
             rows.append(("", "dots in a key are `_` in the shards, where other readers end a key at its first dot"))
         rows += [("", f"not {rejected.rule}: {rejected.reason}") for rejected in folder.keys.rejected]
-    rows += _gone(folder)
+    rows += _by_name(folder)
     return rows + [("", line) for line in _left_out(folder)]
 
 
@@ -98,7 +100,11 @@ def _left_out(folder: FolderReport) -> list[str]:
         (folder.strays, "stray file", ""),
         (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
         (folder.ignored, "file or folder passed over", "files or folders passed over"),
-        (folder.vanished, "vanished sample", ""),
+        (
+            folder.vanished,
+            "sample stays in its shard though its files are gone",
+            "samples stay in their shards though their files are gone",
+        ),
         (folder.stale, "shard kept as it was while its files have changed", f"shards kept as they were {changed}"),
     )
     left_out = ", ".join(counted(n, noun, plural) for n, noun, plural in reasons if n)
@@ -113,17 +119,22 @@ def _left_out(folder: FolderReport) -> list[str]:
     ]
 
 
-def _gone(folder: FolderReport) -> list[tuple[str, RenderableType]]:
-    """The samples that are no longer in the shards, and those that have another name in them, by name."""
-    rows: list[tuple[str, RenderableType]] = []
-    for what, names in (
-        ("dropped", [safe(key) for key in folder.dropped]),
-        ("renamed", [f"{safe(each.before)} -> {safe(each.after)}" for each in folder.renamed]),
+def _by_name(folder: FolderReport) -> list[tuple[str, str]]:
+    """The samples that are no longer in the shards, and those that have another name, by name."""
+    rows = []
+    for what, names, of_these in (
+        ("dropped", [safe(key) for key in folder.dropped], ""),
+        ("renamed", [_arrow(each) for each in folder.renamed], ""),
+        ("renamed", [_arrow(each) for each in folder.pending], ", old name kept in a shard with samples that are gone"),
     ):
         if names:
             more = f" and {count(len(names) - NAMES_SHOWN)} more (--json has all)" if len(names) > NAMES_SHOWN else ""
-            rows.append((what, f"{counted(len(names), 'sample')}: {', '.join(names[:NAMES_SHOWN])}{more}"))
+            rows.append((what, f"{counted(len(names), 'sample')}{of_these}: {', '.join(names[:NAMES_SHOWN])}{more}"))
     return rows
+
+
+def _arrow(renamed: Renamed) -> str:
+    return f"{safe(renamed.before)} -> {safe(renamed.after)}"
 
 
 def _index(index: IndexReport) -> list[tuple[str, RenderableType]]:

@@ -54,7 +54,7 @@ def _verdict(report: RepairReport) -> str:
     would = "would be " if report.dry_run else ""
     facts = [
         (report.fixed, f"{would}repaired"),
-        (report.copied, f"{would}copied as they are"),
+        (report.copied, f"{would}copied unchanged"),
         (report.beyond_repair, "beyond repair"),
         (report.sound, "sound"),
     ]

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
@@ -233,7 +234,7 @@ class Browser:
         try:
             yield
         except DAMAGE as error:
-            raise damaged(self._path, str(error)) from error
+            raise damaged(self._path, error_of(self._path, error)) from error
 
 
 def after(prefix: str) -> str | None:

@@ -10,6 +10,7 @@ import json
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.published import connect
@@ -101,4 +102,4 @@ class Names:
         try:
             return self._connection.execute(query, values).fetchall()
         except DAMAGE as error:
-            raise damaged(self._path, str(error)) from error
+            raise damaged(self._path, error_of(self._path, error)) from error

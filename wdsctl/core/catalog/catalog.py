@@ -14,6 +14,7 @@ from sqlalchemy.exc import DatabaseError
 
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.alike_keys import AlikeKeys, alike_keys
+from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.engine import open_published
 from wdsctl.core.catalog.fact_names import HASHED, KEY_FIELD, KEY_UNTIL
 from wdsctl.core.catalog.facts import exclude_of, generation_of, media_settings_of, selection_of
@@ -235,9 +236,9 @@ class Catalog:
             with self._engine.connect() as connection:
                 yield connection
         except DatabaseError as error:
-            raise damaged(self.path, str(error.orig)) from error
+            raise damaged(self.path, error_of(self.path, error.orig or error)) from error
         except DAMAGE as error:
-            raise damaged(self.path, str(error)) from error
+            raise damaged(self.path, error_of(self.path, error)) from error
 
 
 def _held(connection: Connection, table: Table, which: ColumnElement[bool]) -> Iterable[Any]:

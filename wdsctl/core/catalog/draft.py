@@ -45,6 +45,7 @@ REINDEX = 0.2  # new bytes of shards over old ones, from which on the key index 
 
 KEY_INDEX = "CREATE INDEX IF NOT EXISTS sample_key ON sample (key)"
 _SAMPLES_A_SHARD = 1 << INDEX_BITS
+_DIGITS = 11  # numbers of shards are below 2^35
 _AT_ONCE = 32  # samples an insert; older SQLites take no more than 999 values
 _SAMPLE_COLUMNS = 5
 
@@ -66,9 +67,9 @@ class Draft:
         facts: dict[str, str] = dict(connection.execute("SELECT key, value FROM meta"))
         self._uuid = facts.get("uuid") or uuid.uuid4().hex
         self._extensions = self._numbers()
-        self.generation = int(facts.get("generation") or 0)
+        self.generation = _count(facts.get("generation") or "0")
         (highest,) = connection.execute("SELECT max(id) FROM shard").fetchone()
-        self.last_shard_id = int(facts.get("last_shard_id") or highest or 0)
+        self.last_shard_id = _count(facts.get("last_shard_id") or str(highest or 0))
         self.exclude: tuple[str, ...] = tuple(json.loads(facts.get("exclude") or "[]"))
         self.key_field = facts.get(KEY_FIELD) or ""  # of JSON, that keys of lines come from
         self.key_until = facts.get(KEY_UNTIL) or ""  # the rule that keys end by, where it was decided
@@ -282,6 +283,13 @@ class Draft:
         many = (tuple(islice(values, _AT_ONCE * _SAMPLE_COLUMNS)) for _ in range(runs))
         self._connection.executemany(_INSERT_SAMPLES, many)
         self._connection.executemany(_INSERT_SAMPLE, (tuple(islice(values, _SAMPLE_COLUMNS)) for _ in range(rest)))
+
+
+def _count(text: str) -> int:
+    """Raises ValueError where it is none of a generation or of the number of a shard."""
+    if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS):
+        raise ValueError(text[:60])
+    return int(text)
 
 
 def _as_bits(flags: int, count: int) -> bytes | None:

@@ -7,11 +7,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
-from urllib.parse import quote
 
+from wdsctl.core.catalog.database_file import error_of, open_database, page_problem
 from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.identity import APPLICATION_ID, DAMAGE, VERSION, check, damaged
 from wdsctl.core.catalog.migrations import migrate
+from wdsctl.core.catalog.own_schema import catalog_schema
 from wdsctl.core.catalog.schema_text import catalog_statements
 from wdsctl.core.errors import StorageError
 from wdsctl.core.files import publish
@@ -42,8 +43,9 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
     try:
         with translated(path):
             os.makedirs(folder, exist_ok=True)
-            with suppress(FileNotFoundError):  # in containers a killed run often had the same number
-                os.unlink(draft)
+            for left in (draft, f"{draft}-journal", f"{draft}-wal"):
+                with suppress(FileNotFoundError):  # in containers a killed run often had the same number
+                    os.unlink(left)
             if not anew and os.path.exists(path):
                 check(path)
                 shutil.copyfile(path, draft)
@@ -65,12 +67,12 @@ def _connected(draft: str, path: str) -> Iterator[sqlite3.Connection]:
     """The draft of the catalog at `path`, in a transaction. The driver opens none of its own."""
     is_new = not os.path.exists(draft)
     try:
-        if not is_new:
-            migrate(draft)
-        uri = f"file:{quote(os.fsencode(draft))}"
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+        # What it is a copy of has been checked by nobody yet; nothing foreign goes into what is published.
+        schema = None if is_new else catalog_schema()
+        with closing(open_database(draft, schema, "rwc", source=path)) as connection:
             for pragma in _BUILD:
                 connection.execute(f"PRAGMA {pragma}").close()
+            migrate(connection)
             connection.execute("BEGIN")
             if is_new:
                 _create(connection)
@@ -96,7 +98,10 @@ def _begun(connection: sqlite3.Connection, path: str) -> Draft:
 def _pack(draft: str, path: str) -> None:
     """Give back the pages that are free. Takes as much space again while it lasts."""
     try:
-        with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+        said = page_problem(draft)
+        if said:  # rows that come again and again would be written as often
+            raise sqlite3.DatabaseError(said)
+        with closing(open_database(draft, catalog_schema(), "rw", source=path)) as connection:
             connection.execute("PRAGMA journal_mode = OFF").close()
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("VACUUM")
@@ -112,6 +117,6 @@ def _translated(error: BaseException, path: str) -> Exception:
             hint="free some space and run the same command again: it goes on where it stopped",
             code="WDS401",
         )
-    if isinstance(error, sqlite3.OperationalError):
+    if isinstance(error, sqlite3.OperationalError) and str(error) != "interrupted":
         return StorageError(f"cannot write the catalog: {error}", where=path, hint="run the same command again")
-    return damaged(path, str(error))
+    return damaged(path, error_of(path, error))

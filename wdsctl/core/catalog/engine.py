@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Engine, ExceptionContext, create_engine, even
 from sqlalchemy.pool import StaticPool
 
 from wdsctl.core.catalog.identity import check
-from wdsctl.core.catalog.published import uri_of
+from wdsctl.core.catalog.published import connect as connect_published
 
 
 def open_published(path: str) -> Engine:
@@ -18,11 +18,10 @@ def open_published(path: str) -> Engine:
     Raises CatalogError: WDS301 missing, WDS302 damaged, WDS303 too new.
     """
     check(path)
-    uri = uri_of(path)
 
     def connect() -> sqlite3.Connection:
-        # The driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.
-        return sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
+        # In autocommit: the driver would open transactions where it sees fit; SQLAlchemy says BEGIN itself.
+        return connect_published(path, check_same_thread=False)
 
     return _engine(connect)
 

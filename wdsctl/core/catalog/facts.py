@@ -10,10 +10,16 @@ from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import FACT, MediaSettings, settings_from
 from wdsctl.core.selected_shards import Selection, selection_from
 
+_DIGITS = 11  # a generation a second would take three hundred years to have so many
+
 
 def generation_of(path: str, facts: Mapping[str, str]) -> int:
-    said = facts.get("generation", "")
-    if not said.isdecimal():
+    return generation_from(path, facts.get("generation"))
+
+
+def generation_from(path: str, said: object) -> int:
+    """A generation, as a catalog says it."""
+    if not (isinstance(said, str) and said.isascii() and said.isdecimal() and len(said) < _DIGITS):
         raise damaged(path, "it does not say which generation it is")
     return int(said)
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, fields
 from datetime import datetime, timezone
 from functools import cached_property
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from wdsctl.core.catalog.ledger_file import (
@@ -27,7 +27,7 @@ from wdsctl.core.catalog.ledger_file import (
 from wdsctl.core.files import set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.os_errors import translated
-from wdsctl.core.shard_record import ShardRecord, State
+from wdsctl.core.shard_record import FormerKeys, ShardRecord, State, pack_keys, unpack_keys
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -138,9 +138,37 @@ class Ledger:
             row = connection.execute("SELECT path FROM plan_source").fetchone()
         return None if row is None else os.fsdecode(row[0])
 
-    def replace_plan(self, records: Sequence[ShardRecord], source: str | None = None) -> None:
-        """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
+    def former_keys(self) -> dict[str, FormerKeys]:
+        """By shard, the keys that samples had before they were renamed, where the catalog may have these."""
         with self._transaction() as connection:
+            query = "SELECT 1 FROM sqlite_master WHERE name = 'former_key'"
+            if connection.execute(query).fetchone() is None:  # a ledger of schema version 1 to 4, opened by `peek`
+                return {}
+            rows = connection.execute("SELECT shard, layout_hash, keys, former FROM former_key").fetchall()
+        return {
+            shard: FormerKeys(layout, dict(zip(unpack_keys(keys), unpack_keys(former), strict=True)))
+            for shard, layout, keys, former in rows
+        }
+
+    def forget_former_keys(self) -> None:
+        """The catalog has the keys of all shards that are there as planned."""
+        done = "SELECT name FROM planned_shard WHERE state = 'done'"
+        with self._transaction() as connection:
+            connection.execute(f"DELETE FROM former_key WHERE shard IN ({done})")
+
+    def replace_plan(
+        self,
+        records: Sequence[ShardRecord],
+        source: str | None = None,
+        former: Mapping[str, FormerKeys] = MappingProxyType({}),
+    ) -> None:
+        """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
+        packed = [
+            (shard, layout, pack_keys(keys), pack_keys(keys.values())) for shard, (layout, keys) in former.items()
+        ]
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM former_key")
+            connection.executemany("INSERT INTO former_key VALUES (?, ?, ?, ?)", packed)
             connection.execute("DELETE FROM plan_source")
             if source is not None:
                 connection.execute("INSERT INTO plan_source (path) VALUES (?)", (os.fsencode(source),))

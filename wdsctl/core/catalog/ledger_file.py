@@ -6,9 +6,10 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from urllib.parse import quote
 
+from wdsctl.core.catalog.database_file import check_database, error_of, open_database
 from wdsctl.core.catalog.ledger_mark import APPLICATION_ID, VERSION
+from wdsctl.core.catalog.own_schema import ledger_schema
 from wdsctl.core.catalog.schema_text import ledger_statements
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.os_errors import translated
@@ -18,17 +19,30 @@ _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
 
 def connect(path: str) -> sqlite3.Connection:
     """Open or create a ledger that is sound."""
-    return _connect(f"file:{quote(os.fsencode(path))}")
+    connection = open_database(path, None, "rwc", timeout_seconds=_BUSY_TIMEOUT)
+    try:
+        _prepare(connection)
+        _create(connection)
+        check_database(connection, ledger_schema())
+    except BaseException:  # Ctrl-C too: nobody else has the connection yet, so nobody else would close it
+        connection.close()
+        raise
+    return connection
 
 
 def connect_for_reading(path: str) -> sqlite3.Connection:
     """Open a ledger that is there. Not read-only: what a killed run left half-written is rolled back."""
-    return _connect(f"file:{quote(os.fsencode(path))}?mode=rw", is_new=False)
+    connection = open_database(path, ledger_schema(), "rw", timeout_seconds=_BUSY_TIMEOUT)
+    _prepare(connection)
+    return connection
 
 
 def connect_to_nothing() -> sqlite3.Connection:
     """An empty ledger in memory."""
-    return _connect("file::memory:")
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _prepare(connection)
+    _create(connection)
+    return connection
 
 
 def is_sound(path: str) -> bool:
@@ -40,11 +54,12 @@ def is_sound(path: str) -> bool:
         if not os.path.exists(path) or os.path.getsize(path) == 0:
             return True
     try:
-        with closing(
-            sqlite3.connect(f"file:{quote(os.fsencode(path))}?mode=rw", uri=True, timeout=_BUSY_TIMEOUT)
-        ) as connection:
+        with closing(open_database(path, None, "rw", timeout_seconds=_BUSY_TIMEOUT)) as connection:
             application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
-            checked = _pragma(connection, "quick_check(1)")
+            is_known = application == APPLICATION_ID and int(str(version)) <= VERSION
+            if is_known:
+                check_database(connection, ledger_schema())  # before anything of it runs
+            checked = _pragma(connection, "quick_check(1)") if is_known else ""
     except sqlite3.OperationalError as error:
         raise _said(error, path) from error
     except sqlite3.DatabaseError:
@@ -68,18 +83,9 @@ def translating(path: str) -> Iterator[None]:
         raise _said(error, path) from error
 
 
-def _connect(uri: str, *, is_new: bool = True) -> sqlite3.Connection:
-    # The driver would open transactions where it sees fit: whoever writes says BEGIN.
-    connection = sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
-    try:
-        for pragma in ("journal_mode = DELETE", "synchronous = FULL", "foreign_keys = ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
-        if is_new:
-            _create(connection)
-    except BaseException:  # Ctrl-C too: nobody else has the connection yet, so nobody else would close it
-        connection.close()
-        raise
-    return connection
+def _prepare(connection: sqlite3.Connection) -> None:
+    for pragma in ("journal_mode = DELETE", "synchronous = FULL", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}").close()
 
 
 def _create(connection: sqlite3.Connection) -> None:
@@ -101,7 +107,7 @@ def _pragma(connection: sqlite3.Connection, name: str) -> object:
 
 def _said(error: BaseException, path: str) -> WdsctlError:
     """By SQLite's words: its error codes reach Python only from 3.11 on."""
-    words = str(error)
+    words = error_of(path, error)
     if "locked" in words or "busy" in words:
         return CatalogError("the ledger is locked", where=path, hint="wait for the other wdsctl", code="WDS304")
     if "full" in words:

@@ -3,4 +3,4 @@
 from __future__ import annotations
 
 APPLICATION_ID = 0x5744534C  # "WDSL"
-VERSION = 4
+VERSION = 5

@@ -1,6 +1,6 @@
-"""The tables of `ledger.sqlite`, schema version 4.
+"""The tables of `ledger.sqlite`, schema version 5.
 
-Version 1 has the first three alone, version 2 `plan_source` too, version 3 no `known`.
+Version 1 has the first three alone, version 2 `plan_source` too, version 3 no `known`, version 4 no `former_key`.
 """
 
 from __future__ import annotations
@@ -57,6 +57,16 @@ plan_source = Table(
     "plan_source",
     metadata,
     Column("path", LargeBinary, primary_key=True),  # resolved; bytes, since a path need not be UTF-8
+)
+
+#: One row a shard with samples that were renamed in the raw folder, until the catalog has their new keys.
+former_key = Table(
+    "former_key",
+    metadata,
+    Column("shard", Text, primary_key=True),  # its path
+    Column("layout_hash", Text, nullable=False),  # of the shard in the catalog that has the old keys
+    Column("keys", LargeBinary, nullable=False),  # packed like those of `planned_shard`: new ones
+    Column("former", LargeBinary, nullable=False),  # the old ones, in the same order
 )
 
 #: One row a named selection of samples. `hash` names the samples that it has, whatever the catalog they are found in.

@@ -87,14 +87,13 @@ CREATE TABLE former_split (split INTEGER NOT NULL, shard INTEGER NOT NULL, sampl
 MIGRATIONS: dict[int, Callable[[sqlite3.Connection], None]] = {1: to_2, 2: to_3, 3: to_4}
 
 
-def migrate(path: str) -> None:
-    """Bring the catalog file at `path`, which nobody else has open, to the present schema. Raises sqlite3.Error."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        while version in MIGRATIONS:
-            MIGRATIONS[version](connection)
-            version += 1
-            connection.execute(f"PRAGMA user_version = {version}")
-    finally:
-        connection.close()
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a catalog that is no one's yet to the present schema; one that is new is left alone. Raises sqlite3.Error.
+
+    The connection is in autocommit.
+    """
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    while version in MIGRATIONS:
+        MIGRATIONS[version](connection)
+        version += 1
+        connection.execute(f"PRAGMA user_version = {version}")

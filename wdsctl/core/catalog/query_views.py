@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.line_rows import with_rows
 from wdsctl.core.catalog.published import connect
@@ -101,7 +102,7 @@ def open_readable(
         guard.put_on(connection)
     except DAMAGE as error:
         connection.close()
-        raise damaged(place.catalog, str(error)) from error
+        raise damaged(place.catalog, error_of(place.catalog, error)) from error
     except BaseException:  # Ctrl-C too: nobody else has the connection yet
         connection.close()
         raise

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from wdsctl.core.catalog.identity import damaged
+from wdsctl.core.catalog.facts import generation_from
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.published import reading
 from wdsctl.core.command_line import command_beside
@@ -112,9 +112,7 @@ def _keyframe_data(connection: sqlite3.Connection) -> Iterator[bytes]:
 
 def _generation(connection: sqlite3.Connection, path: str) -> int:
     row = connection.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()
-    if row is None or not str(row[0]).isdecimal():
-        raise damaged(path, "it does not say which generation it is")
-    return int(row[0])
+    return generation_from(path, row and row[0])
 
 
 def _split(connection: sqlite3.Connection, path: str, name: str) -> list[SplitShard]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sqlite3
 from contextlib import closing
-from urllib.parse import quote
 
+from wdsctl.core.catalog.database_file import open_database
 from wdsctl.core.catalog.fact_names import OF_SPLITS
 from wdsctl.core.catalog.identity import DAMAGE
+from wdsctl.core.catalog.own_schema import ledger_schema
 from wdsctl.core.catalog.published import reading
 
 _BUSY_TIMEOUT = 10.0  # seconds: another command may be noting its findings
@@ -31,9 +32,9 @@ def has_quarantine(ledger: str) -> bool:
     """Whether anything is in quarantine; also where that cannot be told, for whoever reads it then says why."""
     if not os.path.exists(ledger):
         return False
-    uri = f"file:{quote(os.fsencode(ledger))}?mode=rw"  # what a killed run left half-written is rolled back
     try:
-        with closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT)) as connection:
+        # For writing: what a killed run left half-written is rolled back.
+        with closing(open_database(ledger, ledger_schema(), "rw", timeout_seconds=_BUSY_TIMEOUT)) as connection:
             return connection.execute("SELECT 1 FROM quarantine LIMIT 1").fetchone() is not None
     except DAMAGE:
         return True

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from wdsctl.core.catalog.database_file import error_of, unsound
+from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged, without_rows
 from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.media_settings import FACT
@@ -82,10 +84,11 @@ class RowQuery:
                 found = self._connection.execute(statement, (first, first + MASK + 1)).fetchall()
             except MISTAKES as error:
                 if was_interrupted(error, guard):
-                    raise KeyboardInterrupt from error
+                    said = unsound(self._place.catalog)
+                    raise (damaged(self._place.catalog, said) if said else KeyboardInterrupt()) from error
                 raise query.explained(error, guard, self.columns) from error
             except DAMAGE as error:
-                raise damaged(self._place.catalog, str(error)) from error
+                raise damaged(self._place.catalog, error_of(self._place.catalog, error)) from error
             flags = np.zeros(shard.samples, np.bool_)
             flags[np.fromiter((row[0] for row in found), np.int64, len(found)) & MASK] = True
             yield shard.id, flags
@@ -120,11 +123,11 @@ class RowQuery:
             give_rows(self._connection, self._place.catalog)
             has_rows = self._connection.execute("SELECT 1 FROM sample LIMIT 1").fetchone() is not None
         except DAMAGE as error:
-            raise damaged(self._place.catalog, str(error)) from error
+            raise damaged(self._place.catalog, error_of(self._place.catalog, error)) from error
         if not has_rows and any(shard.samples for shard in self._shards):
             raise without_rows(self._place.catalog)
         self._has_media = FACT in facts
-        self._generation = int(facts["generation"])
+        self._generation = generation_of(self._place.catalog, facts)
         self._sets: dict[str, list[tuple[int, str]]] = {"split": []}
         for number, name in splits:
             of_set, _, short = name.rpartition("/")
@@ -143,8 +146,6 @@ class RowQuery:
         self._connection.execute(filled(names, {name: number for number, name in enumerate(filled_in)}))
         guard = Guard({"v_row": ("id", *names)}, SCALARS)
         guard.put_on(self._connection)
-        # SQLite asks this now and then, and Python runs handlers of signals in it: Ctrl-C need not wait for a shard.
-        self._connection.set_progress_handler(lambda: 0, 20_000)
         return guard
 
     def _of_column(self, name: str) -> Fill:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.splitting import SplitShard
@@ -44,7 +45,7 @@ class SplitParts:
         try:
             return self._connection.execute(query, values).fetchall()
         except DAMAGE as error:
-            raise damaged(self._path, str(error)) from error
+            raise damaged(self._path, error_of(self._path, error)) from error
 
 
 @contextmanager

@@ -10,10 +10,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import NamedTuple
-from urllib.parse import quote
 
+from wdsctl.core.catalog.database_file import check_database, error_of, open_database
 from wdsctl.core.catalog.identity import DAMAGE
 from wdsctl.core.catalog.ledger_mark import APPLICATION_ID, VERSION
+from wdsctl.core.catalog.own_schema import ledger_schema
 from wdsctl.core.catalog.published import reading
 from wdsctl.core.errors import CatalogError
 
@@ -88,15 +89,16 @@ def _reading(path: str) -> Iterator[sqlite3.Connection | None]:
         yield None
         return
     try:
-        with closing(_connect(path)) as connection:
+        with closing(open_database(path, None, "rw", timeout_seconds=_BUSY_TIMEOUT)) as connection:
             _check(connection, path)
+            check_database(connection, ledger_schema())
             connection.execute("BEGIN")
             query = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('view', 'view_shard')"
             yield connection if connection.execute(query).fetchone() == (2,) else None
     except sqlite3.OperationalError as error:
-        raise _busy(path, str(error)) from error
+        raise _busy(path, error_of(path, error)) from error
     except DAMAGE as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged(path, error_of(path, error)) from error
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:
@@ -113,11 +115,6 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
 
 
 _PRAGMAS = ("application_id", "user_version")
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    uri = f"file:{quote(os.fsencode(path))}?mode=rw"
-    return sqlite3.connect(uri, uri=True, timeout=_BUSY_TIMEOUT, isolation_level=None)
 
 
 def _busy(path: str, words: str) -> CatalogError:

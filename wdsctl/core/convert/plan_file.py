@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NamedTuple
-from urllib.parse import quote
+from functools import cache
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.catalog.database_file import error_of, open_database
+from wdsctl.core.catalog.own_schema import OwnSchema, schema_of
+from wdsctl.core.catalog.typed_rows import Kind, typed
 from wdsctl.core.convert.recipe import Stream
-from wdsctl.core.errors import StorageError
+from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.files import replacing
 
 _SCHEMA = """
@@ -70,7 +73,8 @@ class PlanFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._connection = sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1", uri=True)
+        with _reading(path):
+            self._connection = open_database(os.path.abspath(path), _plan_schema())
 
     def __enter__(self) -> PlanFile:
         return self
@@ -82,32 +86,45 @@ class PlanFile:
         self._connection.close()
 
     def facts(self) -> dict[str, str]:
-        return dict(self._connection.execute("SELECT key, value FROM meta"))
+        with _reading(self.path):
+            return dict(typed(self._connection.execute("SELECT key, value FROM meta"), "text", "text"))
 
     def groups(self) -> list[str]:
         """The folders of the datasets, below DEST."""
-        return [name for (name,) in self._connection.execute("SELECT name FROM grp ORDER BY id")]
+        with _reading(self.path):
+            rows = typed(self._connection.execute("SELECT name FROM grp ORDER BY id"), "text")
+            return [_below(name) for (name,) in rows]
 
     def units(self) -> list[PlannedUnit]:
         query = (
             "SELECT unit.id, stream, grp.name, unit.name, first, last, samples, size "
             "FROM unit JOIN grp ON grp.id = unit.grp ORDER BY unit.id"
         )
-        return [PlannedUnit(*row) for row in self._connection.execute(query)]
+        with _reading(self.path):
+            units = [PlannedUnit(*row) for row in typed(self._connection.execute(query), *_UNIT)]
+            for unit in units:
+                if unit.stream not in get_args(Stream) or not _below(unit.name):
+                    raise sqlite3.DatabaseError("a unit has no name, or is of no stream")
+                _below(unit.folder)
+            return units
 
     def items(self, first: int, last: int) -> Iterator[Item]:
         """The samples at these positions, in order."""
-        return map(Item._make, self._rows("source, place, key, splits", first, last))
+        kinds: tuple[Kind, ...] = ("count", "count", "count", "text", "int")
+        return map(Item._make, self._rows("source, place, key, splits", first, last, kinds))
 
     def origins(self, first: int, last: int) -> Origins:
         """(samples,) of `ORIGIN`: where the samples at these positions come from, in order. Some 1 us a sample."""
-        return np.fromiter(self._rows("source, place, splits, media", first, last), ORIGIN)
+        kinds: tuple[Kind, ...] = ("count", "count", "count", "int", "count")
+        return np.fromiter(self._rows("source, place, splits, media", first, last, kinds), ORIGIN)
 
     def split_counts(self) -> dict[int, int]:
         """How many samples are in the splits of these bits, by the bits."""
-        return dict(self._connection.execute("SELECT splits, count(*) FROM entry GROUP BY splits"))
+        query = "SELECT splits, count(*) FROM entry GROUP BY splits"
+        with _reading(self.path):
+            return dict(typed(self._connection.execute(query), "int", "count"))
 
-    def _rows(self, columns: str, first: int, last: int) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: str, first: int, last: int, kinds: Sequence[Kind]) -> Iterator[tuple[Any, ...]]:
         if self._is_ordered:
             query = (
                 f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
@@ -115,11 +132,46 @@ class PlanFile:
             )
         else:
             query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
-        return self._connection.execute(query, (first, last))
+        with _reading(self.path):
+            yield from typed(self._connection.execute(query, (first, last)), *kinds)
 
     @property
     def _is_ordered(self) -> bool:
-        return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
+        with _reading(self.path):
+            return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
+
+
+_UNIT: tuple[Kind, ...] = ("count", "text", "text", "text", "count", "count", "count", "count")
+
+
+def _below(name: str) -> str:
+    """The name, if it is one below the destination. Raises sqlite3.DatabaseError."""
+    if name.startswith("/") or ".." in name.split("/") or not name.isprintable():
+        raise sqlite3.DatabaseError(f"it has the name {name!r:.60}, which is not below the destination")
+    return name
+
+
+@cache
+def _plan_schema() -> OwnSchema:
+    return schema_of(_SCHEMA.split(";"))
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """What is wrong with a file that is read, as ours."""
+    try:
+        yield
+    except (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError) as error:
+        raise _damaged(path, error) from error
+
+
+def _damaged(path: str, error: BaseException) -> CatalogError:
+    return CatalogError(
+        f"{os.path.basename(path)}, by which a conversion goes on, is damaged: {error_of(path, error)}",
+        where=path,
+        hint="move it away, and run the same command again: it is made anew",
+        code="WDS335",
+    )
 
 
 @contextmanager
@@ -141,10 +193,12 @@ def new_plan(path: str) -> Iterator[sqlite3.Connection]:
 
 @contextmanager
 def _writing(path: str) -> Iterator[None]:
-    """What SQLite says of files that cannot be written, as ours."""
+    """What SQLite says of files that cannot be written, or are not ours, as ours."""
     try:
         yield
     except sqlite3.OperationalError as error:
+        if str(error) == "interrupted":
+            raise _damaged(path, error) from error
         is_out = "full" in str(error)
         raise StorageError(
             "cannot write the plan of the conversion: " + ("the disk is full" if is_out else str(error)),
@@ -152,6 +206,8 @@ def _writing(path: str) -> Iterator[None]:
             hint="free some space, also where temporary files go, and run the same command again",
             code="WDS401" if is_out else "WDS404",
         ) from error
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        raise _damaged(path, error) from error
 
 
 class Done(NamedTuple):
@@ -166,19 +222,26 @@ class Done(NamedTuple):
     told: str  # JSON: findings of this unit
 
 
+_DONE_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS plan(fingerprint TEXT PRIMARY KEY)",
+    (
+        "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
+        "left_out TEXT, as_is TEXT, told TEXT)"
+    ),
+)
+_DONE: tuple[Kind, ...] = ("count", "count", "count", "text", "text", "text", "text")
+
+
 class DoneFile:
     """Which units are done. Written by the parent alone, a row when a unit is in its place."""
 
     def __init__(self, path: str, fingerprint: str) -> None:
         self._path = path
         with _writing(path):
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._connection = open_database(path, schema_of(_DONE_SCHEMA), "rwc")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            self._connection.execute("CREATE TABLE IF NOT EXISTS plan(fingerprint TEXT PRIMARY KEY)")
-            self._connection.execute(
-                "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
-                "left_out TEXT, as_is TEXT, told TEXT)"
-            )
+            for statement in _DONE_SCHEMA:
+                self._connection.execute(statement)
             if self._connection.execute("SELECT fingerprint FROM plan").fetchall() != [(fingerprint,)]:
                 self._connection.execute("BEGIN")
                 self._connection.execute("DELETE FROM plan")
@@ -198,12 +261,16 @@ class DoneFile:
             self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def all(self) -> dict[int, Done]:
-        rows = self._connection.execute("SELECT unit, samples, size, facts, left_out, as_is, told FROM done")
-        return {
-            unit: Done(unit, samples, size, facts, _numbers(left_out), _numbers(as_is), told)
-            for unit, samples, size, facts, left_out, as_is, told in rows
-        }
+        query = "SELECT unit, samples, size, facts, left_out, as_is, told FROM done"
+        with _reading(self._path):
+            return {
+                unit: Done(unit, samples, size, facts, _numbers(left_out), _numbers(as_is), told)
+                for unit, samples, size, facts, left_out, as_is, told in typed(self._connection.execute(query), *_DONE)
+            }
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split()))
+    try:
+        return tuple(map(int, text.split()))
+    except ValueError as error:
+        raise sqlite3.DatabaseError("positions of samples are no numbers") from error

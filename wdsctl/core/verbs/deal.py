@@ -190,11 +190,15 @@ def _sources_elsewhere(
 
 
 def _origin(row: ShardRow, before: Held, rule: SplitRule, origins: Origins) -> Ints:
-    """For each sample which one of the shard as it was it is. Samples of groups go by what they hold now."""
+    """For each sample which one of the shard as it was it is. Samples of groups go by what they hold now, unless they
+    are as they were and their raw files alone have another name.
+    """
     if before.layout_hash == row.layout_hash:
         return np.arange(row.samples)
     if row.path in origins.found and (not rule.group_by or row.path in origins.grown):
         return origins.found[row.path]
+    if row.path in origins.renamed:
+        return origins.renamed[row.path]
     return np.full(row.samples, NEW)
 
 

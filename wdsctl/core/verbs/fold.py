@@ -12,9 +12,10 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 
 from wdsctl.core.catalog.draft import Draft
+from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.command_line import command_at
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import check_held
@@ -24,6 +25,7 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.saved_scan import load_scans, saved_scans
+from wdsctl.core.shard_record import FormerKeys
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.units import (
@@ -82,7 +84,7 @@ def fold(
         draft.remove_shard(row.id)
     rows: list[ShardRow] = []
     findings: list[Finding] = []
-    origins = Origins(place, before, work.held)
+    origins = Origins(place, before, work.held, _former_keys(place) if work.held else {})
     with translated(place.meta):
         os.makedirs(place.work, exist_ok=True)
         writer = OffsetsWriter(place.work)
@@ -119,6 +121,13 @@ def _add(
     row = draft.add_shard(shard_id, shard, scan if layout is None else replace(scan, layout=layout.result()))
     writer.name(_entry(row))
     return row
+
+
+def _former_keys(place: Place) -> dict[str, FormerKeys]:
+    """What the ledger has of samples whose raw files were renamed. Nothing where it cannot be read: it is a journal."""
+    with suppress(CatalogError, PermissionDenied, StorageError), Ledger.peek(place.ledger) as ledger:
+        return ledger.former_keys()
+    return {}
 
 
 def _numbered(draft: Draft, work: Folding) -> list[tuple[int, ShardFile]]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 
 import numpy as np
 
 from wdsctl.core.catalog.shard_row import Held
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.naming import shard_key
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.plain_members import Ints
+from wdsctl.core.shard_record import NO_FORMER, FormerKeys
 from wdsctl.core.shard_scan import ShardScan, texts
 
 #: The parts of a sample: names and bytes.
@@ -25,11 +28,20 @@ class Origins:
     """Of shards that splits had something of, as they were in the catalog of a `generation`.
 
     `found`: by path, of each sample the place that it had, or NEW; of shards that are not as they were. `grown`: the
-    paths of those that begin with all that they had. Cost: of a shard that was written again otherwise, all its keys.
+    paths of those that begin with all that they had. `renamed`: as `found`, but only of samples whose raw files were
+    renamed, by `former`, which the ledger has. Cost: of a shard that was written again otherwise, all its keys.
     """
 
-    def __init__(self, place: Place, generation: int, held: Mapping[str, Held]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        generation: int,
+        held: Mapping[str, Held],
+        former: Mapping[str, FormerKeys] = MappingProxyType({}),
+    ) -> None:
         self.found: dict[str, Ints] = {}
+        self.renamed: dict[str, Ints] = {}
+        self._former = former
         self.grown: set[str] = set()
         self._held = held
         self._path = place.offsets(generation)
@@ -55,13 +67,20 @@ class Origins:
         places_of: dict[str, deque[int]] = defaultdict(deque)
         for i, key in enumerate(known):
             places_of[key].append(i)
-        origin = np.array(
-            [places_of[key].popleft() if places_of.get(key) else NEW for key in scan.key_list()], np.int64
-        )
-        left = sorted(place for places in places_of.values() for place in places)
-        if left and (origin == NEW).any():
-            _renamed(origin, scan, {place: offsets.parts(first + place) for place in left})
+        keys, former = scan.key_list(), self._former_keys(path, held)
+        left_of = [places_of.get(former.get(key, key)) for key in keys]
+        origin = np.array([left.popleft() if left else NEW for left in left_of], np.int64)
+        if former:
+            self.renamed[path] = np.where([key in former for key in keys], origin, NEW)
+        unclaimed = sorted(place for places in places_of.values() for place in places)
+        if unclaimed and (origin == NEW).any():
+            _renamed(origin, scan, {place: offsets.parts(first + place) for place in unclaimed})
         self.found[path] = origin
+
+    def _former_keys(self, path: str, held: Held) -> dict[str, str]:
+        """The keys that samples had in the shard as it was, by those that they have now, both as in shards."""
+        layout_hash, keys = self._former.get(path, NO_FORMER)
+        return {shard_key(key): shard_key(old) for key, old in keys.items()} if layout_hash == held.layout_hash else {}
 
     def _opened(self, path: str, held: Held) -> tuple[Offsets | None, int]:
         """The offsets file that has a shard as it was, and its place there; None where that generation is gone."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from wdsctl.core.called import said
 from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.published import reading
 from wdsctl.core.command_line import command
 from wdsctl.core.convert.paths import check_destination
 from wdsctl.core.detect import Detection
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
 from wdsctl.core.formats.folder import Listing
 from wdsctl.core.lock import check_held, locked
@@ -164,6 +166,8 @@ def _do(
     folder = _write(place, source, dest, options, listing, entry, progress) if listing else None
     indexed = index_at(place, _index_request(options, is_ours=listing is not None), progress)
     entry.findings += indexed.findings
+    if entry.ledger is not None and folder is not None:
+        entry.ledger.forget_former_keys()
     detection = split = None
     is_new = False
     if indexed.samples:
@@ -269,7 +273,17 @@ def _write(
             "the plan of the shards cannot be kept", where=dest, hint="choose a catalog that is writable"
         )
     check = partial(check_held, place.lock)
-    return write_folder(source, dest, options, ledger=entry.ledger, listing=listing, check=check, progress=progress)
+    layouts = partial(_layouts, place)
+    return write_folder(
+        source, dest, options, ledger=entry.ledger, listing=listing, check=check, layouts=layouts, progress=progress
+    )
+
+
+def _layouts(place: Place) -> dict[str, str]:
+    """The layout hashes of the shards in the catalog, by path; nothing where there is none that can be read."""
+    with suppress(CatalogError), reading(place.catalog) as catalog:
+        return dict(catalog.execute("SELECT path, layout_hash FROM shard WHERE removed IS NULL"))
+    return {}
 
 
 def _foreseen(source: str, dest: str, options: PrepareOptions, progress: Progress) -> PrepareReport:

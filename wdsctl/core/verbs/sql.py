@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from wdsctl.core.catalog.database_file import unsound, watch_statements
 from wdsctl.core.catalog.identity import damaged, without_rows
 from wdsctl.core.catalog.query_views import NARROWED, Readable, open_readable
 from wdsctl.core.errors import UsageError, WdsctlError
@@ -79,7 +80,7 @@ def _answering(place: Place, text: str, timeout_seconds: float, where: str, view
     with closing(readable.connection) as connection:
         if readable.lacks_rows and is_of_samples:
             raise without_rows(place.catalog)
-        connection.set_progress_handler(watch, _STEPS)
+        watch_statements(connection, place.catalog, watch, steps=_STEPS)
         with _explaining(query, readable, watch, place):
             query.check_quoted(words, (*_names(readable), *_given(words)))
             cursor = connection.execute(text)
@@ -129,17 +130,22 @@ def _explaining(query: Query, readable: Readable, watch: _Watch, place: Place) -
         if is_no_room(error):
             with in_temporary_space("the query cannot be answered"):
                 raise
-        raise _meant(error, query, readable, watch) from error
+        raise _meant(error, query, readable, watch, place) from error
     except sqlite3.DatabaseError as error:
         if readable.guard.denied is not None:
             raise query.explained(error, readable.guard, _names(readable)) from error
         raise damaged(place.catalog, str(error)) from error
 
 
-def _meant(error: sqlite3.Error | sqlite3.Warning, query: Query, readable: Readable, watch: _Watch) -> BaseException:
+def _meant(
+    error: sqlite3.Error | sqlite3.Warning, query: Query, readable: Readable, watch: _Watch, place: Place
+) -> BaseException:
     if not was_interrupted(error, readable.guard):
         return query.explained(error, readable.guard, _names(readable))
-    return _too_long(watch.seconds) if watch.is_over else KeyboardInterrupt()
+    if watch.is_over:
+        return _too_long(watch.seconds)
+    said = unsound(place.catalog)
+    return damaged(place.catalog, said) if said else KeyboardInterrupt()
 
 
 def _too_long(seconds: float) -> WdsctlError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -18,7 +18,7 @@ from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.raw_renames import renamed_samples
 from wdsctl.core.replan import Missing, WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
-from wdsctl.core.shard_record import ShardRecord, keys_of
+from wdsctl.core.shard_record import NO_FORMER, FormerKeys, ShardRecord, keys_of
 from wdsctl.core.shard_writer import ShardJob, WrittenShard, write_job
 from wdsctl.core.verbs.write_folder_dest import check_dest, half_written, remove, sizes_of
 from wdsctl.core.write_plan import check_limits
@@ -65,7 +65,9 @@ class FolderReport:
 
     `shards`, `samples` and `size_bytes` are of the whole dataset, kept shards included; `written` and `kept` count
     shards, `vanished` samples in kept shards whose files are gone, `stale` kept shards whose files have changed.
-    `dropped`: the keys of samples that are gone from the shards, too. `keys`: where keys end, and why; None where no
+    `dropped`: the keys of samples that are gone from the shards, too. `renamed`: samples that have another key in the
+    shards than before; `pending`: those that have another in the folder, and keep the one before in a shard that cannot
+    be written again without losing samples. `keys`: where keys end, and why; None where no
     name tells. The rest is as in `Listing`.
     """
 
@@ -87,6 +89,7 @@ class FolderReport:
     stale: int
     dropped: tuple[str, ...]
     renamed: tuple[Renamed, ...]
+    pending: tuple[Renamed, ...]
     dry_run: bool
     keys: KeyRule | None = None
 
@@ -136,13 +139,15 @@ def write_folder(
     ledger: Ledger,
     listing: Listing | None = None,
     check: Callable[[], None] = lambda: None,
+    layouts: Callable[[], Mapping[str, str]] = dict,
     progress: Progress = SILENT,
 ) -> FolderReport:
     """Write the samples of the folder `source` as shards below `dest`, or go on where an earlier run stopped.
 
     The same files give the same bytes, whatever the number of workers and however often the run was interrupted. The
     caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. `listing` is of `survey`, if that was
-    asked before. `check` is asked before anything is changed and after every shard, and raises if the lock is lost:
+    asked before. `layouts` tells the layout hashes of the shards in the catalog, by path. `check` is asked before
+    anything is changed and after every shard, and raises if the lock is lost:
     nothing more is written then. Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished
     shards stay, and nothing half-written has a shard's name.
 
@@ -156,7 +161,7 @@ def write_folder(
     written = _Written()
     changes: WritePlan | None = None
     while True:
-        plan = _plan(source, dest, listing, ledger, options)
+        plan, former = _plan(source, dest, listing, ledger, options, layouts)
         changes = changes or plan  # what is dropped and renamed is known of the first alone
         if options.dry_run:
             written = _Written(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
@@ -165,7 +170,7 @@ def write_folder(
         # Removed before the new plan is stored: killed in between, the old plan still knows them.
         remove(dest, [*partials, *plan.leftovers])
         partials = []
-        _keep_plan(source, plan, ledger)
+        _keep_plan(source, plan, former, ledger)
         _write(source, dest, plan, options, written, ledger, check, progress)
         if not written.unreadable:
             # A worker of a run that was killed lives on for a moment, and may have begun a file meanwhile.
@@ -176,9 +181,27 @@ def write_folder(
     return _report(source, dest, listing, plan, changes, written, options)
 
 
-def _plan(source: str, dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> WritePlan:
+def _plan(
+    source: str,
+    dest: str,
+    listing: Listing,
+    ledger: Ledger,
+    options: FolderOptions,
+    layouts: Callable[[], Mapping[str, str]],
+) -> tuple[WritePlan, dict[str, FormerKeys]]:
+    """The plan, and what is to be kept of the keys before it."""
     records = ledger.planned_shards()
-    return replan(
+    known = ledger.former_keys()
+    renames = renamed_samples(source, dest, listing.samples, records, known)
+    indexed = layouts() if known or renames.keys else {}
+    # The catalog may have been made anew since, and then has other keys; a shard of state `renamed` still has its own.
+    valid = {
+        record.name: keys
+        for record in records
+        for layout, keys in (known.get(record.name, NO_FORMER),)
+        if record.state == "renamed" or layout == indexed.get(record.name)
+    }
+    plan = replan(
         listing.samples,
         records,
         sizes_of(dest, [record.name for record in records]),
@@ -186,15 +209,18 @@ def _plan(source: str, dest: str, listing: Listing, ledger: Ledger, options: Fol
         shard_size=options.shard_size,
         template=options.template,
         missing=options.missing,
-        renamed=renamed_samples(source, dest, listing.samples, records) if options.missing == "drop" else {},
+        renames=renames,
+        former=valid,
     )
+    return plan, {name: FormerKeys(indexed.get(name, ""), keys) for name, keys in plan.former.items()}
 
 
-def _keep_plan(source: str, plan: WritePlan, ledger: Ledger) -> None:
-    """Store the plan, and what it was made from, unless both are what is stored."""
+def _keep_plan(source: str, plan: WritePlan, former: Mapping[str, FormerKeys], ledger: Ledger) -> None:
+    """Store the plan, and what it was made from, unless all that is what is stored."""
     made_from = os.path.realpath(source)
-    if plan.records != ledger.planned_shards() or made_from != ledger.plan_source():
-        ledger.replace_plan(plan.records, made_from)
+    kept = (ledger.planned_shards(), ledger.plan_source(), ledger.former_keys())
+    if (plan.records, made_from, former) != kept:
+        ledger.replace_plan(plan.records, made_from, former)
 
 
 def _write(
@@ -279,10 +305,15 @@ def _report(
         written=written.shards,
         written_bytes=written.size_bytes,
         kept=len(plan.records) - written.shards,
-        vanished=plan.vanished,
+        vanished=len(plan.vanished),
         stale=plan.stale,
         dropped=tuple(sorted(changes.dropped)),
-        renamed=tuple(Renamed(before=old, after=new) for old, new in sorted(changes.renamed)),
+        renamed=_renamed(changes.renamed),
+        pending=_renamed(plan.pending),
         dry_run=options.dry_run,
         keys=None if listing.keys.is_open else listing.keys,
     )
+
+
+def _renamed(pairs: Sequence[tuple[str, str]]) -> tuple[Renamed, ...]:
+    return tuple(Renamed(before=old, after=new) for old, new in sorted(pairs))

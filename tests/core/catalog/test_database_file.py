@@ -1,0 +1,60 @@
+"""`tests/security/test_hostile_catalogs.py` has what is refused; here is what that costs, and what goes on."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from tests.core.dumps import catalog_of
+from wdsctl.core.catalog.database_file import error_of, open_database, page_problem
+from wdsctl.core.catalog.own_schema import catalog_schema
+from wdsctl.core.verbs.index import index
+
+
+def a_catalog(tmp_path: Path) -> str:
+    index(some_shards(tmp_path, 2))
+    return str(catalog_of(tmp_path))
+
+
+def test_opening_costs_a_fraction_of_a_millisecond_more(tmp_path: Path) -> None:
+    path = a_catalog(tmp_path)
+
+    def plain() -> None:
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+
+    def checked() -> None:
+        with closing(open_database(path, catalog_schema())) as connection:
+            connection.execute("SELECT 1 FROM meta").fetchone()
+
+    def seconds(run: object) -> float:
+        best = 1.0
+        for _ in range(200):
+            start = time.process_time()
+            run()  # type: ignore[operator]
+            best = min(best, time.process_time() - start)
+        return best
+
+    assert seconds(checked) - seconds(plain) < 0.000_5
+
+
+def test_pages_that_are_sound_have_no_problem(tmp_path: Path) -> None:
+    assert page_problem(a_catalog(tmp_path)) == ""
+
+
+def test_a_statement_that_was_interrupted_is_ctrl_c_where_the_pages_are_sound(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        error_of(a_catalog(tmp_path), sqlite3.OperationalError("interrupted"))
+
+
+def test_an_honest_statement_of_many_steps_goes_on(tmp_path: Path) -> None:
+    with closing(open_database(a_catalog(tmp_path), catalog_schema())) as connection:
+        query = (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT count(*) FROM n"
+        )
+        assert connection.execute(query).fetchone() == (2_000_000,)

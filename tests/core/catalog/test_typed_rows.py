@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+
+from wdsctl.core.catalog.typed_rows import Kind, is_one_line, typed
+
+
+@pytest.mark.parametrize(
+    ("row", "kinds"),
+    [
+        (("1",), ("int",)),
+        ((None,), ("int",)),
+        ((b"a",), ("text",)),
+        ((1.5,), ("count",)),
+        ((-1,), ("count",)),
+        ((1 << 35,), ("shard",)),
+        (("a\x1b[2J",), ("name",)),
+        (("a\n",), ("name",)),
+        ((True,), ("text?",)),
+    ],
+)
+def test_a_value_of_another_kind_is_damage(row: tuple[Any, ...], kinds: tuple[Kind, ...]) -> None:
+    with pytest.raises(sqlite3.DatabaseError):
+        list(typed([row], *kinds))
+
+
+def test_rows_that_are_as_they_should_be_come_as_they_are() -> None:
+    rows = [(1, "a", None, b"", 0.5), ((1 << 35) - 1, "ü b", 0, None, 2)]
+    assert list(typed(rows, "shard", "name", "count?", "blob?", "number")) == rows
+
+
+def test_a_name_of_any_script_is_one_line() -> None:
+    assert is_one_line("名\u202fa")
+    assert not is_one_line("a\x7f")

@@ -1,0 +1,202 @@
+"""Catalogs and ledgers that were made to harm soon end in an error with a code, and nothing of theirs goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from tests.core.dumps import catalog_of, query
+from tests.security.hostile import ATTACKS, a_journal_that_names, a_tree_that_holds_itself, schema_of, statements
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.catalog.drafting import drafting
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.quick import current_split
+from wdsctl.core.catalog.quick_facts import has_quarantine
+from wdsctl.core.catalog.view_reader import known_shards, stored_views
+from wdsctl.core.errors import CatalogError, WdsctlError
+from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.split import split
+from wdsctl.core.verbs.sql import sql
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    root = some_shards(tmp_path / "data", 2)
+    index(root)
+    split(root, {"train": 1, "val": 1})
+    return root
+
+
+def ledger_of(root: str) -> Path:
+    return catalog_of(root).with_name("ledger.sqlite")
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_catalog_is_damaged_for_all_that_read_it(root: str, name: str) -> None:
+    path = catalog_of(root)
+    ATTACKS[name](path)
+
+    reads: dict[str, Callable[[], object]] = {
+        "split": lambda: current_split(str(path), "train"),
+        "shards": lambda: known_shards(str(path)),
+        "sql": lambda: _asked(root),
+        "catalog": lambda: _read(str(path)),
+    }
+    told = {}
+    for what, read in reads.items():
+        with suppress(WdsctlError):
+            read()
+            continue
+        told[what] = True
+    assert told, "nobody noticed"
+    if "tree" not in name and "value" not in name:  # what never looks at the table may go on
+        assert set(told) == set(reads)
+
+
+def _asked(root: str) -> None:
+    with sql(root, "SELECT max(size) FROM v_sample", timeout_seconds=30) as answer:
+        list(answer.rows)
+
+
+def _read(path: str) -> None:
+    with Catalog(path) as catalog:
+        catalog.facts()
+        catalog.shards()
+        catalog.repeated_keys()
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_nothing_foreign_goes_into_the_next_catalog(root: str, name: str) -> None:
+    path = catalog_of(root)
+    clean = query(path, "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2")
+    ATTACKS[name](path)
+    before = path.read_bytes()
+
+    with suppress(WdsctlError):
+        split(root, {"train": 2, "val": 1})
+    with suppress(WdsctlError):
+        some_shards(Path(root), 1, first=2)
+        index(root)
+    with suppress(WdsctlError):
+        catalog_vacuum(root)
+    if path.read_bytes() != before:
+        assert query(path, "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2") == clean
+    index(root, rebuild=True)
+    assert query(path, "SELECT type, name, sql FROM sqlite_master ORDER BY 1, 2") == clean
+
+
+def test_a_draft_is_no_copy_of_what_is_not_ours(root: str) -> None:
+    ATTACKS["a trigger"](catalog_of(root))
+    with (
+        pytest.raises(CatalogError, match="the trigger 't', which is none of ours") as caught,
+        drafting(str(catalog_of(root))),
+    ):
+        pass
+    assert caught.value.code == "WDS302"
+    assert not list(catalog_of(root).parent.glob(".catalog*"))
+
+
+def test_a_copy_with_pages_that_are_used_twice_is_not_packed(root: str) -> None:
+    a_tree_that_holds_itself("former_split")(catalog_of(root))
+    with pytest.raises(CatalogError) as caught:
+        catalog_vacuum(root)
+    assert caught.value.code == "WDS302"
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite"])
+def test_a_journal_never_has_another_file_deleted(root: str, tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "victim.txt"
+    victim.write_text("precious")
+    path = ledger_of(root)
+    for read in (stored_views, has_quarantine, _opened):
+        a_journal_that_names(victim)(path)
+        with suppress(CatalogError):
+            read(str(path))
+        assert victim.read_text() == "precious"
+
+
+def test_a_journal_is_no_link_to_a_file_elsewhere(root: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim.txt"
+    path = ledger_of(root)
+    path.with_name("ledger.sqlite-journal").symlink_to(victim)
+    _opened(str(path))
+    path.with_name("ledger.sqlite-journal").symlink_to(victim)
+    with pytest.raises(CatalogError, match="is a link"):
+        stored_views(str(path))
+    assert not victim.exists()
+
+
+def _opened(path: str) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.finish_run(ledger.begin_run("index", [], version="0"), "ok")
+
+
+LEDGERS = {
+    "a trigger": statements("CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM quarantine; END"),
+    "a view in the place of a table": statements(
+        "DROP TABLE quarantine",
+        "CREATE VIEW quarantine AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i FROM n) SELECT i FROM n WHERE 0",
+    ),
+    "a check": schema_of("run", "details TEXT", "details TEXT CHECK (load_extension('x') IS NULL)"),
+    "a table more": statements("CREATE TABLE more (a)"),
+}
+
+
+@pytest.mark.parametrize("name", LEDGERS)
+def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None:
+    path = ledger_of(root)
+    LEDGERS[name](path)
+    with pytest.raises(CatalogError) as caught:
+        stored_views(str(path))
+    assert caught.value.code == "WDS302"
+    assert has_quarantine(str(path))  # who reads it then says why
+    with Ledger.open(str(path)) as ledger:
+        assert ledger.notes
+        assert ledger.runs() == []
+    assert path.with_name("ledger.sqlite.damaged-1").exists()
+
+
+@pytest.mark.parametrize("value", ["-1", "9223372036854775808", "1" * 5000, "x", "²", "1.5"])
+def test_a_generation_that_cannot_be_is_damage(root: str, value: str) -> None:
+    statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
+    with pytest.raises(CatalogError, match="generation") as caught:
+        current_split(str(catalog_of(root)), "train")
+    assert caught.value.code == "WDS302"
+
+
+def test_ctrl_c_ends_a_statement(root: str) -> None:
+    path = str(catalog_of(root))
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        rows = ((i << 10, f"{i:09d}", 0, 0, json.dumps([])) for i in range(300_000))
+        connection.execute("BEGIN")
+        connection.executemany("INSERT OR REPLACE INTO sample VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("COMMIT")
+    with Catalog(path) as catalog, _interrupted_soon(), pytest.raises(KeyboardInterrupt):
+        _ask_for_ever(catalog)
+
+
+def _ask_for_ever(catalog: Catalog) -> None:
+    while True:
+        catalog.repeated_keys()
+
+
+@contextmanager
+def _interrupted_soon() -> Iterator[None]:
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
