@@ -255,7 +255,8 @@ def _parsed(data: bytes) -> Holder:
         return _UNREADABLE
     texts = (holder.host, holder.born, holder.token, holder.command, holder.space)
     is_whole = type(holder.pid) is int and 0 < holder.pid < 1 << 32 and all(isinstance(each, str) for each in texts)
-    is_dated = isinstance(holder.since, int | float) and abs(holder.since) < 1e11  # which no NaN is
+    since: object = holder.since  # of JSON, whatever it is
+    is_dated = isinstance(since, int | float) and abs(since) < 1e11  # which no NaN is
     return holder if is_whole and is_dated and _TOKEN.fullmatch(holder.token) else _UNREADABLE
 
 

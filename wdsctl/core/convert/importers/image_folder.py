@@ -42,11 +42,11 @@ class ImageFolder:
 
     def recognise(self, path: str) -> Recognised | None:
         try:
-            folders, files = _listed(path)
+            folders, files = _listed(path, path)
             if not folders or any(of_name(name) in IMAGES for name in files):
                 return None
             classes = _classes(path, folders)
-            looked = [_listed(os.path.join(path, name)) for name in classes[:_CLASSES]]
+            looked = [_listed(os.path.join(path, name), path) for name in classes[:_CLASSES]]
         except OSError:
             return None
         each = [[split_name(name) for name in found[:_LOOKED_AT] if of_name(name) in IMAGES] for _, found in looked]
@@ -60,7 +60,7 @@ class ImageFolder:
     def open(self, path: str, options: Options) -> Source:
         given.checked(self.name, options, ())
         with translated(path, "list"):
-            folders, _ = _listed(path)
+            folders, _ = _listed(path, path)
             classes = _classes(path, folders)
         if not classes:
             raise InputError("there is no folder of a class", hint="check the path", where=named(path), code="WDS003")
@@ -136,7 +136,7 @@ def _classes(root: str, folders: Sequence[str]) -> list[str]:
     return [f"{split}/{name}" for split in folders for name in _listed(os.path.join(root, split), root)[0]]
 
 
-def _listed(folder: str, root: str = "/") -> tuple[list[str], list[str]]:
+def _listed(folder: str, root: str) -> tuple[list[str], list[str]]:
     """(folders, files) in a folder, sorted; without hidden ones and what desktops leave.
 
     Raises PermissionDenied WDS409 where one leads out of `root`.

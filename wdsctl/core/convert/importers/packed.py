@@ -16,7 +16,7 @@ from itertools import islice
 from types import TracebackType
 from typing import IO, Any, cast
 
-from wdsctl.core.beneath import check_beneath
+from wdsctl.core.beneath import check_beneath, is_beneath
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.arrow import loaded
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
@@ -206,9 +206,12 @@ class PackedImporter:
         Less surely than a catalog tells: `convert` then takes these beside its shards.
         """
         files = [] if is_url(path) else _listed(path)
-        root = os.path.dirname(path) if os.path.isfile(path) else path
         packed = [name for name in files if name.lower().endswith(COMPRESSED)]
-        packed = packed or [name for name in files[:_LOOKED_AT] if _is_packed_tar(os.path.join(root, name))]
+        if not packed and os.path.isfile(path):
+            packed = [name for name in files if _is_packed_tar(path)]
+        if not packed:
+            looked_at = [name for name in files[:_LOOKED_AT] if is_beneath(os.path.join(path, name), (path,))]
+            packed = [name for name in looked_at if _is_packed_tar(os.path.join(path, name))]
         return Recognised(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
 
     def open(self, path: str, options: Options) -> PackedSource:
