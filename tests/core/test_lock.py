@@ -344,15 +344,15 @@ def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path
     path, outside = tmp_path / "meta" / "lock", tmp_path / "outside"
     outside.write_text("kept")
     path.parent.mkdir()
-    makes: list[Callable[[], None]] = [
+    made: tuple[Callable[[], object], ...] = (
         lambda: path.symlink_to(outside),
         lambda: path.symlink_to(tmp_path / "absent"),
         lambda: path.symlink_to(path),
         lambda: path.symlink_to("/dev/zero"),
         lambda: os.mkfifo(path),
         path.mkdir,
-    ]
-    for make in makes:
+    )
+    for make in made:
         make()
         assert writer(str(path)) == ""
         with locked(str(path)):

@@ -57,6 +57,15 @@ def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
         assert caught.value.where == str(tmp_path / "a")
 
 
+def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
+    path = str(tmp_path / "a.tar")
+    with closing(LocalStorage({path: 5})) as storage, pytest.raises(StorageError) as caught:
+        storage.read(path, 0, 5)
+
+    assert (caught.value.code, caught.value.where) == ("WDS404", path)
+    assert caught.value.hint.startswith("restore the shard, or")
+
+
 def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a")
     storage = LocalStorage("/", {path: 11})

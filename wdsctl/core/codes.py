@@ -125,9 +125,9 @@ CODES: dict[str, Code] = {
         "Complete the sample. If samples may lack it, say so in dataset.yaml: `optional: [NAME]`, a field or a part.",
     ),
     "WDS109": Code(
-        "an unexpected part",
-        "Some samples have a part that most others lack and that the field map does not use.",
-        "Nothing, if it is meant. Otherwise it is often a misspelt extension.",
+        "a part that only some samples have",
+        "Other samples lack the part, and no field is made of it.",
+        "Nothing, if that is intended. A part that few samples have is often a misspelt extension.",
     ),
     "WDS110": Code(
         "an empty part",
@@ -353,7 +353,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS157": Code(
         "something could not be repaired",
-        "`wdsctl repair` does not guess. What it leaves as it is, or leaves out, the message says.",
+        "`wdsctl repair` does not guess. The message says what it left as it is, or left out.",
         "Copy the shard again from its origin, if there is one.",
     ),
     "WDS158": Code(

@@ -146,7 +146,13 @@ class LocalStorage:
 
     def _opened(self, path: str) -> int:
         with translated(path, "read"):
-            handle = open_beneath(path, self._roots)
+            try:
+                handle = open_beneath(path, self._roots)
+            except FileNotFoundError as error:
+                if path not in self._expected:
+                    raise
+                hint = "restore the shard, or run `wdsctl index DATASET` if the dataset is to do without it"
+                raise StorageError(f"cannot read the shard: {error.strerror}", where=path, hint=hint) from error
         try:
             facts = _facts(handle)
             self._check(path, handle, facts[0])
