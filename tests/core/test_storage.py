@@ -59,7 +59,7 @@ def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
 
 def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tar")
-    with closing(LocalStorage({path: 5})) as storage, pytest.raises(StorageError) as caught:
+    with closing(LocalStorage("/", {path: 5})) as storage, pytest.raises(StorageError) as caught:
         storage.read(path, 0, 5)
 
     assert (caught.value.code, caught.value.where) == ("WDS404", path)
