@@ -21,7 +21,9 @@ Kind = Literal["flag", "value", "many", "bare"]
 Schema = Mapping[str, Mapping[str, Kind]]
 
 #: Options that no configuration may set: they confirm, run code, write files, or change what a script reads.
-NEVER = frozenset({"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "yes"})
+NEVER = frozenset(
+    {"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "trust-code", "yes"}
+)
 #: Variables that are no options.
 OTHERS = frozenset({"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"})
 

@@ -24,7 +24,7 @@ from wdsctl.core.fields import (
     validate_field_map,
 )
 from wdsctl.core.naming import KEY_RULES
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, is_own, known_type
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.split_sections import exclude_block, excludes_of, sets_block, sets_of, split_block, split_of
 from wdsctl.core.yaml_sections import called, check_keys, section, texts, wrong
@@ -212,6 +212,9 @@ def _sample_type(document: Document) -> str:
         name = _class_name(name)
     elif name is None and "__class__" in data:
         name = _class_name(data)
+    elif isinstance(name, str) and is_own(name):
+        module, _, own = name.partition(":")
+        name = known_type(module, own) or name
     if not isinstance(name, str):
         raise wrong(f"sample_type: expected a name such as CaptioningSample, found {called(name)}", where)
     check_sample_type(name, where=where)

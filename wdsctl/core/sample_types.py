@@ -97,6 +97,16 @@ _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _OWN = re.compile(f"{_DOTTED}:{_DOTTED}")
 
 
+#: The packages whose sample types are ours, wherever in them they stand.
+_OURS = ("megatron.energon", "wdsctl")
+
+
+def known_type(module: str, name: str) -> str:
+    """Our name of a sample type that a module of Energon's or of ours has; empty for anything else of theirs."""
+    is_ours = any(module == each or module.startswith(f"{each}.") for each in _OURS)
+    return name if is_ours and name in SAMPLE_TYPES else ""
+
+
 def is_own(sample_type: str) -> bool:
     """Whether the name is that of somebody's own class, `module:Class`. What fields it has, only the class knows."""
     return bool(_OWN.fullmatch(sample_type))

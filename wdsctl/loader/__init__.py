@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.loader import Loader
     from wdsctl.loader.making import get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
+    from wdsctl.loader.registry import register_joiner, register_sample_type
     from wdsctl.loader.samples import (
         AudioSample,
         CaptioningSample,
@@ -67,6 +68,7 @@ _PLACES = {
     "lazy_part": ("LazyPart",),
     "loader": ("Loader",),
     "making": ("get_loader", "get_savable_loader"),
+    "registry": ("register_joiner", "register_sample_type"),
     "samples": (
         "AudioSample",
         "CaptioningSample",
@@ -156,6 +158,8 @@ __all__ = [
     "log_exception",
     "merge_states",
     "open_store",
+    "register_joiner",
+    "register_sample_type",
     "reraise_exception",
     "stateless",
 ]
