@@ -797,6 +797,13 @@ CODES: dict[str, Code] = {
         "shards is there any more. A training stops at once.",
         "Mend the connection or the mount, and go on: nothing is lost, the next batch is the one that failed.",
     ),
+    "WDS409": Code(
+        "a path of the data leads outside",
+        "A link, an absolute path or `..` in a dataset, a table or a list leads out of the folder that you named. What "
+        "data says is never a reason to open files elsewhere, so the file is not read.",
+        "Where you mean it, name the folder yourself: `--allow-path DIR`, as often as there are folders, or "
+        "WDSCTL_ALLOW_PATH, which training programs read, too.",
+    ),
     "WDS500": Code(
         "the loader cannot go on",
         "The request or the data does not allow it.",

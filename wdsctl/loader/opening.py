@@ -161,7 +161,7 @@ class Opener:
             is_member=is_member,
         )
         if is_shared:
-            self._local.expect(source.sizes, source.probes)
+            self._local.expect(source.root, source.sizes, source.probes)
         return source
 
     @property
