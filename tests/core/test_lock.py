@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -343,14 +344,15 @@ def test_what_lies_in_the_place_of_a_lock_and_is_none_is_in_nobodys_way(tmp_path
     path, outside = tmp_path / "meta" / "lock", tmp_path / "outside"
     outside.write_text("kept")
     path.parent.mkdir()
-    for make in (
+    made: tuple[Callable[[], object], ...] = (
         lambda: path.symlink_to(outside),
         lambda: path.symlink_to(tmp_path / "absent"),
         lambda: path.symlink_to(path),
         lambda: path.symlink_to("/dev/zero"),
         lambda: os.mkfifo(path),
         path.mkdir,
-    ):
+    )
+    for make in made:
         make()
         assert writer(str(path)) == ""
         with locked(str(path)):

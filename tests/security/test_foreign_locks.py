@@ -46,7 +46,7 @@ WRITING = {
 
 def test_every_command_that_may_wait_for_a_lock_may_break_it() -> None:
     def commands(group: object, name: str) -> dict[str, set[str]]:
-        found = {}
+        found: dict[str, set[str]] = {}
         for each, command in getattr(group, "commands", {}).items():
             found |= commands(command, f"{name} {each}".strip())
             found[f"{name} {each}".strip()] = {option for one in command.params for option in one.opts}

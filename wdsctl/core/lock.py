@@ -253,9 +253,11 @@ def _parsed(data: bytes) -> Holder:
         holder = Holder(**json.loads(data))
     except (ValueError, TypeError, RecursionError):
         return _UNREADABLE
-    texts = (holder.host, holder.born, holder.token, holder.command, holder.space)
-    is_whole = type(holder.pid) is int and 0 < holder.pid < 1 << 32 and all(isinstance(each, str) for each in texts)
-    is_dated = isinstance(holder.since, int | float) and abs(holder.since) < 1e11  # which no NaN is
+    pid: object = holder.pid  # JSON has any type anywhere
+    since: object = holder.since
+    texts: tuple[object, ...] = (holder.host, holder.born, holder.token, holder.command, holder.space)
+    is_whole = type(pid) is int and 0 < pid < 1 << 32 and all(isinstance(each, str) for each in texts)
+    is_dated = isinstance(since, int | float) and abs(since) < 1e11  # which no NaN is
     return holder if is_whole and is_dated and _TOKEN.fullmatch(holder.token) else _UNREADABLE
 
 

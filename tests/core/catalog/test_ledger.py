@@ -12,7 +12,7 @@ import pytest
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
-from wdsctl.core.shard_record import ShardRecord
+from wdsctl.core.shard_record import FormerKeys, ShardRecord
 
 FINDINGS = [
     Finding(code="WDS103", severity="error", message="damaged", shard="a.tar", offset=512),
@@ -88,6 +88,28 @@ def test_a_ledger_of_the_first_version_goes_on(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan(ledger.planned_shards(), "/raw")
         assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], "/raw")
+
+
+def test_a_ledger_of_version_four_knows_no_former_keys_and_is_brought_up_to_date(path: str) -> None:
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan([a_record(0)])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("DROP TABLE former_key")
+        connection.execute("PRAGMA user_version = 4")
+
+    with Ledger.peek(path) as ledger:
+        assert ledger.former_keys() == {}
+    former = {
+        a_record(0).name: FormerKeys("layout", {"new": "old", "a/b": "c.d"}),
+        "1.tar": FormerKeys("", {"a": "b"}),
+    }
+    with Ledger.open(path) as ledger:
+        ledger.replace_plan([a_record(0)._replace(state="renamed")], "/raw", former)
+        ledger.forget_former_keys()
+        assert ledger.former_keys() == former
+        ledger.mark_done(a_record(0).name)
+        ledger.forget_former_keys()
+        assert ledger.former_keys() == {"1.tar": former["1.tar"]}
 
 
 def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
