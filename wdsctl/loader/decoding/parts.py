@@ -30,8 +30,8 @@ BAD_ARRAY: Errors = (
     *(struct.error, zlib.error, zipfile.BadZipFile, tokenize.TokenError, pickle.UnpicklingError),
 )
 
-#: Before 2.6, torch.load ran TorchScript in spite of `weights_only` (CVE-2025-32434). It knows such an archive by the name
-#: of a file in it.
+#: Before 2.6, torch.load ran TorchScript in spite of `weights_only` (CVE-2025-32434). It knows such an archive by the
+#: name of a file in it.
 _RUNS_SCRIPTS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
 _SCRIPT = b"constants.pkl"
 
