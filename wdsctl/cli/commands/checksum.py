@@ -133,14 +133,19 @@ def _lines_of(file: str) -> list[bytes]:
 
 
 def _put(line: bytes) -> None:
-    """Bytes as they are into files and pipes; on a terminal nothing that moves its cursor."""
+    """Bytes as they are into files, which others check against; a terminal, and a pipe that may end in a pager, get
+    nothing that a terminal obeys."""
     from wdsctl.cli.figures import safe
-    from wdsctl.cli.output import write, write_bytes
+    from wdsctl.cli.output import is_file, write, write_bytes
+    from wdsctl.core.printable import harmless
 
+    text = line[:-1].decode("utf-8", "backslashreplace")
     if sys.stdout.isatty():
-        write(sys.stdout, f"{safe(line[:-1].decode('utf-8', 'backslashreplace'))}\n")
-    else:
+        write(sys.stdout, f"{safe(text)}\n")
+    elif is_file(sys.stdout) or harmless(text) == text:
         write_bytes(sys.stdout, line)
+    else:
+        write(sys.stdout, f"{text}\n")
 
 
 def _said(error: Finding) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import DatasetError, UsageError, several
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.printable import one_line
@@ -145,7 +145,7 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
     hints = {hint for each in done.values() for _, code, *_, hint, _ in json.loads(each.told) if code == first.code}
     hint = f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more"
     return DatasetError(
-        f"no sample could be read, or written anew: {counted(count, 'sample')} failed\n  {why}",
+        several(f"no sample could be read, or written anew: {counted(count, 'sample')} failed", why),
         hint=hints.pop() if len(hints) == 1 and any(hints) else hint,
         where=f"sample {one_line(first.key)}",
         code=first.code,
