@@ -12,8 +12,9 @@ from hashlib import blake2b
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError
 from wdsctl.core.line_files import TAR, is_lines, parted, unpacker
 from wdsctl.core.os_errors import translated
+from wdsctl.core.repr_of import without_secrets
 from wdsctl.core.tar import PACKED_HEAD, compression
-from wdsctl.core.urls import is_chained, is_url, plain, shown
+from wdsctl.core.urls import identity, is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
@@ -21,6 +22,7 @@ META = ".wdsctl"
 ENERGON_META = ".nv-meta"  # what Energon leaves beside shards
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True)
 class Place:
     """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
@@ -157,7 +159,7 @@ def _of_a_url(root: str, catalog: str | None) -> Place:
     if catalog:
         return Place(root, _absolute(catalog), only)
     shared = os.environ.get(CATALOG_VARIABLE)
-    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole)))
+    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole), identity(whole)))
     return Place(root, meta, only)
 
 
@@ -231,6 +233,7 @@ def _user_data() -> str:
     return os.path.join(data, "wdsctl")
 
 
-def _name_of(root: str) -> str:
+def _name_of(root: str, told_apart_by: str = "") -> str:
     """A name for a root's folder among others: told apart by the whole path, whatever bytes it is made of."""
-    return f"{os.path.basename(root) or 'root'}-{blake2b(os.fsencode(root), digest_size=8).hexdigest()}"
+    whole = os.fsencode(told_apart_by or root)
+    return f"{os.path.basename(root) or 'root'}-{blake2b(whole, digest_size=8).hexdigest()}"
