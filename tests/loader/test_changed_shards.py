@@ -102,6 +102,18 @@ def test_a_run_that_begins_leaves_it_out_and_says_how_much_is_lost(
     assert "20 samples, 25% of what is read" in lines[0]
 
 
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_lost_shard_is_one_warning_beside_the_share_of_failures(
+    dataset: Path, change: Callable[[Path], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    change(dataset / "shard-001.tar")
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"), loader_of(dataset) as loader:
+        taken(loader, 60)
+
+    (line,) = [line for line in caplog.messages if "shard-001.tar" in line and "of the last" not in line]
+    assert "restore what is gone" in line
+
+
 def test_an_option_chooses(dataset: Path) -> None:
     state = saved_after(loader_of(dataset), 3)
     gone(dataset / "shard-001.tar")

@@ -90,9 +90,18 @@ def test_states_after_an_edit_go_on_exactly_also_without_the_option(paths: tuple
             assert digests(loader_of(now, state=state, adopt_weights=option), 20 - place) == truth[place:]
 
 
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_ranks_and_workers_edit_at_the_same_batch_with_their_own_states(method: Any, paths: tuple[str, ...]) -> None:
-    first = [loader_of(blend(paths, 8, 1, 1), rank, 2) for rank in range(2)]
+@pytest.mark.parametrize(
+    ("weights", "method"),
+    [
+        ((8, 1, 1), "fork"),
+        pytest.param((8, 1, 1), "spawn", marks=pytest.mark.slow),
+        ((0, 1, 0), "spawn"),  # datasets that are raised
+    ],
+)
+def test_ranks_and_workers_edit_at_the_same_batch_with_their_own_states(
+    weights: tuple[int, ...], method: Any, paths: tuple[str, ...]
+) -> None:
+    first = [loader_of(blend(paths, *weights), rank, 2) for rank in range(2)]
     rounds(first, 4)
     states = [loader.state_dict() for loader in first]
     now = blend(paths, 1, 1, 2)
@@ -251,19 +260,6 @@ def test_a_dataset_that_began_with_the_weight_0_may_be_raised_and_need_not_be_th
     assert 80 < Counter(path for path, *_ in after)[late] < 120
     assert set(Counter([*before, *after]).values()) == {1}
     assert loader.state_dict()["plan"]["order"]["entries"] == [[1], [0]]
-
-
-def test_ranks_and_workers_raise_a_dataset_at_the_same_batch(paths: tuple[str, ...]) -> None:
-    first = [loader_of(blend(paths, 0, 1, 0), rank, 2) for rank in range(2)]
-    rounds(first, 4)
-    states = [loader.state_dict() for loader in first]
-    now = blend(paths, 1, 1, 2)
-    truth = [digest(batch) for batch in rounds([loader_of(now, state=states)], 24)]
-
-    two = [loader_of(now, rank, 2, states[rank]) for rank in range(2)]
-    assert [digest(batch) for batch in rounds(two, 12)] == truth
-    with loader_of(now, state=states, worker_config=WorkerConfig(0, 1, 2, start_method="spawn")) as loader:
-        assert digests(loader, 24) == truth
 
 
 def test_a_dataset_is_raised_where_lanes_were_split_and_split_again_after_it(paths: tuple[str, ...]) -> None:

@@ -125,9 +125,9 @@ CODES: dict[str, Code] = {
         "Complete the sample. If samples may lack it, say so in dataset.yaml: `optional: [NAME]`, a field or a part.",
     ),
     "WDS109": Code(
-        "an unexpected part",
-        "Some samples have a part that most others lack and that the field map does not use.",
-        "Nothing, if it is meant. Otherwise it is often a misspelt extension.",
+        "a part that only some samples have",
+        "Other samples lack the part, and no field is made of it.",
+        "Nothing, if that is intended. A part that few samples have is often a misspelt extension.",
     ),
     "WDS110": Code(
         "an empty part",
@@ -353,7 +353,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS157": Code(
         "something could not be repaired",
-        "`wdsctl repair` does not guess. What it leaves as it is, or leaves out, the message says.",
+        "`wdsctl repair` does not guess. The message says what it left as it is, or left out.",
         "Copy the shard again from its origin, if there is one.",
     ),
     "WDS158": Code(
@@ -551,6 +551,21 @@ CODES: dict[str, Code] = {
         "shards have no dots), or `mv a.jpg b.jpg` over a `b.jpg` that is in another shard.",
         "Give the new files other names, or restore those that are gone. `--missing drop` takes samples whose files "
         "are gone out of their shards; `--dry-run` names these first.",
+    ),
+    "WDS270": Code(
+        "data names code that may not run",
+        "A dataset.yaml names a sample type by its module, or a blend file a joiner. Importing a module runs it, with "
+        "all that you may do, and what is in such files is data, whoever wrote them. Nothing was imported.",
+        "The message names the code, its file, and the line that asks for it. If you trust it: "
+        "`get_train_dataset(..., trust_code=True)`. Or import it in your own program and register it: "
+        "`wdsctl.loader.register_joiner(joined)`, `register_sample_type(Labelled)`.",
+    ),
+    "WDS271": Code(
+        "a module lies in the dataset",
+        "Code that is named by its module would be imported from the dataset's own folder. What lies there is data, "
+        "and may have the name of a module of yours.",
+        "Put your module beside your program, or run the command in another folder. If the module is the dataset's, "
+        "and you trust it: `wdsctl index --trust-code`.",
     ),
     "WDS300": Code(
         "the catalog cannot be used",
@@ -781,6 +796,13 @@ CODES: dict[str, Code] = {
         "whole files where ranges are asked for, a file system that is no longer mounted, or none of the dataset's "
         "shards is there any more. A training stops at once.",
         "Mend the connection or the mount, and go on: nothing is lost, the next batch is the one that failed.",
+    ),
+    "WDS409": Code(
+        "a path of the data leads outside",
+        "A link, an absolute path or `..` in a dataset, a table or a list leads out of the folder that you named. What "
+        "data says is never a reason to open files elsewhere, so the file is not read.",
+        "Where you mean it, name the folder yourself: `--allow-path DIR`, as often as there are folders, or "
+        "WDSCTL_ALLOW_PATH, which training programs read, too.",
     ),
     "WDS500": Code(
         "the loader cannot go on",

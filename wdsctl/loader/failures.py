@@ -40,6 +40,8 @@ _UNITS = {
     "pack_selected_samples": PACKS,
 }
 
+LOAD = "load"  # the name that reading a sample from its shard has among the hooks
+
 #: Hooks that see a sample when another one may be under way.
 _LATER = frozenset({"postencode_sample", "batch_group_criterion", "length", "cut"})
 
@@ -101,7 +103,8 @@ class Failures:
     """Counts failures by hook; `tolerance` of 0 means any number. One object a lane: lanes fail alone.
 
     A cause is the hook and the kind of error. The default handler tells each cause once in a process, in words; after
-    that it is counted in `stats.causes`, and told at DEBUG. `tally`: what the shares of failures are worked out from.
+    that it is counted in `stats.causes`, and told at DEBUG. So is what is lost with a shard: its source tells of that.
+    `tally`: what the shares of failures are worked out from.
     """
 
     handler: Handler
@@ -127,7 +130,7 @@ class Failures:
         if isinstance(error, FATAL) or not isinstance(error, Exception):
             raise FatalSampleError(told.message, hint=told.hint, where=told.where) from error
         cause = _cause(hook, error)
-        self._tell(cause, _chained(told, error), sample)
+        self._tell(cause, _chained(told, error), sample, is_logged=hook == LOAD and is_changed_shard(error))
         self.stats.failed += 1
         unit = _source_of(sample) if hook in _LATER else _UNITS.get(hook)
         self.tally.fail(unit, cause, f"{told.message} ({told.where})")
@@ -138,8 +141,9 @@ class Failures:
                 f"{count} samples in a row failed in {hook}; the last: {told.message}", hint=told.hint, where=told.where
             ) from error
 
-    def _tell(self, cause: str, told: WdsctlError, sample: Any) -> None:
-        if self.handler is log_exception and self.stats.causes[cause]:
+    def _tell(self, cause: str, told: WdsctlError, sample: Any, *, is_logged: bool) -> None:
+        """`is_logged`: its source has said already that the whole shard is lost."""
+        if self.handler is log_exception and (is_logged or self.stats.causes[cause]):
             log.debug("a sample is left out: %s", told, exc_info=told)
         else:
             self.handler(told, sample, _sources(sample))

@@ -109,7 +109,7 @@ class Source:
         films = open_keyframes(place, offsets.generation) if place is not None and self._has_ranged else None
         if storage is None:
             storage = (
-                MappedStorage(self.sizes, self.probes)
+                MappedStorage(root, self.sizes, self.probes)
                 if raw == "view"
                 else storage_for(root, self.sizes, self.probes, hear=heard)
             )
@@ -312,7 +312,8 @@ class Source:
         if (len(self._changed) & len(self._changed) - 1) == 0:
             lost = self.selection.samples_of(self._changed)
             log.warning(
-                "%s of %s cannot be read (gone, or not what was indexed; such as %s): %s, %.3g%% of what is read of it",
+                "%s of %s cannot be read (gone, or not what was indexed; such as %s): %s, %.3g%% of what is read of it,"
+                " left out; restore what is gone, or run `wdsctl index` and begin a new run",
                 counted(len(self._changed), "shard"),
                 self.dataset_path,
                 shard.path,

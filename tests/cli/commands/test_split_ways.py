@@ -142,7 +142,7 @@ def test_a_set_is_dropped_and_excludes_are_taken_back(wdsctl: Wdsctl, films: Pat
     wdsctl("split", films, "1,1", "--set", "two", "--exclude-shard", "s-00.tar")
     assert wdsctl("split", films, "--json").document["excluded"] == 4
     assert wdsctl("split", films, "--no-excludes", "--json").document["excluded"] == 0
-    assert "without the set two" in wdsctl("split", films, "--set", "two", "--drop").stdout
+    assert "set two dropped" in wdsctl("split", films, "--set", "two", "--drop").stdout
     assert wdsctl("split", films, "--json").document["sets"] == []
 
 
@@ -171,7 +171,7 @@ def test_what_is_dropped_is_told_and_is_in_dataset_yaml_no_more(wdsctl: Wdsctl, 
 
     told = wdsctl("split", films, "--drop", "--yes")
 
-    assert "without the sets (without a name), fold-0, fold-1" in told.stdout
+    assert "sets (without a name), fold-0, fold-1 dropped" in told.stdout
     lines = [line.split()[:3] for line in told.stdout.splitlines()]
     assert ["train", "(none)", "20"] in lines
     assert ["fold-1/val", "(none)"] in [line[:2] for line in lines]

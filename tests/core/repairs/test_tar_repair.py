@@ -115,7 +115,7 @@ def test_zeros_in_the_place_of_a_header_that_another_one_names_are_damage_too(me
 def test_rubbish_behind_the_end_is_left_out() -> None:
     made, fixes = repaired(GOOD + b"rubbish")
     assert (members(made), list(fixes.counts)) == (members(GOOD), ["trailing bytes left out"])
-    assert "what is left of some, or rubbish" in fixes.left[0]
+    assert "damaged ones, or unrelated data" in fixes.left[0]
     fixes = Fixes()
     plan_tar(reading(GOOD + b"rubbish"), len(GOOD) + 7, fixes, scanned_members(a_scan(GOOD)))
     assert fixes.left == fixes.lost == []  # all that was indexed is there
@@ -180,7 +180,7 @@ def test_folders_and_links_stay_where_they_were() -> None:
 def test_what_is_no_tar_at_all_is_told() -> None:
     fixes = Fixes()
     _, groups = plan_tar(reading(b"no tar" * 500), 3000, fixes)
-    assert (groups, fixes.left[-1]) == ([], "no member of a tar is in it")
+    assert (groups, fixes.left[-1]) == ([], "it holds no tar members")
 
 
 def damaged(good: bytes, seed: int) -> bytes:

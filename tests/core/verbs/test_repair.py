@@ -362,7 +362,7 @@ def test_a_shard_that_seems_sound_and_lost_its_last_member_is_told(tmp_path: Pat
         assert (report.fixed, report.repaired[0].lost) == (1, ("000005.jpg", "000005.json"))
     else:
         assert report.sound == 1
-        assert "000005, has no json, as all others have" in report.findings[0].message
+        assert "000005, lacks json, which all others have" in report.findings[0].message
 
 
 @pytest.mark.parametrize("in_place", [False, True])
@@ -422,7 +422,7 @@ def test_in_place_again_what_is_missing_is_told_until_it_is_indexed(tmp_path: Pa
     repair(root, RepairRequest(in_place=True))
     again = repair(root, RepairRequest(in_place=True))
     assert (again.sound, again.repaired[0].lost) == (1, ("000003.jpg", "000003.json"))
-    assert "it was written again since it was indexed" in again.findings[0].message
+    assert "rewritten after it was indexed" in again.findings[0].message
     index(root)
     assert repair(root, RepairRequest(in_place=True)).findings == ()
 
@@ -434,7 +434,7 @@ def test_a_catalog_that_is_of_other_shards_is_not_compared_and_that_is_told(tmp_
     zeroed_member(root, "000053.txt")
     (shard,) = repair(root, to(tmp_path)).repaired
     assert shard.lost == ("000053.png", "000053.txt")  # by the neighbours' parts
-    assert any("the catalog knows other members under this name" in words for words in shard.left)
+    assert any("this is not the shard that was indexed" in words for words in shard.left)
 
 
 def test_where_the_offsets_file_is_gone_samples_are_counted(tmp_path: Path) -> None:
@@ -443,7 +443,7 @@ def test_where_the_offsets_file_is_gone_samples_are_counted(tmp_path: Path) -> N
     os.unlink(locate(root).offsets(1))
     zeroed_member(root, "000003.json")
     (shard,) = repair(root, to(tmp_path)).repaired
-    assert "the catalog knows 6 samples of it, and 5 are left" in shard.left
+    assert "5 of 6 indexed samples are left" in shard.left
 
 
 def test_samples_whose_halves_were_brought_together_are_not_missed(tmp_path: Path) -> None:

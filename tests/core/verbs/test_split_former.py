@@ -15,6 +15,7 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine
 from wdsctl.core.errors import UsageError
 from wdsctl.core.place import locate
+from wdsctl.core.ratios import By
 from wdsctl.core.split_rules import Excludes, SplitRule
 from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
 from wdsctl.core.verbs.index import index
@@ -227,13 +228,51 @@ def test_an_exclude_that_empties_a_split_is_refused(tmp_path: Path) -> None:
     make(root, SplitRule(EIGHT_ONE_ONE, "shard"))
     before = splits_of(root)
     only = next(sample.split("/")[0] for sample, name in before.items() if name == "val")
-    with pytest.raises(UsageError, match="val would be empty: all of it is excluded") as caught:
+    with pytest.raises(UsageError, match="val would be empty: all its samples are excluded") as caught:
         make(root, None, excludes=Excludes(shards=(only,)))
 
     assert caught.value.code == "WDS210"
     assert splits_of(root) == before
     make(root, None, excludes=Excludes(shards=(only,)), allow_empty=True)
     assert "val" not in splits_of(root).values()
+
+
+def test_an_exclude_that_empties_all_splits_names_them_in_a_list(tmp_path: Path) -> None:
+    root = films(tmp_path, 10)
+    make(root, SplitRule(EIGHT_ONE_ONE, "shard"))
+
+    with pytest.raises(UsageError, match="train, val and test would be empty: all their samples are excluded"):
+        make(root, None, excludes=Excludes(shards=("*.tar",)))
+
+
+@pytest.mark.parametrize("by", ["shard", "sample", "key"])
+@pytest.mark.parametrize("allow_empty", [True, False])
+def test_an_exclude_with_the_shares_in_force_moves_no_other_sample(tmp_path: Path, by: By, allow_empty: bool) -> None:
+    root = films(tmp_path, 10)
+    make(root, SplitRule(HALVES, by))
+    before = splits_of(root)
+
+    asked = SplitRule(HALVES, by if by == "key" else "auto", allow_empty=allow_empty)
+    out = Excludes(shards=("shard-003.tar",))
+    report = make(root, asked, excludes=out, allow_empty=allow_empty, may_move=False)
+
+    after = {sample: name for sample, name in before.items() if not sample.startswith("shard-003.tar")}
+    assert splits_of(root) == after
+    assert [(split.name, split.samples) for split in report.splits] == [
+        (name, list(after.values()).count(name)) for name in HALVES
+    ]
+    report = make(root, asked, anew_excludes=True, may_move=False)
+    assert splits_of(root) == before
+    assert sum(split.samples for split in report.splits) == len(before)
+
+
+def test_an_exclude_with_other_shares_still_needs_leave_to_move_samples(tmp_path: Path) -> None:
+    root = films(tmp_path, 10)
+    make(root, SplitRule(HALVES, "sample"))
+
+    with pytest.raises(UsageError) as caught:
+        make(root, SplitRule(EIGHT_ONE_ONE, "sample"), excludes=Excludes(shards=("shard-003.tar",)), may_move=False)
+    assert caught.value.code == "WDS238"
 
 
 def test_excludes_that_are_there_and_those_that_are_not_are_told_as_such(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def command(
         typer.Option("--exclude-code", metavar="WDSnnn", help="The same for what validate found (repeatable)."),
     ] = None,
     no_excludes: Annotated[
-        bool, typer.Option("--no-excludes", help="Take back all excludes but those that are named now.")
+        bool, typer.Option("--no-excludes", help="Remove the excludes in force; those given here take their place.")
     ] = False,
     allow_empty: Annotated[
         bool, typer.Option("--allow-empty", help="Splits may be empty; patterns and keys may match nothing.")

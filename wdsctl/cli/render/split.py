@@ -26,16 +26,31 @@ def render(report: SplitReport) -> Iterator[RenderableType]:
     if report.splits:
         yield f"{path(report.root)}: {would}split {rule(report)}"
         yield splits_table(report.splits)
+        if report.excluded:
+            yield f"{count(report.excluded, 'sample')} excluded from all splits"
     else:
-        names = ", ".join(name or "(without a name)" for name in report.sets)
-        gone = f" without the set{'s' if len(report.sets) > 1 else ''} {names}" if names else ""
-        yield f"{path(report.root)}: {would}brought up to date{gone}"
-    if report.excluded:
-        yield f"{count(report.excluded, 'sample')} excluded from all splits"
+        yield f"{path(report.root)}: {_changed(report)}"
     if report.strata:
         yield ""
         yield from strata_lines(report)
     yield from moved_lines(report)
+
+
+def _changed(report: SplitReport) -> str:
+    """What there is to say where no set was made: sets were dropped, or excludes changed."""
+    names = ", ".join(name or "(without a name)" for name in report.sets)
+    sets = "set" if len(report.sets) == 1 else "sets"
+    dropped = f"{sets} {names} {'would be dropped' if report.dry_run else 'dropped'}" if names else ""
+    if dropped and not report.excluded:
+        return dropped
+    number = count(report.excluded, "sample") if report.excluded else "no sample"
+    be = "would be excluded" if report.dry_run else f"{'is' if report.excluded < 2 else 'are'} excluded now"
+    if dropped:
+        return f"{dropped}; {number} {be}"
+    if any(move.before and move.after for move in report.moved):
+        return f"{number} {be}"
+    other = "no other sample" if report.moved else "no sample"
+    return f"{number} {be}; {other} {'would change' if report.dry_run else 'changed'} its split"
 
 
 def moved_lines(report: SplitReport) -> Iterator[RenderableType]:

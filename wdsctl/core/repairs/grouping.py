@@ -40,10 +40,12 @@ def grouped(found: Salvaged, fixes: Fixes, known: Sequence[Member] = ()) -> list
     members = [_member(piece) for piece in found.pieces]
     there = [each for each in members if each is not None]
     if known and not is_of_this(known, there):
-        fixes.left.append("the catalog knows other members under this name, and was not compared: `wdsctl index` it")
+        fixes.left.append("this is not the shard that was indexed, so the catalog cannot tell what is missing from it")
         known = ()
     if fixes.counts["trailing bytes left out"] and not known:
-        fixes.left.append("bytes stand behind the end that are no members: what is left of some, or rubbish")
+        fixes.left.append(
+            "the bytes after the end of the archive are not intact members: damaged ones, or unrelated data"
+        )
     runs, of = _runs(found, members, fixes)
     gone = missing(known, there)
     halves, usual = _halves(runs, of, found, fixes, known, gone)

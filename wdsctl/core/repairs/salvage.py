@@ -142,7 +142,7 @@ def _truncated(found: Salvaged, ending: Ending, end: int, fixes: Fixes) -> None:
         return
     found.is_cut, found.cut_name = True, ending.name
     name = ending.name.decode("utf-8", "backslashreplace")
-    fixes.left.append(f"the end is missing, from {name or 'a header'} on: {found.size - end:,} bytes are left out")
+    fixes.left.append(f"the shard is cut off in {name or 'a header'}: its last {found.size - end:,} bytes are left out")
     fixes.add("tail cut")
 
 
@@ -166,7 +166,7 @@ def _after_the_mark(found: Salvaged, end: int, fixes: Fixes) -> int | None:
 
 
 def zeros_left_out(zeros: int, size: int, fixes: Fixes) -> None:
-    fixes.left.append(f"zeros at byte {zeros:,} where a header was: {size:,} bytes are left out")
+    fixes.left.append(f"zeros at byte {zeros:,} in place of a header: {size:,} bytes are left out")
     fixes.add("damage left out")
 
 
@@ -191,7 +191,7 @@ def _after_damage(found: Salvaged, start: int, patches: dict[int, bytes], fixes:
     if then is None:
         if found.pieces:  # otherwise nothing is left at all, which whoever asked will say
             lost = f"{found.size - start:,} bytes are left out"
-            fixes.left.append(f"from byte {start:,} on no good header is left: {lost}")
+            fixes.left.append(f"no intact header follows byte {start:,}: {lost}")
         fixes.add("damage left out")
         return None
     fixes.left.append(f"a header at byte {bad:,} is beyond repair: {then - start:,} bytes are left out")

@@ -22,7 +22,7 @@ def plan_tar(read: Read, size: int, fixes: Fixes, known: Sequence[Member] = ()) 
     """
     found = salvage(read, size, fixes)
     if not found.pieces:
-        fixes.left.append("no member of a tar is in it" if size else "it is empty")
+        fixes.left.append("it holds no tar members" if size else "the file is empty")
         fixes.lost += [each.name for each in known]
         return found, []
     return found, grouped(found, fixes, known)

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdsctl.core.block_reader import BlockReader
-from wdsctl.core.counted import counted
+from wdsctl.core.counted import counted, enumerated
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import replacing, sync, write_text
 from wdsctl.core.line_files import is_lines
@@ -170,7 +170,9 @@ def _is_less(unit: RepairUnit, scan: ShardScan, known: Sequence[Member], fixes: 
     gone = missing(known, there) if is_of_this(known, there) else []
     if gone and unit.shard.size != unit.indexed_size:
         fixes.lost += [each.name for each in gone]
-        fixes.left.append("it was written again since it was indexed: `wdsctl index` it, if that is how it is to be")
+        fixes.left.append(
+            "the shard was rewritten after it was indexed, and lacks members; if that is intended, run `wdsctl index`"
+        )
     return bool(gone) and unit.shard.size == unit.indexed_size
 
 
@@ -180,7 +182,9 @@ def _end_in_doubt(scan: ShardScan, size: int) -> list[str]:
     """
     zeros = size - int(scan.offsets[-1] + scan.sizes[-1]) if scan.samples else 0
     if zeros > len(END) and (size % RECORD or zeros >= len(END) + RECORD):
-        return [f"{zeros:,} bytes of zeros stand at the end, more than end an archive: members may have been there"]
+        return [
+            f"the shard ends with {zeros:,} bytes of zeros, more than an archive needs: members may have been there"
+        ]
     if scan.samples < _SEVERAL or zeros <= len(END):
         return []
     last = scan.part_names[-int(scan.counts[-1]) :]
@@ -188,14 +192,14 @@ def _end_in_doubt(scan: ShardScan, size: int) -> list[str]:
     others[last] = False
     parts = [scan.extensions[i] for i in np.flatnonzero(others)]
     key = scan.key_list(slice(scan.samples - 1, scan.samples))[0]
-    words = f"the last sample, {key}, has no {' and no '.join(parts)}, as all others have, and zeros stand behind it"
+    words = f"the last sample, {key}, lacks {enumerated(parts)}, which all others have, and is followed by zeros"
     return [words] if parts else []
 
 
 def _lines(unit: RepairUnit, read: Read, fixes: Fixes) -> tuple[int, Iterator[bytes] | None]:
     kept = sum(1 for _ in repaired_lines(read, unit.shard.size, fixes, unit.encoding))
     if not kept:
-        fixes.left.append("no line of it is a JSON object")
+        fixes.left.append("none of its lines is a JSON object")
         return 0, None
     return kept, repaired_lines(read, unit.shard.size, Fixes(), unit.encoding)
 
@@ -205,7 +209,7 @@ def _fewer(unit: RepairUnit, samples: int, fixes: Fixes) -> list[str]:
     together = fixes.counts["keys regrouped"]  # the catalog counts the halves of a sample
     if unit.offsets or not fixes.counts or samples + together >= unit.indexed_samples:
         return []
-    return [f"the catalog knows {unit.indexed_samples:,} samples of it, and {samples:,} are left"]
+    return [f"{samples:,} of {counted(unit.indexed_samples, 'indexed sample')} are left"]
 
 
 def _staying(scan: ShardScan) -> list[str]:

@@ -27,7 +27,7 @@ from wdsctl.core.split_patterns import Patterns, shard_and_key
 from wdsctl.core.split_rules import NONE, Excludes, SplitRule
 from wdsctl.core.verbs.describe import NOT_ASKED, Asked, describe
 from wdsctl.core.verbs.index_request import IndexReport
-from wdsctl.core.verbs.split_bring import afresh
+from wdsctl.core.verbs.split_bring import assign_all
 from wdsctl.core.verbs.split_excluded import Noted, excluded_by
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_settle import settle_splits
@@ -151,7 +151,7 @@ def _check_there(paths: Collection[str], split: SplitYaml, excludes: Excludes, *
 
 def _check_apart(place: Place, ground: Ground, rule: SplitRule, split: SplitYaml) -> int:
     """Refuse shards that are in several splits. How many samples are in none."""
-    made = afresh(ground, rule, {})
+    made = assign_all(ground, rule, {})
     if made.problems:
         raise DatasetError(
             made.problems[0].message,

@@ -21,10 +21,11 @@ from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule, check_set
+from wdsctl.core.splitting import Given
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_catalog, wait_for_catalog
-from wdsctl.core.verbs.split_bring import Brought, afresh, bring, emptied
+from wdsctl.core.verbs.split_bring import Brought, assign_all, bring, emptied
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, excluded_by_user, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_lists import copy_lists, excludes_with_lists, forget_lists, with_lists
@@ -110,7 +111,9 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
         )
     state = state_of(place)
     authored = load(place.dataset_yaml) if os.path.exists(place.dataset_yaml) else DatasetConfig()
-    wanted, dropped = sets_of(request, state, authored)
+    asked, dropped = sets_of(request, state, authored)
+    wanted = {name: rule for name, rule in asked.items() if not _is_in_force(request, rule, state.rules.get(name))}
+    kept = {name: state.rules[name] for name in asked if name not in wanted}
     excludes = excludes_of(request, state, authored)
     said = noted(place, excludes.codes)
     excluded = excluded_by(ground, excludes, said, {} if request.anew_excludes else state.excluded)
@@ -118,12 +121,12 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
     for note in [*excluded.notes, *_idle_notes(request, state, excludes)]:
         progress.note(note)
     made = {
-        of_set: afresh(ground, rule, excluded.parts, parts_of_set(place, of_set), former_of_set(place, of_set))
+        of_set: assign_all(ground, rule, excluded.parts, parts_of_set(place, of_set), former_of_set(place, of_set))
         for of_set, rule in wanted.items()
     }
     for of_set, each in made.items():
         refuse(each.problems, f"{place.shown}, set {of_set}" if of_set else place.shown)
-    work = _Work(place, ground, state, wanted, dropped, made, excluded)
+    work = _Work(place, ground, state, wanted, kept, dropped, made, excluded)
     work.bring_others(progress)
     if request.excludes and not request.allow_empty:
         refuse(work.emptied, place.shown)
@@ -137,12 +140,15 @@ def make_splits(place: Place, request: SplitRequest, progress: Progress, *, dry_
 
 @dataclass(slots=True)
 class _Work:
-    """A division under way. `others`: sets that are not made, where something of them changes."""
+    """A division under way. `kept`: sets that are asked for as they are. `others`: sets that are not made, where
+    something of them changes.
+    """
 
     place: Place
     ground: Ground
     state: State
     wanted: Rules
+    kept: Rules
     dropped: tuple[str, ...]
     made: dict[str, Brought]
     excluded: Excluded
@@ -164,7 +170,7 @@ class _Work:
         for of_set, rule in self.rules.items():
             before, former = parts_of_set(self.place, of_set), former_of_set(self.place, of_set)
             if of_set in self.state.new and of_set not in self.made:
-                self.made[of_set] = afresh(self.ground, rule, self.excluded.parts)
+                self.made[of_set] = assign_all(self.ground, rule, self.excluded.parts)
                 refuse(self.made[of_set].problems, f"{self.place.dataset_yaml}, set {of_set}")
             if of_set in self.made:
                 made = self.made[of_set]
@@ -183,7 +189,7 @@ class _Work:
         """Copy the lists, publish the catalog, then write dataset.yaml, which may be broken: it is read first."""
         rules = {name: with_lists(self.place, rule) for name, rule in self.rules.items()}
         kept = excludes_with_lists(self.place, excludes)
-        text = new_text(self.place, rules, kept, also_plain="" in (*self.wanted, *self.dropped))
+        text = new_text(self.place, rules, kept, also_plain="" in (*self.wanted, *self.kept, *self.dropped))
         copy_lists(self.place, self.rules, excludes)
         with drafting(self.place.catalog, ready=partial(check_held, self.place.lock)) as draft:
             given: GivenBySet = {name: known for name, known in self.state.given.items() if name in rules}
@@ -205,17 +211,18 @@ class _Work:
 
     def report(self, *, dry_run: bool) -> SplitReport:
         rules = self.rules
-        first = next(iter(self.wanted), None)
+        shown = (*self.wanted, *self.kept)
+        first = next(iter(shown), None)
         rule = None if first is None else rules[first]
-        strata = () if first is None or rule is None else self._strata(self.made[first], rule)
-        splits = [line for name in self.wanted for line in split_counts(name, rules[name], self.made[name].parts)]
+        strata = () if first is None or rule is None else self._strata(self._assigned(first), rule)
+        splits = [line for name in shown for line in split_counts(name, rules[name], self._assigned(name).parts)]
         return SplitReport(
             root=self.place.shown,
             by="" if rule is None else rule.kind,
             seed=0 if rule is None else rule.seed,
             splits=tuple(splits),
             dry_run=dry_run,
-            rule="" if rule is None else _said_of(rule, len(self.wanted)),
+            rule="" if rule is None else _said_of(rule, len(shown)),
             sets=(*self.wanted, *self.dropped),
             excluded=self.excluded.samples,
             moved=tuple(self.moved),
@@ -223,6 +230,11 @@ class _Work:
             strata=strata,
             drift=max((line.drift for line in strata), default=0.0),
         )
+
+    def _assigned(self, of_set: str) -> Brought:
+        """A set as it is to be."""
+        found = self.made.get(of_set) or self.others.get(of_set)
+        return found or Brought(parts_of_set(self.place, of_set), given=self.state.given.get(of_set) or Given())
 
     def _strata(self, made: Brought, rule: SplitRule) -> tuple[StratumLine, ...]:
         """How strata came out; of folds, what of them each has as its `val`."""
@@ -233,6 +245,12 @@ class _Work:
             for text, counts in made.given.strata.items()
         }
         return strata_lines(strata, dict.fromkeys(self.wanted, 1.0))
+
+
+def _is_in_force(request: SplitRequest, rule: SplitRule, made: SplitRule | None) -> bool:
+    """Whether a change of excludes names a rule that the set has: the set is kept then, and no sample moves for it."""
+    is_of_excludes = bool(request.excludes or request.anew_excludes) and not request.again and not request.folds
+    return is_of_excludes and made is not None and replace(rule, allow_empty=made.allow_empty).asks_for(made)
 
 
 def _said_of(rule: SplitRule, sets: int) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
-from wdsctl.core.counted import counted
+from wdsctl.core.counted import counted, enumerated
 from wdsctl.core.dealing import Dealt, Shard, by_sample, by_shard, resolved
 from wdsctl.core.errors import StorageError, UsageError
 from wdsctl.core.ratios import apportion
@@ -64,7 +64,7 @@ def bring(
     return made
 
 
-def afresh(
+def assign_all(
     ground: Ground,
     rule: SplitRule,
     excluded: Mapping[int, SplitShard],
@@ -137,8 +137,8 @@ def emptied(of_set: str, rule: SplitRule, before: Parts, made: Brought) -> list[
     return [
         Problem(
             EMPTY,
-            f"{' and '.join(names)} would be empty: all of {'it is' if len(names) == 1 else 'them is'} excluded",
-            "leave something of it in, divide the dataset otherwise, or say `--allow-empty`",
+            f"{enumerated(names)} would be empty: all {'its' if len(names) == 1 else 'their'} samples are excluded",
+            "exclude less, divide the dataset otherwise, or say `--allow-empty`",
             len(names),
         )
     ]
@@ -159,9 +159,8 @@ def _check_counts(shares: Mapping[str, float], counts: Mapping[str, int], by: st
     empty = [name for name, count in counts.items() if count == 0]
     if not empty:
         return
-    do = "does" if total == 1 else "do"
     raise UsageError(
-        f"{' and '.join(empty)} would be empty: {counted(total, by)} {do} not go round",
+        f"{enumerated(empty)} would be empty: {counted(total, by)} cannot fill {counted(len(counts), 'split')}",
         where=",".join(f"{name}={share}" for name, share in shares.items()),
         hint="divide it by samples: `--by sample`" if by == "shard" else "give it a larger share, or leave it out",
         code="WDS210",
@@ -174,7 +173,7 @@ def _empty(rule: SplitRule, names: Sequence[str], groups: set[int]) -> Problem:
         "group": f"there are few groups: {_other_seed(rule, groups)}",
         "key": "there are few samples: another `--seed` deals them otherwise",
     }
-    message = f"{' and '.join(names)} would be empty"
+    message = f"{enumerated(names)} would be empty"
     return Problem(EMPTY, message, f"{hints.get(rule.kind, 'leave it out')}, or say `--allow-empty`", len(names))
 
 

@@ -20,7 +20,7 @@ from wdsctl.core.progress import Progress
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule, named_in
 from wdsctl.core.splitting_bits import without
 from wdsctl.core.verbs.deal import empty_split
-from wdsctl.core.verbs.split_bring import Brought, afresh, bring
+from wdsctl.core.verbs.split_bring import Brought, assign_all, bring
 from wdsctl.core.verbs.split_excluded import Excluded, Noted, excluded_by, mark_of, noted
 from wdsctl.core.verbs.split_ground import Ground
 from wdsctl.core.verbs.split_problems import Problem
@@ -59,10 +59,10 @@ def settle_splits(
     if state.is_kept and state.mark == mark:
         return Settled(is_changed=False, excluded=sum(part.samples for part in state.excluded.values()))
     progress.phase("split")
-    return _settle(place, ground, state, rules, said, mark, progress)
+    return _reapply(place, ground, state, rules, said, mark, progress)
 
 
-def _settle(
+def _reapply(
     place: Place, ground: Ground, state: State, rules: Rules, said: Noted, mark: str, progress: Progress
 ) -> Settled:
     findings: list[Finding] = []
@@ -80,7 +80,7 @@ def _settle(
     for of_set, rule in rules.items():
         try:
             if of_set in state.new:
-                made[of_set] = afresh(ground, rule, excluded.parts)
+                made[of_set] = assign_all(ground, rule, excluded.parts)
             else:
                 parts, former = parts_of_set(place, of_set), former_of_set(place, of_set)
                 made[of_set] = bring(ground, rule, parts, former, excluded.parts, state.given.get(of_set))

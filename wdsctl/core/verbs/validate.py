@@ -241,7 +241,7 @@ class _Run:
     ) -> Task:
         fields = rules_of(config) if self._asks("schema") else None
         if self._asks("schema") and fields is None:
-            self.progress.note("no sample type with a field map in dataset.yaml: there is no schema to hold samples to")
+            self.progress.note("the schema is not checked: dataset.yaml has no sample type with a field map")
         return Task(
             place=self.place,
             levels=self.request.levels,

@@ -95,7 +95,7 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     for part in parts:
         if part.name not in usual and part.share < NEARLY_ALL and part.name not in config.optional:
             unused = ", and no field is made of it" if mapped else ""
-            words = f"only {part.samples:,} of {counted(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
+            words = f"{part.samples:,} of {counted(offsets.samples, 'sample')} have a part {part.name!r}{unused}"
             yield Finding(code="WDS109", severity="note", message=words, part=part.name, count=part.samples)
     there = {part.name for part in parts}
     for name in config.optional if there else ():
