@@ -70,6 +70,7 @@ SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
         f"AccountName=a;AccountKey={SECRET};EndpointSuffix=b",
         f"password={SECRET}",
         f"/work/http:/ann:{SECRET}@host/x?sig={SECRET}",
+        f"/work/other:/ann:a@b/{SECRET}@host/x",
         f"simplecache::https://ann:{SECRET}@host/x",
     ],
 )

@@ -72,7 +72,7 @@ def urls(store: str) -> list[str]:
     return [
         f"http://ann:{SECRET}@{store}/open/a.tar",
         f"http://ann:{SECRET}@{store}/closed/a.tar",
-        f"http://ann:a@b/{SECRET}@{store}/missing/a.tar",
+        f"http://ann:{SECRET}@{store}/missing/a.tar",
         f"http://{store}/open/a.tar{sign}",
         f"nothing://ann:a@b/{SECRET}@{store}/d",
         f"memory://ann:{SECRET}@b/d",

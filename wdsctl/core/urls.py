@@ -17,7 +17,8 @@ SHORTEST = 8  # letters of a variable's value that is taken out of texts: shorte
 #: A URL among words: in quotes it ends with them, unless what follows goes on with it. One that was taken for a path
 #: has a single slash.
 _URL_IN_TEXT = re.compile(
-    r"(?:[A-Za-z][A-Za-z0-9+.-]*://|(?<![A-Za-z])(?:https?|s?ftps?|ssh|s3a?|gc?s|abfss?|az|wasbs?|webdavs?):/)"
+    r"(?:[A-Za-z][A-Za-z0-9+.-]*://|(?<![A-Za-z])(?:https?|s?ftps?|ssh|s3a?|gc?s|abfss?|az|wasbs?|webdavs?):/"
+    r"|[A-Za-z][A-Za-z0-9+.-]+:/(?=[^/\s:@]+:[^\s]*@))"
     r"[^\s'\"<>`]*(?:['\"][\w%=&+/@.-][^\s'\"<>`]*)*"
 )
 _SCHEME = re.compile(r"(:/{1,2})")

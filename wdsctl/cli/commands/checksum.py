@@ -73,6 +73,7 @@ def command(
 def _write(root: str, sums: Iterator[Summed], algorithm: str, progress: Progress, common: options.Common) -> int:
     from wdsctl.cli.output import document, plain, write
     from wdsctl.core.sums import line
+    from wdsctl.core.urls import shown
 
     kept = []
     failed = noted = 0
@@ -88,7 +89,7 @@ def _write(root: str, sums: Iterator[Summed], algorithm: str, progress: Progress
     if noted:
         progress.note(f"{noted:,} of these hashes are from the catalog, whose shards have the same size and time")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": root, "algorithm": algorithm, "sums": kept}))
+        write(sys.stdout, document({"command": "checksum", "root": shown(root), "algorithm": algorithm, "sums": kept}))
     return 5 if failed else 0
 
 
@@ -96,6 +97,7 @@ def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, co
     from wdsctl.cli.output import document, plain, write
     from wdsctl.core.counted import counted
     from wdsctl.core.sums import verdict
+    from wdsctl.core.urls import shown
 
     kept = []
     odd = failed = unread = 0
@@ -119,7 +121,7 @@ def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, co
         if number:
             progress.note(f"{counted(number, noun)}: {became}")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": root, "odd_lines": odd, "checked": kept}))
+        write(sys.stdout, document({"command": "checksum", "root": shown(root), "odd_lines": odd, "checked": kept}))
     return 1 if failed or unread else 0
 
 

@@ -41,7 +41,7 @@ def foreseen(
             some, path = list(grouped), os.path.join(dest, below).rstrip("/")
             datasets.append(
                 ConvertedDataset(
-                    path=path,
+                    path=shown(path),
                     files=len(some),
                     samples=sum(unit.samples for unit in some),
                     size_bytes=sum(unit.size_bytes for unit in some),
@@ -71,7 +71,7 @@ def reported(
     facts = plan.facts()
     failed = {pos for each in done.values() for pos in each.left_out}
     return ConvertReport(
-        sources=tuple(opened.told),
+        sources=tuple(replace(told, path=shown(told.path)) for told in opened.told),
         dest=shown(dest),
         form=options.to_form or "shards",
         samples=int(facts["samples"]),
@@ -187,7 +187,7 @@ def reported_again(
     findings = tuple(Finding(**found) for found in said.pop("findings"))
     return ConvertReport(
         **said | {"notes": tuple(said["notes"])},
-        sources=tuple(opened.told),
+        sources=tuple(replace(told, path=shown(told.path)) for told in opened.told),
         dest=shown(dest),
         written_files=0,
         kept_files=said["files"],
