@@ -696,7 +696,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS334": Code(
         "the query was stopped",
-        "It took longer than `--timeout`.",
+        "It took longer than `--timeout`, which for what a view was made by is 10 minutes if nothing is said.",
         "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
     ),
     "WDS335": Code(
