@@ -633,7 +633,8 @@ CODES: dict[str, Code] = {
         "the function of a column cannot be used",
         "There is no such module, or nothing of that name in it, or it is no function; or no sample has the part that "
         "it is to look at.",
-        "Modules are looked for in the current folder first, as `python -m` does. The message names what is nearest.",
+        "Modules are looked for in the current folder first, as `python -m` does, unless that is the dataset's. The "
+        "message names what is nearest.",
     ),
     "WDS313": Code(
         "a sample has no value in a column",
