@@ -55,7 +55,7 @@ def test_a_command_gets_the_common_options_as_one_value() -> None:
     command = options.with_common(function)
 
     assert list(inspect.signature(command).parameters) == ["root", *options.COMMON]
-    chosen = dict.fromkeys(options.COMMON, False) | {"json": True, "config": None}
+    chosen = dict.fromkeys(options.COMMON, False) | {"json": True, "config": None, "allow_path": None}
     assert command(root="X", **chosen) == 3
     assert seen == [("X", options.Common(json=True))]
 

@@ -23,6 +23,9 @@ class InMemory:
     def exists(self, path: str) -> bool:
         return True
 
+    def root_of(self, path: str) -> str:
+        return ""
+
     def read(self, path: str, offset: int, size: int) -> bytes:
         assert 0 <= offset <= offset + size <= len(self.data)
         self.reads.append((offset, size))

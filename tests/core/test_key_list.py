@@ -33,7 +33,7 @@ def test_lines_may_end_as_they_like(tmp_path_factory: object, lines: list[str], 
         return
     path = Path(tmp_path_factory.mktemp("keys")) / "list"  # type: ignore[attr-defined]
     path.write_bytes((end.join(lines) + (end if last else "")).encode())
-    keys = read_key_list(str(path))
+    keys = read_key_list("", str(path))
 
     assert [keys.key(row) for row in range(len(keys.key_start) - 1)] == wanted
 

@@ -48,14 +48,30 @@ def test_patterns_leave_out_what_they_match_anywhere_in_the_path(tmp_path: Path)
 
 
 def test_links_are_followed_and_loops_are_not(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path / "data", {"a/1.tar": b"x", "b/2.tar": b"yy"})
+    os.symlink("b", tmp_path / "data" / "linked")
+    os.symlink(tmp_path / "data" / "b" / "2.tar", tmp_path / "data" / "3.tar")
+    os.symlink(tmp_path / "data", tmp_path / "data" / "a" / "loop")
+
+    assert paths(list_shards(root)) == ["3.tar", "a/1.tar", "b/2.tar", "linked/2.tar"]
+    assert list_shards(root).shards[0].size == 2
+
+
+def test_links_that_lead_out_are_findings_unless_the_user_allows_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = a_dataset(tmp_path / "data", {"a/1.tar": b"x"})
     a_dataset(tmp_path / "other", {"2.tar": b"yy"})
     os.symlink(tmp_path / "other", tmp_path / "data" / "linked")
     os.symlink(tmp_path / "other" / "2.tar", tmp_path / "data" / "3.tar")
-    os.symlink(tmp_path / "data", tmp_path / "data" / "a" / "loop")
+    os.symlink("/", tmp_path / "data" / "slash")
 
+    assert paths(list_shards(root)) == ["a/1.tar"]
+    assert found(list_shards(root)) == [("WDS409", "3.tar"), ("WDS409", "linked"), ("WDS409", "slash")]
+
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "other"))
+    (tmp_path / "data" / "slash").unlink()
     assert paths(list_shards(root)) == ["3.tar", "a/1.tar", "linked/2.tar"]
-    assert list_shards(root).shards[0].size == 2
 
 
 def test_links_that_lead_nowhere_are_findings(tmp_path: Path) -> None:

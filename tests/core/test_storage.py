@@ -19,7 +19,7 @@ def a_file(path: Path, data: bytes = b"0123456789") -> str:
 
 
 def test_a_read_gives_exactly_what_was_asked_for(tmp_path: Path) -> None:
-    path, storage = a_file(tmp_path / "a"), LocalStorage()
+    path, storage = a_file(tmp_path / "a"), LocalStorage("/")
 
     assert storage.read(path, 2, 3) == b"234"
     assert storage.read(path, 10, 0) == b""
@@ -29,7 +29,7 @@ def test_a_read_gives_exactly_what_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
-    path, storage = a_file(tmp_path / "a"), LocalStorage()
+    path, storage = a_file(tmp_path / "a"), LocalStorage("/")
 
     with pytest.raises(StorageError, match="ends 3 bytes before") as caught:
         storage.read(path, 8, 5)
@@ -38,7 +38,7 @@ def test_a_short_read_says_where_and_how_much(tmp_path: Path) -> None:
 
 
 def test_a_read_into_memory_fills_it(tmp_path: Path) -> None:
-    path, storage = a_file(tmp_path / "a"), LocalStorage()
+    path, storage = a_file(tmp_path / "a"), LocalStorage("/")
     memory = bytearray(5)
 
     storage.read_into(path, 3, memoryview(memory)[1:])
@@ -50,7 +50,7 @@ def test_a_read_into_memory_fills_it(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
-    storage = LocalStorage()
+    storage = LocalStorage("/")
     for attempt in (lambda: storage.read(str(tmp_path / "a"), 0, 1), lambda: storage.size(str(tmp_path / "a"))):
         with pytest.raises(StorageError, match="cannot read") as caught:
             attempt()
@@ -59,7 +59,7 @@ def test_a_missing_file_is_an_error_of_reading(tmp_path: Path) -> None:
 
 def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None:
     path = str(tmp_path / "a.tar")
-    with closing(LocalStorage({path: 5})) as storage, pytest.raises(StorageError) as caught:
+    with closing(LocalStorage("/", {path: 5})) as storage, pytest.raises(StorageError) as caught:
         storage.read(path, 0, 5)
 
     assert (caught.value.code, caught.value.where) == ("WDS404", path)
@@ -68,7 +68,7 @@ def test_an_indexed_shard_that_is_gone_is_to_be_restored(tmp_path: Path) -> None
 
 def test_a_file_of_another_size_than_expected_is_refused_when_it_is_opened(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a")
-    storage = LocalStorage({path: 11})
+    storage = LocalStorage("/", {path: 11})
 
     with pytest.raises(StorageError, match="has 10 bytes and had 11") as caught:
         storage.read(path, 0, 1)
@@ -81,11 +81,11 @@ def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_p
     path = a_file(tmp_path / "a", mine)
     probe = Probe(0, b"a.txt")
 
-    with closing(LocalStorage(probes={path: lambda _: [probe]})) as storage:
+    with closing(LocalStorage("/", probes={path: lambda _: [probe]})) as storage:
         assert storage.read(path, 0, 512) == mine[:512]
     a_file(tmp_path / "a", other)
     with (
-        closing(LocalStorage(probes={path: lambda _: [probe]})) as storage,
+        closing(LocalStorage("/", probes={path: lambda _: [probe]})) as storage,
         pytest.raises(StorageError, match=r"another one than was indexed: there is no a\.txt at byte 0") as caught,
     ):
         storage.read(path, 0, 512)
@@ -95,7 +95,7 @@ def test_a_file_without_what_must_stand_in_it_is_refused_when_it_is_opened(tmp_p
 def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path) -> None:
     """`cp` over a shard keeps its inode: the open descriptor gives the new bytes."""
     path = a_file(tmp_path / "a", header(b"a.txt", 5))
-    with closing(LocalStorage(probes={path: lambda _: [Probe(0, b"a.txt")]})) as storage:
+    with closing(LocalStorage("/", probes={path: lambda _: [Probe(0, b"a.txt")]})) as storage:
         storage.read(path, 0, 512)
         os.utime(path)  # touched only
         storage.will_need([Range(path, 0, 512)])
@@ -108,7 +108,7 @@ def test_a_file_that_is_written_while_it_is_open_is_checked_again(tmp_path: Path
 
 
 def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
-    path, storage = tmp_path / "a", LocalStorage()
+    path, storage = tmp_path / "a", LocalStorage("/")
     with path.open("wb") as file:
         file.truncate((2 << 30) + 5000)
         file.seek((2 << 30) + 4000)
@@ -122,7 +122,7 @@ def test_more_than_two_gigabytes_are_read_in_one_go(tmp_path: Path) -> None:
 
 def test_few_files_are_open_at_once_and_none_when_it_is_closed(tmp_path: Path) -> None:
     paths = [a_file(tmp_path / f"{i}", b"%d" % i) for i in range(9)]
-    storage = LocalStorage(most_open=3)
+    storage = LocalStorage("/", most_open=3)
 
     assert [storage.read(path, 0, 1) for path in paths * 2] == [b"%d" % i for i in range(9)] * 2
     assert len(open_files(str(tmp_path))) == 3
@@ -132,13 +132,13 @@ def test_few_files_are_open_at_once_and_none_when_it_is_closed(tmp_path: Path) -
 
 def test_a_storage_that_is_forgotten_closes_its_files(tmp_path: Path) -> None:
     path = a_file(tmp_path / "a")
-    LocalStorage().read(path, 0, 1)
+    LocalStorage("/").read(path, 0, 1)
 
     assert not open_files(str(tmp_path))
 
 
 def test_a_hint_never_fails(tmp_path: Path) -> None:
-    path, storage = a_file(tmp_path / "a"), LocalStorage({str(tmp_path / "b"): 3})
+    path, storage = a_file(tmp_path / "a"), LocalStorage("/", {str(tmp_path / "b"): 3})
     a_file(tmp_path / "b")
     ranges = [(path, 0, 5), (path, 100, 1 << 40), (str(tmp_path / "b"), 0, 1), (str(tmp_path / "none"), 0, 1)]
 

@@ -176,7 +176,7 @@ def test_a_view_that_differs_is_named() -> None:
 
 
 def test_a_handle_of_a_large_part_is_not_copied_with_its_open_files() -> None:
-    part = LazyPart("shard.tar", 0, 4, LocalStorage())
+    part = LazyPart("shard.tar", 0, 4, LocalStorage("/"))
 
     assert twice("hook", lambda value: value)({"part": part})["part"] is part
     with pytest.raises(LoaderError, match="the input of a hook cannot be copied"):

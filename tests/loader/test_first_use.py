@@ -215,7 +215,8 @@ def test_code_beside_the_data_runs_only_with_leave(tmp_path: Path) -> None:
     code.write_text("def load(raw):\n    return {'text': raw['txt'].decode().split()[0]}\n")
     with pytest.raises(UsageError) as raised:
         keys_of(root)
-    assert (raised.value.code, raised.value.where) == ("WDS222", str(code.parent))
+    assert (raised.value.code, raised.value.where) == ("WDS222", f"{tmp_path}/.wdsctl/dataset.yaml:5")
+    assert str(code) in raised.value.message
     assert [sample.text for sample in samples_of(root, "val", trust_code=True)] == ["12", "13", "14", "15"]
 
 

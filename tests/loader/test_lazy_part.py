@@ -71,7 +71,7 @@ def test_a_batch_holds_handles_too(dataset: str) -> None:
 
 def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
-    part = LazyPart(str(tmp_path / "a.tar"), 5, 10, LocalStorage())
+    part = LazyPart(str(tmp_path / "a.tar"), 5, 10, LocalStorage("/"))
 
     assert part.read(0, 5) == b"56789"
     with pytest.raises(StorageError) as raised:
@@ -82,7 +82,7 @@ def test_a_handle_of_a_file_that_was_cut_short_says_so(tmp_path: Path) -> None:
 
 def test_a_handle_pickles_as_its_range_and_opens_the_file_where_it_arrives(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
-    part = LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage(), shard_size=10)
+    part = LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage("/"), shard_size=10)
     assert part.read() == b"23456"  # its storage has a descriptor now, which means nothing to another process
 
     arrived = pickle.loads(pickle.dumps(part))  # noqa: S301 - our own
@@ -96,7 +96,7 @@ def test_a_handle_pickles_as_its_range_and_opens_the_file_where_it_arrives(tmp_p
 
 def test_a_handle_that_arrives_still_knows_how_large_its_shard_was(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(b"0123456789")
-    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage(), shard_size=9)))  # noqa: S301 - our own
+    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.tar"), 2, 5, LocalStorage("/"), shard_size=9)))  # noqa: S301 - our own
 
     with pytest.raises(StorageError) as raised:
         part.read()

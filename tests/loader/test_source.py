@@ -47,6 +47,9 @@ class DictStorage:
     def exists(self, path: str) -> bool:
         return path in self.files
 
+    def root_of(self, path: str) -> str:
+        return ""
+
     def read(self, path: str, offset: int, size: int) -> bytes:
         self.reads += 1
         if self.reads == self.fails_at:

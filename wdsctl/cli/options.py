@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -130,11 +130,20 @@ COMMON: dict[str, Any] = {
     "config": Annotated[
         str | None, typer.Option("--config", metavar="FILE", help="Take options from FILE, not from your own file.")
     ],
+    "allow_path": Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-path",
+            metavar="DIR",
+            help="Let links and paths in the data lead into DIR, too (repeatable; as WDSCTL_ALLOW_PATH).",
+        ),
+    ],
 }
-#: The one of them that has a value.
-CONFIG = "--config"
+CONFIG, ALLOW_PATH = "--config", "--allow-path"
+#: Those of them that have a value.
+VALUED = frozenset({CONFIG, ALLOW_PATH})
 #: Those of them that may also stand before the command.
-SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", CONFIG})
+SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", *VALUED})
 #: What a configuration says that a dataset may have brought along is not followed.
 PASSED_OVER = "wdsctl.toml here is not used: give `--config wdsctl.toml` if it is yours"
 #: Commands that have commands.
@@ -152,6 +161,7 @@ class Common:
     yes: bool = False
     debug: bool = False
     config: str | None = None
+    allow_path: Sequence[str] | None = None
 
     @property
     def output(self) -> Output:
@@ -167,6 +177,10 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(function)
     def command(**values: Any) -> int:
         common = Common(**{name: values.pop(name) for name in COMMON})
+        if common.allow_path:  # before anything is opened, and for the processes that are started
+            from wdsctl.core.beneath import allow_path
+
+            allow_path(*common.allow_path)
         refuse_empty(own, values)
         is_breaking = values.pop("break_lock", False)
         if not common.json and passed_over(os.environ, common.config):
@@ -218,7 +232,7 @@ def _parted(words: list[str]) -> tuple[list[str], str, list[str]]:
     """Common options, the command after them (or nothing), and the rest."""
     leading = 0
     while leading < len(words) and words[leading].partition("=")[0] in SPELLINGS:
-        leading += 2 if words[leading] == CONFIG else 1
+        leading += 2 if words[leading] in VALUED else 1
     if leading >= len(words) or words[leading].startswith("-"):
         return words[:leading], "", words[leading:]
     return words[:leading], words[leading], words[leading + 1 :]

@@ -21,7 +21,7 @@ UNWRITTEN = "interrupted; nothing was written"
 #: Options of a plain `get`, by what they set.
 OPTIONS = {"--part": "part", "-p": "part", "--shard": "shard", "--output": "output", "-o": "output"}
 #: Variables that are nobody's configuration of `get`.
-KNOWN = frozenset({"WDSCTL_CATALOG", "WDSCTL_NO_COLOR"})
+KNOWN = frozenset({"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_NO_COLOR"})
 #: In the working directory it is not used, which the long way says.
 FILE = "wdsctl.toml"
 

@@ -552,6 +552,21 @@ CODES: dict[str, Code] = {
         "Give the new files other names, or restore those that are gone. `--missing drop` takes samples whose files "
         "are gone out of their shards; `--dry-run` names these first.",
     ),
+    "WDS270": Code(
+        "data names code that may not run",
+        "A dataset.yaml names a sample type by its module, or a blend file a joiner. Importing a module runs it, with "
+        "all that you may do, and what is in such files is data, whoever wrote them. Nothing was imported.",
+        "The message names the code, its file, and the line that asks for it. If you trust it: "
+        "`get_train_dataset(..., trust_code=True)`. Or import it in your own program and register it: "
+        "`wdsctl.loader.register_joiner(joined)`, `register_sample_type(Labelled)`.",
+    ),
+    "WDS271": Code(
+        "a module lies in the dataset",
+        "Code that is named by its module would be imported from the dataset's own folder. What lies there is data, "
+        "and may have the name of a module of yours.",
+        "Put your module beside your program, or run the command in another folder. If the module is the dataset's, "
+        "and you trust it: `wdsctl index --trust-code`.",
+    ),
     "WDS300": Code(
         "the catalog cannot be used",
         "Something about the catalog prevents the command.",
@@ -781,6 +796,13 @@ CODES: dict[str, Code] = {
         "whole files where ranges are asked for, a file system that is no longer mounted, or none of the dataset's "
         "shards is there any more. A training stops at once.",
         "Mend the connection or the mount, and go on: nothing is lost, the next batch is the one that failed.",
+    ),
+    "WDS409": Code(
+        "a path of the data leads outside",
+        "A link, an absolute path or `..` in a dataset, a table or a list leads out of the folder that you named. What "
+        "data says is never a reason to open files elsewhere, so the file is not read.",
+        "Where you mean it, name the folder yourself: `--allow-path DIR`, as often as there are folders, or "
+        "WDSCTL_ALLOW_PATH, which training programs read, too.",
     ),
     "WDS415": Code(
         "a link stands where wdsctl writes",

@@ -21,9 +21,11 @@ Kind = Literal["flag", "value", "many", "bare"]
 Schema = Mapping[str, Mapping[str, Kind]]
 
 #: Options that no configuration may set: they confirm, run code, write files, or change what a script reads.
-NEVER = frozenset({"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "yes"})
+NEVER = frozenset(
+    {"break-lock", "catalog", "catalog-b", "column", "config", "debug", "json", "output", "trust-code", "yes"}
+)
 #: Variables that are no options.
-OTHERS = frozenset({"WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"})
+OTHERS = frozenset({"WDSCTL_ALLOW_PATH", "WDSCTL_CATALOG", "WDSCTL_CONFIG", "WDSCTL_DEBUG", "WDSCTL_NO_COLOR"})
 
 _TRUE, _FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"0", "false", "no", "off", ""})
 

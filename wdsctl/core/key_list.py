@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.beneath import open_file_beneath
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.key_table import Keys, KeyTable, KeyTwice, are_equal, hashes_of
 from wdsctl.core.os_errors import translated
@@ -54,15 +55,17 @@ def key_list(keys: Sequence[str]) -> KeyList:
     return KeyList(b"".join(encoded), starts)
 
 
-def read_key_list(path: str) -> KeyList:
+def read_key_list(folder: str, name: str) -> KeyList:
     """The list in a file, UTF-8, one key a line; blank lines count for nothing.
 
+    `name`: absolute, where the user names it; else it is data that does, and the file lies beneath `folder`.
     Raises InputError where there is no such file, or no key in it, DatasetError with the line that is no UTF-8.
     """
+    path = os.path.join(folder, name)
     if not os.path.isfile(path):
         what = "a list of keys is a file" if os.path.exists(path) else "the list of keys does not exist"
         raise InputError(what, where=path, hint="name a text file with one key a line")
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open_file_beneath(path, ("/" if os.path.isabs(name) else folder,)) as file:
         data = file.read()
     try:
         data.decode()

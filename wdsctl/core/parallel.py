@@ -23,6 +23,7 @@ from types import FrameType, ModuleType
 from typing import TypeVar
 
 from wdsctl.core.errors import StorageError
+from wdsctl.core.fresh_python import without_current_folder
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
@@ -104,7 +105,8 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
 def _starting() -> Iterator[None]:
     """What the system refuses here is a process, a pipe or a thread: it says nothing of any file of the caller's."""
     try:
-        yield
+        with without_current_folder():
+            yield
     except (OSError, EOFError, RuntimeError) as error:
         if isinstance(error, BrokenProcessPool) or (isinstance(error, RuntimeError) and "thread" not in str(error)):
             raise

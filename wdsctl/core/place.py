@@ -124,6 +124,8 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False, home
     if is_url(root):
         return _of_a_url(root, catalog)
     whole = os.path.abspath(root)
+    if os.path.islink(whole) and os.path.isfile(whole):
+        whole = os.path.realpath(whole)  # who names a link to one file names that file
     root, only = parted(whole) if not os.path.isdir(whole) else (whole, "")
     if only:
         _check_file(whole)

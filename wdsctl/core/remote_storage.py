@@ -111,6 +111,9 @@ class FsspecStorage:
             found.append(None if isinstance(facts, BaseException) else facts["size"])
         return found
 
+    def root_of(self, path: str) -> str:  # noqa: ARG002
+        return self._root
+
     def exists(self, path: str) -> bool:
         """Whether there is a file or a folder. A store that does not say raises; some drivers' own answer is no."""
         found = self._facts([self._inner(path)])[0]

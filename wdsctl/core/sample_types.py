@@ -97,6 +97,20 @@ _DOTTED = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _OWN = re.compile(f"{_DOTTED}:{_DOTTED}")
 
 
+#: The packages whose sample types are ours, wherever in them they stand.
+_OURS = ("megatron.energon", "wdsctl")
+
+
+def is_ours(module: str) -> bool:
+    """Whether a module is Energon's or our own: what is named of it is looked up in a table, and not imported."""
+    return any(module == each or module.startswith(f"{each}.") for each in _OURS)
+
+
+def known_type(module: str, name: str) -> str:
+    """Our name of a sample type that a module of Energon's or of ours has; empty for anything else of theirs."""
+    return name if is_ours(module) and name in SAMPLE_TYPES else ""
+
+
 def is_own(sample_type: str) -> bool:
     """Whether the name is that of somebody's own class, `module:Class`. What fields it has, only the class knows."""
     return bool(_OWN.fullmatch(sample_type))

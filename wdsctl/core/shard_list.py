@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from stat import S_ISREG
 
+from wdsctl.core.beneath import leads_outside, way_in
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import SUFFIXES, UNPACKERS, is_lines, unpacker
 from wdsctl.core.os_errors import translated
@@ -188,7 +189,10 @@ def _files(
     above: set[tuple[int, int]],
     barred: frozenset[tuple[int, int]] = frozenset(),
 ) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Everything below that is no folder, with its path relative to the root. Links are followed, loops are not."""
+    """Everything below that is no folder, with its path relative to the root.
+
+    Links are followed that stay inside, or lead to where the user allows; loops are not.
+    """
     folder = os.path.join(root, below)
     with translated(folder, "list"):
         stat = os.stat(folder)
@@ -209,10 +213,18 @@ def _files(
         if entry.name.startswith("."):
             continue
         path = f"{below}/{entry.name}" if below else entry.name
-        if _is_folder(entry):
+        if leads_outside(entry, root):
+            findings.append(_outside(path, entry))
+        elif _is_folder(entry):
             yield from _files(root, path, findings, above | {mark}, barred)
         else:
             yield path, entry
+
+
+def _outside(path: str, entry: os.DirEntry[str]) -> Finding:
+    real = os.path.realpath(entry.path)
+    message = f"a link that leads out of the dataset, to {printable(real)}: left out; {way_in(real)}"
+    return Finding(code="WDS409", severity="error", message=message, shard=printable(path))
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

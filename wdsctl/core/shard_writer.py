@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import NamedTuple
 
+from wdsctl.core.beneath import FolderReader, open_file_beneath
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, WdsctlError
 from wdsctl.core.files import replacing
@@ -86,7 +87,7 @@ def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
     for key, parts in job.samples:
         for part, _, _ in parts:
             try:
-                with open(f"{job.root}/{key}.{part}", "rb", buffering=0) as file:
+                with open_file_beneath(f"{job.root}/{key}.{part}", (job.root,)) as file:
                     while file.read(_GATHER):
                         pass
             except OSError as error:
@@ -119,25 +120,27 @@ class _Out:
 
 
 def _write_samples(out: _Out, root: str, samples: Sequence[RawSample]) -> int:
-    for key, parts in samples:
-        member = shard_key(key)
-        for part, size, _ in parts:
-            path = f"{root}/{key}.{part}"
-            out.add(header(f"{member}.{part}".encode(), size))
-            if size < _LARGE:
-                out.add(_read(path, size))
-            else:
-                _copy(out, path, size)
-            out.add(_GAPS[-size % BLOCK])
+    files = FolderReader(root)
+    with closing(files):
+        for key, parts in samples:
+            member = shard_key(key)
+            for part, size, _ in parts:
+                path = f"{root}/{key}.{part}"
+                out.add(header(f"{member}.{part}".encode(), size))
+                if size < _LARGE:
+                    out.add(_read(files, path, size))
+                else:
+                    _copy(out, files, path, size)
+                out.add(_GAPS[-size % BLOCK])
     out.add(END)
     out.flush()
     return out.size_bytes
 
 
-def _read(path: str, size: int) -> bytes:
+def _read(files: FolderReader, path: str, size: int) -> bytes:
     """The whole file. Asks for a byte more, so that one call tells whether it has grown."""
     try:
-        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        source = files.open(path)
         try:
             data = os.read(source, size + 1)
             while 0 < len(data) < size:  # file systems over a network may return less than there is
@@ -155,11 +158,11 @@ def _read(path: str, size: int) -> bytes:
     return data
 
 
-def _copy(out: _Out, path: str, size: int) -> None:
+def _copy(out: _Out, files: FolderReader, path: str, size: int) -> None:
     """Append a large file to `out`."""
     out.flush()
     try:
-        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        source = files.open(path)
     except OSError as error:
         raise _of_source(error, path) from error
     try:

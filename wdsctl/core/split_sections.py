@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import fields
 from decimal import Decimal
@@ -37,7 +38,7 @@ def split_of(document: Document, *path: str) -> SplitRule:
         group_by=_text(document, said, "group_by", *path),
         stratify=_text(document, said, "stratify", *path),
         patterns={name: texts(document, *path, "patterns", name) for name in section(document, *path, "patterns")},
-        keys={name: _text(document, _under(said, "keys"), name, *path, "keys") for name in _under(said, "keys")},
+        keys={name: _list_file(document, _under(said, "keys"), name, *path, "keys") for name in _under(said, "keys")},
         rest=_text(document, said, "rest", *path),
         fold=_fold(document, said, *path),
         allow_empty=said.get("allow_empty") is True,
@@ -71,7 +72,23 @@ def excludes_of(document: Document) -> Excludes:
         return Excludes()
     section(document, "exclude")
     check_keys(document, ("exclude",), known)
-    return Excludes(**{name: texts(document, "exclude", name) for name in known})
+    excludes = Excludes(**{name: texts(document, "exclude", name) for name in known})
+    for name in excludes.key_files:
+        _check_list_file(name, document.where("exclude", "key_files"))
+    return excludes
+
+
+def _list_file(document: Document, said: dict[str, Any], name: str, *path: str) -> str:
+    file = _text(document, said, name, *path)
+    _check_list_file(file, document.where(*path))
+    return file
+
+
+def _check_list_file(name: str, where: str) -> None:
+    """Refuse a list that lies elsewhere: what data says is no reason to open it."""
+    if os.path.isabs(name) or ".." in name.split("/"):
+        hint = "copy the list beside dataset.yaml; or name it yourself: `wdsctl split DATASET --keys`, `--exclude-keys`"
+        raise wrong(f"{name!r}: lists of keys lie beside dataset.yaml, and this leads elsewhere", where, hint=hint)
 
 
 def split_block(rule: SplitRule) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from wdsctl.core.beneath import open_beneath, root_above
 from wdsctl.core.errors import StorageError
 from wdsctl.core.os_errors import translate, translated
 from wdsctl.core.tar import BLOCK
@@ -34,6 +35,9 @@ class Storage(Protocol):
 
     def exists(self, path: str) -> bool: ...
 
+    def root_of(self, path: str) -> str:
+        """The folder or URL that the file must lie beneath."""
+
     def read(self, path: str, offset: int, size: int) -> bytes: ...
 
     def read_into(self, path: str, offset: int, memory: memoryview) -> None:
@@ -53,26 +57,30 @@ class LocalStorage:
 
     `expected`: sizes in bytes that files must have when they are opened; a file of another size was replaced or cut
     short after it was indexed, and raises StorageError WDS403 at once instead of giving wrong bytes. `probes`: asked by
-    path for what else must stand in a file, for the same reason.
+    path for what else must stand in a file, for the same reason. `root`: the folder that files lie beneath, with those
+    that `expect` adds; one that leads out of them, by a link or otherwise, raises PermissionDenied WDS409.
 
     A file that is written while it is open is opened anew by the next `will_need` of it, and checked again.
     """
 
     def __init__(
         self,
+        root: str = "",
         expected: dict[str, int] | None = None,
         *,
         probes: Mapping[str, Probes] | None = None,
         most_open: int | None = None,
     ) -> None:
+        self._roots = {root} if root else set()
         self._expected = expected or {}
         self._probes = dict(probes or {})
         self._most_open = most_open or _quarter_of_the_limit()
         self._open: dict[str, int] = {}
         self._seen: dict[str, tuple[int, int]] = {}  # size and time of files when they were opened
 
-    def expect(self, sizes: Mapping[str, int], probes: Mapping[str, Probes]) -> None:
-        """More files, with the sizes that they must have, and what must stand in them."""
+    def expect(self, root: str, sizes: Mapping[str, int], probes: Mapping[str, Probes]) -> None:
+        """More files, beneath `root`, with the sizes that they must have, and what must stand in them."""
+        self._roots.add(root)
         self._expected.update(sizes)
         self._probes.update(probes)
 
@@ -82,6 +90,9 @@ class LocalStorage:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def root_of(self, path: str) -> str:
+        return root_above(path, self._roots) or os.path.dirname(path)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         handle = self._open.get(path)
@@ -136,7 +147,7 @@ class LocalStorage:
     def _opened(self, path: str) -> int:
         with translated(path, "read"):
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                handle = open_beneath(path, self._roots)
             except FileNotFoundError as error:
                 if path not in self._expected:
                     raise

@@ -22,7 +22,7 @@ def storage_for(
     `hear`: of every request to what is far away.
     """
     if not is_url(root):
-        return LocalStorage(dict(expected or {}), probes=probes)
+        return LocalStorage(root, dict(expected or {}), probes=probes)
     from wdsctl.core.remote_storage import FsspecStorage
 
     return FsspecStorage(root, expected, patience=Patience(hear=hear))

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from wdsctl.core.beneath import allow_path
     from wdsctl.core.blend_file import Blender
     from wdsctl.loader.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
     from wdsctl.loader.batch import Batch, CrudeBatch
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from wdsctl.loader.loader import Loader
     from wdsctl.loader.making import get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
+    from wdsctl.loader.registry import register_joiner, register_sample_type
     from wdsctl.loader.samples import (
         AudioSample,
         CaptioningSample,
@@ -66,6 +68,7 @@ _PLACES = {
     "lazy_part": ("LazyPart",),
     "loader": ("Loader",),
     "making": ("get_loader", "get_savable_loader"),
+    "registry": ("register_joiner", "register_sample_type"),
     "samples": (
         "AudioSample",
         "CaptioningSample",
@@ -136,6 +139,7 @@ __all__ = [
     "VidQASample",
     "VideoSample",
     "WorkerConfig",
+    "allow_path",
     "as_webdataset",
     "basic_sample_keys",
     "batch_list",
@@ -154,6 +158,8 @@ __all__ = [
     "log_exception",
     "merge_states",
     "open_store",
+    "register_joiner",
+    "register_sample_type",
     "reraise_exception",
     "stateless",
 ]
@@ -162,6 +168,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "Blender":
         return import_module("wdsctl.core.blend_file").Blender
+    if name == "allow_path":
+        return import_module("wdsctl.core.beneath").allow_path
     if name in _MODULE_OF:
         return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")

@@ -39,10 +39,12 @@ class LazyPart:
         self._is_own = False  # whether nobody else reads through the storage
 
     @classmethod
-    def alone(cls, path: str, offset: int, size: int, shard_size: int | None, keyframes: bytes = b"") -> LazyPart:
-        """One that opens the file for itself, when it is read, and may `release` it."""
+    def alone(
+        cls, root: str, path: str, offset: int, size: int, shard_size: int | None, keyframes: bytes = b""
+    ) -> LazyPart:
+        """One that opens the file, beneath `root`, for itself, when it is read, and may `release` it."""
         expected = {} if shard_size is None else {path: shard_size}
-        storage = storage_for(path.rpartition("/")[0], expected)
+        storage = storage_for(root, expected)
         part = cls(path, offset, size, storage, shard_size=shard_size, keyframes=keyframes)
         part._is_own = True
         return part
@@ -58,7 +60,8 @@ class LazyPart:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LazyPart.alone, (self.path, self.offset, self._size, self._shard_size, self.keyframes)
+        root = self._storage.root_of(self.path)
+        return LazyPart.alone, (root, self.path, self.offset, self._size, self._shard_size, self.keyframes)
 
     def release(self) -> None:
         """Close what was opened for this part alone; it is opened again when it is needed."""

@@ -17,8 +17,8 @@ from wdsctl.core.storage import LocalStorage, Probes, Range
 class MappedStorage(LocalStorage):
     """Files on mounted file systems, each mapped whole when it is first read."""
 
-    def __init__(self, expected: dict[str, int], probes: Mapping[str, Probes] | None = None) -> None:
-        super().__init__(expected, probes=probes)
+    def __init__(self, root: str, expected: dict[str, int], probes: Mapping[str, Probes] | None = None) -> None:
+        super().__init__(root, expected, probes=probes)
         self._maps: dict[str, memoryview] = {}
 
     def read(self, path: str, offset: int, size: int) -> bytes:

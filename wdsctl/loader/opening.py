@@ -108,7 +108,16 @@ class Opener:
         joined = None
         if join is not None:
             configs = [opened.config, *(self._of_number[member.number].opened.config for member in members)]
-            joined = joined_of(leaf, join, opened.place, opened.offsets, opened.selection, configs, members)
+            joined = joined_of(
+                leaf,
+                join,
+                opened.place,
+                opened.offsets,
+                opened.selection,
+                configs,
+                members,
+                trust_code=self._dataset.trust_code,
+            )
         reference = Reference(opened, leaf, functions, joined, is_member)
         source = self._source(reference, number, opened.selection)
         self._of_number.append(reference)
@@ -152,7 +161,7 @@ class Opener:
             is_member=is_member,
         )
         if is_shared:
-            self._local.expect(source.sizes, source.probes)
+            self._local.expect(source.root, source.sizes, source.probes)
         return source
 
     @property
@@ -238,7 +247,7 @@ class Opener:
             )
         is_typed = not self._dataset.crude and os.path.exists(path)
         config = self._parsed(path) if is_typed else DatasetConfig(sample_type=CRUDE)
-        return trusted(config, place, trust_code=self._dataset.trust_code)
+        return trusted(config, place, path, trust_code=self._dataset.trust_code)
 
     def _parsed(self, path: str) -> DatasetConfig:
         """Of a thousand datasets many have the same text."""

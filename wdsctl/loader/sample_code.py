@@ -1,4 +1,4 @@
-"""Code that lies beside the data: `sample_loader` and `part_filter` of dataset.yaml, and the permission to run it.
+"""Code that dataset.yaml names: `sample_loader` and `part_filter`, which lie beside the data, and own sample types.
 
 `sample_loader(raw)` gets a dict of the decoded parts by name, with the base fields, and gives a dict of the fields of
 the sample; it may set `__key__`. `part_filter(name)` says whether a part is read at all.
@@ -7,7 +7,6 @@ the sample; it may set `__key__`. `part_filter(name)` says whether a part is rea
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,26 +14,35 @@ from functools import cache
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.dataset_yaml import DatasetConfig
+from wdsctl.core import yaml_nodes
+from wdsctl.core.dataset_yaml import DatasetConfig, read
 from wdsctl.core.errors import SampleFailed, UsageError
 from wdsctl.core.formats.energon_meta import found_beside
+from wdsctl.core.module_origin import data_folders
 from wdsctl.core.place import Place
-from wdsctl.core.sample_types import CRUDE
-from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, sample_type_of
+from wdsctl.core.sample_types import CRUDE, is_own
+from wdsctl.loader.registry import check_sample_class
+from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, admit, sample_type_of
+from wdsctl.loader.trust import NamedCode, code_of
 
 
-def trusted(config: DatasetConfig, place: Place, *, trust_code: bool) -> DatasetConfig:
-    """The config with the whole paths of its functions, whose files lie `beside` it; as it is where it names none.
+def trusted(config: DatasetConfig, place: Place, path: str, *, trust_code: bool) -> DatasetConfig:
+    """The config, of the file at `path`, with the whole paths of its functions, whose files lie `beside` it; as it is
+    where it names none. A sample type of one's own is let in.
 
-    Raises UsageError WDS222 where it does and may not.
+    Raises UsageError: WDS222, WDS270, WDS271 for code that it names and that may not run, WDS220 for a sample type that
+    is not there or is none.
     """
+    if is_own(config.sample_type):
+        _let_in(config.sample_type, place, path, trust_code=trust_code)
     named = [each for each in (config.sample_loader, config.part_filter) if isinstance(each, str) and each]
     if not named:
         return config
     if not trust_code:
         raise UsageError(
-            f"the dataset has code beside it, {' and '.join(named)}, and nobody said that it may run",
-            where=os.path.dirname(found_beside(place, named[0].rpartition(":")[0])),
+            f"the dataset has code beside it, {' and '.join(_whole(place, each) for each in named)}, and nobody said "
+            "that it may run",
+            where=_line(path, "sample_loader" if config.sample_loader else "part_filter"),
             hint="read it, and give trust_code=True; or write a field_map in its place",
             code="WDS222",
         )
@@ -44,6 +52,26 @@ def trusted(config: DatasetConfig, place: Place, *, trust_code: bool) -> Dataset
         sample_loader=_whole(place, loader) if loader else "",
         part_filter=_whole(place, chosen) if isinstance(chosen, str) and chosen else chosen,
     )
+
+
+def _let_in(name: str, place: Place, path: str, *, trust_code: bool) -> None:
+    where = _line(path, "sample_type", "__class__")
+    named = NamedCode(name, "sample_type", where, data_folders(place))
+    try:
+        found = code_of(named, trust_code=trust_code)
+    except UsageError as error:
+        if error.code != "WDS312":
+            raise
+        words = f"sample_type: {error.message}"
+        raise UsageError(words, hint=error.hint, where=where, code="WDS220") from error
+    check_sample_class(found, name)
+    admit(name, found)
+
+
+def _line(path: str, *keys: str) -> str:
+    """`dataset.yaml:3`: where the first of these keys stands that is there."""
+    document = yaml_nodes.parse(read(path), path)
+    return document.where(next((key for key in keys if key in document.data), keys[0]))
 
 
 def _whole(place: Place, function: str) -> str:

@@ -111,7 +111,7 @@ class Source:
         films = open_keyframes(place, offsets.generation) if place is not None and self._has_ranged else None
         if storage is None:
             storage = (
-                MappedStorage(self.sizes, self.probes)
+                MappedStorage(root, self.sizes, self.probes)
                 if raw == "view"
                 else storage_for(root, self.sizes, self.probes, hear=heard)
             )

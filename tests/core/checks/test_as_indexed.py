@@ -24,7 +24,7 @@ def asked(root: str, data: bytes | None = None) -> list[bool]:
         rows, generation = published.shards(), published.generation
     if data is not None:
         Path(root, rows[0].path).write_bytes(data)
-    storage = LocalStorage()
+    storage = LocalStorage("/")
     return [is_as_indexed(storage, f"{root}/{row.path}", row.size, place.offsets(generation), row.id) for row in rows]
 
 
@@ -60,7 +60,7 @@ def test_a_disk_that_fails_at_a_header_leaves_the_shard_to_the_scan(tmp_path: Pa
     place, path = locate(root), f"{root}/a.tar"
     with Catalog(place.catalog) as published:
         row, generation = published.shards()[0], published.generation
-    assert is_as_indexed(NoHeaders(), path, row.size, place.offsets(generation), row.id) is False
+    assert is_as_indexed(NoHeaders("/"), path, row.size, place.offsets(generation), row.id) is False
 
 
 class NoHeaders(LocalStorage):

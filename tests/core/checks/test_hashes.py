@@ -14,7 +14,7 @@ GOOD = hashlib.sha256(b"good").hexdigest()
 
 def sums(root: Path, files: dict[str, str], shards: tuple[str, ...] = ("a.tar", "b/c.tar")) -> tuple[object, list[str]]:
     a_folder(root, {name: text.encode() for name, text in files.items()})
-    said, findings = read_sums(LocalStorage(), str(root), shards)
+    said, findings = read_sums(LocalStorage("/"), str(root), shards)
     return said, [f"{each.code} {each.shard}: {each.message}" for each in findings]
 
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_understood_is_told(tmp_path: Path, files: dict[str, str]
 
 def test_a_list_that_is_no_text_is_told(tmp_path: Path) -> None:
     (tmp_path / "SHA256SUMS").write_bytes(b"\xff\xfe")
-    _, (finding,) = read_sums(LocalStorage(), str(tmp_path), ["a.tar"])
+    _, (finding,) = read_sums(LocalStorage("/"), str(tmp_path), ["a.tar"])
     assert (finding.code, finding.message) == ("WDS153", "it is not UTF-8")
 
 

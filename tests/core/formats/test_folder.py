@@ -101,16 +101,43 @@ def test_a_pipe_is_a_stray(tmp_path: Path) -> None:
 
 
 def test_links_are_followed_and_never_round_in_circles(tmp_path: Path) -> None:
-    root = a_folder(tmp_path / "raw", "a/x.t")
-    a_folder(tmp_path / "elsewhere", "y.t")
-    (tmp_path / "raw" / "linked").symlink_to(tmp_path / "elsewhere")
-    (tmp_path / "raw" / "z.t").symlink_to(tmp_path / "elsewhere" / "y.t")
+    root = a_folder(tmp_path / "raw", "a/x.t b/y.t")
+    (tmp_path / "raw" / "linked").symlink_to("b")
+    (tmp_path / "raw" / "z.t").symlink_to(tmp_path / "raw" / "b" / "y.t")
     (tmp_path / "raw" / "a" / "up").symlink_to(tmp_path / "raw")
 
     listing = list_folder(root)
 
-    assert keys(listing) == ["a/x", "linked/y", "z"]
+    assert keys(listing) == ["a/x", "b/y", "linked/y", "z"]
     assert listing.ignored == 1
+
+
+def a_folder_with_links_out(tmp_path: Path) -> str:
+    root = a_folder(tmp_path / "raw", "a/x.t")
+    a_folder(tmp_path / "elsewhere", "y.t")
+    (tmp_path / "raw" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "raw" / "z.t").symlink_to(tmp_path / "elsewhere" / "y.t")
+    (tmp_path / "raw" / "slash").symlink_to("/")
+    return root
+
+
+def test_links_that_lead_out_are_counted_and_told_and_never_followed(tmp_path: Path) -> None:
+    root = a_folder_with_links_out(tmp_path)
+
+    with pytest.raises(DatasetError, match=r"3 files or folders cannot be read") as caught:
+        list_folder(root)
+
+    assert f"z.t: a link that leads out of the folder, `--allow-path {tmp_path}/elsewhere`" in caught.value.message
+    listing = list_folder(root, on_missing="skip")
+    assert (keys(listing), listing.unreadable) == (["a/x"], 3)
+
+
+def test_links_are_followed_into_folders_that_the_user_allows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_folder_with_links_out(tmp_path)
+    (tmp_path / "raw" / "slash").unlink()
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "elsewhere"))
+
+    assert keys(list_folder(root)) == ["a/x", "linked/y", "z"]
 
 
 @pytest.mark.parametrize("target", ["nowhere", "b.t"])

@@ -23,7 +23,7 @@ def a_candidate(folder: Path, data: bytes, claim: Claim = "yes", part: str = "jp
 @pytest.mark.parametrize("claim", ["yes", "maybe"])
 def test_a_medium_has_facts_whatever_its_name_says(tmp_path: Path, claim: Claim) -> None:
     data = an_image()
-    facts = look(LocalStorage(), a_candidate(tmp_path, data, claim, "txt"), data[:64])
+    facts = look(LocalStorage("/"), a_candidate(tmp_path, data, claim, "txt"), data[:64])
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == (48, 32)
 
@@ -34,25 +34,25 @@ def test_a_medium_has_facts_whatever_its_name_says(tmp_path: Path, claim: Claim)
 def test_what_is_no_medium_is_unreadable_only_where_its_name_says_that_it_is_one(
     tmp_path: Path, data: bytes, reason: str
 ) -> None:
-    assert look(LocalStorage(), a_candidate(tmp_path, data), data) == Unreadable(reason=reason)
-    assert look(LocalStorage(), a_candidate(tmp_path, data, "maybe"), data) is None
+    assert look(LocalStorage("/"), a_candidate(tmp_path, data), data) == Unreadable(reason=reason)
+    assert look(LocalStorage("/"), a_candidate(tmp_path, data, "maybe"), data) is None
 
 
 def test_a_file_that_ends_too_soon_is_an_error_and_no_fact(tmp_path: Path) -> None:
     data = clip()
     candidate = a_candidate(tmp_path, data)._replace(size=len(data) + 1_000_000)
     with pytest.raises(StorageError):
-        look(LocalStorage(), candidate, data[:32])
+        look(LocalStorage("/"), candidate, data[:32])
 
 
 def test_keyframes_are_looked_for_in_videos_alone_and_on_request(tmp_path: Path) -> None:
     candidate = a_candidate(tmp_path, clip(), part="mp4")
-    facts = look(LocalStorage(), candidate, clip())
+    facts = look(LocalStorage("/"), candidate, clip())
     assert isinstance(facts, VideoFacts)
 
-    plain = medium_of(LocalStorage(), candidate, facts)
-    indexed = medium_of(LocalStorage(), candidate, facts, keyframes=True)
-    image = medium_of(LocalStorage(), candidate, Unreadable(reason="x"), keyframes=True)
+    plain = medium_of(LocalStorage("/"), candidate, facts)
+    indexed = medium_of(LocalStorage("/"), candidate, facts, keyframes=True)
+    image = medium_of(LocalStorage("/"), candidate, Unreadable(reason="x"), keyframes=True)
 
     assert (plain.keyframes, image.keyframes) == (None, None)
     assert indexed._replace(keyframes=None) == plain

@@ -16,7 +16,7 @@ from wdsctl.core.storage import LocalStorage
 def test_the_index_is_that_of_the_video(tmp_path: Path) -> None:
     path = tmp_path / "a.mp4"
     path.write_bytes(b"x" * 9 + clip())
-    data = keyframes_of(ByteRange.whole(LocalStorage(), str(path), 9, len(clip())), "mp4")
+    data = keyframes_of(ByteRange.whole(LocalStorage("/"), str(path), 9, len(clip())), "mp4")
 
     assert data is not None
     index = KeyframeIndex.from_bytes(data)

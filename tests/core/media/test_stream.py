@@ -320,7 +320,7 @@ def test_a_shard_that_cannot_be_read_is_an_error_and_not_a_broken_medium(
     path, size = a_large_film
     with Path(path).open("r+b") as file:
         file.truncate(1 << 20)
-    storage = LocalStorage()
+    storage = LocalStorage("/")
 
     with pytest.raises(StorageError):
         probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))

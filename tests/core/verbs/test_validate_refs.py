@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import Told, a_dataset, a_folder, rewritten
 from wdsctl.core.dataset_yaml import DatasetConfig, dump, load
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import PermissionDenied, UsageError
 from wdsctl.core.place import locate
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.validate import ValidateReport, ValidateRequest, validate
@@ -52,6 +52,10 @@ def test_what_refers_to_what_is_remembered_from_the_root_on(tmp_path: Path, monk
     validate(root, refs(("image", "media")))
     assert load(locate(root).dataset_yaml).refs == {"image": "../media"}
     monkeypatch.chdir("/")
+    with pytest.raises(PermissionDenied, match="leads out of") as caught:  # a dataset may come from a stranger
+        validate(root, refs(again=True))
+    assert f"--allow-path {tmp_path / 'media'}" in caught.value.hint
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "media"))
     assert found(validate(root, refs(again=True))) == [("WDS155", "a/2", 2)]
 
 

@@ -29,7 +29,7 @@ def test_bytes_paths_files_and_parts_of_shards_give_the_same(tmp_path: Path) -> 
     path.write_bytes(MP4)
     shard = tmp_path / "a.tar"
     shard.write_bytes(bytes(1536) + MP4 + bytes(999))
-    part = LazyPart(str(shard), 1536, len(MP4), LocalStorage())
+    part = LazyPart(str(shard), 1536, len(MP4), LocalStorage("/"))
 
     with open(path, "rb") as file:
         streams = [MP4, bytearray(MP4), io.BytesIO(MP4), path, str(path), file, part]
@@ -154,7 +154,7 @@ def test_the_length_of_a_sound_without_a_table_of_contents_is_counted_and_not_gu
 
 def test_a_decoder_pickles_with_its_options_and_without_what_it_has_open(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(bytes(512) + MP4)
-    part = LazyPart(str(tmp_path / "a.tar"), 512, len(MP4), LocalStorage(), shard_size=512 + len(MP4))
+    part = LazyPart(str(tmp_path / "a.tar"), 512, len(MP4), LocalStorage("/"), shard_size=512 + len(MP4))
     for stream in (MP4, part):
         decoder = AVDecoder(stream, part="mp4", audio_channels=1)
         decoder.get_video_clips([(3, 4)], "frames")
@@ -173,7 +173,7 @@ def test_a_decoder_of_somebodys_open_file_says_that_it_cannot_be_pickled(tmp_pat
 def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -> None:
     (tmp_path / "a.mp4").write_bytes(MP4)
     (tmp_path / "bad.mp4").write_bytes(MP4[: len(MP4) - 4000])
-    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.mp4"), 0, len(MP4), LocalStorage())))  # noqa: S301 - our own
+    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.mp4"), 0, len(MP4), LocalStorage("/"))))  # noqa: S301 - our own
     decoders = [AVDecoder(tmp_path / "a.mp4"), AVDecoder(part)]
     before = open_files(str(tmp_path))
 

@@ -188,7 +188,7 @@ def test_a_film_that_fails_in_a_hook_is_told_with_shard_key_and_part(tmp_path: P
 
 def test_a_large_part_is_decoded_through_its_handle(tmp_path: Path) -> None:
     (tmp_path / "a.tar").write_bytes(parts()["mp4"])
-    part = LazyPart(str(tmp_path / "a.tar"), 0, len(parts()["mp4"]), LocalStorage())
+    part = LazyPart(str(tmp_path / "a.tar"), 0, len(parts()["mp4"]), LocalStorage("/"))
     decode: Any = SampleDecoder(av_decode="torch").function_for("mp4")
 
     assert decode(part).video_clips[0].shape == (24, 3, 48, 64)

@@ -88,7 +88,7 @@ def test_a_function_by_its_import_path_gets_all_samples(
     (tmp_path / "my_joins.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(sys.modules, "my_joins", raising=False)
-    sample = first(joined(one, two, joiner={"__module__": "my_joins", "__function__": "pair"}))
+    sample = first(joined(one, two, joiner={"__module__": "my_joins", "__function__": "pair"}), trust_code=True)
 
     assert sample["second"] == f"two {sample['sum'] // 2}".encode()
     assert [source.dataset_path for source in sample["__sources__"]] == [one, two]
@@ -96,7 +96,7 @@ def test_a_function_by_its_import_path_gets_all_samples(
 
 def test_a_class_joins_by_its_from_joined(one: str, two: str) -> None:
     node = named(one, two, nonmatch="none", joiner=f"{Pair.__module__}:Pair")
-    samples = taken(training_of(node, batch_size=None), 12)
+    samples = taken(training_of(node, batch_size=None, trust_code=True), 12)
 
     assert all(isinstance(sample, Pair) for sample in samples)
     assert sum(sample.right is None for sample in samples) == 4
@@ -108,7 +108,7 @@ def test_a_class_joins_by_its_from_joined(one: str, two: str) -> None:
 def test_sample_types_join_by_position_without_more(tmp_path: Path) -> None:
     text = a_dataset(tmp_path / "text", 6, sample_type="TextSample", field_map={"text": "txt"})
     image = a_dataset(tmp_path / "image", 6, parts=lambda i: {"image": b"i%d" % i, "caption": b"c"})
-    sample = first({"join": [{"path": image}, {"path": text}], "joiner": f"{__name__}:Captioned"})
+    sample = first({"join": [{"path": image}, {"path": text}], "joiner": f"{__name__}:Captioned"}, trust_code=True)
 
     assert (sample.image, sample.text) == (b"i%d" % int(sample.__key__), f"text {int(sample.__key__)}".encode())
 
@@ -184,7 +184,7 @@ def test_a_joiner_that_fails_is_told_with_dataset_and_key(one: str, two: str) ->
 )
 def test_a_joiner_that_is_not_there_is_told(joiner: str, words: str, one: str, two: str) -> None:
     with pytest.raises(UsageError, match=words) as raised:
-        first(joined(one, two, joiner=joiner))
+        first(joined(one, two, joiner=joiner), trust_code=True)
 
     assert raised.value.code == "WDS605"
     assert "mapping.join" in raised.value.where
@@ -215,10 +215,10 @@ def test_a_joiner_sees_images_that_are_decoded(tmp_path: Path) -> None:
 
 
 def test_another_joiner_is_another_recipe(one: str, two: str) -> None:
-    state = training_of(joined(one, two, joiner=f"{__name__}:left")).state_dict()
+    state = training_of(joined(one, two, joiner=f"{__name__}:left"), trust_code=True).state_dict()
 
     with pytest.warns(UserWarning, match="other hooks"):
-        training_of(joined(one, two, joiner=f"{__name__}:right")).load_state_dict(state)
+        training_of(joined(one, two, joiner=f"{__name__}:right"), trust_code=True).load_state_dict(state)
 
 
 def left(a: Any, b: Any) -> Any:

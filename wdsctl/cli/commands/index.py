@@ -43,6 +43,9 @@ OnError = Annotated[
         "--on-error", metavar="error|zero", help="A sample for which FUNCTION fails: do not publish, or take 0."
     ),
 ]
+TrustCode = Annotated[
+    bool, typer.Option("--trust-code", help="A column's FUNCTION may come from a module in the dataset's own folder.")
+]
 DropMedia = Annotated[bool, typer.Option("--drop-media", help="Forget the facts of media.")]
 
 
@@ -57,6 +60,7 @@ def command(
     column: Column = None,
     drop_column: DropColumn = None,
     on_error: OnError = "error",
+    trust_code: TrustCode = False,
     media: options.Media = None,
     media_index: options.MediaIndex = False,
     drop_media: DropMedia = False,
@@ -105,6 +109,7 @@ def command(
             columns=parse_columns(column or ()),
             drop_columns=drop_column or (),
             on_error=on_error,
+            trust_code=trust_code,
             media=asked,
             key=key,
             key_until=key_until,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 
+from wdsctl.core.beneath import check_store
 from wdsctl.core.blend_file import shapes
 from wdsctl.core.blend_file.amounts import amount
 from wdsctl.core.blend_file.around import Around, mapping, text, within
@@ -100,7 +101,7 @@ def _reference(node: Node, around: Around, texts: Texts, kind: str) -> Run | Mix
         multiplier=around.multiplier,
         dataset_config=_name(node, "dataset_config"),
         split_config=_name(node, "split_config"),
-        aux=_aux(node, around.folder),
+        aux=_aux(node, around),
         subsets=around.subsets,
         where=str(place),
     )
@@ -169,8 +170,12 @@ def _name(node: Node, key: str) -> str | None:
     return text(node, key) if key in node.value else None
 
 
-def _aux(node: Node, folder: str) -> dict[str, str]:
+def _aux(node: Node, around: Around) -> dict[str, str]:
+    """The stores by name. Raises PermissionDenied WDS409 where a file names one outside of its folder; a mapping that
+    the user's program made may name any."""
     if "aux" not in node.value:
         return {}
-    stores = mapping(node, "aux")
-    return {name: aux_meant(text(node.value["aux"], name), folder) for name in stores}
+    stores = {name: aux_meant(text(node.value["aux"], name), around.folder) for name in mapping(node, "aux")}
+    for name, store in stores.items() if around.files else ():
+        check_store(store, around.folder, str(node.value["aux"].at(name)))
+    return stores

@@ -42,6 +42,7 @@ def joined(node: Node, around: Around, expand: Expand) -> Run:
         nonmatch=tuple(nonmatch[1:]),
         names=names,
         joiner=_joiner(node.value["joiner"], node.at("joiner")) if "joiner" in node.value else None,
+        joiner_where=str(node.at("joiner")),
     )
     primary = replace(leaves[0], subsets=around.subsets, where=str(place), aux=_aux(leaves, place), join=join)
     return Run((Stretch(primary),), place)

@@ -41,6 +41,7 @@ class Join:
     nonmatch: tuple[Nonmatch, ...]
     names: tuple[str, ...] = ()
     joiner: str | Callable[..., Any] | None = None
+    joiner_where: str = field(default="", compare=False)  # the line that names it
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ def _is_as_indexed(unit: CheckUnit) -> bool:
     if set(unit.levels) - {"structure", "hashes"} or not unit.offsets or is_url(unit.root) or is_lines(unit.shard.path):
         return False
     path = os.path.join(unit.root, unit.shard.path)
-    with closing(LocalStorage({path: unit.shard.size})) as storage:
+    with closing(LocalStorage(unit.root, {path: unit.shard.size})) as storage:
         return is_as_indexed(storage, path, unit.shard.size, unit.offsets, unit.shard_id)
 
 

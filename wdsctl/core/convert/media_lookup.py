@@ -59,7 +59,7 @@ class PreparedStore:
                 for found, offset, size in self._offsets.parts(row):
                     if found == part:
                         shard = self._offsets.shards[self._offsets.shard_of(row)]
-                        return LargePart(part, os.path.join(self._root, shard.path), offset, size)
+                        return LargePart(part, os.path.join(self._root, shard.path), offset, size, self._root)
         raise _missing(name, self._root)
 
     def parts(self, key: str) -> tuple[tuple[str, int], ...]:
@@ -100,7 +100,7 @@ class FolderStore:
         if not os.path.isfile(path):
             raise _missing(name, self._root)
         with translated(path, "read"):
-            return LargePart((split_name(name) or ("", ""))[1], path, 0, os.path.getsize(path))
+            return LargePart((split_name(name) or ("", ""))[1], path, 0, os.path.getsize(path), self._root)
 
     def parts(self, key: str) -> tuple[tuple[str, int], ...]:  # noqa: ARG002
         return ()

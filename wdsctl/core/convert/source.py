@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from wdsctl.core.beneath import open_file_beneath
 from wdsctl.core.os_errors import translated
 from wdsctl.core.storage import LocalStorage
 
@@ -30,17 +31,21 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LargePart:
-    """A part that is better copied by its range of a file than held in memory. Who wants bytes gets them by `data`."""
+    """A part that is better copied by its range of a file than held in memory. Who wants bytes gets them by `data`.
+
+    `root`: the folder that the file lies beneath, or nothing is read of it.
+    """
 
     name: str
     path: str
     offset: int
     size: int  # bytes
+    root: str
 
     @property
     def data(self) -> bytes:
         """All of it. Raises StorageError WDS403 where the file ends before."""
-        storage = LocalStorage()
+        storage = LocalStorage(self.root)
         try:
             return storage.read(self.path, self.offset, self.size)
         finally:
@@ -48,7 +53,7 @@ class LargePart:
 
     def chunks(self, size: int = 1 << 23) -> Iterator[bytes]:
         """The same in pieces of at most `size` bytes."""
-        storage = LocalStorage()
+        storage = LocalStorage(self.root)
         try:
             for at in range(0, self.size, size):
                 yield storage.read(self.path, self.offset + at, min(size, self.size - at))
@@ -58,7 +63,7 @@ class LargePart:
     def copy_to(self, descriptor: int) -> None:
         """Append it to an open file, by the kernel where it will."""
         left, at = self.size, self.offset
-        with translated(self.path, "read"), open(self.path, "rb", buffering=0) as file:
+        with translated(self.path, "read"), open_file_beneath(self.path, (self.root,)) as file:
             try:
                 while left:
                     count = os.copy_file_range(file.fileno(), descriptor, min(left, 64 << 20), offset_src=at)
@@ -67,7 +72,7 @@ class LargePart:
                     left, at = left - count, at + count
             except (OSError, AttributeError):
                 pass  # not between these file systems, or not on this system: a plain copy goes on, and says why
-        for chunk in LargePart(self.name, self.path, at, left).chunks():
+        for chunk in replace(self, offset=at, size=left).chunks():
             rest = memoryview(chunk)
             with translated(self.path):
                 while rest:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple, cast
@@ -202,7 +203,7 @@ def _renamed(part: AnyPart, rules: PartRules) -> AnyPart:
     new = new_name(rules, part.name)
     if new is None or new == part.name:
         return part
-    return Part(new, part.data) if isinstance(part, Part) else LargePart(new, part.path, part.offset, part.size)
+    return Part(new, part.data) if isinstance(part, Part) else replace(part, name=new)
 
 
 def _transcoded(recipe: Recipe, part: AnyPart) -> AnyPart:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from wdsctl.core import yaml_nodes
+from wdsctl.core.beneath import check_beneath
 from wdsctl.core.dataset_yaml import DatasetConfig, parse
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.formats.split_yaml import SplitYaml, parse_split_yaml
@@ -34,9 +35,13 @@ def beside(place: Place, name: str) -> list[str]:
 
 
 def found_beside(place: Place, name: str) -> str:
-    """The first of these that is there, or else the first."""
+    """The first of these that is there, or else the first. Raises PermissionDenied WDS409 for a name that leads
+    elsewhere: a blend file may have it.
+    """
     paths = beside(place, name)
-    return next((path for path in paths if os.path.isfile(path)), paths[0])
+    found = next((path for path in paths if os.path.isfile(path)), paths[0])
+    check_beneath(found, os.path.dirname(beside(place, "x")[paths.index(found)]))
+    return found
 
 
 class EnergonMeta:

@@ -10,6 +10,7 @@ from stat import S_ISREG
 from sys import intern
 from typing import NamedTuple
 
+from wdsctl.core.beneath import leads_outside, way_in
 from wdsctl.core.naming import KeyUntil, split_name, split_part
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
@@ -56,6 +57,7 @@ class Found:
 
 
 def walk(root: str, found: Found, progress: Progress) -> None:
+    """Add all files below `root` to `found`. Links are followed that stay inside, or lead to where the user allows."""
     folders = [_Folder("", None)]
     while folders:
         folder = folders.pop()
@@ -64,7 +66,7 @@ def walk(root: str, found: Found, progress: Progress) -> None:
             status = os.stat(path)
             above = _Above((status.st_dev, status.st_ino), folder.above)
             with os.scandir(path) as entries:
-                folders.extend(_sort_out(entries, folder.prefix, above, found, progress))
+                folders.extend(_sort_out(root, entries, folder.prefix, above, found, progress))
         except OSError as error:
             with translated(path, "list"):
                 _pass_over(folder.prefix, error, found)
@@ -118,7 +120,7 @@ def _pass_over(prefix: str, error: OSError, found: Found) -> None:
 
 
 def _sort_out(
-    entries: Iterable[os.DirEntry[str]], prefix: str, above: _Above, found: Found, progress: Progress
+    root: str, entries: Iterable[os.DirEntry[str]], prefix: str, above: _Above, found: Found, progress: Progress
 ) -> list[_Folder]:
     """Add one folder's samples to `found`. Returns the folders in it.
 
@@ -133,6 +135,8 @@ def _sort_out(
         name = entry.name
         if name[0] == "." or name in LITTER:
             found.ignored += 1
+        elif leads_outside(entry, root):
+            _leave_outside(entry, prefix + name, found)
         elif not _is_folder(entry):
             _take_file(entry, prefix + name, samples, found)
         elif entry.is_symlink() and _leads_back(entry.path, above):
@@ -144,6 +148,14 @@ def _sort_out(
         parts.sort()
         found.samples.append(RawSample(key, tuple(parts)))
     return folders
+
+
+def _leave_outside(entry: os.DirEntry[str], path: str, found: Found) -> None:
+    """Count a link that leads out of the folder. Its sample lacks a part that nobody may read."""
+    split = split_name(path)
+    if split is not None and not _is_folder(entry):
+        found.unreadable_parts.setdefault(split[0], set()).add(intern(split[1]))
+    found.no_access(path, f"a link that leads out of the folder, {way_in(os.path.realpath(entry.path))}")
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

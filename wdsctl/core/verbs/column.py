@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import suppress
+import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.quick import media_marks
@@ -18,6 +19,7 @@ from wdsctl.core.columns import check_name, column_path, kept_columns, no_such_c
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import remove_empty, remove_file, remove_tree
 from wdsctl.core.findings import Finding
+from wdsctl.core.module_origin import data_folders, is_within, of_data, origin_of
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
@@ -37,12 +39,36 @@ def check_columns(place: Place, request: ColumnRequest) -> None:
     for name in request.drop:
         if name not in kept and not os.path.isdir(units_folder(place, name)):
             raise no_such_column(place, name, kept)
-    with importable(os.getcwd()):
-        for name, text in request.wanted.items():
-            check_name(name)
-            spec = parse_spec(text)
+    specs = {check_name(name): parse_spec(text) for name, text in request.wanted.items()}
+    with _modules(place, request):
+        for spec in specs.values():
             if spec.reads:
+                _check_origin(place, spec, request)
                 find_function(spec)
+
+
+def _modules(place: Place, request: ColumnRequest) -> AbstractContextManager[None]:
+    """Within it, modules are looked for in the current folder first, where a function that was asked for is in one of
+    its modules: what else lies there may have any name. A folder that is the dataset's is data."""
+    folder = os.getcwd()
+    if is_within(folder, data_folders(place)) and not request.trust_code:
+        return nullcontext()
+    specs = [parse_spec(text) for text in request.wanted.values()]
+    origins = [origin_of(spec.first, [folder]) for spec in specs if not spec.is_built_in]
+    is_here = any(origin and is_within(origin, [folder]) for origin in origins)
+    return importable(folder) if is_here else nullcontext()
+
+
+def _check_origin(place: Place, spec: Spec, request: ColumnRequest) -> None:
+    """Raises UsageError WDS271 where a module would come from the dataset, or is only there."""
+    if spec.is_built_in or request.trust_code or spec.first in sys.modules:  # the caller's program has imported it
+        return
+    origin = origin_of(spec.first, sys.path)
+    if origin is None:
+        origin = origin_of(spec.first, [os.getcwd()])
+    if origin and is_within(origin, data_folders(place)):
+        hint = "put the module beside your program, or run this in another folder; if you trust the file: --trust-code"
+        raise of_data(spec.text, origin, "--column", hint)
 
 
 def settle_columns(
@@ -67,7 +93,7 @@ def settle_columns(
         return [], []
     _sweep(place)
     reports = [_dropped(place, name) for name in request.drop]
-    with importable(os.getcwd()):
+    with _modules(place, request):
         with Catalog(place.catalog) as catalog:
             rows, parts = {row.id: row for row in catalog.shards()}, [part.name for part in catalog.parts()]
         offsets = Offsets(place.offsets(generation))

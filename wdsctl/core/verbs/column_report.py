@@ -94,8 +94,11 @@ def readable(path: str) -> Column | Finding:
 
 def outdated(place: Place, facts: ColumnFacts) -> Finding:
     command = command_at(place, "index", "--column", f"{facts.name}={facts.function}")
+    from wdsctl.core.column_spec import parse_spec
+
+    runs = "" if parse_spec(facts.function).is_built_in else f", and runs {facts.function}, which the dataset names"
     return Finding(
         code="WDS314",
         severity="warning",
-        message=f"column {facts.name}, made for generation {facts.generation}: {command} brings it up to date",
+        message=f"column {facts.name}, made for generation {facts.generation}: {command} brings it up to date{runs}",
     )

@@ -13,11 +13,13 @@ OnError = Literal["error", "zero"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnRequest:
-    """`wanted`: name -> function. `on_error`: what a sample is for which a function fails: an error, or 0."""
+    """`wanted`: name -> function. `on_error`: what a sample is for which a function fails: an error, or 0.
+    `trust_code`: functions may come from the dataset's own folder."""
 
     wanted: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     on_error: OnError = "error"
+    trust_code: bool = False
 
 
 def parse_columns(texts: Sequence[str]) -> dict[str, str]:

@@ -37,6 +37,7 @@ def index(
     columns: Mapping[str, str] | None = None,
     drop_columns: Sequence[str] = (),
     on_error: OnError = "error",
+    trust_code: bool = False,
     media: MediaRequest | None = None,
     key: str | None = None,
     key_until: KeyUntil | None = None,
@@ -56,7 +57,8 @@ def index(
     that is damaged the file is kept, and splits are made by the rule in dataset.yaml.
     `columns`: name -> function, numbers that are worked out for every sample (docs/columns.md). Columns of functions
     that need no code are brought along without being named. `on_error`: "zero" gives a sample 0 for which a function
-    fails; otherwise the column is not published, and the samples are findings.
+    fails; otherwise the column is not published, and the samples are findings. `trust_code`: functions may come from
+    modules in the dataset's own folder, which are otherwise refused (UsageError WDS271).
     `media`: facts of images, sounds and videos, by header (docs/media.md); those that were asked for before are brought
     along.
     `key`: for files of lines, the field of their objects that keys come from; kept in the catalog, and taken back by an
@@ -72,7 +74,9 @@ def index(
     spec = root if isinstance(root, RootSpec) else root_spec(root)
     place = locate(spec.root, catalog, writing=True)
     patterns = None if exclude is None else tuple(exclude)
-    asked = ColumnRequest(wanted=dict(columns or {}), drop=tuple(drop_columns), on_error=on_error)
+    asked = ColumnRequest(
+        wanted=dict(columns or {}), drop=tuple(drop_columns), on_error=on_error, trust_code=trust_code
+    )
     request = IndexRequest(
         workers=workers,
         rebuild=rebuild,

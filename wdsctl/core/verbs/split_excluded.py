@@ -92,7 +92,7 @@ def excluded_by(
     if excludes.keys:
         work.keys(key_list(excludes.keys), "", "key")
     for file in excludes.key_files:
-        work.keys(read_key_list(os.path.join(ground.place.meta, file)), f" of {file}", "key")
+        work.keys(read_key_list(ground.place.meta, file), f" of {file}", "key")
     work.codes(excludes.codes, said.known, before)
     work.quarantine(said.quarantine)
     return work.done()

@@ -5,7 +5,6 @@ Shards are worked on one after another, so that memory does not grow with the nu
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -93,7 +92,7 @@ def _by_pattern(work: Work) -> Labelled:
 
 def _by_lists(work: Work) -> Labelled:
     folder = work.ground.place.meta
-    lists = [(number, name, read_key_list(os.path.join(folder, file))) for number, (name, file) in _numbered(work.rule)]
+    lists = [(number, name, read_key_list(folder, file)) for number, (name, file) in _numbered(work.rule)]
     seen = {name: np.zeros(len(listed.key_start), np.bool_) for _, name, listed in lists}
     twice, first_twice = 0, []
     for rows, index in work.ground.together(work.rows):

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from wdsctl.core.beneath import check_store
 from wdsctl.core.blend_file.paths import aux_meant
 from wdsctl.core.checks.refs import RefRule
 from wdsctl.core.checks.stores import FILESYSTEM, joined_marks, open_ref_store, trouble_of
@@ -20,9 +21,13 @@ from wdsctl.core.verbs.validate_shards import Outcome
 def rules_for(place: Place, asked: Sequence[tuple[str, str]], config: DatasetConfig) -> list[RefRule]:
     """What was asked for, and what dataset.yaml says of other fields.
 
-    Paths that were asked for begin where the user is, those in dataset.yaml at the dataset's root.
+    Paths that were asked for begin where the user is, those in dataset.yaml at the dataset's root. Raises
+    PermissionDenied WDS409 where one of these leads out of the dataset.
     """
     fields = {field for field, _ in asked}
+    for field, store in config.refs.items():
+        if field not in fields:
+            check_store(aux_meant(store, place.root), place.root, f"{place.dataset_yaml}, refs: {field}")
     known = [(field, store) for field, store in config.refs.items() if field not in fields]
     return [
         *(RefRule(field, aux_meant(store, place.root), store) for field, store in known),

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from wdsctl.core.blend_file import Join
-from wdsctl.core.column_function import find_python
-from wdsctl.core.column_spec import Spec
 from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import DatasetError, UsageError
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.sample_types import CRUDE
 from wdsctl.loader.sample_code import chosen_parts
 from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, Sample, base_values, fields_of
+from wdsctl.loader.trust import NamedCode, code_of
 
 Kind = tuple[str, list[str]]  # of a member: its dataset, for people, and the fields that its samples may have
 
@@ -40,12 +39,19 @@ def field_names(config: DatasetConfig, layouts: Sequence[Sequence[str]]) -> list
     return [] if config.sample_loader else list(chosen_parts(tuple(names), config))
 
 
-def joiner_of(join: Join, members: Sequence[Kind], where: str) -> Joiner:
-    """`members`: all of them. Raises UsageError WDS605 where the joiner is not there, DatasetError WDS605 where there
-    is none and two members have a field of one name."""
+def joiner_of(
+    join: Join, members: Sequence[Kind], where: str, *, trust_code: bool = False, data: Sequence[str] = ()
+) -> Joiner:
+    """`members`: all of them; `data`: their folders. Raises UsageError WDS605 where the joiner is not there, WDS270 and
+    WDS271 where it may not be imported, DatasetError WDS605 where there is none and two members have a field of one
+    name."""
     if join.joiner is None:
         return Joiner("", CRUDE, _named(join.names) if join.names else _merged(members, where))
-    call = _found(join.joiner, where) if isinstance(join.joiner, str) else join.joiner
+    call = (
+        _found(join.joiner, join, where, trust_code=trust_code, data=data)
+        if isinstance(join.joiner, str)
+        else join.joiner
+    )
     name = join.joiner if isinstance(join.joiner, str) else _name_of(call)
     call = getattr(call, "from_joined", call)
     if not join.names:
@@ -54,16 +60,17 @@ def joiner_of(join: Join, members: Sequence[Kind], where: str) -> Joiner:
     return Joiner(name, "joined", lambda samples: call(**dict(zip(names, samples, strict=True))))
 
 
-def _found(text: str, where: str) -> Callable[..., Any]:
+def _found(text: str, join: Join, where: str, *, trust_code: bool, data: Sequence[str]) -> Callable[..., Any]:
     """What `module:name` names. Energon's own sample types are ours."""
-    module, _, name = text.partition(":")
-    if module.partition(".")[0] == "megatron" and name in SAMPLE_TYPES:
-        module = "wdsctl.loader.samples"
+    named = NamedCode(text, "joiner", join.joiner_where or where, data)
     try:
-        return find_python(Spec(text, "python", module, tuple(name.split("."))))
+        found: Callable[..., Any] = code_of(named, trust_code=trust_code)
     except UsageError as error:
+        if error.code != "WDS312":
+            raise
         words = f"joiner: {error.message}"
-        raise UsageError(words, hint=error.hint, where=where, code="WDS605") from error
+        raise UsageError(words, hint=error.hint, where=named.where, code="WDS605") from error
+    return found
 
 
 def _name_of(call: Any) -> str:

@@ -14,6 +14,7 @@ from wdsctl.core.dataset_yaml import DatasetConfig
 from wdsctl.core.errors import InputError
 from wdsctl.core.join_cache import join_of
 from wdsctl.core.join_index import JoinIndex, Nonmatch, Side
+from wdsctl.core.module_origin import data_folders
 from wdsctl.core.place import Place
 from wdsctl.core.shard_index import ShardIndex
 from wdsctl.core.urls import shown
@@ -72,6 +73,8 @@ def joined_of(
     selection: Selection,
     configs: Sequence[DatasetConfig],
     members: Sequence[Source],
+    *,
+    trust_code: bool = False,
 ) -> Joined:
     """The join of a leaf, whose `place`, `offsets` and `selection` are the primary's; `configs`: of all members.
 
@@ -84,12 +87,15 @@ def joined_of(
     ]
     paths = (place.shown, *(member.dataset_path for member in members))
     layouts = (offsets.layouts, *(member.offsets.layouts for member in members))
+    places = [place, *(member.place for member in members if member.place is not None)]
+    data = [folder for each in places for folder in data_folders(each)]
     kinds = [(path, field_names(config, names)) for path, config, names in zip(paths, configs, layouts, strict=True)]
+    joiner = joiner_of(join, kinds, leaf.where, trust_code=trust_code, data=data)  # what it refuses, it refuses at once
     return Joined(
         leaf,
         tuple(members),
         join_of(place.meta, primary, sides),
-        joiner_of(join, kinds, leaf.where),
+        joiner,
         _subflavors([config.subflavors for config in configs], [leaf, *join.members]),
     )
 

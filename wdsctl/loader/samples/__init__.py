@@ -6,7 +6,7 @@ from wdsctl.loader.samples.base import BASE_FIELDS, Sample, base_values
 from wdsctl.loader.samples.build import builder
 from wdsctl.loader.samples.crude import CrudeSample
 from wdsctl.loader.samples.edataclass import edataclass
-from wdsctl.loader.samples.own import fields_of, sample_type_of
+from wdsctl.loader.samples.own import admit, fields_of, sample_type_of
 from wdsctl.loader.samples.source_info import Origin, SourceInfo, source_at
 from wdsctl.loader.samples.types import (
     TYPES,
@@ -45,6 +45,7 @@ __all__ = [
     "VQASample",
     "VidQASample",
     "VideoSample",
+    "admit",
     "base_values",
     "builder",
     "edataclass",

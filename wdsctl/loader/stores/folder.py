@@ -63,11 +63,11 @@ class FolderStore(FileStore):
         return b"" if self._facts is None else self._facts.keyframes(entry)
 
     def handle(self, entry: Entry) -> LazyPart:
-        return LazyPart.alone(entry.path, entry.offset, entry.size, entry.file_size, self._keyframes(entry))
+        return LazyPart.alone(self._real, entry.path, entry.offset, entry.size, entry.file_size, self._keyframes(entry))
 
     def _read(self, entry: Entry) -> bytes:
         expected = {entry.path: entry.size}
-        with closing(LocalStorage(expected)) as storage:
+        with closing(LocalStorage(self._real, expected)) as storage:
             return storage.read(entry.path, entry.offset, entry.size)
 
     def _check_size(self, name: str, real: str, size: int) -> None:
@@ -100,7 +100,7 @@ class FolderStore(FileStore):
         )
 
     def _new_storage(self) -> Storage:
-        return LocalStorage()
+        return LocalStorage(self._real)
 
     def _is_gone(self) -> bool:
         return not os.path.isdir(self._real)

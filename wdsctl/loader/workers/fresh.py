@@ -13,13 +13,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from wdsctl.core.errors import LoaderError
+from wdsctl.core.module_origin import also_implicit, implicit_folder
+from wdsctl.loader.registry import packed, unpack
 from wdsctl.loader.workers.memory import new_memory
 from wdsctl.loader.workers.process import Ends, be_worker, flush_output
 from wdsctl.loader.workers.unpicklable import culprit
 from wdsctl.loader.workers.work import OpenWork
 
+# `python -c` looks in the current folder first, which may be a dataset: not even json is imported from there.
 _BOOT = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "import sys; sys.path[:] = [entry for entry in sys.path if entry]; "
+    "import json; sys.path[:] = json.loads(sys.argv[2]); "
     "from wdsctl.loader.workers.fresh import main; main(int(sys.argv[1]))"
 )
 #: True while a fresh interpreter runs the training's own script, to find its classes: no pool may be made there.
@@ -40,7 +44,8 @@ def luggage(open_work: OpenWork, **more: Any) -> bytes:
     prepared = multiprocessing.spawn.get_preparation_data("wdsctl worker")
     for name in ("authkey", "start_method", "log_to_stderr", "log_level"):
         prepared.pop(name, None)
-    return pickle.dumps({"prepared": prepared, "work": work, "parent": os.getpid(), **more})
+    trust = {"registered": packed(), "implicit": implicit_folder(prepared["sys_path"])}
+    return pickle.dumps({"prepared": prepared, "work": work, "parent": os.getpid(), **trust, **more})
 
 
 def interpreter(raw: bytes, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
@@ -70,23 +75,25 @@ def refuse_while_preparing() -> None:
 def main(luggage_at: int) -> None:
     with open(luggage_at, "rb") as file:
         file.seek(0)
-        packed = pickle.load(file)  # noqa: S301 - from our own parent
-    open_work = _unpacked(packed)
-    if "ends" in packed:
-        be_worker(packed["index"], open_work, Ends(*packed["ends"]), packed["ring_bytes"])
+        brought = pickle.load(file)  # noqa: S301 - from our own parent
+    open_work = _unpacked(brought)
+    if "ends" in brought:
+        be_worker(brought["index"], open_work, Ends(*brought["ends"]), brought["ring_bytes"])
         return
     from wdsctl.loader.workers.nursery import tend
 
-    with socket.socket(fileno=packed["control"]) as control:
-        tend(control, open_work, packed["parent"])
+    with socket.socket(fileno=brought["control"]) as control:
+        tend(control, open_work, brought["parent"])
 
 
-def _unpacked(packed: dict[str, Any]) -> OpenWork:
+def _unpacked(brought: dict[str, Any]) -> OpenWork:
     """The work; where it cannot be had here, work that says why when it is opened."""
     _is_preparing.append(True)
     try:
-        multiprocessing.spawn.prepare(packed["prepared"])
-        work: OpenWork = pickle.loads(packed["work"])  # noqa: S301 - as above
+        multiprocessing.spawn.prepare(brought["prepared"])
+        also_implicit(brought["implicit"])
+        unpack(brought["registered"])
+        work: OpenWork = pickle.loads(brought["work"])  # noqa: S301 - as above
     except Exception as error:  # noqa: BLE001 - the training's own modules run here; the consumer raises it
         failure = LoaderError(
             f"the work cannot be unpickled in a fresh interpreter: {type(error).__name__}: {error}",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from itertools import islice
 
+from wdsctl.core.beneath import inside_only
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.extensions import of_name
 from wdsctl.core.convert.rows.safe_keys import numbered, safe_key, stem
@@ -41,11 +42,11 @@ class ImageFolder:
 
     def recognise(self, path: str) -> Recognised | None:
         try:
-            folders, files = _listed(path)
+            folders, files = _listed(path, path)
             if not folders or any(of_name(name) in IMAGES for name in files):
                 return None
             classes = _classes(path, folders)
-            looked = [_listed(os.path.join(path, name)) for name in classes[:_CLASSES]]
+            looked = [_listed(os.path.join(path, name), path) for name in classes[:_CLASSES]]
         except OSError:
             return None
         each = [[split_name(name) for name in found[:_LOOKED_AT] if of_name(name) in IMAGES] for _, found in looked]
@@ -59,7 +60,7 @@ class ImageFolder:
     def open(self, path: str, options: Options) -> Source:
         given.checked(self.name, options, ())
         with translated(path, "list"):
-            folders, _ = _listed(path)
+            folders, _ = _listed(path, path)
             classes = _classes(path, folders)
         if not classes:
             raise InputError("there is no folder of a class", hint="check the path", where=named(path), code="WDS003")
@@ -105,7 +106,7 @@ class _Walk:
             return failed(place, error)
         parts = (
             Part("cls", str(self._numbers[label]).encode()),
-            LargePart(of_name(path), where, 0, size),
+            LargePart(of_name(path), where, 0, size, self._root),
             Part("txt", label.encode("utf-8", "surrogateescape")),
         )
         key = safe_key(stem(path)) or numbered(place)
@@ -132,13 +133,18 @@ def _classes(root: str, folders: Sequence[str]) -> list[str]:
     """The folders of classes: those in `root`, or those in its folders where these are splits."""
     if not SPLITS.issuperset(folders):
         return list(folders)
-    return [f"{split}/{name}" for split in folders for name in _listed(os.path.join(root, split))[0]]
+    return [f"{split}/{name}" for split in folders for name in _listed(os.path.join(root, split), root)[0]]
 
 
-def _listed(folder: str) -> tuple[list[str], list[str]]:
-    """(folders, files) in a folder, sorted; without hidden ones and what desktops leave."""
+def _listed(folder: str, root: str) -> tuple[list[str], list[str]]:
+    """(folders, files) in a folder, sorted; without hidden ones and what desktops leave.
+
+    Raises PermissionDenied WDS409 where one leads out of `root`.
+    """
     with os.scandir(folder) as entries:
-        found = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in LITTER]
+        found = [
+            entry for entry in inside_only(entries, root) if not entry.name.startswith(".") and entry.name not in LITTER
+        ]
         folders = sorted(entry.name for entry in found if entry.is_dir())
         return folders, sorted(entry.name for entry in found if not entry.is_dir())
 
@@ -148,7 +154,7 @@ def _files(root: str, prefix: str, above: frozenset[tuple[int, int]] = frozenset
     folder = os.path.join(root, prefix)
     with translated(folder, "list"):
         status = os.stat(folder)
-        folders, files = _listed(folder)
+        folders, files = _listed(folder, root)
     here = (status.st_dev, status.st_ino)
     if here in above:
         return

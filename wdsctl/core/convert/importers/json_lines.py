@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO
 
+from wdsctl.core.beneath import inside_only
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.looking import first_below
 from wdsctl.core.convert.rows.media_fields import LOOKED_AT, media_fields, references
@@ -98,7 +99,7 @@ def _files(path: str) -> list[str]:
     if os.path.isfile(path):
         return [path]
     alone = os.path.join(path, "metadata.jsonl")
-    files = [alone] if os.path.isfile(alone) else sorted(_lines_in(path)) if os.path.isdir(path) else []
+    files = [alone] if os.path.isfile(alone) else sorted(_lines_in(path, path)) if os.path.isdir(path) else []
     if not files:
         raise InputError(
             "there is no file of lines", hint="name a .jsonl file, or a folder with some", where=named(path)
@@ -106,11 +107,11 @@ def _files(path: str) -> list[str]:
     return files
 
 
-def _lines_in(folder: str, depth: int = _DEEPEST) -> Iterator[str]:
+def _lines_in(root: str, folder: str, depth: int = _DEEPEST) -> Iterator[str]:
     """Files of lines in a folder and the folders in it, the shallow ones first. Hidden names are passed over."""
     below = []
     with translated(folder, "list"), os.scandir(folder) as entries:
-        for entry in entries:
+        for entry in inside_only(entries, root):
             if entry.name.startswith("."):
                 continue
             if entry.is_dir():
@@ -118,7 +119,7 @@ def _lines_in(folder: str, depth: int = _DEEPEST) -> Iterator[str]:
             elif is_lines(entry.name):
                 yield entry.path
     for path in sorted(below) if depth else ():
-        yield from _lines_in(path, depth - 1)
+        yield from _lines_in(root, path, depth - 1)
 
 
 def _is_ours(file: str) -> bool:

@@ -16,6 +16,7 @@ from itertools import islice
 from types import TracebackType
 from typing import IO, Any, cast
 
+from wdsctl.core.beneath import check_beneath, is_beneath
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.arrow import loaded
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
@@ -205,9 +206,12 @@ class PackedImporter:
         Less surely than a catalog tells: `convert` then takes these beside its shards.
         """
         files = [] if is_url(path) else _listed(path)
-        root = os.path.dirname(path) if os.path.isfile(path) else path
         packed = [name for name in files if name.lower().endswith(COMPRESSED)]
-        packed = packed or [name for name in files[:_LOOKED_AT] if _is_packed_tar(os.path.join(root, name))]
+        if not packed and os.path.isfile(path):
+            packed = [name for name in files if _is_packed_tar(path)]
+        if not packed:
+            looked_at = [name for name in files[:_LOOKED_AT] if is_beneath(os.path.join(path, name), (path,))]
+            packed = [name for name in looked_at if _is_packed_tar(os.path.join(path, name))]
         return Recognised(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
 
     def open(self, path: str, options: Options) -> PackedSource:
@@ -221,7 +225,10 @@ class PackedImporter:
             raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):
             loaded("pyarrow", "zstd and lz4 compression")
-        return PackedSource(path if os.path.isdir(path) else os.path.dirname(path), files, rule)
+        root = path if os.path.isdir(path) else os.path.dirname(path)
+        for name in files if os.path.isdir(path) else ():
+            check_beneath(os.path.join(path, name), path)
+        return PackedSource(root, files, rule)
 
 
 def _listed(path: str) -> list[str]:

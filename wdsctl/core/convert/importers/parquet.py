@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from wdsctl.core.beneath import inside_only
 from wdsctl.core.convert.rows import arrow
 from wdsctl.core.convert.rows import options as given
 from wdsctl.core.convert.rows.looking import first_below
@@ -41,7 +42,7 @@ class Parquet:
 
     def open(self, path: str, options: Options) -> Source:
         given.checked(self.name, options, OPTIONS)
-        files = [path] if os.path.isfile(path) else sorted(_files_in(path)) if os.path.isdir(path) else []
+        files = [path] if os.path.isfile(path) else sorted(_files_in(path, path)) if os.path.isdir(path) else []
         if not files:
             raise InputError("there is no Parquet file", hint="name one, or a folder with some", where=named(path))
         schema = _opened(files[0]).schema_arrow
@@ -115,10 +116,10 @@ def _opened(path: str) -> Any:
         return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
 
 
-def _files_in(folder: str, depth: int = _DEEPEST) -> Iterator[str]:
+def _files_in(root: str, folder: str, depth: int = _DEEPEST) -> Iterator[str]:
     below = []
     with translated(folder, "list"), os.scandir(folder) as entries:
-        for entry in entries:
+        for entry in inside_only(entries, root):
             if entry.name.startswith((".", "_")):
                 continue
             if entry.is_dir():
@@ -126,4 +127,4 @@ def _files_in(folder: str, depth: int = _DEEPEST) -> Iterator[str]:
             elif entry.name.lower().endswith(_ENDINGS):
                 yield entry.path
     for path in sorted(below) if depth else ():
-        yield from _files_in(path, depth - 1)
+        yield from _files_in(root, path, depth - 1)

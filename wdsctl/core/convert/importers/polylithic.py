@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from types import TracebackType
 from typing import Any
 
+from wdsctl.core.beneath import check_beneath, check_store
 from wdsctl.core.blend_file.paths import aux_meant
 from wdsctl.core.checks.refs import names_at
 from wdsctl.core.convert.importers.shards import OPTIONS as SHARDS_OPTIONS
@@ -21,7 +22,7 @@ from wdsctl.core.convert.importers.shards import ShardsSource
 from wdsctl.core.convert.media_lookup import PreparedStore, Store, open_store
 from wdsctl.core.convert.references import REFERENCES, not_ours, parts_of
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
-from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.place import Place, locate
 
 MARK = "polylithic.json"
@@ -127,7 +128,7 @@ class PolylithicSource:
             found = store.find(entry)
             called = name or found.name
             if wanted(called):
-                large = LargePart(called, found.path, found.offset, found.size)
+                large = replace(found, name=called)
                 made.append(large if found.size >= LARGE else Part(called, large.data))
         return tuple(sorted(made, key=lambda part: part.name))
 
@@ -217,7 +218,12 @@ def _ours(path: str) -> Layout:
     try:
         with open(os.path.join(path, MARK), encoding="utf-8") as file:
             said = json.load(file)
-        return Layout(os.path.join(path, said["primary"]), (os.path.join(path, said["media"]),), (), said["form"])
+        primary, media = os.path.join(path, said["primary"]), os.path.join(path, said["media"])
+        check_beneath(primary, path)
+        check_beneath(media, path)
+        return Layout(primary, (media,), (), said["form"])
+    except PermissionDenied:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         message = f"its {MARK} cannot be read: {error}"
         raise InputError(message, where=path, hint="convert the original again") from error
@@ -234,7 +240,10 @@ def _of_refs(path: str, options: Options) -> Layout:
             hint = f"its dataset.yaml has {', '.join(refs)} under `refs:`"
             raise UsageError(f"nothing says where the media of {field} are", where=path, hint=hint)
     folder = locate(path, options.get("catalog")).root
-    return Layout(path, tuple(aux_meant(refs[field], folder) for field in fields), fields)
+    stores = {field: aux_meant(refs[field], folder) for field in fields}
+    for field, store in stores.items():
+        check_store(store, folder, f"{path}, refs: {field}")
+    return Layout(path, tuple(stores.values()), fields)
 
 
 def _of_blend(path: str, options: Options) -> Layout:
@@ -262,6 +271,8 @@ def _of_blend(path: str, options: Options) -> Layout:
         known = ", ".join(leaf["aux"])
         raise UsageError(f"the stores do not fit the fields: {', '.join(names)}", where=path, hint=f"there are {known}")
     stores = tuple(_beside(here, str(leaf["aux"][name])) for name in names)
+    for name, store in zip(names, stores, strict=True):
+        check_store(store, here, f"{path}, aux: {name}")
     return Layout(_beside(here, str(leaf["path"])), stores, fields)
 
 

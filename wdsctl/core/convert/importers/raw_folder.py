@@ -77,7 +77,9 @@ class _Listed:
     def samples(self, start: int) -> Iterator[Sample]:
         for key, parts in islice(self._listing.samples, start, None):
             path = os.path.join(self._root, key)
-            yield Sample(shard_key(key), tuple(LargePart(name, f"{path}.{name}", 0, size) for name, size, _ in parts))
+            yield Sample(
+                shard_key(key), tuple(LargePart(name, f"{path}.{name}", 0, size, self._root) for name, size, _ in parts)
+            )
 
     def mark(self) -> bytes:
         """Of all files: names, sizes and times."""

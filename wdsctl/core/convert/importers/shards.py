@@ -130,7 +130,7 @@ class ShardsSource:
         parts = [part for part in self._offsets.parts(place) if wanted is _all or wanted(part[0])]
         made: list[Part | LargePart] = []
         if self._is_local and any(part[2] >= LARGE for part in parts):
-            made = [LargePart(name, path, at, size) for name, at, size in parts if size >= LARGE]
+            made = [LargePart(name, path, at, size, self._place.root) for name, at, size in parts if size >= LARGE]
             parts = [part for part in parts if part[2] < LARGE]
         if parts:
             start, end = parts[0][1], parts[-1][1] + parts[-1][2]

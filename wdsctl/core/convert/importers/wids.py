@@ -60,7 +60,8 @@ class _Shards:
         self._index = index
         self._shards = shards
         self._counts = [shard.samples for shard in shards]
-        self._storage = LocalStorage()
+        self._root = os.path.dirname(os.path.abspath(index))
+        self._storage = LocalStorage(self._root)
 
     def samples(self, start: int) -> Iterator[Sample]:
         first = 0
@@ -69,7 +70,7 @@ class _Shards:
             if count is None or first + count > start:
                 scan = self._scanned(shard)
                 count = self._counts[at] = scan.samples
-                yield from _samples(shard.path, scan, max(0, start - first))
+                yield from _samples(self._root, shard.path, scan, max(0, start - first))
             first += count
 
     def _scanned(self, shard: _Shard) -> ShardScan:
@@ -97,12 +98,12 @@ class _Shards:
         self._storage.close()
 
 
-def _samples(path: str, scan: ShardScan, skip: int) -> Iterator[Sample]:
+def _samples(root: str, path: str, scan: ShardScan, skip: int) -> Iterator[Sample]:
     ends = np.append(0, np.cumsum(scan.counts, dtype=np.int64)).tolist()
     names, offsets, sizes = scan.part_names.tolist(), scan.part_offsets.tolist(), scan.part_sizes.tolist()
     for row, key in enumerate(scan.key_list(slice(skip, None)), skip):
         parts = {
-            scan.extensions[names[i]]: LargePart(scan.extensions[names[i]], path, offsets[i], sizes[i])
+            scan.extensions[names[i]]: LargePart(scan.extensions[names[i]], path, offsets[i], sizes[i], root)
             for i in range(ends[row], ends[row + 1])
         }
         yield Sample(key, tuple(parts[name] for name in sorted(parts)))

@@ -6,6 +6,8 @@ import os
 from collections import deque
 from collections.abc import Callable
 
+from wdsctl.core.beneath import leads_outside
+
 MOST = 10_000  # names that are looked at
 
 
@@ -30,6 +32,8 @@ def first_below(root: str, is_wanted: Callable[[str], bool], *, depth: int) -> s
                     left -= 1
                     if entry.name.startswith((".", "_")) or left < 0:
                         continue
+                    if leads_outside(entry, root):
+                        continue  # whoever reads the form says so
                     if is_wanted(entry.name) and entry.is_file():
                         return entry.path
                     if level < depth and entry.is_dir():

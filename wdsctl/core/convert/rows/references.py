@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable
 from functools import lru_cache
 
+from wdsctl.core.beneath import is_beneath
 from wdsctl.core.convert.source import LargePart
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.os_errors import translate
@@ -33,7 +34,7 @@ def file_part(name: str, base: str, reference: str, where: str, *, allowed: str 
         status = os.stat(path)
         if not os.path.isfile(path):
             raise _missing(reference, "this is no file", where, _OF_ROWS)
-        return LargePart(name, path, 0, status.st_size)
+        return LargePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _missing(reference, "there is no such file", where, _OF_ROWS) from error
     except OSError as error:
@@ -58,7 +59,7 @@ def inside(base: str, reference: str, where: str, *, begin: str = "") -> str:
     real = os.path.join(_real(folder), name)
     if os.path.islink(real):
         real = os.path.realpath(real)
-    if not is_below(_real(base), real):
+    if not (is_below(_real(base), real) or is_beneath(path, (base,))):
         raise _outside(reference, "is a link that leads outside", where, _way_out(begin, real))
     return path
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from wdsctl.core.convert.rows.extensions import as_part, of_content, of_name
@@ -141,7 +141,7 @@ def _told_apart(pieces: list[Piece]) -> list[Piece]:
 
 
 def _renamed(piece: LargePart, name: str) -> LargePart:
-    return LargePart(name, piece.path, piece.offset, piece.size)
+    return replace(piece, name=name)
 
 
 def _media(prefix: str, value: Any, begin: _Begin, where: str) -> Iterator[Piece]:
@@ -179,7 +179,7 @@ def _of_file(prefix: str, reference: str, begin: _Begin, where: str) -> LargePar
     piece = file_part(_joined(prefix, ending or "bin"), begin.folder, reference, where, allowed=begin.allowed)
     if ending:
         return piece
-    head = LargePart("", piece.path, 0, min(piece.size, _HEAD)).data
+    head = replace(piece, size=min(piece.size, _HEAD)).data
     return _renamed(piece, _joined(prefix, of_content(head, piece.size)))
 
 

@@ -141,6 +141,7 @@ class SampleSource:
         piece = _unchanged(piece)
         if isinstance(piece, Part):
             return piece
+        self._storage.expect(piece.root, {}, {})
         return Part(piece.name, self._storage.read(piece.path, piece.offset, piece.size))
 
     def _sample(self, place: int) -> Sample:

@@ -1,0 +1,187 @@
+"""Files that data names are opened beneath the folder that the user named, and nowhere else."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core import beneath
+from wdsctl.core.beneath import FolderReader, allow_path, check_store, is_beneath, open_beneath
+from wdsctl.core.errors import PermissionDenied, StorageError
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(beneath.VARIABLE, "")
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """A dataset with `in/a.txt`, and a folder beside it with a `secret`."""
+    root, outside = tmp_path / "data", tmp_path / "outside"
+    (root / "in").mkdir(parents=True)
+    outside.mkdir()
+    (root / "in" / "a.txt").write_text("inside")
+    (outside / "secret").write_text("secret")
+    return root, outside
+
+
+def opened(path: Path | str, root: Path) -> bytes:
+    handle = open_beneath(str(path), (str(root),))
+    try:
+        return os.read(handle, 100)
+    finally:
+        os.close(handle)
+
+
+def test_a_file_inside_is_opened(folders: tuple[Path, Path]) -> None:
+    root, _ = folders
+    assert opened(root / "in" / "a.txt", root) == b"inside"
+
+
+def test_links_that_stay_inside_are_followed(folders: tuple[Path, Path]) -> None:
+    root, _ = folders
+    (root / "to_file").symlink_to("in/a.txt")
+    (root / "to_folder").symlink_to(root / "in")
+    assert opened(root / "to_file", root) == b"inside"
+    assert opened(root / "to_folder" / "a.txt", root) == b"inside"
+    assert opened(root / "in" / ".." / "in" / "a.txt", root) == b"inside"
+
+
+@pytest.mark.parametrize("name", ["link", "folder/secret", "../outside/secret", "in/../../outside/secret"])
+def test_what_leads_outside_is_refused(folders: tuple[Path, Path], name: str) -> None:
+    root, outside = folders
+    (root / "link").symlink_to(outside / "secret")
+    (root / "folder").symlink_to(outside)
+    with pytest.raises(PermissionDenied) as caught:
+        opened(root / name, root)
+    assert caught.value.code == "WDS409"
+    assert f"--allow-path {outside}" in caught.value.hint
+
+
+def test_an_absolute_path_elsewhere_is_refused(folders: tuple[Path, Path]) -> None:
+    root, outside = folders
+    with pytest.raises(PermissionDenied, match="leads out"):
+        opened(outside / "secret", root)
+
+
+def test_what_the_user_allows_is_opened(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    root, outside = folders
+    (root / "link").symlink_to(outside / "secret")
+    monkeypatch.setenv(beneath.VARIABLE, "/nowhere")
+    allow_path(str(outside))
+    assert opened(root / "link", root) == b"secret"
+    assert os.environ[beneath.VARIABLE] == f"/nowhere,{outside}"
+
+
+def test_a_root_that_is_a_link_itself_is_what_the_user_named(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    root, _ = folders
+    (tmp_path / "named").symlink_to(root)
+    assert opened(tmp_path / "named" / "in" / "a.txt", tmp_path / "named") == b"inside"
+
+
+def test_a_folder_with_the_same_beginning_is_another(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    root, _ = folders
+    (tmp_path / "data2").mkdir()
+    (tmp_path / "data2" / "x").write_text("no")
+    (root / "x").symlink_to(tmp_path / "data2" / "x")
+    with pytest.raises(PermissionDenied):
+        opened(root / "x", root)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(folders: tuple[Path, Path]) -> None:
+    root, _ = folders
+    os.mkfifo(root / "fifo")
+    with pytest.raises(StorageError, match="no regular file"):
+        opened(root / "fifo", root)
+    with pytest.raises((StorageError, OSError)):
+        opened(root / "in", root)
+
+
+def test_links_in_a_circle_end(folders: tuple[Path, Path]) -> None:
+    root, _ = folders
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
+    with pytest.raises(OSError, match="symbolic links"):
+        opened(root / "one", root)
+
+
+def test_nobody_can_put_a_link_there_between_check_and_use(folders: tuple[Path, Path]) -> None:
+    """Of some thousand tries beside somebody who swaps a folder for a link and back, none reads what is outside."""
+    root, outside = folders
+    (outside / "a.txt").write_text("secret")
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            os.rename(root / "in", root / "aside")
+            os.symlink(outside, root / "in")
+            os.unlink(root / "in")
+            os.rename(root / "aside", root / "in")
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    seen = set()
+    try:
+        for _ in range(3000):
+            try:
+                seen.add(opened(root / "in" / "a.txt", root))
+            except OSError:
+                continue
+    finally:
+        stop.set()
+        swapping.join()
+    assert seen <= {b"inside"}
+
+
+def test_a_folder_reader_opens_files_of_one_folder_and_refuses_links_out(folders: tuple[Path, Path]) -> None:
+    root, outside = folders
+    (root / "in" / "b.txt").symlink_to("a.txt")
+    (root / "in" / "c.txt").symlink_to(outside / "secret")
+    files = FolderReader(str(root))
+    for name in ("in/a.txt", "in/b.txt"):
+        handle = files.open(f"{root}/{name}")
+        assert os.read(handle, 100) == b"inside"
+        os.close(handle)
+    with pytest.raises(PermissionDenied):
+        files.open(f"{root}/in/c.txt")
+    files.close()
+
+
+def test_the_root_itself_is_beneath_it(folders: tuple[Path, Path]) -> None:
+    root, outside = folders
+    (root / "up").symlink_to(root)
+    assert is_beneath(str(root / "up"), (str(root),))
+    assert not is_beneath(str(outside), (str(root),))
+
+
+@pytest.mark.parametrize("store", ["media", "filesystem://media", "in/../media"])
+def test_a_store_beneath_the_folder_of_what_names_it_is_fine(folders: tuple[Path, Path], store: str) -> None:
+    root, _ = folders
+    scheme, slashes, name = store.rpartition("://")
+    check_store(f"{scheme}{slashes}{root / name}", str(root), "blend.yaml:3")
+
+
+@pytest.mark.parametrize("store", ["/etc", "filesystem:///etc", "s3://bucket/media", "filesystem+s3://bucket/media"])
+def test_a_store_elsewhere_is_refused_with_what_names_it(folders: tuple[Path, Path], store: str) -> None:
+    root, _ = folders
+    with pytest.raises(PermissionDenied) as caught:
+        check_store(store, str(root), "blend.yaml:3")
+    assert (caught.value.code, caught.value.where) == ("WDS409", "blend.yaml:3")
+
+
+def test_a_store_at_a_url_is_allowed_by_the_url(folders: tuple[Path, Path]) -> None:
+    root, _ = folders
+    allow_path("s3://bucket")
+    check_store("s3://bucket/media", str(root), "blend.yaml:3")
+    with pytest.raises(PermissionDenied):
+        check_store("s3://bucket2/media", str(root), "blend.yaml:3")
+
+
+def test_a_store_beneath_the_url_of_what_names_it_is_fine() -> None:
+    check_store("s3://bucket/set/media", "s3://bucket/set", "blend.yaml:3")
+    with pytest.raises(PermissionDenied):
+        check_store("s3://bucket/other", "s3://bucket/set", "blend.yaml:3")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core import module_origin
+from wdsctl.core.module_origin import (
+    also_implicit,
+    explicit_path,
+    implicit_folder,
+    is_within,
+    origin_of,
+    without_implicit_folder,
+)
+
+
+def test_a_module_of_a_package_is_found_and_the_package_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "wds_outer" / "wds_space").mkdir(parents=True)
+    (tmp_path / "wds_outer" / "__init__.py").write_text("raise SystemExit(9)\n")
+    (tmp_path / "wds_outer" / "wds_space" / "inner.py").write_text("raise SystemExit(9)\n")
+    entries = [str(tmp_path)]
+
+    assert origin_of("wds_outer", entries) == str(tmp_path / "wds_outer" / "__init__.py")
+    assert origin_of("wds_outer.wds_space", entries) == ""
+    assert origin_of("wds_outer.wds_space.inner", entries) == str(tmp_path / "wds_outer" / "wds_space" / "inner.py")
+    assert origin_of("wds_outer.other", entries) is None
+    assert origin_of("wds_outer.wds_space.inner.more", entries) is None
+    assert not [name for name in sys.modules if name.startswith("wds_outer")]
+
+
+def test_what_is_imported_already_says_where_it_is_from() -> None:
+    assert origin_of("wdsctl.core.errors", []) == sys.modules["wdsctl.core.errors"].__file__
+    assert (origin_of("sys", []), origin_of("wds_none", sys.path)) == ("", None)
+
+
+def test_the_folder_that_nobody_asked_for_is_left_out_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["", "/one", "/two", ""])
+
+    with without_implicit_folder():
+        assert sys.path == ["/one", "/two"]
+    assert sys.path == ["", "/one", "/two", ""]
+
+
+def test_another_process_is_told_what_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", ["", "/one"])
+    monkeypatch.setattr(module_origin, "_implicit", {""})
+    assert implicit_folder(["/here", "/one"]) == "/here"
+    assert implicit_folder(["/one", "/one"]) == ""  # asked for as well
+
+    also_implicit("/here")
+    monkeypatch.setattr(sys, "path", ["/here", "/one"])
+    assert explicit_path() == ["/one"]
+
+
+def test_a_path_is_within_a_folder_by_its_name_or_its_real_name(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+
+    assert is_within(str(tmp_path / "link" / "a.py"), [str(tmp_path / "data")])
+    assert is_within(str(tmp_path / "data" / "a.py"), [str(tmp_path / "link")])
+    assert is_within(str(tmp_path / "data"), [str(tmp_path / "data")])
+    assert not is_within(str(tmp_path / "data2" / "a.py"), [str(tmp_path / "data")])
