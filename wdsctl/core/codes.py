@@ -633,7 +633,8 @@ CODES: dict[str, Code] = {
         "the function of a column cannot be used",
         "There is no such module, or nothing of that name in it, or it is no function; or no sample has the part that "
         "it is to look at.",
-        "Modules are looked for in the current folder first, as `python -m` does. The message names what is nearest.",
+        "Modules are looked for in the current folder first, as `python -m` does, unless that is the dataset's. The "
+        "message names what is nearest.",
     ),
     "WDS313": Code(
         "a sample has no value in a column",
@@ -696,7 +697,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS334": Code(
         "the query was stopped",
-        "It took longer than `--timeout`.",
+        "It took longer than `--timeout`, which for what a view was made by is 10 minutes if nothing is said.",
         "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
     ),
     "WDS335": Code(

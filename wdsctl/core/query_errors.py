@@ -29,6 +29,15 @@ def was_interrupted(error: sqlite3.Error | sqlite3.Warning, guard: Guard) -> boo
     return str(error) == "interrupted" or ("user-defined function raised" in str(error) and not guard.problem)
 
 
+def too_long(seconds: float) -> UsageError:
+    return UsageError(
+        f"the query took longer than {seconds:g} s",
+        where="--timeout",
+        hint="ask for less (LIMIT, a narrower WHERE), or allow more time",
+        code="WDS334",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A text that a user wrote. `where`: what it is to them, such as --where; `doc`: the page that tells of it.

@@ -49,13 +49,13 @@ def check_columns(place: Place, request: ColumnRequest) -> None:
 
 def _modules(place: Place, request: ColumnRequest) -> AbstractContextManager[None]:
     """Within it, modules are looked for in the current folder first, where a function that was asked for is in one of
-    its modules: what else lies there may have any name. A folder that is the dataset's is data."""
+    its modules, or nowhere: what else lies there may have any name. A folder that is the dataset's is data."""
     folder = os.getcwd()
     if is_within(folder, data_folders(place)) and not request.trust_code:
         return nullcontext()
     specs = [parse_spec(text) for text in request.wanted.values()]
-    origins = [origin_of(spec.first, [folder]) for spec in specs if not spec.is_built_in]
-    is_here = any(origin and is_within(origin, [folder]) for origin in origins)
+    origins = [origin_of(spec.first, [folder, *sys.path]) for spec in specs if not spec.is_built_in]
+    is_here = any(origin is None or (origin and is_within(origin, [folder])) for origin in origins)
     return importable(folder) if is_here else nullcontext()
 
 

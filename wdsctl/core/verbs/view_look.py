@@ -35,7 +35,7 @@ from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import flags_of
 from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view import InSplit, definition_of, in_splits
-from wdsctl.core.verbs.view_select import choose
+from wdsctl.core.verbs.view_select import STORED_SECONDS, choose
 from wdsctl.core.view_definition import Definition
 
 KeysFormat = Literal["txt", "jsonl"]
@@ -271,7 +271,8 @@ def _line(place: Place, name: str, shards: list[KnownShard], total: int) -> View
 
 def _now(place: Place, view: OpenView, progress: Progress) -> OpenView:
     """What a view would be if it were made again."""
-    chosen = choose(place, definition_of(view.stored), progress, skip_unknown=True)
+    definition = definition_of(view.stored)
+    chosen = choose(place, definition, progress, skip_unknown=True, timeout_seconds=STORED_SECONDS)
     stored = view.stored._replace(samples=chosen.samples, hash=chosen.hash, generation=chosen.generation)
     return OpenView(stored, chosen.selected)
 
