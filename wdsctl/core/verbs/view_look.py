@@ -15,6 +15,7 @@ from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.catalog.view_reader import KnownShard, known_shards, stored_view, stored_views
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import replacing
+from wdsctl.core.folders import resolved
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
 from wdsctl.core.printable import harmless_json
@@ -216,7 +217,7 @@ def export_view(
         raise UsageError("the file is there already", where=out, hint="take another name, or overwrite it: --force")
     place = _made(root, catalog)
     stored = whole_view(place, name).stored
-    with replacing(os.path.abspath(out)) as draft, open(draft, "wb") as file:
+    with replacing(resolved(out)) as draft, open(draft, "xb") as file:
         file.writelines(export_lines(root, name, form, catalog=catalog))
     return ExportReport(root=place.shown, name=name, samples=stored.samples, hash=stored.hash, format=form, out=out)
 
