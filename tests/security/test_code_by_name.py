@@ -81,6 +81,7 @@ def test_a_joiner_that_a_blend_file_names_is_not_run(joiner: str, dataset: str, 
     assert (raised.value.code, raised.value.where) == ("WDS270", f"{blend}:6")
     assert not ran.exists()
     assert not {"wds_evil", "wds_evil_package"} & set(sys.modules)
+    assert not (Path(dataset) / ".wdsctl" / "joins").exists()  # nor is the join computed before
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import seal
 from wdsctl.core.files import replacing
-from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardRows
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.offsets_head import MAGIC
 
 _GROWING = ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")
@@ -83,7 +84,7 @@ class OffsetsWriter:
             "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in self._shards],
         }
         head, places = _laid_out(header, columns, counts)
-        with replacing(path) as draft, open(draft, "w+b") as file:
+        with replacing(path) as draft, open(draft, "x+b") as file:
             file.write(head)
             for name, at in places.items():
                 file.write(b"\0" * (at - file.tell()))
@@ -153,7 +154,7 @@ def rewritten(offsets: Offsets, shards: Sequence[ShardEntry], path: str) -> None
     }
     counts = {name: len(array) for name, array in columns.items()}
     head, places = _laid_out(header, {name: DTYPES[name] for name in columns}, counts)
-    with replacing(path) as draft, open(draft, "w+b") as file:
+    with replacing(path) as draft, open(draft, "x+b") as file:
         file.write(head)
         for name, at in places.items():
             file.write(b"\0" * (at - file.tell()))
