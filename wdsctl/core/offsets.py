@@ -32,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import BlockSums
+from wdsctl.core.files import open_own
 from wdsctl.core.offsets_bounds import Columns, check_column, check_parts, check_starts, read_header
 from wdsctl.core.offsets_head import MAGIC, unusable
 from wdsctl.core.os_errors import translated
@@ -81,7 +82,7 @@ class Offsets:
         self._checked: set[str] = set()  # columns that were checked as a whole
         with translated(path, "read"):
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                handle = open_own(path)
             except FileNotFoundError as error:
                 raise unusable(path, "missing") from error
             try:
