@@ -14,8 +14,9 @@ from wdsctl.core.files import no_file, remove_file
 from wdsctl.core.folders import linked
 from wdsctl.core.line_files import TAR, is_lines, parted, unpacker
 from wdsctl.core.os_errors import translated
+from wdsctl.core.repr_of import without_secrets
 from wdsctl.core.tar import PACKED_HEAD, compression
-from wdsctl.core.urls import is_chained, is_url, plain, shown
+from wdsctl.core.urls import identity, is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
@@ -24,6 +25,7 @@ LOCK = "lock"
 ENERGON_META = ".nv-meta"  # what Energon leaves beside shards
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True)
 class Place:
     """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
@@ -192,7 +194,7 @@ def _of_a_url(root: str, catalog: str | None) -> Place:
     if catalog:
         return _checked(Place(root, _absolute(catalog), only))
     shared = os.environ.get(CATALOG_VARIABLE)
-    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole)))
+    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole), identity(whole)))
     return Place(root, meta, only)
 
 
@@ -266,6 +268,7 @@ def _user_data() -> str:
     return os.path.join(os.path.realpath(data), "wdsctl")
 
 
-def _name_of(root: str) -> str:
+def _name_of(root: str, told_apart_by: str = "") -> str:
     """A name for a root's folder among others: told apart by the whole path, whatever bytes it is made of."""
-    return f"{os.path.basename(root) or 'root'}-{blake2b(os.fsencode(root), digest_size=8).hexdigest()}"
+    whole = os.fsencode(told_apart_by or root)
+    return f"{os.path.basename(root) or 'root'}-{blake2b(whole, digest_size=8).hexdigest()}"

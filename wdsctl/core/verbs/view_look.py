@@ -18,6 +18,7 @@ from wdsctl.core.files import replacing
 from wdsctl.core.folders import resolved
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
+from wdsctl.core.printable import harmless_json
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
@@ -234,7 +235,7 @@ def named(place: Place, chosen: Mapping[int, SplitShard]) -> Iterator[Named]:
 
 def _lines(samples: list[Named], form: KeysFormat) -> bytes:
     if form == "jsonl":
-        text = "".join(f"{json.dumps(sample._asdict(), ensure_ascii=False)}\n" for sample in samples)
+        text = "".join(f"{harmless_json(json.dumps(sample._asdict(), ensure_ascii=False))}\n" for sample in samples)
         return text.encode("utf-8", "backslashreplace")
     for sample in samples:
         if "\n" in sample.key or "\r" in sample.key or not sample.key.strip():
