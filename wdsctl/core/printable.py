@@ -70,8 +70,11 @@ def one_line(text: str) -> str:
 
 
 def short(value: object) -> str:
-    """The value as code would have it, cut to 60 characters."""
-    text = repr(value)
+    """The value as code would have it, cut to 60 characters; only its type where Python will not write it out."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of more than 4,300 digits, lists in lists without end
+        return f"{type(value).__name__} too large to show"
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
