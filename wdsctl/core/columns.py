@@ -41,6 +41,7 @@ from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.files import replacing
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.shard_digest import digest_of_rows
@@ -285,7 +286,7 @@ def _column(data: Any, damaged: Callable[[], WdsctlError]) -> Column:
     length = int.from_bytes(data[8:16], "little")
     sums = BlockSums(data, damaged)
     sums.check(0, 16 + length)
-    header: dict[str, Any] = json.loads(data[16 : 16 + length])
+    header: dict[str, Any] = read_json(data[16 : 16 + length])
     arrays, begins = {}, {}
     for name, (at, dtype, count) in header.pop("arrays").items():
         if dtype != _DTYPES[name] or at % ALIGN or min(at, count) < 0:

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from wdsctl.core.checked_file import CHECK, LENGTH, UNFIT, Piece, packed, unpacked
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
+from wdsctl.core.json_text import read_json
 from wdsctl.core.line_keys import numbered
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_scan import ShardScan, as_bytes
@@ -71,7 +72,7 @@ def _table(file: BinaryIO) -> list[tuple[str, int]]:
     if not table or crc32(table).to_bytes(CHECK, "little") != check:
         return []
     try:
-        return [(str(name), size) for name, size in json.loads(table) if type(size) is int and size >= 0]
+        return [(str(name), size) for name, size in read_json(table) if type(size) is int and size >= 0]
     except UNFIT:
         return []
 
