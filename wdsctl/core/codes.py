@@ -805,6 +805,25 @@ CODES: dict[str, Code] = {
         "Where you mean it, name the folder yourself: `--allow-path DIR`, as often as there are folders, or "
         "WDSCTL_ALLOW_PATH, which training programs read, too.",
     ),
+    "WDS415": Code(
+        "a link stands where wdsctl writes",
+        "What the user names is resolved, links and all. From there on no link is followed: one in `.wdsctl`, or below "
+        "a destination, came with the data, and what it points to is nobody's to write to or to delete.",
+        "Name the folder that is meant: `--catalog DIR` for a catalog that lies elsewhere, or the destination itself. "
+        "Where the link is not yours, put a folder in its place.",
+    ),
+    "WDS416": Code(
+        "a folder was moved while it was written to",
+        "Its path leads to another folder now, or to a link, or to nothing. The run ended; nothing was written "
+        "elsewhere.",
+        "Put the folder back and run the same command again: finished work is kept.",
+    ),
+    "WDS417": Code(
+        "not a file of our own",
+        "A file that is changed in place (the ledger, a lock) is a pipe, a device or a folder, or has another name "
+        "elsewhere (a hard link), whose file would be changed with it.",
+        "The message says which. Look at what put it there, and move it away.",
+    ),
     "WDS500": Code(
         "the loader cannot go on",
         "The request or the data does not allow it.",

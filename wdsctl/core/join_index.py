@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from wdsctl.core.block_sums import BlockSums, seal
 from wdsctl.core.columns import digest_of
 from wdsctl.core.errors import CatalogError, DatasetError
+from wdsctl.core.files import open_own
 from wdsctl.core.key_table import KeyTable, KeyTwice
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_index import Ints, ShardIndex
@@ -60,7 +61,7 @@ class JoinIndex:
 
     def __init__(self, path: str, fingerprint: str, rows: int, members: Sequence[int]) -> None:
         with translated(path, "read"):
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_own(path)
             try:
                 size = os.fstat(handle).st_size
                 data = os.read(handle, size) if size <= SMALL else mmap.mmap(handle, size, prot=mmap.PROT_READ)
@@ -118,7 +119,7 @@ def write_join(path: str, fingerprint: str, primary: Side, members: Sequence[Sid
     kept = np.zeros(count, np.bool_)
     kept[rows] = True
     begin, width = 16 + _ROOM, _aligned(8 * count)
-    with translated(path), open(path, "w+b") as file:
+    with translated(path), open(path, "x+b") as file:
         # Those that skip first: who is skipped needs no partner elsewhere.
         for i in sorted(range(len(members)), key=lambda i: members[i].nonmatch != "skip"):
             rows = rows[kept[rows]]

@@ -6,7 +6,6 @@ in an index; what is listed is never held as a whole.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from wdsctl.core.catalog.placed import Members, PartPlace, Placed, ShardLine
 from wdsctl.core.catalog.published import connect
 from wdsctl.core.catalog.typed_rows import typed
 from wdsctl.core.checked_file import UNFIT
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
 from wdsctl.core.printable import printable
@@ -210,7 +210,7 @@ class Browser:
             [row] = typed([row], "count", "text", "text", "count", "count", "count", "text")
         number, key, shard, shard_size, offset, size, told = row
         try:
-            places = json.loads(told)
+            places = read_json(told)
             parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in places)
             if not all(_is_in(part, shard_size) for part in parts):
                 raise ValueError(row)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from wdsctl.core.catalog.fact_names import SELECTION
 from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import FACT, MediaSettings, settings_from
 from wdsctl.core.checked_file import UNFIT
+from wdsctl.core.json_text import read_json
 from wdsctl.core.selected_shards import Selection, selection_from
 
 _DIGITS = 11  # a generation a second would take three hundred years to have so many
@@ -28,7 +28,7 @@ def generation_from(path: str, said: object) -> int:
 def exclude_of(path: str, facts: Mapping[str, str]) -> tuple[str, ...]:
     """The patterns of the shards that were left out when the dataset was indexed."""
     try:
-        patterns = json.loads(facts.get("exclude", "[]"))
+        patterns = read_json(facts.get("exclude", "[]"))
         if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
             raise ValueError(patterns)
         return tuple(patterns)

@@ -10,7 +10,8 @@ from wdsctl.core.convert.paths import check_empty, forget_partials, remove
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.files import set_aside
+from wdsctl.core.files import check_folder, remove_empty, set_aside
+from wdsctl.core.folders import inside
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.verbs.convert_finish import BESIDE
@@ -59,7 +60,7 @@ def check_same(was: str, now: str, dest: str, *, is_finished: bool, options: Con
     raise _other(f"the destination was {'made' if is_finished else 'begun'} by another conversion", dest, hint)
 
 
-def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: ConvertOptions) -> None:
+def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: ConvertOptions, place: Place | None) -> None:
     """Where the plan that is there is of other sources or options: refuse it, or forget it with all that it made."""
     plan = os.path.join(work, PLAN)
     if not os.path.exists(plan):
@@ -74,7 +75,8 @@ def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: Convert
         raise _other(said, dest, "remove the destination, with its .wdsctl folder; or give another DEST")
     if any(os.path.lexists(unit_path(dest, unit)) for unit in units):
         check_same(was, fingerprint, dest, is_finished=False, options=options)
-    _forget(dest, units)
+    if place is not None:
+        _forget(place.written, units)
     remove(plan)  # last: until then a run that is killed here leaves what the next one removes
 
 
@@ -84,14 +86,15 @@ def _forget(dest: str, units: Sequence[PlannedUnit]) -> None:
     for unit in units:
         remove(unit_path(dest, unit))
     for below, folder in {unit.dataset: unit.folder for unit in units}.items():
-        root = os.path.join(dest, below)
+        root = inside(dest, below)
         if os.path.isdir(root):
-            _forget_catalog(locate(root, writing=True), is_whole=bool(below))
+            check_folder(root)
+            _forget_catalog(locate(root, writing=True, home=root), is_whole=bool(below))
         for name in BESIDE:
-            remove(os.path.join(dest, folder, name))
+            remove(inside(dest, folder, name))
         if below:
             with suppress(OSError):  # it holds something else, or was never made
-                os.rmdir(root)
+                remove_empty(root)
 
 
 def _forget_catalog(place: Place, *, is_whole: bool) -> None:
