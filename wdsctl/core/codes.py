@@ -552,6 +552,14 @@ CODES: dict[str, Code] = {
         "Give the new files other names, or restore those that are gone. `--missing drop` takes samples whose files "
         "are gone out of their shards; `--dry-run` names these first.",
     ),
+    "WDS253": Code(
+        "a dataset would lie in another one",
+        "The destination lies in a folder that is a dataset, or has one below it. The outer one takes all shards below "
+        "it for its own: its next `index` adds those of the inner one, also to its splits, and its next `prepare` is "
+        "refused. Nothing was made. A folder that only collects datasets is none: it has no catalog, or one of nothing "
+        "but the shards of datasets below it.",
+        "Give a destination beside the dataset. To train on both, name them in a blend file.",
+    ),
     "WDS270": Code(
         "data names code that may not run",
         "A dataset.yaml names a sample type by its module, or a blend file a joiner. Importing a module runs it, with "

@@ -52,6 +52,7 @@ from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
 from wdsctl.core.verbs.convert_sources import Opened, check_unchanged, digests, open_sources
 from wdsctl.core.verbs.convert_write import DONE, finish_target, write_units
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.nested_datasets import check_not_in_dataset
 from wdsctl.core.write_plan import check_limits
 
 #: Changes when the same plan would give other bytes.
@@ -76,6 +77,7 @@ def convert(
     dest = plain(dest)
     check_options(options, len(sources))
     check_destination([parse_root(plain(source)).root for source in sources], dest)
+    check_not_in_dataset(dest)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
             return _run(sources, dest, options, work, None, progress)
