@@ -13,7 +13,8 @@ import numpy as np
 
 from benchmarks.places import DATA
 from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.offsets import ShardEntry, ShardRows
+from wdsctl.core.offsets import ShardRows
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.place import Place, locate
 from wdsctl.core.shard_scan import ShardScan

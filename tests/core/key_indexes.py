@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from wdsctl.core.offsets import ShardEntry
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.shard_index import Ints, ShardIndex
 
 

@@ -22,7 +22,7 @@ from wdsctl.core.columns import (
     write_column,
 )
 from wdsctl.core.errors import CatalogError, InputError, UsageError
-from wdsctl.core.offsets import ShardEntry
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import Place
 
 SHARDS = [

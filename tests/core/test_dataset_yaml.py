@@ -137,6 +137,11 @@ def test_a_file_that_may_not_be_read_is_a_matter_of_permission(tmp_path: Path) -
             "sample_type:\n  __module__: megatron.energon.flavors\n  __class__: TextSample\nfield_map:\n  text: txt\n",
             DatasetConfig("TextSample", {"text": "txt"}),
         ),
+        (
+            "sample_type: megatron.energon:TextSample\nfield_map: {text: txt}\n",
+            DatasetConfig("TextSample", {"text": "txt"}),
+        ),
+        ("sample_type: megatron.mine:TextSample\n", DatasetConfig("megatron.mine:TextSample")),
     ],
 )
 def test_the_form_of_energon_is_understood(text: str, expected: DatasetConfig) -> None:

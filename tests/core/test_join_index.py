@@ -25,7 +25,9 @@ def side(keys: Sequence[str], rows: Sequence[int] | None = None, nonmatch: Nonma
 def made(path: Path, primary: Side, *members: Side) -> JoinIndex:
     fingerprint = fingerprint_of(primary, members)
     write_join(str(path), fingerprint, primary, members)
-    return JoinIndex(str(path), fingerprint, len(primary.index.key_start) - 1, len(members))
+    return JoinIndex(
+        str(path), fingerprint, len(primary.index.key_start) - 1, [len(m.index.key_start) - 1 for m in members]
+    )
 
 
 def test_partners_are_rows_of_the_members_by_row_of_the_primary(tmp_path: Path) -> None:
@@ -117,11 +119,11 @@ def test_a_file_that_is_cut_short_is_refused(keep: int, tmp_path: Path) -> None:
     (tmp_path / "join").write_bytes(data[:keep])
 
     with pytest.raises(ValueError):  # noqa: PT011 - of any kind
-        JoinIndex(str(tmp_path / "join"), fingerprint_of(primary, [member]), 40, 1)
+        JoinIndex(str(tmp_path / "join"), fingerprint_of(primary, [member]), 40, [20])
 
 
 def test_a_file_of_another_fingerprint_is_refused(tmp_path: Path) -> None:
     made(tmp_path / "join", side(["a"]), side(["a"]))
 
     with pytest.raises(ValueError, match="another join"):
-        JoinIndex(str(tmp_path / "join"), "0" * 32, 1, 1)
+        JoinIndex(str(tmp_path / "join"), "0" * 32, 1, [1])

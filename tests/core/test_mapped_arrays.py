@@ -13,6 +13,7 @@ from wdsctl.core.block_sums import seal
 from wdsctl.core.mapped_arrays import laid_out, opened
 
 MAGIC = b"WDSTEST\n"
+DTYPES = {"rows": ("<i8",), "none": ("<u4",), "text": ("|u1",)}
 ROWS = np.arange(5, dtype=np.int64)
 
 
@@ -28,7 +29,7 @@ def written(path: Path) -> Path:
 
 
 def test_what_was_laid_out_is_read_back(tmp_path: Path) -> None:
-    found = opened(str(written(tmp_path / "a.bin")), MAGIC)
+    found = opened(str(written(tmp_path / "a.bin")), MAGIC, DTYPES)
 
     assert found is not None
     assert found.facts["name"] == "a"
@@ -40,9 +41,9 @@ def test_what_was_laid_out_is_read_back(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_format_or_one_that_is_not_there_is_nothing(tmp_path: Path) -> None:
-    assert opened(str(written(tmp_path / "a.bin")), b"WDSELSE\n") is None
-    assert opened(str(tmp_path / "b.bin"), MAGIC) is None
-    assert opened(str(tmp_path), MAGIC) is None
+    assert opened(str(written(tmp_path / "a.bin")), b"WDSELSE\n", DTYPES) is None
+    assert opened(str(tmp_path / "b.bin"), MAGIC, DTYPES) is None
+    assert opened(str(tmp_path), MAGIC, DTYPES) is None
 
 
 @given(at=st.integers(0, 1 << 20), bit=st.integers(0, 7))
@@ -52,7 +53,7 @@ def test_a_file_with_a_flipped_bit_is_nothing(tmp_path_factory: pytest.TempPathF
     data[at % len(data)] ^= 1 << bit
     path.write_bytes(data)
 
-    assert opened(str(path), MAGIC) is None
+    assert opened(str(path), MAGIC, DTYPES) is None
 
 
 @given(data=st.data())
@@ -61,7 +62,7 @@ def test_a_file_that_was_cut_off_is_nothing(tmp_path_factory: pytest.TempPathFac
     whole = path.read_bytes()
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
 
-    assert opened(str(path), MAGIC) is None
+    assert opened(str(path), MAGIC, DTYPES) is None
 
 
 @given(st.integers(0, 1 << 40), st.text(max_size=300))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from wdsctl.core import offsets_writer
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import SMALL, Offsets, ShardEntry, ShardRows, offsets_of
+from wdsctl.core.offsets import SMALL, Offsets, ShardRows, offsets_of
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.offsets_writer import OffsetsWriter
 
 EXTENSIONS = ["jpg", "txt", "cls"]
@@ -36,7 +37,7 @@ def rows(shard: Shard) -> ShardRows:
 def written(folder: Path, shards: list[Shard]) -> str:
     writer = OffsetsWriter(str(folder))
     for i, shard in enumerate(shards):
-        writer.add(ShardEntry(i + 1, f"{i}.tar", 1000, len(shard), f"hash {i}"), rows(shard))
+        writer.add(ShardEntry(i + 1, f"{i}.tar", 1 << 52, len(shard), f"hash {i}"), rows(shard))
     path = str(folder / "offsets-7.bin")
     writer.finish(path, 7, EXTENSIONS)
     writer.close()
@@ -220,15 +221,6 @@ def test_a_column_is_checked_before_it_is_handed_out(tmp_path: Path, many: bytes
         offsets.checked_range(0, offsets.samples)
     with pytest.raises(CatalogError):
         offsets.shard_rows(2, {ext: i for i, ext in enumerate(EXTENSIONS)})
-
-
-def test_a_file_of_version_1_is_read_as_it_is(tmp_path: Path, many: bytes) -> None:
-    header = json.loads(many[16 : 16 + int.from_bytes(many[8:16], "little")])
-    end = max(at + np.dtype(dtype).itemsize * count for at, dtype, count in header["columns"].values())
-    path = tmp_path / "old.bin"
-    path.write_bytes(b"WDSOFF1\n" + many[8:end])
-
-    assert content(Offsets(str(path))) == MANY
 
 
 def test_no_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:

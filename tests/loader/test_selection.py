@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loader.datasets import a_shard, numbered
-from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import locate
 from wdsctl.core.splitting import SplitShard
 from wdsctl.core.verbs.index import index

@@ -81,6 +81,7 @@ def test_a_joiner_that_a_blend_file_names_is_not_run(joiner: str, dataset: str, 
     assert (raised.value.code, raised.value.where) == ("WDS270", f"{blend}:6")
     assert not ran.exists()
     assert not {"wds_evil", "wds_evil_package"} & set(sys.modules)
+    assert not (Path(dataset) / ".wdsctl" / "joins").exists()  # nor is the join computed before
 
 
 @pytest.mark.parametrize(
@@ -217,6 +218,19 @@ def test_a_function_of_a_column_may_come_from_ones_own_folder(dataset: str, ran:
 
     assert ran_in(tmp_path, ("index", "data", "--column", "n=lengths:number")).returncode == 0
     assert ran.exists()
+
+
+def test_a_column_of_a_module_that_is_elsewhere_imports_nothing_from_the_current_folder(
+    dataset: str, ran: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "my_lengths.py").write_text("def number(sample):\n    return 3\n")
+    (tmp_path / "downloads").mkdir()
+    planted(str(tmp_path / "downloads"))
+    words = ("index", dataset, "--column", "n=my_lengths:number")
+    done = ran_in(tmp_path / "downloads", words, PYTHONPATH=str(tmp_path / "mine"))
+
+    assert (done.returncode, ran.exists()) == (0, False), done.stderr
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])

@@ -3,7 +3,8 @@
 The file is filled up with zeros to whole blocks of 4096 bytes; behind them stands a u64, little-endian, for each block:
 the sum over its 512 words of 8 bytes, each times a weight of its own, modulo 2^64. The weights are odd, so that no
 change of one word goes unnoticed; of all other changes one in some 2^64 does. numpy works it out several times as fast
-as zlib does CRC-32, and for many blocks in one call. It is no protection against people.
+as zlib does CRC-32, and for many blocks in one call. It is no protection against people, who can write the sums too: so
+readers check that what becomes an address is one.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class BlockSums:
         self._damaged = damaged
 
     def check(self, start: int, stop: int) -> None:
-        """Raise where the bytes [start, stop) of the file are not what was written."""
+        """Raise where the bytes [start, stop) of the file are not what was written, or are not there."""
+        if start < 0 or stop > len(self._is_good) * BLOCK:
+            raise self._damaged()
         first, last = start // BLOCK, (stop - 1) // BLOCK
         if stop > start and not (first == last and self._is_good[first]):
             self._look_at(np.arange(first, last + 1))
@@ -88,6 +91,8 @@ class BlockSums:
     def check_spans(self, starts: Ints, stops: Ints) -> None:
         """The same for many spans of bytes, some of which may be empty."""
         has_any = stops > starts
+        if (stops < starts).any() or starts.min(initial=0) < 0 or stops.max(initial=0) > len(self._is_good) * BLOCK:
+            raise self._damaged()
         first, last = starts[has_any] // BLOCK, (stops[has_any] - 1) // BLOCK
         if self._is_good[first].all() and self._is_good[last].all() and (last - first < 2).all():
             return

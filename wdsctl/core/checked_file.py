@@ -1,6 +1,7 @@
 """What units leave until it is folded in: facts and bytes under a check, as the machine may go down before all is out.
 
 Bytes 0-3: CRC-32 of the rest; 4-11 u64, the length of the facts; the facts, JSON; then bytes that the facts tell of.
+They lie in the dataset's folder, and may be somebody else's: what does not fit is damage, as what fails the check is.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from wdsctl.core.os_errors import translated
 
 CHECK = 4  # bytes at the start: the CRC-32 of the rest
 LENGTH = 8  # bytes of the length of the facts
+
+#: What taking facts apart raises where they are not what they are to be.
+UNFIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError)
 
 Piece = bytes | memoryview
 
@@ -35,7 +39,11 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], memoryview] | None:
     if crc32(rest).to_bytes(CHECK, "little") != data[:CHECK] or len(rest) < LENGTH:
         return None
     at = LENGTH + int.from_bytes(rest[:LENGTH], "little")
-    return json.loads(bytes(rest[LENGTH:at])), rest[at:]
+    try:
+        facts = json.loads(bytes(rest[LENGTH:at]))
+    except UNFIT:
+        return None
+    return (facts, rest[at:]) if isinstance(facts, dict) else None
 
 
 def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[Piece] = ()) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.checked_file import load_checked, save_checked
+from wdsctl.core.checked_file import UNFIT, load_checked, save_checked
 from wdsctl.core.column_function import Function, find_function
 from wdsctl.core.column_spec import Sample, Spec
 from wdsctl.core.errors import PermissionDenied, StorageError
@@ -114,8 +114,13 @@ def load_values(path: str) -> ShardValues | None:
     if loaded is None:
         return None
     facts, data = loaded
-    findings = tuple(Finding(**finding) for finding in facts["findings"])
-    return ShardValues(np.frombuffer(data, "<i8"), facts["failed"], findings)
+    try:
+        findings = tuple(Finding(**finding) for finding in facts["findings"])
+        values = np.frombuffer(data, "<i8")
+        is_possible = type(facts["failed"]) is int and int(values.min(initial=0)) >= 0
+        return ShardValues(values, facts["failed"], findings) if is_possible else None
+    except UNFIT:
+        return None
 
 
 @dataclass(slots=True)

@@ -15,10 +15,9 @@ what needs none), `parts` (those that the function says it looks at; null where 
 (names the shards, see `digest_of`), `digest` (names the values: BLAKE2b, 16 bytes), `summary` (min, p50, p99, max,
 total; null where there are no samples), and `arrays`: name -> [offset, dtype, count].
 
-Behind all of it stand checksums by block (`block_sums.py`). Version 1, `WDSCOL1\\n`, is the same without them, and is
-still read. Opening costs the header, whatever the number of samples: values are checked when they are first used. A
-file is written once and never changed; one that takes its place has another inode, so that whoever has mapped the old
-one goes on with it.
+Behind all of it stand checksums by block (`block_sums.py`). Opening costs the header, whatever the number of samples:
+values are checked when they are first used. A file is written once and never changed; one that takes its place has
+another inode, so that whoever has mapped the old one goes on with it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ from wdsctl.core.shard_digest import digest_of_rows
 from wdsctl.core.shard_index import IndexedShard, Ints
 
 MAGIC = b"WDSCOL2\n"
-OLD_MAGIC = b"WDSCOL1\n"  # the same without checksums
 ALIGN = 64
 MARK = 16  # bytes
 
@@ -76,28 +74,31 @@ class ColumnFacts:
 
 class Values:
     """The values of a column, (samples,), by row. Those that are asked for are checked when they are first used: raises
-    CatalogError WDS311 where they are not what was written."""
+    CatalogError WDS311 where they are not what was written, or less than 0."""
 
-    def __init__(self, values: Ints, sums: BlockSums | None = None, begin: int = 0) -> None:
+    def __init__(self, values: Ints, sums: BlockSums, begin: int, damaged: Callable[[], WdsctlError]) -> None:
         self._values = values
         self._sums = sums
         self._begin = begin  # of the values in the file, in bytes
+        self._damaged = damaged
 
     def __len__(self) -> int:
         return len(self._values)
 
     def __getitem__(self, rows: Any) -> Any:
         """What numpy gives for a row, a slice of neighbours, or an array or a list of rows."""
-        if self._sums is not None:
-            if isinstance(rows, slice):
-                first, stop, _ = rows.indices(len(self))
-                self._sums.check(self._begin + 8 * first, self._begin + 8 * stop)
-            elif isinstance(rows, int):
-                self._sums.check(self._begin + 8 * rows, self._begin + 8 * rows + 8)
-            else:
-                starts = self._begin + 8 * np.atleast_1d(np.asarray(rows, np.int64))
-                self._sums.check_spans(starts, starts + 8)
-        return self._values[rows]
+        if isinstance(rows, slice):
+            first, stop, _ = rows.indices(len(self))
+            self._sums.check(self._begin + 8 * first, self._begin + 8 * stop)
+        elif isinstance(rows, int):
+            self._sums.check(self._begin + 8 * rows, self._begin + 8 * rows + 8)
+        else:
+            starts = self._begin + 8 * np.atleast_1d(np.asarray(rows, np.int64))
+            self._sums.check_spans(starts, starts + 8)
+        found = self._values[rows]
+        if found.min(initial=0) < 0:
+            raise self._damaged()
+        return found
 
     def all(self) -> Ints:
         """All of them: 2.4 ms a million, the first time."""
@@ -167,7 +168,7 @@ def find_column(place: Place, name: str, generation: int, *, shards: Sequence[In
     column = read_column(path)
     if (column.facts.name, column.facts.generation) != (name, generation):
         raise _damaged(path, name)
-    if shards is not None and column.facts.shards != digest_of(shards):
+    if shards is not None and not _is_of(column, shards):
         raise CatalogError(
             f"the column {name!r} was made for other shards",
             where=path,
@@ -189,8 +190,15 @@ def read_column(path: str) -> Column:
     damaged = partial(_damaged, path, os.path.basename(path).rpartition("-")[0])
     try:
         return _column(data, damaged)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise damaged() from error
+
+
+def _is_of(column: Column, shards: Sequence[IndexedShard]) -> bool:
+    """Whether a column is of these shards: as it says, and by what it has of each."""
+    if column.facts.shards != digest_of(shards):
+        return False
+    return bool(column.table[:, :2].tolist() == [[shard.id, shard.samples] for shard in shards])
 
 
 def digest_of(shards: Iterable[IndexedShard]) -> str:
@@ -272,16 +280,15 @@ def _pad(file: Any) -> None:
 
 def _column(data: Any, damaged: Callable[[], WdsctlError]) -> Column:
     """Raises many things if it is damaged."""
-    if data[:8] not in (MAGIC, OLD_MAGIC):
+    if data[:8] != MAGIC:
         raise ValueError
     length = int.from_bytes(data[8:16], "little")
-    sums = None if data[:8] == OLD_MAGIC else BlockSums(data, damaged)
-    if sums is not None:
-        sums.check(0, 16 + length)
+    sums = BlockSums(data, damaged)
+    sums.check(0, 16 + length)
     header: dict[str, Any] = json.loads(data[16 : 16 + length])
     arrays, begins = {}, {}
     for name, (at, dtype, count) in header.pop("arrays").items():
-        if dtype != _DTYPES[name] or at % ALIGN:
+        if dtype != _DTYPES[name] or at % ALIGN or min(at, count) < 0:
             raise ValueError
         begins[name] = at
         arrays[name] = np.frombuffer(data, dtype, count, at) if count else np.empty(0, dtype)
@@ -294,13 +301,27 @@ def _column(data: Any, damaged: Callable[[], WdsctlError]) -> Column:
         parts=None if parts is None else tuple(map(str, parts)),
         **header,
     )
+    _check_facts(facts)
     table, marks = arrays["table"].reshape(-1, 3), arrays["marks"].reshape(-1, MARK)
-    if len(table) != len(marks) or not facts.samples == len(arrays["values"]) == int(table[:, 1].sum()):
+    sums.check(begins["table"], begins["table"] + table.nbytes)
+    sums.check(begins["marks"], begins["marks"] + marks.nbytes)
+    is_possible = int(table.min(initial=0)) >= 0 and int(table[:, 1].max(initial=0)) <= facts.samples
+    if not is_possible or len(table) != len(marks):
         raise ValueError
-    if sums is not None:
-        sums.check(begins["table"], begins["table"] + table.nbytes)
-        sums.check(begins["marks"], begins["marks"] + marks.nbytes)
-    return Column(facts, Values(arrays["values"], sums, begins["values"]), table, marks)
+    if not facts.samples == len(arrays["values"]) == int(table[:, 1].sum()):
+        raise ValueError
+    return Column(facts, Values(arrays["values"], sums, begins["values"], damaged), table, marks)
+
+
+def _check_facts(facts: ColumnFacts) -> None:
+    """Raise ValueError where a fact is of another type than it is to be, or less than 0."""
+    texts = (facts.name, facts.function, facts.source, facts.shards, facts.digest)
+    numbers = [facts.generation, facts.samples, facts.failed]
+    numbers += [] if facts.summary is None else asdict(facts.summary).values()
+    if not all(isinstance(text, str) for text in texts) or type(facts.zero) is not bool:
+        raise ValueError(texts)
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError(numbers)
 
 
 def _absent(place: Place, name: str, generation: int) -> WdsctlError:

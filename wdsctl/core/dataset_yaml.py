@@ -24,7 +24,7 @@ from wdsctl.core.fields import (
     validate_field_map,
 )
 from wdsctl.core.naming import KEY_RULES
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, is_own, known_type
+from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, is_ours, is_own
 from wdsctl.core.split_rules import Excludes, Rules, SplitRule
 from wdsctl.core.split_sections import exclude_block, excludes_of, sets_block, sets_of, split_block, split_of
 from wdsctl.core.yaml_sections import called, check_keys, section, texts, wrong
@@ -214,7 +214,7 @@ def _sample_type(document: Document) -> str:
         name = _class_name(data)
     elif isinstance(name, str) and is_own(name):
         module, _, own = name.partition(":")
-        name = known_type(module, own) or name
+        name = _class_name({"__module__": module, "__class__": own})
     if not isinstance(name, str):
         raise wrong(f"sample_type: expected a name such as CaptioningSample, found {called(name)}", where)
     check_sample_type(name, where=where)
@@ -224,7 +224,7 @@ def _sample_type(document: Document) -> str:
 def _class_name(spec: dict[str, Any]) -> str:
     """Our name of the class that `__module__` and `__class__` mean: Energon's, or somebody's own."""
     module, name = (str(spec.get(key, "")) for key in _ENERGON)
-    if module.split(".")[0] not in {"megatron", "wdsctl"}:
+    if not is_ours(module):
         return f"{module}:{name}"
     kind = name.removesuffix("Webdataset").removesuffix("Sample")
     if kind == "Crude":

@@ -32,16 +32,16 @@ def join_of(meta: str, primary: Side, members: Sequence[Side]) -> JoinIndex:
     fingerprint = fingerprint_of(primary, members)
     name = f"{_name_of(primary, members)}-{fingerprint}.bin"
     folders = [os.path.join(meta, FOLDER), _user_folder()]
-    rows = int(primary.index.shard_row[-1])
+    rows, *sizes = (int(side.index.shard_row[-1]) for side in (primary, *members))
     for folder in folders:
-        found = _found(os.path.join(folder, name), fingerprint, rows, len(members))
+        found = _found(os.path.join(folder, name), fingerprint, rows, sizes)
         if found is not None:
             return found
     path = _made(folders, name, fingerprint, primary, members)
-    return JoinIndex(path, fingerprint, rows, len(members))
+    return JoinIndex(path, fingerprint, rows, sizes)
 
 
-def _found(path: str, fingerprint: str, rows: int, members: int) -> JoinIndex | None:
+def _found(path: str, fingerprint: str, rows: int, members: Sequence[int]) -> JoinIndex | None:
     try:
         found = JoinIndex(path, fingerprint, rows, members)
     except (ValueError, KeyError, TypeError, InputError, StorageError, PermissionDenied, CatalogError):

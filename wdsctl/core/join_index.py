@@ -53,9 +53,12 @@ class Side:
 
 
 class JoinIndex:
-    """A join that was computed, mapped. Raises ValueError where the file is not one of this fingerprint, or damaged."""
+    """A join that was computed, mapped. `members`: how many rows each of them has.
 
-    def __init__(self, path: str, fingerprint: str, rows: int, members: int) -> None:
+    Raises ValueError where the file is not one of this fingerprint, or damaged.
+    """
+
+    def __init__(self, path: str, fingerprint: str, rows: int, members: Sequence[int]) -> None:
         with translated(path, "read"):
             handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
@@ -64,27 +67,36 @@ class JoinIndex:
             finally:
                 os.close(handle)
         header = _header(data)
-        if [header.get(key) for key in ("fingerprint", "rows", "members")] != [fingerprint, rows, members]:
+        if [header.get(key) for key in ("fingerprint", "rows", "members")] != [fingerprint, rows, len(members)]:
             raise ValueError("another join")
+        if type(header["skipped"]) is not int or not 0 <= header["skipped"] <= rows:
+            raise ValueError("so many cannot be skipped")
         begin, width = 16 + int.from_bytes(data[8:16], "little"), _aligned(8 * rows)
-        starts = [begin + i * width for i in range(members + 1)]
-        self.skipped = int(header["skipped"])
+        starts = [begin + i * width for i in range(len(members) + 1)]
+        self.skipped: int = header["skipped"]
         if len(data) < (starts[-1] + rows if self.skipped else starts[-1]):
             raise ValueError("it is cut short")
-        sums = BlockSums(data, partial(_damaged, path))
+        self._damaged = partial(_damaged, path)
+        self._sizes = list(members)
+        sums = BlockSums(data, self._damaged)
         sums.check(0, begin)
         if self.skipped:
             sums.check(starts[-1], starts[-1] + rows)
         self._sums, self._begins = sums, starts[:-1]
         self._columns: list[Ints] = [np.frombuffer(data, "<i8", rows, at) for at in starts[:-1]]
         #: (rows,) of the primary: whether it is in the join; None where nothing is skipped.
-        self.kept: NDArray[np.bool_] | None = np.frombuffer(data, np.bool_, rows, starts[-1]) if self.skipped else None
+        self.kept: NDArray[np.bool_] | None = (
+            np.frombuffer(data, np.uint8, rows, starts[-1]) == 1 if self.skipped else None
+        )
 
     def partners(self, member: int, rows: Ints) -> Ints:
         """For these rows of the primary the rows of a member, -1 where there is none."""
         starts = self._begins[member] + 8 * rows
         self._sums.check_spans(starts, starts + 8)
         partners: Ints = self._columns[member].take(rows) - 1
+        # As unsigned words, less than -1 is more than any row.
+        if int((partners + 1).view(np.uint64).max(initial=0)) > self._sizes[member]:
+            raise self._damaged()
         return partners
 
 
@@ -171,7 +183,10 @@ def _put(file: BinaryIO, begin: int, rows: Ints, found: Ints) -> None:
 def _header(data: bytes | mmap.mmap) -> dict[str, Any]:
     if data[:8] != MAGIC:
         raise ValueError("no join")
-    header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    try:
+        header = json.loads(data[16 : 16 + int.from_bytes(data[8:16], "little")])
+    except RecursionError as error:
+        raise ValueError("no header") from error
     if not isinstance(header, dict):
         raise ValueError("no header")  # noqa: TRY004 - what was read is wrong, not what was given
     return header

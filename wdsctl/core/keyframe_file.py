@@ -32,6 +32,8 @@ from wdsctl.core.place import Place, forget_old
 
 MAGIC = b"WDSKEY2\n"
 
+_DTYPES = {"samples": ("<i8",), "parts": ("<u4",), "starts": ("<i8",), "data": ("|u1",)}
+
 
 class KeyframeFile(NamedTuple):
     """The keyframe indexes of a dataset. A lookup takes some 5 us, whatever the number of films."""
@@ -103,13 +105,21 @@ def _write(path: str, digest: str, rows: KeyframeRows) -> None:
 
 
 def _opened(path: str, digest: str) -> KeyframeFile | None:
-    found = opened(path, MAGIC)
+    found = opened(path, MAGIC, _DTYPES)
     if found is None or found.facts.get("digest") != digest:
         return None
-    try:
-        return _file(found.facts["parts"], found.columns, found.columns["data"])
-    except KeyError:
+    names = found.facts.get("parts")
+    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and _fit(found.columns)):
         return None
+    return _file(names, found.columns, found.columns["data"])
+
+
+def _fit(columns: Mapping[str, NDArray[Any]]) -> bool:
+    """Whether each index is within the data."""
+    starts, films = columns["starts"], len(columns["samples"])
+    if len(columns["parts"]) != films or len(starts) != films + 1:
+        return False
+    return bool(starts[0] >= 0 and starts[-1] <= len(columns["data"]) and (starts[1:] >= starts[:-1]).all())
 
 
 def _in_memory(rows: KeyframeRows) -> KeyframeFile:

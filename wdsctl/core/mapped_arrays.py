@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,10 +47,10 @@ def laid_out(magic: bytes, facts: Mapping[str, Any], shapes: Shapes) -> tuple[by
         length = len(text) + ALIGN
 
 
-def opened(path: str, magic: bytes) -> Mapped | None:
+def opened(path: str, magic: bytes, dtypes: Mapping[str, Sequence[str]]) -> Mapped | None:
     """What is in such a file; None where it is not there, damaged, or of another format: it is made again then.
 
-    All of it is checked: 0.3 ms a megabyte.
+    `dtypes`: of each column those that it may be of. All of it is checked: 0.3 ms a megabyte.
     """
     try:
         with open(path, "rb") as file:
@@ -63,8 +63,12 @@ def opened(path: str, magic: bytes) -> Mapped | None:
             return None
         BlockSums(data, partial(_damaged, path)).check_all()
         places = header["columns"]
+        if places.keys() != dtypes.keys() or any(dtype not in dtypes[name] for name, (_, dtype, _) in places.items()):
+            return None
+        if any(min(at, count) < 0 for at, _, count in places.values()):  # for numpy, -1 is all that there is
+            return None
         columns = {name: np.frombuffer(data, dtype, count, at) for name, (at, dtype, count) in places.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, CatalogError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, CatalogError):
         return None
     return Mapped(header, columns)
 

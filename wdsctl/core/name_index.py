@@ -29,6 +29,7 @@ from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, forget_old
 
 MAGIC = b"WDSNAM2\n"
+_DTYPES = {"hashes": ("<u8",), "rows": ("<u4", "<i8")}
 CHUNK = 1 << 18  # keys that are hashed together
 
 _BASIS, _PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
@@ -148,8 +149,9 @@ def _write(path: str, digest: str, hashes: Hashes, rows: Rows) -> None:
 
 def _opened(path: str, digest: str, samples: int) -> tuple[Hashes, Rows] | None:
     """The columns of the file; None where it is not there, not whole, or of other offsets: it is made again then."""
-    found = opened(path, MAGIC)
+    found = opened(path, MAGIC, _DTYPES)
     if found is None or (found.facts.get("digest"), found.facts.get("samples")) != (digest, samples):
         return None
-    hashes, rows = (found.columns.get(name) for name in ("hashes", "rows"))
-    return None if hashes is None or rows is None else (hashes, rows)
+    hashes, rows = found.columns["hashes"], found.columns["rows"]
+    is_possible = len(hashes) == len(rows) == samples and int(rows.view(f"u{rows.itemsize}").max(initial=0)) < samples
+    return (hashes, rows) if is_possible or not samples else None

@@ -9,7 +9,6 @@ from wdsctl.core.errors import CatalogError
 from wdsctl.core.os_errors import translated
 
 MAGIC = b"WDSOFF2\n"
-OLD_MAGIC = b"WDSOFF1\n"  # the same without checksums
 
 
 def check_head(path: str) -> None:
@@ -23,7 +22,7 @@ def check_head(path: str) -> None:
                 head, size = file.read(16), os.fstat(file.fileno()).st_size
         except FileNotFoundError as error:
             raise unusable(path, "missing") from error
-    if not head.startswith((MAGIC, OLD_MAGIC)) or size < 16 + int.from_bytes(head[8:], "little"):
+    if not head.startswith(MAGIC) or size < 16 + int.from_bytes(head[8:], "little"):
         raise unusable(path, "damaged")
 
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import seal
 from wdsctl.core.files import replacing
-from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import ALIGN, DTYPES, Offsets, ShardRows
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.offsets_head import MAGIC
 
 _GROWING = ("key_start", "keys", "layout", "part_start", "part_offset", "part_size")

@@ -101,10 +101,14 @@ _OWN = re.compile(f"{_DOTTED}:{_DOTTED}")
 _OURS = ("megatron.energon", "wdsctl")
 
 
+def is_ours(module: str) -> bool:
+    """Whether a module is Energon's or our own: what is named of it is looked up in a table, and not imported."""
+    return any(module == each or module.startswith(f"{each}.") for each in _OURS)
+
+
 def known_type(module: str, name: str) -> str:
     """Our name of a sample type that a module of Energon's or of ours has; empty for anything else of theirs."""
-    is_ours = any(module == each or module.startswith(f"{each}.") for each in _OURS)
-    return name if is_ours and name in SAMPLE_TYPES else ""
+    return name if is_ours(module) and name in SAMPLE_TYPES else ""
 
 
 def is_own(sample_type: str) -> bool:

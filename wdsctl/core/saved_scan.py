@@ -23,7 +23,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.checked_file import CHECK, LENGTH, Piece, packed, unpacked
+from wdsctl.core.checked_file import CHECK, LENGTH, UNFIT, Piece, packed, unpacked
 from wdsctl.core.files import write_whole
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import numbered
@@ -46,7 +46,8 @@ def save_scans(scans: Mapping[str, ShardScan], path: str) -> None:
 def load_scans(path: str) -> dict[str, ShardScan]:
     """The scans in a file, by their names, without those that are damaged."""
     with translated(path, "read"), open(path, "rb") as file:
-        read = [(name, file.read(size)) for name, size in _table(file)]
+        most = os.fstat(file.fileno()).st_size
+        read = [(name, file.read(min(size, most))) for name, size in _table(file)]
     scans = ((name, _scan(data)) for name, data in read)
     return {name: scan for name, scan in scans if scan is not None}
 
@@ -67,7 +68,12 @@ def _table(file: BinaryIO) -> list[tuple[str, int]]:
     """What the file says that it holds: (name, bytes); nothing where that is damaged."""
     check, length = file.read(CHECK), int.from_bytes(file.read(LENGTH), "little")
     table = file.read(min(length, os.fstat(file.fileno()).st_size))
-    return json.loads(table) if table and crc32(table).to_bytes(CHECK, "little") == check else []
+    if not table or crc32(table).to_bytes(CHECK, "little") != check:
+        return []
+    try:
+        return [(str(name), size) for name, size in json.loads(table) if type(size) is int and size >= 0]
+    except UNFIT:
+        return []
 
 
 def _pieces(scan: ShardScan) -> list[Piece]:
@@ -98,17 +104,47 @@ def _pieces(scan: ShardScan) -> list[Piece]:
 def _scan(saved: bytes) -> ShardScan | None:
     """A scan from its bytes; None where they are damaged."""
     read = unpacked(saved)
-    if read is None:
+    try:
+        scan = None if read is None else _unpacked(*read)
+    except UNFIT:
         return None
-    facts, data = read
+    return scan if scan is not None and _is_whole(scan) else None
+
+
+def _is_whole(scan: ShardScan) -> bool:
+    """Whether its columns go together."""
+    samples, parts = len(scan.offsets), len(scan.part_offsets)
+    of_samples, of_parts = (scan.sizes, scan.counts, scan.key_sizes), (scan.part_names, scan.part_sizes)
+    if any(len(column) != samples for column in of_samples) or any(len(column) != parts for column in of_parts):
+        return False
+    numbers = (scan.offsets, *of_samples, scan.part_offsets, *of_parts)
+    if any(column.dtype.kind not in "iu" or int(column.min(initial=0)) < 0 for column in numbers):
+        return False
+    is_named = not parts or int(scan.part_names.max()) < len(scan.extensions)
+    if not all(map(_is_name, scan.extensions)) or not isinstance(scan.status, str):
+        return False
+    if not all(text is None or isinstance(text, str) for text in (scan.sha256, scan.layout)):
+        return False
+    return is_named and (int(scan.counts.sum()), int(scan.key_sizes.sum())) == (parts, len(scan.keys))
+
+
+def _is_name(part: Any) -> bool:
+    return isinstance(part, str) and "/" not in part and "\0" not in part
+
+
+def _unpacked(facts: Mapping[str, Any], data: memoryview) -> ShardScan:
     at = 0
     columns: dict[str, NDArray[Any]] = {}
     for name, dtype, *rest in facts["columns"]:
         if not rest:
             columns[name] = columns[dtype]
         elif len(rest) > 1:
+            if not 0 <= rest[0] <= max(1, len(data)):  # others beside it are not constant, and are as long
+                raise ValueError(rest)
             columns[name] = np.full(rest[0], rest[1], dtype)
         else:
+            if rest[0] < 0:
+                raise ValueError(rest)
             columns[name] = np.frombuffer(data, dtype, rest[0], at)
             at += columns[name].nbytes
     keys, key_sizes = _keys(facts["numbered"], columns)

@@ -28,6 +28,9 @@ class IndexedShard(Protocol):
         """Bytes: a file of another size is not the one that was indexed."""
 
     @property
+    def samples(self) -> int: ...
+
+    @property
     def layout_hash(self) -> str:
         """Equal for shards in which everything is in the same place."""
 

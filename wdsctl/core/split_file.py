@@ -19,7 +19,8 @@ from wdsctl.core.fields import did_you_mean
 from wdsctl.core.formats.energon_meta import found_beside
 from wdsctl.core.formats.split_yaml import SplitYaml, load_split_yaml
 from wdsctl.core.key_list import key_list
-from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import ENERGON_META, Place
 from wdsctl.core.split_patterns import Patterns, shard_and_key
 from wdsctl.core.splitting import SplitShard

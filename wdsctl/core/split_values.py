@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.checked_file import load_checked, save_checked
+from wdsctl.core.checked_file import UNFIT, load_checked, save_checked
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.offsets import Offsets, offsets_of
 from wdsctl.core.split_spec import ValueSpec, parse_spec
@@ -82,8 +82,12 @@ def load_values(path: str) -> ShardValues | None:
     if loaded is None:
         return None
     facts, data = loaded
-    hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
-    return ShardValues(hashes, facts["missing"], tuple(facts["named"]), dict(map(tuple, facts["texts"])))
+    try:
+        hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+        texts = {int(number): str(text) for number, text in facts["texts"]}
+        return ShardValues(hashes, int(facts["missing"]), tuple(map(str, facts["named"])), texts)
+    except UNFIT:
+        return None
 
 
 def values_of(unit: ValueUnit) -> ShardValues:

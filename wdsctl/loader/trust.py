@@ -55,11 +55,11 @@ def refused(named: NamedCode, origin: str | None) -> UsageError:
     return UsageError(
         f"{named.key}: {named.text} is code, and what data names runs only with your leave; {found}",
         where=named.where,
-        hint=f"if you trust it, give trust_code=True; or {_own(named)}",
+        hint=f"{_own(named)}; or, if you trust what is there, give trust_code=True",
         code="WDS270",
     )
 
 
 def _own(named: NamedCode) -> str:
     given = f'wdsctl.loader.{_REGISTER[named.key]}(..., name="{named.text}")'
-    return f"import it in your own program, and {given} there"
+    return f"register it in your own program: {given}"

@@ -12,6 +12,7 @@ import pytest
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
 from wdsctl.core.catalog.database_file import error_of, open_database, page_problem
+from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.own_schema import catalog_schema
 from wdsctl.core.verbs.index import index
 
@@ -58,3 +59,12 @@ def test_an_honest_statement_of_many_steps_goes_on(tmp_path: Path) -> None:
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT count(*) FROM n"
         )
         assert connection.execute(query).fetchone() == (2_000_000,)
+
+
+def test_a_draft_of_a_new_catalog_takes_as_many_steps_as_it_needs(tmp_path: Path) -> None:
+    with drafting(str(tmp_path / "catalog.sqlite")) as draft:
+        query = (
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT count(*) FROM n"
+        )
+        assert draft._connection.execute(query).fetchone() == (2_000_000,)
+    assert page_problem(str(tmp_path / "catalog.sqlite")) == ""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ from tests.build import a_dataset
 from tests.core.pictures import picture
 from tests.core.verbs.carried import COLUMNS, NUMBER, a_source, columns, media, told
 from tests.core.verbs.conversions import to
+from wdsctl.core.block_sums import BlockSums, seal
 from wdsctl.core.columns import Column, ColumnFacts, Values, find_column
 from wdsctl.core.convert.plan_file import ORIGIN
 from wdsctl.core.convert.recipe import PartRules
+from wdsctl.core.errors import WdsctlError
 from wdsctl.core.place import locate
 from wdsctl.core.transcode.options import parse_image
 from wdsctl.core.verbs.convert_columns import gathered
@@ -39,12 +42,19 @@ def test_a_value_is_that_of_the_place_it_came_from(data: st.DataObject) -> None:
     assert failed == sum(there[source][place] == (0, 1) for source, place in came)
 
 
+def _damaged() -> WdsctlError:
+    return WdsctlError("damaged", hint="none")
+
+
 def _column(shards: list[list[int]], failures: list[int]) -> Column:
     table = [(i, len(values), failed) for i, (values, failed) in enumerate(zip(shards, failures, strict=True))]
     facts = ColumnFacts("n", "m:f", "", 1, "", failed=sum(failures))
+    values = np.concatenate([np.array(v, np.int64) for v in shards])
+    data = io.BytesIO(values.tobytes())
+    seal(data)
     return Column(
         facts,
-        Values(np.concatenate([np.array(v, np.int64) for v in shards])),
+        Values(values, BlockSums(data.getvalue(), _damaged), 0, _damaged),
         np.array(table),
         np.empty((0, 16), "u1"),
     )

@@ -127,7 +127,9 @@ def unsound(path: str) -> str:
 
 
 def page_problem(path: str) -> str:
-    """What is wrong with the pages of a file that nobody writes; empty where nothing is. Reads all of it."""
+    """What is wrong with the pages of a file that nobody writes, all of which is read; empty where nothing is."""
+    if not os.path.exists(path):
+        return ""
     try:
         with closing(sqlite3.connect(uri_of(path), uri=True)) as connection:
             connection.execute("PRAGMA trusted_schema = OFF")

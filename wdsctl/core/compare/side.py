@@ -15,7 +15,8 @@ from wdsctl.core.catalog.quick import current_generation, refuse_media_folder
 from wdsctl.core.catalog.split_parts import SplitParts, split_parts
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import Place
 from wdsctl.core.root_name import located
 from wdsctl.core.selections import Selected, whole_view

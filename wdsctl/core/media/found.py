@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from wdsctl.core.checked_file import load_checked, save_checked
+from wdsctl.core.checked_file import UNFIT, load_checked, save_checked
 from wdsctl.core.findings import Finding
 from wdsctl.core.media.stored import Form, Numbers
 
@@ -59,10 +60,18 @@ def load_found(path: str) -> Found | None:
     loaded = load_checked(path)
     if loaded is None:
         return None
-    facts, data = loaded
+    try:
+        return _found(*loaded)
+    except UNFIT:
+        return None
+
+
+def _found(facts: Mapping[str, Any], data: memoryview) -> Found:
     forms = [Form(*form) for form in facts["forms"]]
     at, media = 0, []
     for row, part, size, form, indexed, *numbers in facts["media"]:
+        if min(row, part, size, form, indexed) < 0:
+            raise ValueError(row)
         blob = bytes(data[at : at + indexed]) or None
         at += indexed
         media.append(FoundMedium(row, facts["parts"][part], size, forms[form], Numbers(*numbers), blob))

@@ -10,7 +10,8 @@ import numpy as np
 
 from wdsctl.core.catalog.quick import current_generation, read_split
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
-from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import Place, locate
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.split_digest import split_digest

@@ -22,7 +22,8 @@ from wdsctl.core.columns import find_column, kept_columns
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, WdsctlError
 from wdsctl.core.findings import Finding
-from wdsctl.core.offsets import Offsets, ShardEntry
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.place import Place, locate
 from wdsctl.core.printable import one_line
 from wdsctl.core.progress import SILENT, Progress

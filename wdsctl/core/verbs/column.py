@@ -49,13 +49,15 @@ def check_columns(place: Place, request: ColumnRequest) -> None:
 
 
 def _modules(place: Place, request: ColumnRequest) -> AbstractContextManager[None]:
-    """Within it, modules are looked for in the current folder first, where a function of Python was asked for by name.
-    A folder that is the dataset's is data, and may have modules of any name."""
-    is_code = any(not parse_spec(text).is_built_in for text in request.wanted.values())
-    folder = os.getcwd() if is_code else ""
-    if not folder or (is_within(folder, data_folders(place)) and not request.trust_code):
+    """Within it, modules are looked for in the current folder first, where a function that was asked for is in one of
+    its modules: what else lies there may have any name. A folder that is the dataset's is data."""
+    folder = os.getcwd()
+    if is_within(folder, data_folders(place)) and not request.trust_code:
         return nullcontext()
-    return importable(folder)
+    specs = [parse_spec(text) for text in request.wanted.values()]
+    origins = [origin_of(spec.first, [folder]) for spec in specs if not spec.is_built_in]
+    is_here = any(origin and is_within(origin, [folder]) for origin in origins)
+    return importable(folder) if is_here else nullcontext()
 
 
 def _check_origin(place: Place, spec: Spec, request: ColumnRequest) -> None:

@@ -19,7 +19,8 @@ from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import check_held
-from wdsctl.core.offsets import Offsets, ShardEntry, ShardRows
+from wdsctl.core.offsets import Offsets, ShardRows
+from wdsctl.core.offsets_bounds import ShardEntry
 from wdsctl.core.offsets_writer import OffsetsWriter
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
@@ -253,9 +254,15 @@ def _run(todo: Iterator[list[ScanUnit]], workers: int) -> Generator[tuple[int, l
         yield from ((i, []) for i, _ in results)
 
 
+def _is_within(scan: ShardScan, size: int) -> bool:
+    """Whether all parts of what somebody left as a scan of a shard of this size are in it."""
+    most = max(int(scan.part_offsets.max(initial=0)), int(scan.part_sizes.max(initial=0)))
+    return most <= size and int((scan.part_offsets + scan.part_sizes).max(initial=0)) <= size
+
+
 def _result(unit: ScanUnit, scan: ShardScan | None, *, is_old: bool) -> ShardScan:
     """What a unit left. Scanned again if it is damaged, or could not be read when an earlier run tried."""
-    if scan is None or (is_old and scan.status == "unreadable"):
+    if scan is None or (is_old and (scan.status == "unreadable" or not _is_within(scan, unit.shard.size))):
         return scan_file(unit.root, unit.shard, unit.keys, hashed=unit.hashed)
     return scan
 

@@ -30,6 +30,11 @@ BAD_ARRAY: Errors = (
     *(struct.error, zlib.error, zipfile.BadZipFile, tokenize.TokenError, pickle.UnpicklingError),
 )
 
+#: Before 2.6, torch.load ran TorchScript in spite of `weights_only` (CVE-2025-32434). It knows such an archive by the
+#: name of a file in it.
+_RUNS_SCRIPTS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
+_SCRIPT = b"constants.pkl"
+
 
 def as_bytes(data: bytes) -> bytes:
     """The bytes themselves. `function_for(part) is as_bytes` tells that there is nothing to call."""
@@ -62,8 +67,10 @@ def npz(data: bytes) -> dict[str, Any]:
         return dict(arrays)
 
 
-def torch_file(data: bytes) -> Any:
+def torch_file(data: bytes, *, runs_scripts: bool = _RUNS_SCRIPTS) -> Any:
     """Tensors and plain containers of them, on the CPU. Whatever else a file holds is refused by `weights_only`."""
+    if runs_scripts and _SCRIPT in data:
+        raise pickle.UnpicklingError("a TorchScript archive is a program, and no part of a sample")
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 

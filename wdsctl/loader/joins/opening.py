@@ -90,11 +90,12 @@ def joined_of(
     places = [place, *(member.place for member in members if member.place is not None)]
     data = [folder for each in places for folder in data_folders(each)]
     kinds = [(path, field_names(config, names)) for path, config, names in zip(paths, configs, layouts, strict=True)]
+    joiner = joiner_of(join, kinds, leaf.where, trust_code=trust_code, data=data)  # what it refuses, it refuses at once
     return Joined(
         leaf,
         tuple(members),
         join_of(place.meta, primary, sides),
-        joiner_of(join, kinds, leaf.where, trust_code=trust_code, data=data),
+        joiner,
         _subflavors([config.subflavors for config in configs], [leaf, *join.members]),
     )
 
