@@ -748,11 +748,12 @@ CODES: dict[str, Code] = {
     ),
     "WDS345": Code(
         "the destination was made by another conversion",
-        "What lies there was written from other sources, or with other options. Mixing both would leave a dataset "
-        "that no command makes.",
-        "Give another DEST. Of a conversion that was not finished, `--yes` removes what it has written, and "
-        "begins anew. One that is finished does not grow: remove it and convert all of it again; or convert what is "
-        "new alone, into a folder of its own, and train on both by a blend file.",
+        "What lies there was written from other sources, or with other options: the message says what is different. "
+        "Mixing both would leave a dataset that no command makes. A copy of the source is none of these: by names, "
+        "sizes and times, or by bytes where times are new. A file that was renamed is: its sample has another key.",
+        "Give another DEST: what is there stays as it is, and `wdsctl diff DEST OTHER` shows what has changed. What is "
+        "new alone may be converted into a folder of its own; a blend file trains on both. Of a conversion that was "
+        "not finished, `--yes` removes what it has written, and begins anew.",
     ),
     "WDS346": Code(
         "something that was worked out does not go along",
