@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Wdsctl
+from tests.cli.conftest import Wdsctl, a_tar
 from tests.cli.test_startup import HEAVY
 
 
@@ -100,3 +101,77 @@ echo "${{COMPREPLY[@]}}"
         ["bash", "--norc", "-c", program], env=os.environ | {"PATH": path}, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["train", "trial"], done.stderr
+
+
+HOSTILE = [
+    "k1$(touch x)",
+    "k2`touch x`",
+    "k3;touch x",
+    "k4|touch x",
+    "k5&touch x",
+    "k6>x",
+    "k7'x",
+    'k8"$(touch x)',
+    "k9\\$(touch x)",
+    "k(e:'touch x':)",
+    "k*",
+    "k~",
+    "k{a,b}",
+    "k!x",
+    "k#x",
+    "k x",
+    "k\nx",
+    "k\tx",
+    "k\x1b[2J",
+    "k\u202ex",
+    "--output=x",
+    "=k",
+    "~k",
+]
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, wdsctl: Wdsctl) -> Path:
+    a_tar(tmp_path / "hostile" / "a.tar", {f"{key}.txt": b"x" for key in [*HOSTILE, "kept/1-a_b+c@d%e,f=g:h"]})
+    wdsctl("index", tmp_path / "hostile")
+    return tmp_path / "hostile"
+
+
+def test_names_with_what_a_shell_gives_a_meaning_are_not_offered(hostile: Path) -> None:
+    assert offered("get", hostile, "") == ["kept/1-a_b+c@d%e,f=g:h"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_no_shell_runs_what_is_offered(hostile: Path, tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    program = tmp_path / "bin" / "wdsctl"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m wdsctl "$@"\n')
+    program.chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    surroundings = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(home)}
+    script = subprocess.run(
+        [str(program)],
+        env=surroundings | {"_WDSCTL_COMPLETE": f"source_{shell}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    line = f"wdsctl get {hostile} k"
+    (home / "script").write_text(script)
+    asked = {
+        "bash": f"source ~/script; COMP_WORDS=({line}); COMP_CWORD=3; _wdsctl_completion wdsctl; "
+        'printf "%s\\n" "${COMPREPLY[@]}"',
+        "zsh": 'compdef() { :; }; _arguments() { print -rl -- "$@"; }; source ~/script; '
+        f"words=({line}); CURRENT=4; _wdsctl_completion",
+        "fish": f"source ~/script; complete -C '{line}'",
+    }[shell]
+    done = subprocess.run(
+        [shell, "-c", asked], env=surroundings, capture_output=True, text=True, timeout=60, check=False, cwd=home
+    )
+    assert "kept/1-a_b+c@d%e,f=g" in done.stdout, done.stderr
+    assert "touch" not in done.stdout
+    assert not (home / "x").exists()

@@ -7,7 +7,7 @@ import typer
 
 from wdsctl.cli import errors
 from wdsctl.cli.errors import Manner
-from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.errors import DatasetError, WdsctlError, several
 
 TRUNCATED = DatasetError(
     "shard is truncated",
@@ -59,8 +59,8 @@ def test_debug_shows_the_traceback_of_an_error_too(capsys: pytest.CaptureFixture
 
 
 def test_a_message_of_several_lines_is_indented_and_moves_no_cursor() -> None:
-    text = errors.as_text(WdsctlError("3 samples\n\x1b[2Ja", hint="h"), is_colored=False)
-    assert text == "error[WDS000]: 3 samples\n  \\x1b[2Ja\n  help: h\n"
+    text = errors.as_text(WdsctlError(several("3 samples", "\x1b[2Ja\nb"), hint="h"), is_colored=False)
+    assert text == "error[WDS000]: 3 samples\n    \\x1b[2Ja\\nb\n  help: h\n"
 
 
 def test_the_code_is_coloured_and_nothing_else() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.core.test_join_index import side
 from wdsctl.core import join_cache
 from wdsctl.core.errors import DatasetError, PermissionDenied
+from wdsctl.core.files import make_folder
 from wdsctl.core.join_cache import FOLDER, KEPT, join_of
 from wdsctl.core.join_index import write_join
 
@@ -80,8 +81,9 @@ def test_a_folder_that_cannot_be_written_has_its_joins_in_the_users_cache(
     tmp_path: Path, computed: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     denied = str(tmp_path / "meta" / FOLDER)
-    drafted = join_cache._draft
-    monkeypatch.setattr(join_cache, "_draft", lambda folder: _denied(folder) if folder == denied else drafted(folder))
+    monkeypatch.setattr(
+        join_cache, "make_folder", lambda folder: _denied(folder) if folder == denied else make_folder(folder)
+    )
 
     for _ in range(2):
         join_of(str(tmp_path / "meta"), side(["a"]), [side(["a"])])
@@ -92,7 +94,7 @@ def test_a_folder_that_cannot_be_written_has_its_joins_in_the_users_cache(
 def test_where_nothing_can_be_written_the_error_says_what_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(join_cache, "_draft", _denied)
+    monkeypatch.setattr(join_cache, "make_folder", _denied)
 
     with pytest.raises(PermissionDenied, match="neither can be written") as raised:
         join_of(str(tmp_path), side(["a"]), [side(["a"])])

@@ -237,7 +237,7 @@ def test_a_holder_that_lost_the_lock_is_told_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EOPNOTSUPP])
 def test_where_there_are_no_links_it_works_too(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refuse)
@@ -253,9 +253,9 @@ def test_where_there_are_no_links_it_works_too(tmp_path: Path, number: int, monk
 def test_a_draft_that_somebody_swept_away_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     link = os.link
 
-    def link_and_sweep(source: str, target: str) -> None:
-        link(source, target)
-        os.unlink(source)
+    def link_and_sweep(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int, follow_symlinks: bool) -> None:
+        link(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd, follow_symlinks=follow_symlinks)
+        os.unlink(source, dir_fd=src_dir_fd)
 
     monkeypatch.setattr(os, "link", link_and_sweep)
     with locked(str(tmp_path / "lock")):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -88,3 +89,15 @@ def test_a_pattern_that_is_none_is_told(connection: sqlite3.Connection) -> None:
         connection.execute("SELECT b REGEXP '(' FROM v_open").fetchall()
     assert "'(' is no regular expression" in guard.problem
     assert connection.execute("SELECT NULL REGEXP 'a', 'a' REGEXP NULL").fetchall() == [(None, None)]
+
+
+@pytest.mark.timeout(60)
+def test_an_expression_that_tries_for_ever_ends_with_the_time_of_the_query() -> None:
+    guard = Guard({}, ("regexp",))
+    guard.end = time.monotonic() + 0.2
+    with closing(sqlite3.connect(":memory:")) as connection:
+        guard.put_on(connection)
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute(f"SELECT '{'a' * 60}' REGEXP '(a|aa)+$b'").fetchall()
+    assert time.monotonic() - guard.end < 5
+    assert "takes longer than" in guard.problem

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.urls import is_chained, is_url, plain, protocol, shown
+from wdsctl.core.urls import _secret_names, identity, is_chained, is_url, plain, protocol, shown
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/shards", "memory://x", "https://host/x", "GS://bucket"])
@@ -38,3 +38,75 @@ def test_user_password_and_query_are_never_shown() -> None:
     assert shown("cannot get https://host/x.tar?X-Amz-Signature=abc, sorry") == "cannot get https://host/x.tar sorry"
     assert shown("/data/a@b?c") == "/data/a@b?c"
     assert shown("s3://bucket/a@b/x.tar") == "s3://bucket/a@b/x.tar"
+
+
+SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"ftp://ann:{SECRET}@host/x",
+        f"ftp://ann:p@{SECRET}@host/x",
+        f"ftp://ann:p/{SECRET}@host/x",
+        f"ftp://ann:p@a/{SECRET}/b@host/x",
+        f"ftp://ann:p?{SECRET}@host/x",
+        f"ftp://ann:12/{SECRET}@host/x",
+        f"ftp://ann:p%40{SECRET}@host/x",
+        f"https://{SECRET}@host/x",
+        f"https://host/x?X-Amz-Signature={SECRET}&X-Amz-Expires=1",
+        f"https://host/x?a=1&sig={SECRET}",
+        f"https://host/x?sig='{SECRET}",
+        f"https://host/x#access_token={SECRET}",
+        f"cannot get 'https://ann:{SECRET}@host/x'",
+        f"Max retries exceeded with url: /x.tar?X-Amz-Signature={SECRET} (Caused by ...)",
+        f"GET /x?st=1&sig={SECRET} failed",
+        f"https%3A%2F%2Fann%3A{SECRET}%40host%2Fx",
+        f"https%3A%2F%2Fhost%2Fx%3Fsig%3D{SECRET}",
+        f"{{'Authorization': 'Bearer {SECRET}'}}",
+        f"Authorization: AWS4-HMAC-SHA256 Credential=a/b, Signature={SECRET}",
+        f'{{"aws_secret_access_key": "{SECRET}"}}',
+        f"storage_options={{'password': '{SECRET}', 'key': 1}}",
+        f"AccountName=a;AccountKey={SECRET};EndpointSuffix=b",
+        f"password={SECRET}",
+        f"/work/http:/ann:{SECRET}@host/x?sig={SECRET}",
+        f"/work/other:/ann:a@b/{SECRET}@host/x",
+        f"simplecache::https://ann:{SECRET}@host/x",
+    ],
+)
+def test_what_is_secret_is_never_shown(text: str) -> None:
+    assert SECRET not in shown(text)
+    assert shown(shown(text)) == shown(text)
+    assert SECRET not in shown(f"one\n{text}\ntwo")
+    assert SECRET not in shown(repr(text))
+
+
+def test_what_variables_of_the_environment_hold_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_OF_A_TEST", SECRET)
+    monkeypatch.setenv("A_TOKEN", "/run/secrets/token")
+    _secret_names.cache_clear()
+    assert shown(f"the key {SECRET} is refused") == "the key *** is refused"
+    assert shown("/run/secrets/token") == "/run/secrets/token"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http://host.org:8080/a@b/x.tar",
+        "http://localhost:9000/a@b",
+        "s3://bucket/data@view",
+        "s3://bucket/a#1.tar",
+        "https://host/100%25/x",
+        "image=jpg,token=tok",
+        "/data/a@b?c=d",
+        "tokens: 12",
+        "the key of the sample: a=b",
+    ],
+)
+def test_what_is_not_secret_is_shown(text: str) -> None:
+    assert shown(text) == text
+
+
+def test_data_is_told_apart_by_what_names_it() -> None:
+    assert identity("ftp://a:b@h/x@1") != identity("ftp://a:b@g/x@1")
+    assert identity("https://h/x?sig=1") == identity("https://h/x?sig=2")

@@ -13,7 +13,7 @@ from typing import Any
 def _arm(seam: str, nth: int, parent_only: str, sends: int, counted: str) -> None:
     call, write = getattr(os, seam), os.write
 
-    def counting(*given: Any) -> Any:
+    def counting(*given: Any, **named: Any) -> Any:
         # What goes through pipes is how processes talk to each other: no part of the work.
         if seam != "write" or stat.S_ISREG(os.fstat(given[0]).st_mode):
             count = os.open(counted, os.O_WRONLY | os.O_APPEND)
@@ -21,7 +21,7 @@ def _arm(seam: str, nth: int, parent_only: str, sends: int, counted: str) -> Non
             if os.lseek(count, 0, os.SEEK_CUR) == nth:
                 _end(sends, is_alone=parent_only == "True")
             os.close(count)
-        return call(*given)
+        return call(*given, **named)
 
     setattr(os, seam, counting)
 

@@ -66,7 +66,7 @@ def test_a_disk_that_is_full_at_the_start_leaves_the_training_without_a_trace(
     def full(path: str, *_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
 
-    monkeypatch.setattr(os, "makedirs", full)
+    monkeypatch.setattr(os, "mkdir", full)
     with caplog.at_level(logging.WARNING, "wdsctl.loader"):
         assert len(taken(loader_of(dataset, trace=tmp_path / "trace"), 20)) == 20
 

@@ -166,6 +166,15 @@ def test_batches_of_a_type_of_ones_own_have_its_fields(dataset: str) -> None:
     assert batch.more == [[]] * 4
 
 
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+def test_workers_make_samples_of_a_type_that_was_allowed(method: Any, dataset: str) -> None:
+    told(dataset, f"sample_type: {__name__}:Kept\nfield_map: {{text: txt, words: json}}\n")
+    workers = WorkerConfig(0, 1, num_workers=1, start_method=method)
+    (sample,) = taken(training_of(dataset, batch_size=None, trust_code=True, worker_config=workers), 1)
+
+    assert type(sample) is Kept
+
+
 @pytest.mark.parametrize(
     ("name", "fields", "words"),
     [

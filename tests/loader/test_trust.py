@@ -71,7 +71,7 @@ def test_with_leave_the_current_folder_is_not_looked_in_unless_it_was_asked_for(
     monkeypatch.setattr(sys, "path", ["", *sys.path])
     before = list(sys.path)
 
-    with pytest.raises(UsageError, match="there is no module 'wds_current'"):
+    with pytest.raises(UsageError, match="there is no module 'wds_current', but in the current folder"):
         code_of(joiner("wds_current:f"), trust_code=True)
     assert sys.path == before
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import typer
 
 from wdsctl.cli.options import Common
+from wdsctl.core.printable import harmless, one_line
 
 _ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
@@ -17,8 +18,9 @@ class Terminal:
     """Questions go to stderr, also when stdout is a file: Python's `input` would write the prompt's end into it."""
 
     def text(self, question: str, default: str) -> str:
+        asked = f"{question} [{one_line(default)}]" if default else question
         with _asking():
-            return str(typer.prompt(question, default=default, show_default=bool(default), err=True)).strip()
+            return str(typer.prompt(harmless(asked), default=default, show_default=False, err=True)).strip()
 
     def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
         """Whether the answer is yes: y, n, or Enter for the default. `choices`: what ? shows."""
@@ -27,7 +29,7 @@ class Terminal:
             answer = self.text(f"{question} [{'Y/n' if default else 'y/N'}{more}]", "").lower()
             if answer in _ANSWERS or not answer:
                 return _ANSWERS.get(answer, default)
-            typer.echo(choices if answer == "?" and choices else "y is yes, n is no", err=True)
+            typer.echo(harmless(choices) if answer == "?" and choices else "y is yes, n is no", err=True)
 
 
 def may_ask(common: Common) -> bool:

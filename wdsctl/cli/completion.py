@@ -1,8 +1,13 @@
-"""What a shell offers for an option or argument: names that the dataset before it has. Standard library only."""
+"""What a shell offers for an option or argument: names that the dataset before it has. Standard library only.
+
+A shell puts what is offered onto the command line as it is, and zsh evaluates it: a key `k$(touch x)` would run. What
+has a letter in it that any shell gives a meaning, or begins like an option, is not offered.
+"""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
 Complete = Callable[[typer.Context, str], list[str]]
 
 MOST = 100  # names that are offered
+_CALM = re.compile(r"[\w./:,+@](?:[\w./:,+@%=-])*")
 
 
 def offer(parameters: Iterable[inspect.Parameter]) -> None:
@@ -96,9 +102,13 @@ def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place,
     try:
         place, _ = located(root, context.params.get("catalog"))
         with Browser(place.catalog) as browser:
-            return list(islice((name for name in names(place, browser) if name.startswith(incomplete)), MOST))
+            return list(islice((name for name in names(place, browser) if _is_offered(name, incomplete)), MOST))
     except WdsctlError:
         return []
+
+
+def _is_offered(name: str, incomplete: str) -> bool:
+    return name.startswith(incomplete) and _CALM.fullmatch(name) is not None
 
 
 COMPLETED: dict[str, Complete | Callable[[str], list[str]]] = {

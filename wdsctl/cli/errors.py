@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wdsctl.cli.figures import path, relative, safe
-from wdsctl.cli.output import document, facts, has_color, write
+from wdsctl.cli.output import document, facts, has_color, write, write_drawn
 from wdsctl.core.errors import StorageError, UsageError, WdsctlError
+from wdsctl.core.urls import shown
 
 if TYPE_CHECKING:
     from wdsctl.core.config import Setting
@@ -62,7 +63,7 @@ def report(error: WdsctlError, manner: Manner, *, is_answered: bool = False) -> 
         _tell("".join(traceback.format_exception(error)))
     if not is_answered and not (manner.json and _is_answered(error)):
         text = as_text(error, is_colored=has_color(sys.stderr, manner.no_color))
-        _tell(_fitted(text) if sys.stderr.isatty() else text)
+        _tell_drawn(_fitted(text) if sys.stderr.isatty() else text)
     return error.exit_code
 
 
@@ -83,9 +84,9 @@ def _fitted(text: str) -> str:
     from wdsctl.cli.wrapping import wrapped
 
     head, mark, rest = text.rpartition("\x1b[0m")
-    shown = re.sub("\x1b\\[[0-9;]*m", "", head)
-    fitted = wrapped(shown + rest, width(sys.stderr))
-    return head + mark + fitted[len(shown) :]
+    bare = re.sub("\x1b\\[[0-9;]*m", "", head)
+    fitted = wrapped(bare + rest, width(sys.stderr))
+    return head + mark + fitted[len(bare) :]
 
 
 def from_typer(
@@ -134,7 +135,12 @@ def _is_answered(error: WdsctlError) -> bool:
 def _tell(text: str) -> None:
     """Write to stderr. Where that takes no more either, the exit code is all that can still be said."""
     with suppress(StorageError):
-        write(sys.stderr, text)
+        write(sys.stderr, shown(text))
+
+
+def _tell_drawn(text: str) -> None:
+    with suppress(StorageError):
+        write_drawn(sys.stderr, text)
 
 
 def _lines(text: str) -> str:

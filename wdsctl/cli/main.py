@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from wdsctl.cli.start import INTERRUPTED, UNWRITTEN, LeftUnwritten
 from wdsctl.core.called import typed
 from wdsctl.core.errors import WdsctlError
 from wdsctl.core.os_errors import is_full
+from wdsctl.core.printable import one_line
+from wdsctl.core.urls import shown
 
 if TYPE_CHECKING:
     from wdsctl.core.config import Setting
@@ -57,10 +60,17 @@ def _command_in(given: list[str]) -> str:
     return "" if command.startswith("-") else command
 
 
+def _warned(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """What libraries warn of may be words out of a file."""
+    write(sys.stderr, shown(f"{category.__name__}: {one_line(str(message))}\n"))
+
+
 def _run(words: list[str], defaults: dict[str, Any]) -> int:
     command = lighten(get_command(app_for(words, is_completing=COMPLETION in os.environ)))
     try:
-        code = command(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
+        with warnings.catch_warnings():
+            warnings.showwarning = _warned
+            code = command(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise PipeClosed from error

@@ -1,10 +1,15 @@
-"""The one place that writes: data to stdout, everything else to stderr."""
+"""The one place that writes: data to stdout, everything else to stderr.
+
+What a terminal would obey is written by nobody but Rich and the drawings of pictures: texts are made harmless in
+`drawn` and `write`, whoever made them and wherever they go.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -14,9 +19,11 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from wdsctl.cli.labelled import Labelled
 from wdsctl.core.errors import StorageError, WdsctlError
 from wdsctl.core.os_errors import is_full
+from wdsctl.core.printable import harmless, harmless_json
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
 
 SCHEMA = 1
 #: Lines that are piped are as long as they are; only a terminal has a width.
@@ -50,18 +57,24 @@ class Output:
         if self.json:
             write(sys.stdout, document({"command": command, **plain(report)}))
         else:
-            write(sys.stdout, drawn(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color)))
+            write_drawn(sys.stdout, drawn(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color)))
 
     def say(self, *pieces: RenderableType) -> None:
         """Something beside the data, on stderr; nothing with --quiet. It ends no command: where stderr takes no more (a
         full disk), the answer and the exit code still say what became of it."""
         if not self.quiet:
             with suppress(StorageError):
-                write(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
+                write_drawn(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
 
 
 def document(content: Mapping[str, Any]) -> str:
-    return json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+    text = json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, indent=2, allow_nan=False)
+    return harmless_json(text) + "\n"
+
+
+def in_json(value: Any) -> str:
+    """A piece of a document, on one line."""
+    return harmless_json(json.dumps(value, ensure_ascii=False))
 
 
 def listed(head: Mapping[str, Any], name: str, entries: Iterable[str]) -> Iterator[str]:
@@ -72,13 +85,13 @@ def listed(head: Mapping[str, Any], name: str, entries: Iterable[str]) -> Iterat
     """
     rest = iter(entries)
     first = next(rest, None)
-    opening = json.dumps({"schema": SCHEMA, **head}, ensure_ascii=False).removesuffix("}")
+    opening = in_json({"schema": SCHEMA, **head}).removesuffix("}")
     yield f'{opening}, "{name}": [' + ("" if first is None else f"\n{first}")
     try:
         for entry in rest:
             yield f",\n{entry}"
     except WdsctlError as error:
-        yield f'\n], "error": {json.dumps(facts(error), ensure_ascii=False)}}}\n'
+        yield f'\n], "error": {in_json(facts(error))}}}\n'
         raise Answered(error) from error
     yield "]}\n" if first is None else "\n]}\n"
 
@@ -108,6 +121,14 @@ def has_color(stream: TextIO, no_color: bool = False) -> bool:
 def is_lively(stream: TextIO) -> bool:
     """Whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def is_file(stream: TextIO) -> bool:
+    """Whether the stream is kept, and not read by somebody at once."""
+    try:
+        return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
+    except (OSError, ValueError):  # a stream in memory has no descriptor
+        return False
 
 
 def can_write(stream: TextIO, letters: str) -> bool:
@@ -166,13 +187,34 @@ def _by_rich(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bo
     )
     with console.capture() as capture:
         for piece in pieces:
-            is_line = isinstance(piece, str)
-            console.print(wrapped(piece, console.width) if isinstance(piece, str) else piece, soft_wrap=is_line)
+            if isinstance(piece, str):
+                console.print(wrapped(harmless(piece), console.width), soft_wrap=True)
+            else:
+                console.print(_Harmless(piece))
     return capture.get().splitlines()
 
 
+@dataclass(frozen=True, slots=True)
+class _Harmless:
+    """A piece for Rich whose texts are harmless, whatever cells and lines they were put into. What is for the terminal
+    alone is marked as such: pictures are."""
+
+    piece: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        from rich.segment import Segment
+
+        for segment in console.render(self.piece, options):
+            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
+
+
 def write(stream: TextIO, text: str) -> None:
-    """Raises PipeClosed or StorageError. What the stream's encoding lacks is written as \\uNNNN."""
+    """A text without colours. Raises PipeClosed or StorageError."""
+    write_drawn(stream, harmless(text))
+
+
+def write_drawn(stream: TextIO, text: str) -> None:
+    """What `drawn` made, with its colours. What the stream's encoding lacks is written as \\uNNNN."""
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

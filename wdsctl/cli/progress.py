@@ -17,6 +17,7 @@ from wdsctl.cli.figures import count, duration, progress_of_size, relative, safe
 from wdsctl.cli.output import Output, has_color, is_lively
 from wdsctl.cli.wrapping import wrapped
 from wdsctl.core.progress import SILENT, Progress
+from wdsctl.core.urls import shown
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -140,7 +141,7 @@ class Lines:
             self.tally.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        self.say(safe(relative(message)))
+        self.say(safe(shown(relative(message))))
 
     def tick(self) -> None:
         """Say how far it is, if the last line is long enough ago."""
@@ -149,7 +150,7 @@ class Lines:
             if self.tally is None or now_s - self.said_s < LINE_EVERY_S:
                 return
             self.said_s = now_s
-            doing = [f"at {safe(self.tally.doing)}"] if self.tally.doing else []
+            doing = [f"at {safe(shown(self.tally.doing))}"] if self.tally.doing else []
             self._line(self.tally, [*self.tally.done(), *self.tally.eta(now_s), *doing])
 
     def finish(self) -> None:
@@ -203,7 +204,7 @@ class Bars:
             self.tally.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        line = wrapped(safe(relative(message)), self.console.width)
+        line = wrapped(safe(shown(relative(message))), self.console.width)
         self.console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
@@ -223,5 +224,5 @@ class Bars:
         fraction = tally.fraction
         bar = ProgressBar(total=1.0, completed=fraction) if fraction is not None else Text()
         row.add_row(tally.name, bar, ", ".join([*tally.done(), *tally.speed(now_s), *tally.eta(now_s)]))
-        doing = Text(f"  {safe(tally.doing)}", style="dim", no_wrap=True, overflow="ellipsis")
+        doing = Text(f"  {safe(shown(tally.doing))}", style="dim", no_wrap=True, overflow="ellipsis")
         return Group(row, doing) if tally.doing else row

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -19,7 +18,9 @@ from wdsctl.cli.output import Output
 from wdsctl.cli.progress import listening
 from wdsctl.cli.start import LeftUnwritten
 from wdsctl.core.called import typed
+from wdsctl.core.command_line import quoted
 from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.printable import harmless
 from wdsctl.core.urls import is_url, shown
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Interview:
     def text(self, question: str, default: str = "", *, choices: str = "") -> str:
         self.has_asked = True
         while (answer := self.ask.text(question, default).strip()) == "?" and choices:
-            typer.echo(choices, err=True)
+            typer.echo(harmless(choices), err=True)
         return answer
 
     def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
@@ -285,7 +286,7 @@ def _type_lines() -> str:
 def command_lines(request: Request, width: int) -> list[str]:
     """The command, on as many lines as it takes, each but the last going on in the next as shells have it."""
     lines = ["  "]
-    for word in map(shlex.quote, _words(request)):
+    for word in map(quoted, _words(request)):
         if lines[-1].strip() and len(f"{lines[-1]} {word} \\") > width:
             lines.append("     ")
         lines[-1] += word if lines[-1] == "  " else f" {word}"

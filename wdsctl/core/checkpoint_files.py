@@ -16,6 +16,8 @@ from wdsctl.core.state_form import State
 from wdsctl.core.torch_file import is_torch_file, read_torch
 
 SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".bin", ".tar")  # what is looked at in a folder
+MOST_JSON_BYTES = 256 << 20  # a state of a loader takes kilobytes, of 10,000 lanes megabytes
+DEEPEST = 100  # levels of a checkpoint in which a state is looked for
 _ENOUGH = 5  # of the fields: what has so many of them is a state, perhaps a truncated one
 
 
@@ -80,35 +82,38 @@ def _read(path: str) -> Any:
         if is_torch_file(path):
             return read_torch(path)
         with open(path, "rb") as file:
-            data = file.read()
+            is_large = os.fstat(file.fileno()).st_size > MOST_JSON_BYTES
+            data = file.read(1) if is_large else file.read()
+    is_json = data[:1] in {b"{", b"["}
+    if is_json and is_large:
+        raise _unread(path, f"JSON of more than {MOST_JSON_BYTES:,} bytes, and a state takes far fewer")
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         kind = "a pickle, or torch.save's of old" if data[:1] == b"\x80" else "neither JSON nor torch.save's"
-        if data[:1] in {b"{", b"["}:
-            kind = f"damaged JSON: {error}"
-        raise InputError(
-            f"the file is {kind}",
-            where=path,
-            hint="save states by json.dump, or by torch.save in its usual form",
-            code="WDS521",
-        ) from error
+        raise _unread(path, f"damaged JSON: {error}" if is_json else kind) from error
+
+
+def _unread(path: str, kind: str) -> InputError:
+    hint = "save states by json.dump, or by torch.save in its usual form"
+    return InputError(f"the file is {kind}", where=path, hint=hint, code="WDS521")
 
 
 def _walk(value: Any) -> Iterator[tuple[tuple[str, ...], State]]:
-    """States, each with the keys that lead to it, in the order they stand. What contains itself is entered once."""
+    """States, each with the keys that lead to it, in the order they stand. What contains itself is entered once, and
+    what nests deeper than any checkpoint not at all."""
     waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
     seen: set[int] = set()
     while waiting:
         keys, each = waiting.pop()
-        if not isinstance(each, dict | list | tuple) or id(each) in seen:
+        if not isinstance(each, dict | list | tuple) or id(each) in seen or len(keys) > DEEPEST:
             continue
         seen.add(id(each))
         if isinstance(each, dict):
             if sum(field in each for field in ("version", *FIELDS)) >= _ENOUGH:
                 yield keys, each
                 continue
-            inside = [((*keys, str(key)), inner) for key, inner in each.items()]
+            inside = [((*keys, str(key)), inner) for key, inner in dict.items(each)]
         else:
             inside = [((*keys, str(i)), inner) for i, inner in enumerate(each)]
         waiting += reversed(inside)

@@ -641,7 +641,8 @@ CODES: dict[str, Code] = {
         "the function of a column cannot be used",
         "There is no such module, or nothing of that name in it, or it is no function; or no sample has the part that "
         "it is to look at.",
-        "Modules are looked for in the current folder first, as `python -m` does. The message names what is nearest.",
+        "Modules are looked for in the current folder first, as `python -m` does, unless that is the dataset's. The "
+        "message names what is nearest.",
     ),
     "WDS313": Code(
         "a sample has no value in a column",
@@ -704,7 +705,7 @@ CODES: dict[str, Code] = {
     ),
     "WDS334": Code(
         "the query was stopped",
-        "It took longer than `--timeout`.",
+        "It took longer than `--timeout`, which for what a view was made by is 10 minutes if nothing is said.",
         "Ask for less (`LIMIT`, a narrower `WHERE`), or allow more time. `--timeout 0` sets no limit.",
     ),
     "WDS335": Code(
@@ -812,6 +813,25 @@ CODES: dict[str, Code] = {
         "data says is never a reason to open files elsewhere, so the file is not read.",
         "Where you mean it, name the folder yourself: `--allow-path DIR`, as often as there are folders, or "
         "WDSCTL_ALLOW_PATH, which training programs read, too.",
+    ),
+    "WDS415": Code(
+        "a link stands where wdsctl writes",
+        "What the user names is resolved, links and all. From there on no link is followed: one in `.wdsctl`, or below "
+        "a destination, came with the data, and what it points to is nobody's to write to or to delete.",
+        "Name the folder that is meant: `--catalog DIR` for a catalog that lies elsewhere, or the destination itself. "
+        "Where the link is not yours, put a folder in its place.",
+    ),
+    "WDS416": Code(
+        "a folder was moved while it was written to",
+        "Its path leads to another folder now, or to a link, or to nothing. The run ended; nothing was written "
+        "elsewhere.",
+        "Put the folder back and run the same command again: finished work is kept.",
+    ),
+    "WDS417": Code(
+        "not a file of our own",
+        "A file that is changed in place (the ledger, a lock) is a pipe, a device or a folder, or has another name "
+        "elsewhere (a hard link), whose file would be changed with it.",
+        "The message says which. Look at what put it there, and move it away.",
     ),
     "WDS500": Code(
         "the loader cannot go on",

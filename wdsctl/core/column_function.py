@@ -102,7 +102,7 @@ def _module(spec: Spec) -> ModuleType:
             raise _broken(spec, error) from error
         above = missing.rpartition(".")[0]
         near = did_you_mean(missing.rpartition(".")[2], _modules(above))
-        hint = near or "modules are looked for in the current folder and where Python finds its packages"
+        hint = near or "modules are looked for where Python finds its packages; of --column, also in this folder"
         raise _no_function(spec, f"there is no module {missing!r}", hint) from error
     except Exception as error:  # somebody's module: whatever it raises is why there is no function
         raise _broken(spec, error) from error

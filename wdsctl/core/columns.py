@@ -226,7 +226,7 @@ def write_column(path: str, facts: ColumnFacts, pieces: Iterable[ShardPiece]) ->
     digest = blake2b(digest_size=16)
     room = len(_head(replace(facts, **_WIDEST), 1 << 62, 1 << 62, 1 << 62))
     room += -room % ALIGN
-    with replacing(path) as draft, open(draft, "w+b") as file:
+    with replacing(path) as draft, open(draft, "x+b") as file:
         file.seek(room)
         for piece in pieces:
             data = np.ascontiguousarray(piece.values, "<i8").data

@@ -6,13 +6,19 @@ import os
 import shlex
 
 from wdsctl.core.place import META, Place
+from wdsctl.core.printable import shell_word
 
 UNKNOWN = "DATASET"
 
 
 def command(verb: str, *words: str) -> str:
     """`wdsctl validate 'my data'`, in backticks. A verb of a group has two words: `view show`."""
-    return f"`{shlex.join(['wdsctl', *verb.split(), *words])}`"
+    return f"`{' '.join(['wdsctl', *verb.split(), *map(quoted, words)])}`"
+
+
+def quoted(word: str) -> str:
+    """A word as a shell takes it, with nothing in it that a terminal obeys."""
+    return shlex.quote(word) if word.isprintable() else shell_word(word)
 
 
 def command_at(place: Place, verb: str, *words: str) -> str:

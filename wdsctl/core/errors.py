@@ -15,6 +15,25 @@ What `validate` finds wrong is a report, not an exception.
 
 from __future__ import annotations
 
+from wdsctl.core.printable import harmless, on_a_line
+from wdsctl.core.urls import shown
+
+
+class Lines(str):
+    """A message of several lines. In any other a line's end is from data, and is written as `\\n`."""
+
+    __slots__ = ()
+
+
+def lines(*each: str) -> Lines:
+    """The lines as a message; what is a line's end within one of them stays in it."""
+    return Lines("\n".join(map(on_a_line, each)))
+
+
+def several(head: str, *each: str) -> Lines:
+    """The same with all but the first indented."""
+    return lines(head, *(f"  {line}" for line in each))
+
 
 class WdsctlError(Exception):
     """Something the user can act on.
@@ -26,10 +45,10 @@ class WdsctlError(Exception):
     code = "WDS000"
 
     def __init__(self, message: str, *, hint: str, where: str = "", code: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.where = where
+        # Every error passes here, whoever prints, logs or stores it: what is secret in a URL goes no further.
+        self.message = Lines(shown(message)) if isinstance(message, Lines) else on_a_line(shown(message))
+        self.hint, self.where = on_a_line(shown(hint)), shown(where)
+        super().__init__(self.message)
         if code:
             self.code = code
 
@@ -39,8 +58,8 @@ class WdsctlError(Exception):
 
     def __str__(self) -> str:
         """The whole story on one line a fact, as Python's tracebacks show it."""
-        where = f"\n  where: {self.where}" if self.where else ""
-        return f"{self.code}: {self.message}{where}\n  hint: {self.hint}"
+        where = f"\n  where: {on_a_line(self.where)}" if self.where else ""
+        return harmless(f"{self.code}: {self.message}{where}\n  hint: {self.hint}")
 
 
 def _rebuild(kind: type[WdsctlError], message: str, hint: str, where: str, code: str) -> WdsctlError:

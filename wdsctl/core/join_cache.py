@@ -7,16 +7,14 @@ changes, another file is made, and of each name the last three stay. Whoever has
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
 from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, StorageError
-from wdsctl.core.files import publish
+from wdsctl.core.files import make_folder, remove_file, replacing, touch
 from wdsctl.core.join_index import JoinIndex, Side, fingerprint_of, write_join
-from wdsctl.core.os_errors import translated
 
 FOLDER = "joins"
 KEPT = 3  # files of one name
@@ -46,8 +44,8 @@ def _found(path: str, fingerprint: str, rows: int, members: Sequence[int]) -> Jo
         found = JoinIndex(path, fingerprint, rows, members)
     except (ValueError, KeyError, TypeError, InputError, StorageError, PermissionDenied, CatalogError):
         return None  # not there, or damaged: it is made anew
-    with suppress(OSError):
-        os.utime(path)  # used just now: the last to be swept
+    with suppress(OSError, InputError):
+        touch(path)  # used just now: the last to be swept
     return found
 
 
@@ -55,7 +53,9 @@ def _made(folders: Sequence[str], name: str, fingerprint: str, primary: Side, me
     for i, folder in enumerate(folders):
         path = os.path.join(folder, name)
         try:
-            draft = _draft(folder)
+            make_folder(folder)
+            with replacing(path) as draft:
+                write_join(draft, fingerprint, primary, members)
         except PermissionDenied as error:
             if i + 1 < len(folders):
                 continue
@@ -64,32 +64,9 @@ def _made(folders: Sequence[str], name: str, fingerprint: str, primary: Side, me
                 where=folder,
                 hint="set XDG_CACHE_HOME to a folder that you can write",
             ) from error
-        try:
-            write_join(draft, fingerprint, primary, members)
-            with translated(path):
-                publish(draft, path)
-        finally:
-            with suppress(FileNotFoundError):
-                os.unlink(draft)
         _sweep(folder, name.partition("-")[0])
         return path
     raise InputError("there is no folder for joins", hint="give one at least")
-
-
-def _draft(folder: str) -> str:
-    """A new file: processes of several machines may compute one join in one folder."""
-    with translated(folder):
-        os.makedirs(folder, exist_ok=True)
-        handle, path = tempfile.mkstemp(".partial", ".join-", folder)
-        os.close(handle)
-        os.chmod(path, 0o666 & ~_umask())
-        return path
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sweep(folder: str, name: str) -> None:
@@ -100,7 +77,7 @@ def _sweep(folder: str, name: str) -> None:
         stale = [e for e in entries if e.name.endswith(".partial") and _age(e) > STALE_SECONDS]
         for entry in (*mine[KEPT:], *stale):
             with suppress(OSError):
-                os.unlink(entry.path)
+                remove_file(entry.path)
 
 
 def _age(entry: os.DirEntry[str]) -> float:
@@ -114,4 +91,4 @@ def _name_of(primary: Side, members: Sequence[Side]) -> str:
 
 def _user_folder() -> str:
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(cache, "wdsctl", FOLDER)
+    return os.path.join(os.path.realpath(cache), "wdsctl", FOLDER)

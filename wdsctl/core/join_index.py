@@ -118,7 +118,7 @@ def write_join(path: str, fingerprint: str, primary: Side, members: Sequence[Sid
     kept = np.zeros(count, np.bool_)
     kept[rows] = True
     begin, width = 16 + _ROOM, _aligned(8 * count)
-    with translated(path), open(path, "w+b") as file:
+    with translated(path), open(path, "x+b") as file:
         # Those that skip first: who is skipped needs no partner elsewhere.
         for i in sorted(range(len(members)), key=lambda i: members[i].nonmatch != "skip"):
             rows = rows[kept[rows]]

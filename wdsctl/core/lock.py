@@ -26,7 +26,9 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 
-from wdsctl.core.errors import CatalogError
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.files import link_in, made_in, read_in, remove_file, rmdir_in, touch_in, unlink_in
+from wdsctl.core.folders import Folder, held
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import one_line
 from wdsctl.core.process_mark import born as _born
@@ -96,23 +98,26 @@ def locked(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lambda
         )
         _take_in_time(path, mine, wait, note)
     stop = threading.Event()
-    heart = threading.Thread(target=_beat, args=(path, stop), daemon=True, name="wdsctl-lock")
+    heart = threading.Thread(target=_beat, args=(path, mine, stop), daemon=True, name="wdsctl-lock")
     heart.start()
     try:
         yield
     finally:
         stop.set()
         heart.join()
-        with suppress(OSError):
+        with suppress(OSError, InputError):  # it may be gone, with its folder or without
             if _read(path) == mine:
-                os.unlink(path)
+                remove_file(path)
 
 
 def writer(path: str) -> str:
     """Who holds the lock at `path`, in words; empty where nobody does who lives."""
-    with translated(path, "read"):
-        holder = _read(path)
-        return _said(holder) if holder is not None and _lives(path, holder, time.time()) else ""
+    above, name = os.path.split(os.path.abspath(path))
+    with translated(path, "read"), suppress(FileNotFoundError), held(above) as folder:
+        holder = _read_in(folder, name)
+        if holder is not None and _lives(folder, name, holder, time.time()):
+            return _said(holder)
+    return ""
 
 
 def check_held(path: str) -> None:
@@ -149,43 +154,45 @@ def _take_in_time(path: str, mine: Holder, wait: float, note: Callable[[str], No
 
 
 def _take(path: str, mine: Holder) -> None:
-    draft = f"{path}.{mine.token}"
-    os.makedirs(os.path.dirname(path), exist_ok=True)  # whoever was waited for may have removed it
-    try:
-        with open(draft, "w", encoding="utf-8") as file:
-            json.dump(asdict(mine), file)
-        # Heartbeats are by the file system's clock, which may be a server's: ours may go wrong.
-        now = os.stat(draft).st_mtime
-        for _ in range(10):
-            try:
-                _put(draft, path)
-                return
-            except FileExistsError:
-                _remove_if_dead(path, draft, now)
-        raise _busy(path, None)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)
+    above, name = os.path.split(os.path.abspath(path))
+    draft = f"{name}.{mine.token}"
+    with held(above, make=True) as folder:  # whoever was waited for may have removed it
+        try:
+            with open(made_in(folder, draft), "w", encoding="utf-8") as file:
+                json.dump(asdict(mine), file)
+            # Heartbeats are by the file system's clock, which may be a server's: ours may go wrong.
+            now = os.stat(draft, dir_fd=folder.handle, follow_symlinks=False).st_mtime
+            for _ in range(10):
+                try:
+                    _put(folder, draft, name)
+                    folder.check()
+                    return
+                except FileExistsError:
+                    _remove_if_dead(folder, name, draft, now)
+            raise _busy(path, None)
+        finally:
+            unlink_in(folder, draft)
 
 
-def _put(draft: str, path: str) -> None:
-    """Let `draft` be at `path`, too. Raises FileExistsError if anything is there."""
+def _put(folder: Folder, draft: str, name: str) -> None:
+    """Let `draft` be at `name`, too. Raises FileExistsError if anything is there."""
     try:
-        os.link(draft, path)
+        link_in(folder, draft, name)
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         # A reader may see it half written: such a lock is honoured until it is old.
-        with open(draft, encoding="utf-8") as source, open(path, "x", encoding="utf-8") as file:
+        with open(read_in(folder, draft), "rb") as source, open(made_in(folder, name), "wb") as file:
             file.write(source.read())
 
 
-def _remove_if_dead(path: str, draft: str, now: float) -> None:
+def _remove_if_dead(folder: Folder, name: str, draft: str, now: float) -> None:
     """Remove the lock of a dead holder, or of one that it is to be taken from. Raises CatalogError if it lives."""
-    holder = _read(path)
+    holder = _read_in(folder, name)
+    path = os.path.join(folder.path, name)
     if holder is None:
         return
-    lives = _lives(path, holder, now)
+    lives = _lives(folder, name, holder, now)
     broken = _BREAKING.get()
     if lives and broken is None:
         raise _busy(path, holder)
@@ -194,56 +201,54 @@ def _remove_if_dead(path: str, draft: str, now: float) -> None:
             raise _still_running(path, holder)
         broken.note(f"breaks the lock of another wdsctl: {_said(holder)}")
     # Several takers may find it dead. One of them makes this file, and removes the lock if it is still that one.
-    claim = f"{path}.{holder.token}.dead"
+    claim = f"{name}.{holder.token}.dead"
     try:
-        _put(draft, claim)
+        _put(folder, draft, claim)
     except FileExistsError:
         time.sleep(0.01)
-        if not _is_fresh(claim, now, MISSED):  # of one that was killed in between
-            _unlink(claim)
+        if not _is_fresh(folder, claim, now, MISSED):  # of one that was killed in between
+            _clear(folder, claim)
         return
-    if _read(path) == holder and (broken is not None or not _lives(path, holder, now)):
-        _unlink(path)
-    with suppress(FileNotFoundError):
-        os.unlink(claim)
+    if _read_in(folder, name) == holder and (broken is not None or not _lives(folder, name, holder, now)):
+        _clear(folder, name)
+    unlink_in(folder, claim)
 
 
-def _unlink(path: str) -> None:
+def _clear(folder: Folder, name: str) -> None:
     """Remove what lies where a lock would be: a link itself, never what it leads to."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
+    found = folder.look(name)
+    if found is None:
         return
-    except (IsADirectoryError, PermissionError):
-        if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise
-        try:
-            os.rmdir(path)
-        except OSError as error:
-            raise CatalogError(
-                "a folder lies where the lock would be",
-                where=path,
-                hint="wdsctl made none: look at what is in it, and move it away",
-                code="WDS304",
-            ) from error
+    if not stat.S_ISDIR(found.st_mode):
+        unlink_in(folder, name)
+        return
+    try:
+        rmdir_in(folder, name)
+    except OSError as error:
+        raise CatalogError(
+            "a folder lies where the lock would be",
+            where=os.path.join(folder.path, name),
+            hint="wdsctl made none: look at what is in it, and move it away",
+            code="WDS304",
+        ) from error
 
 
 def _read(path: str) -> Holder | None:
     """Who holds the lock; None where nothing is there, a holder without a host where it is no lock of ours."""
+    above, name = os.path.split(os.path.abspath(path))
+    with suppress(FileNotFoundError), held(above) as folder:
+        return _read_in(folder, name)
+    return None
+
+
+def _read_in(folder: Folder, name: str) -> Holder | None:
     try:
-        if not stat.S_ISREG(os.lstat(path).st_mode):
-            return _NOBODY
-        # Between the two looks it may have become a link, or a pipe that would be waited for.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0))
+        handle = read_in(folder, name)  # a link is not followed, and a pipe not waited for
     except FileNotFoundError:
         return None
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
+    except InputError:
         return _NOBODY
     with open(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            return _NOBODY
         data = file.read(LARGEST_BYTES + 1)
     return _parsed(data) if len(data) <= LARGEST_BYTES else _UNREADABLE
 
@@ -261,7 +266,7 @@ def _parsed(data: bytes) -> Holder:
     return holder if is_whole and is_dated and _TOKEN.fullmatch(holder.token) else _UNREADABLE
 
 
-def _lives(path: str, holder: Holder, now: float) -> bool:
+def _lives(folder: Folder, name: str, holder: Holder, now: float) -> bool:
     if holder == _NOBODY:
         return False
     if _runs_here(holder):
@@ -269,7 +274,7 @@ def _lives(path: str, holder: Holder, now: float) -> bool:
     is_here = holder.host == socket.gethostname()
     if is_here and holder.space == _space():
         return False
-    return _is_fresh(path, now, MISSED if is_here else STOPPED)
+    return _is_fresh(folder, name, now, MISSED if is_here else STOPPED)
 
 
 def _runs_here(holder: Holder) -> bool:
@@ -280,18 +285,18 @@ def _runs_here(holder: Holder) -> bool:
     return _born(holder.pid) == holder.born != ""
 
 
-def _is_fresh(path: str, now: float, seconds: float) -> bool:
+def _is_fresh(folder: Folder, name: str, now: float, seconds: float) -> bool:
     """Whether a heart has beaten of late. A time that is still to come is no beat: it would be fresh for years."""
-    try:
-        return abs(now - os.lstat(path).st_mtime) < seconds
-    except FileNotFoundError:
-        return False
+    found = folder.look(name)
+    return found is not None and abs(now - found.st_mtime) < seconds
 
 
-def _beat(path: str, stop: threading.Event) -> None:
+def _beat(path: str, mine: Holder, stop: threading.Event) -> None:
+    above, name = os.path.split(os.path.abspath(path))
     while not stop.wait(BEAT):
-        with suppress(OSError):
-            os.utime(path, follow_symlinks=os.utime not in os.supports_follow_symlinks)
+        with suppress(OSError, InputError), held(above) as folder:
+            if _read_in(folder, name) == mine:  # the time of another file of that name is not ours to change
+                touch_in(folder, name)
 
 
 def _busy(path: str, holder: Holder | None) -> CatalogError:

@@ -84,7 +84,7 @@ class OffsetsWriter:
             "shards": [[s.id, s.path, s.size, s.samples, s.layout_hash] for s in self._shards],
         }
         head, places = _laid_out(header, columns, counts)
-        with replacing(path) as draft, open(draft, "w+b") as file:
+        with replacing(path) as draft, open(draft, "x+b") as file:
             file.write(head)
             for name, at in places.items():
                 file.write(b"\0" * (at - file.tell()))
@@ -154,7 +154,7 @@ def rewritten(offsets: Offsets, shards: Sequence[ShardEntry], path: str) -> None
     }
     counts = {name: len(array) for name, array in columns.items()}
     head, places = _laid_out(header, {name: DTYPES[name] for name in columns}, counts)
-    with replacing(path) as draft, open(draft, "w+b") as file:
+    with replacing(path) as draft, open(draft, "x+b") as file:
         file.write(head)
         for name, at in places.items():
             file.write(b"\0" * (at - file.tell()))

@@ -37,7 +37,7 @@ def translated(path: str, doing: str = "write") -> Iterator[None]:
     """Turn any OSError of the block into StorageError or PermissionDenied at `path`; ours pass through unchanged.
 
     `doing` is the verb of the sentence (`read`, `write`, `list`). A path that the error itself names wins over `path`,
-    unless it is of a draft: nobody knows that name.
+    unless it is of a draft, which nobody knows, or within a folder that is held open (`wdsctl/core/folders.py`).
     """
     try:
         yield
@@ -56,7 +56,8 @@ def translate(error: OSError, path: str, doing: str) -> WdsctlError:
     """The error to raise in the place of `error`: WDS401 disk full, WDS402 permission, WDS408 the storage
     itself, WDS404 the rest."""
     named = error.filename if isinstance(error.filename, str) else path
-    where = path if named.endswith(".partial") else named
+    is_inner = named.endswith(".partial") or named.startswith("/proc/self/fd/") or "/" not in named
+    where = path if is_inner else named
     words = error.strerror or str(error)
     if is_full(error):
         return StorageError(

@@ -6,32 +6,43 @@ import os
 import re
 import shlex
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+from wdsctl.core.files import no_file, remove_file
+from wdsctl.core.folders import linked
 from wdsctl.core.line_files import TAR, is_lines, parted, unpacker
 from wdsctl.core.os_errors import translated
+from wdsctl.core.repr_of import without_secrets
 from wdsctl.core.tar import PACKED_HEAD, compression
-from wdsctl.core.urls import is_chained, is_url, plain, shown
+from wdsctl.core.urls import identity, is_chained, is_url, plain, shown
 
 #: Names a folder for the catalogs of a whole session, a subfolder a root; `--catalog` and `catalog=` win over it.
 CATALOG_VARIABLE = "WDSCTL_CATALOG"
 META = ".wdsctl"
+LOCK = "lock"
 ENERGON_META = ".nv-meta"  # what Energon leaves beside shards
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True)
 class Place:
     """`root` holds the shards and is never written to by anything but `prepare` from a raw folder; `meta` is ours.
 
     `root` is a path or a URL, `meta` always a path. `only`: the name of the one file in `root` that is the dataset,
-    where it is one tar or file of lines and not a folder.
+    where it is one tar or file of lines and not a folder. `home`: the root with its links resolved, once, by `locate`.
     """
 
     root: str
     meta: str
     only: str = ""
+    home: str = field(default="", compare=False, repr=False)
+
+    @property
+    def written(self) -> str:
+        """The root for whoever writes into it: without links, the same as long as the place is used."""
+        return self.home or os.path.realpath(self.root)
 
     @property
     def catalog(self) -> str:
@@ -56,7 +67,7 @@ class Place:
 
     @property
     def lock(self) -> str:
-        return os.path.join(self.meta, "lock")
+        return os.path.join(self.meta, LOCK)
 
     @property
     def path(self) -> str:
@@ -76,7 +87,9 @@ class Place:
     @property
     def is_inside(self) -> bool:
         """Whether the catalog lies in the dataset itself, as it does unless that cannot be written."""
-        return self.meta == os.path.join(self.root, meta_of(self.only))
+        return self.meta in (
+            os.path.join(root, meta_of(self.only)) for root in (self.root, os.path.realpath(self.root))
+        )
 
     def offsets(self, generation: int) -> str:
         return os.path.join(self.meta, f"offsets-{generation}.bin")
@@ -92,11 +105,10 @@ def forget_old(place: Place, name: str) -> None:
     for each in os.listdir(place.meta):
         match = re.fullmatch(rf"{name}-(\d+)\.bin", each)
         if match and not os.path.exists(place.offsets(int(match[1]))):
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(place.meta, each))
+            remove_file(os.path.join(place.meta, each))
 
 
-def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> Place:
+def locate(root: str, catalog: str | None = None, *, writing: bool = False, home: str = "") -> Place:
     """Find the catalog's folder: where the caller says, else the environment, else in the root, else the user's data.
 
     `catalog` is the folder itself; what the environment names has a subfolder for each root.
@@ -104,6 +116,8 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     Once there is one, it is also what this user reads, though others may have put one into the root.
     Raises InputError where there is no such root, PermissionDenied where it cannot be read; and, with `writing`, where
     it has a catalog that this user cannot write: one of their own would shadow it from then on.
+    `home`: the root without links, where the caller has resolved it before. A folder of ours that is a link is refused,
+    and so are links in it: InputError WDS415.
     A root that is a URL is not looked at, and has its catalog elsewhere, like one that cannot be written.
     A root may be one tar or file of lines, of which the same holds: its catalog lies beside it, named after it. A tar
     that has none there has one in the user's data folder, unless `writing`: it is mostly a shard of a dataset.
@@ -118,14 +132,17 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
     if only:
         _check_file(whole)
     _check_root(root)
+    home = home or os.path.realpath(root)
     if catalog:
-        return Place(root, _absolute(catalog), only)
+        return _checked(Place(root, _absolute(catalog), only, home))
     shared = os.environ.get(CATALOG_VARIABLE)
     if shared:
-        return Place(root, os.path.join(_absolute(shared), _name_of(whole)), only)
-    inside = Place(root, os.path.join(root, meta_of(only)), only)
-    elsewhere = Place(root, os.path.join(_user_data(), _name_of(whole)), only)
+        return _checked(Place(root, os.path.join(_absolute(shared), _name_of(whole)), only, home))
+    inside = Place(root, os.path.join(home, meta_of(only)), only, home)
+    elsewhere = Place(root, os.path.join(_user_data(), _name_of(whole)), only, home)
     is_passing = only.lower().endswith(TAR) and not (writing or os.path.exists(inside.catalog))
+    if not is_passing:
+        _checked(inside)
     if not is_passing and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
         return inside
     if is_passing or os.path.exists(elsewhere.catalog):
@@ -137,6 +154,24 @@ def locate(root: str, catalog: str | None = None, *, writing: bool = False) -> P
             hint="ask its owner, or make a catalog of your own: `--catalog DIR`",
         )
     return elsewhere if writing else inside
+
+
+def _checked(place: Place) -> Place:
+    """Raise InputError WDS415 where the folder of ours is a link, or one stands in it, WDS417 of pipes and devices.
+
+    What is in it may come from anywhere, and would be read and written as if it were ours.
+    """
+    if os.path.islink(place.meta):
+        raise linked(place.meta)
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(place.meta) as entries:
+        for entry in entries:
+            if entry.name.startswith(LOCK):  # read by `wdsctl/core/lock.py` whatever it is, and in nobody's way
+                continue
+            if entry.is_symlink():
+                raise linked(entry.path)
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise no_file(entry.path)
+    return place
 
 
 def _of_a_url(root: str, catalog: str | None) -> Place:
@@ -157,9 +192,9 @@ def _of_a_url(root: str, catalog: str | None) -> Place:
     if only:
         _check_packed(only, whole)
     if catalog:
-        return Place(root, _absolute(catalog), only)
+        return _checked(Place(root, _absolute(catalog), only))
     shared = os.environ.get(CATALOG_VARIABLE)
-    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole)))
+    meta = os.path.join(_absolute(shared) if shared else _user_data(), _name_of(shown(whole), identity(whole)))
     return Place(root, meta, only)
 
 
@@ -225,14 +260,15 @@ def _absolute(folder: str) -> str:
             where=shown(folder),
             hint="give a folder: `--catalog DIR`",
         )
-    return os.path.abspath(os.path.expanduser(folder))
+    return os.path.realpath(os.path.expanduser(folder))
 
 
 def _user_data() -> str:
     data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
-    return os.path.join(data, "wdsctl")
+    return os.path.join(os.path.realpath(data), "wdsctl")
 
 
-def _name_of(root: str) -> str:
+def _name_of(root: str, told_apart_by: str = "") -> str:
     """A name for a root's folder among others: told apart by the whole path, whatever bytes it is made of."""
-    return f"{os.path.basename(root) or 'root'}-{blake2b(os.fsencode(root), digest_size=8).hexdigest()}"
+    whole = os.fsencode(told_apart_by or root)
+    return f"{os.path.basename(root) or 'root'}-{blake2b(whole, digest_size=8).hexdigest()}"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import UsageError, lines
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.query_guard import Denied, Guard
 from wdsctl.core.sql_text import Token, pointed, tokens
@@ -29,6 +29,15 @@ def was_interrupted(error: sqlite3.Error | sqlite3.Warning, guard: Guard) -> boo
     return str(error) == "interrupted" or ("user-defined function raised" in str(error) and not guard.problem)
 
 
+def too_long(seconds: float) -> UsageError:
+    return UsageError(
+        f"the query took longer than {seconds:g} s",
+        where="--timeout",
+        hint="ask for less (LIMIT, a narrower WHERE), or allow more time",
+        code="WDS334",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Query:
     """A text that a user wrote. `where`: what it is to them, such as --where; `doc`: the page that tells of it.
@@ -43,9 +52,9 @@ class Query:
 
     def refused(self, message: str, hint: str, word: Token | None = None) -> UsageError:
         """An error that points at a word of the text."""
-        marks = f"\n{pointed(self.text, word.at, len(word.text))}" if word is not None else ""
+        marks = pointed(self.text, word.at, len(word.text)).split("\n") if word is not None else []
         at = f"{self.where}, character {word.at + 1}" if word is not None else self.where
-        return UsageError(f"{message}{marks}", where=at, hint=hint, code="WDS332")
+        return UsageError(lines(message, *marks), where=at, hint=hint, code="WDS332")
 
     def words(self) -> list[Token]:
         """Raises UsageError where a quotation is not closed, something is left to be filled in, or there is nothing."""

@@ -6,8 +6,8 @@ SQLite compiles the text itself and asks the guard about every table, column and
 
 from __future__ import annotations
 
-import re
 import sqlite3
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
@@ -30,6 +30,9 @@ SCALARS = frozenset(_SCALARS.split())
 OTHERS = frozenset(_OTHERS.split())
 #: Tables that are functions: they read their arguments.
 TABLES = frozenset({"json_each", "json_tree"})
+
+MATCH_SECONDS = 10.0  # of one search of REGEXP: more than any that does not try all ways there are
+_LEAST_SECONDS = 0.001
 
 LONGEST = 64 << 20  # bytes of one value: more can only be asked for by mistake, or to fill the memory
 
@@ -55,6 +58,7 @@ class Guard:
         self._insides: dict[str, set[_Act]] = {name.lower(): set() for name in views}
         self.denied: Denied | None = None
         self.problem = ""  # of a function of ours
+        self.end = float("inf")  # of the time that a query may take, by time.monotonic()
         self.read: set[str] = set()  # columns that were asked for, in lower case
 
     def put_on(self, connection: sqlite3.Connection) -> None:
@@ -102,11 +106,20 @@ class Guard:
         return False
 
     def _regexp(self, pattern: object, text: object) -> bool | None:
-        """`text REGEXP pattern`: Python's expressions, anywhere in the text."""
+        """`text REGEXP pattern`: Python's expressions, anywhere in the text.
+
+        Not by `re`, which may try for years, and ends for nobody.
+        """
+        import regex
+
         if pattern is None or text is None:
             return None
+        left = max(_LEAST_SECONDS, min(MATCH_SECONDS, self.end - time.monotonic()))
         try:
-            return re.search(str(pattern), str(text)) is not None
-        except re.error as error:
+            return regex.search(str(pattern), str(text), timeout=left) is not None
+        except TimeoutError:
+            self.problem = f"{str(pattern)!r:.60} takes longer than {MATCH_SECONDS:g} s to be looked for in one value"
+            raise
+        except (regex.error, RecursionError, OverflowError) as error:
             self.problem = f"{pattern!r} is no regular expression: {error}"
             raise

@@ -22,6 +22,7 @@ from wdsctl.core.counted import counted
 from wdsctl.core.errors import InputError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named, printable
+from wdsctl.core.repr_of import without_secrets
 from wdsctl.core.selected_shards import EVERYTHING, Selection
 from wdsctl.core.urls import is_url, plain, shown
 
@@ -32,6 +33,7 @@ _MAGIC = re.compile(r"[*?\[]")
 _URL_MAGIC = re.compile(r"[*\[]")  # a `?` in a URL begins its query
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True)
 class RootSpec:
     """`root`: what `locate` takes. `selection`: which of its shards; None where nothing was said of it."""

@@ -61,7 +61,7 @@ def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenSh
     Cost: an open, a read and a close a file, and a write a megabyte.
     """
     with replacing(path) as draft:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             size_bytes = _write_samples(_Out(descriptor), root, samples)
         finally:

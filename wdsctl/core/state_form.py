@@ -12,6 +12,9 @@ from wdsctl.core.printable import short
 
 State = dict[str, Any]
 
+LARGEST = 1 << 62  # of a count: what arithmetic in 64 bits holds
+MOST_RANKS = 1 << 20
+
 _CURSOR = frozenset({"picks", "stream", "mix", "bans"})
 _PLAIN = frozenset({int, str, bool, float, type(None)})
 
@@ -55,6 +58,8 @@ def _wrong_counts(state: State) -> str:
 
 def _wrong_rank(state: State) -> str:
     kind, rank, world = state["kind"], state["rank"], state["world"]
+    if world > MOST_RANKS:
+        return f"'world' is {world:,}, and a job has at most {MOST_RANKS:,} ranks"
     if kind not in ("rank", "world"):  # a tuple: what is no text may have no hash
         return f"'kind' is {short(kind)}, and neither 'rank' nor 'world'"
     if type(rank) is not int or world < 1 or not (0 <= rank < world if kind == "rank" else rank == -1):
@@ -136,7 +141,7 @@ def _wrong_cursor(cursor: Any, lane: Any, bans: int) -> str:
 
 
 def _counts(value: Any) -> bool:
-    return type(value) is int and value >= 0
+    return type(value) is int and 0 <= value < LARGEST
 
 
 def _are_texts(value: Any) -> bool:
@@ -168,7 +173,7 @@ def _is_ban(value: Any) -> bool:
 
 
 def _is_number(text: Any) -> bool:
-    return isinstance(text, str) and text.isascii() and text.isdecimal() and str(int(text)) == text
+    return isinstance(text, str) and text.isascii() and text.isdecimal() and len(text) < 20 and str(int(text)) == text
 
 
 def _is_json(value: Any) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import io
 import pickle
+import struct
 import zipfile
 from collections import OrderedDict
 from typing import Any
 
 from wdsctl.core.errors import InputError
 
-LIMIT_BYTES = 256 << 20  # of the pickle: a state of a loader takes kilobytes, the names in a model megabytes
+LIMIT_BYTES = 64 << 20  # of the pickle: a state of a loader takes kilobytes, the names in a model megabytes
 
 _HINT = (
     "save the loader's state in a file of its own: json.dump(loader.state_dict(), file), or "
@@ -67,6 +68,13 @@ _OF_TENSORS = {
 }
 
 
+#: What is raised of a pickle that is no pickle, or does with our few names what cannot be done with them.
+DAMAGE: tuple[type[Exception], ...] = (
+    *(pickle.UnpicklingError, ValueError, TypeError, AttributeError, LookupError, MemoryError, RecursionError),
+    *(struct.error, AssertionError, StopIteration),
+)
+
+
 class ForeignPickle(Exception):  # noqa: N818 - ends the reading; its text names what is refused
     """A pickle that needs more than containers and tensors."""
 
@@ -86,8 +94,12 @@ _CONTAINERS: dict[tuple[str, str], Any] = {
 }
 
 
-class _Reader(pickle.Unpickler):
-    """Looks up no name in any module: those that it knows are here."""
+class _Reader(pickle._Unpickler):  # noqa: SLF001 - there is no other name
+    """Looks up no name in any module: those that it knows are here.
+
+    It is the one in Python: that in C makes a table as long as any number that a pickle gives to a value, and so takes
+    gigabytes for a hundred bytes.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _CONTAINERS:
@@ -123,8 +135,7 @@ def read_torch(path: str) -> Any:
     # NotImplementedError is zipfile's, of a way of packing that it does not know.
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError) as error:
         raise _refused(path, f"the file of torch.save is damaged: {error}") from error
-    except (pickle.UnpicklingError, ValueError, TypeError, AttributeError, IndexError, KeyError, MemoryError) as error:
-        # Of a pickle that is no pickle, or does with our few names what cannot be done with them.
+    except DAMAGE as error:
         raise _refused(path, f"the pickle in the file is damaged: {type(error).__name__}: {error}") from error
 
 

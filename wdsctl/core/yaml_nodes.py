@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.yaml_limits import YamlLimit, compose, refuse_expansion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,20 +36,19 @@ class Document:
         return self.path
 
 
-DEEP = 5_000  # brackets and columns: of fewer, no nesting is made that could be too deep
-
-
 def parse(text: str, path: str) -> Document:
     """Raises DatasetError WDS220 with the line: no YAML, unsafe tags, several documents, a key that stands twice."""
     import yaml
 
     lines: dict[Path, int] = {}
     try:
-        loader = _loader(text)(text)
-        node = loader.get_single_node()
+        node = compose(text)
         if node is not None:
+            refuse_expansion(node)
             _note_lines(node, (), lines, path)
-        return Document(path, None if node is None else loader.construct_document(node), lines)
+        return Document(path, None if node is None else _constructed(node), lines)
+    except YamlLimit as error:
+        raise _unparsed(error.message, path + f":{error.line}" * bool(error.line), error.hint) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -57,12 +57,10 @@ def parse(text: str, path: str) -> Document:
         raise _unparsed(" ".join(str(error).split()), path) from error
 
 
-def _loader(text: str) -> Any:
-    """PyYAML's loader in C is ten times as fast, and ends the process where values nest too deep for its stack."""
+def _constructed(node: yaml.Node) -> Any:
     import yaml
 
-    depth = text.count("[") + text.count("{") + 2 * max(map(len, text.splitlines()), default=0)
-    return getattr(yaml, "CSafeLoader", yaml.SafeLoader) if depth < DEEP else yaml.SafeLoader
+    return yaml.constructor.SafeConstructor().construct_document(node)
 
 
 def lines_of_key(text: str, key: str) -> range | None:
@@ -72,7 +70,7 @@ def lines_of_key(text: str, key: str) -> range | None:
     """
     import yaml
 
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    root = compose(text)
     if not isinstance(root, yaml.MappingNode) or root.flow_style:
         return None
     end = root.end_mark.line + (root.end_mark.column > 0)
@@ -147,10 +145,12 @@ def _last_line(node: yaml.Node) -> int:
     return end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
 
 
-def _unparsed(message: str, where: str) -> DatasetError:
+def _unparsed(
+    message: str, where: str, hint: str = "look at the line that is named and the one before it"
+) -> DatasetError:
     return DatasetError(
         f"the file is not as it must be: {message}",
-        hint="look at the line that is named and the one before it",
+        hint=hint,
         where=where,
         code="WDS220",
     )

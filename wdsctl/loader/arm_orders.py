@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -21,13 +20,12 @@ from wdsctl.loader.dataset import (
     TrainDataset,
     is_count_preserving,
 )
+from wdsctl.loader.logs import log
 from wdsctl.loader.order.shuffle import AS_THEY_LIE, Shuffled, slice_size
 from wdsctl.loader.source import Source
 
 SLICE_LOCAL, SLICE_REMOTE = 16, 128  # samples read together, where nobody says otherwise
 FEW = 4  # slices in a window, below which a batch is hardly mixed
-
-log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from wdsctl.core.patience import TRIES
-from wdsctl.loader.failures import log
+from wdsctl.loader.logs import log
 from wdsctl.loader.workers.page import sign_of_life
 
 

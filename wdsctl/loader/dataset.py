@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 from wdsctl.core.blend_file import Blender, BlendPlan, Leaf, read_blend, traverse
 from wdsctl.core.blend_file.paths import is_blend_file
 from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.repr_of import without_secrets
 from wdsctl.core.urls import is_url, protocol
 from wdsctl.loader.arguments import (
     Adopt,
@@ -41,6 +42,7 @@ LANES_OF_VALIDATION = 48  # whatever the ranks: so many as 1, 2, 3, 4, 6, 8, 12,
 MOST_WAITING = 100_000  # samples that wait in groups, of one lane
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dataset:
     """What trainings and validations have in common. None means: choose well. `lanes`: of validations where something
@@ -84,6 +86,7 @@ class Dataset:
         raise _is_no_loader(self)
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainDataset(Dataset):
     """A shuffled stream, endless or of one pass. What was chosen is part of the plan, and of its states."""
@@ -98,6 +101,7 @@ class TrainDataset(Dataset):
     adopt_weights: bool = False
 
 
+@without_secrets
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValDataset(Dataset):
     """Finite passes in the order of the split, every one the same. `limit`: batches a rank at most."""

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.errors import LoaderError, UsageError, several
 from wdsctl.core.job_state import differences, listed
 from wdsctl.loader.plan import digest
 from wdsctl.loader.worker_config import WorkerConfig
@@ -98,7 +98,7 @@ def same_on_all(value: Any, group: Any = None) -> None:
     odd = [rank for rank, name in enumerate(names) if name != names[0]]
     lines = _what_differs(values[0], values[odd[0]], ("on rank 0", f"on rank {odd[0]}"))
     raise LoaderError(
-        "\n  ".join([f"the plan of rank{'s' * (len(odd) > 1)} {listed(odd)} is not that of rank 0:", *lines]),
+        several(f"the plan of rank{'s' * (len(odd) > 1)} {listed(odd)} is not that of rank 0:", *lines),
         hint="give all ranks the same dataset, seed and arguments, and catalogs of the same generation",
         code="WDS520",
     )

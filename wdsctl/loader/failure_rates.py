@@ -7,13 +7,13 @@ depends on the number of workers. Nothing here has an influence on the order.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 from typing import NamedTuple, Protocol
 
 from wdsctl.core.errors import LoaderError
+from wdsctl.loader.logs import log
 
 WINDOW = 1000  # samples of a source, or batches, or packs
 LOGGED = 0.01  # of a window; above, the log says so
@@ -25,8 +25,6 @@ BATCHES, PACKS = -1, -2
 _BUCKET = WINDOW // 10
 _SHOWN = 5  # sources in one message
 _EXAMPLE = 400  # characters
-
-log = logging.getLogger("wdsctl.loader")
 
 
 class Failed(NamedTuple):

@@ -25,6 +25,7 @@ from wdsctl.core.errors import (
     WdsctlError,
 )
 from wdsctl.loader.failure_rates import BATCHES, PACKS, Tally
+from wdsctl.loader.logs import log
 from wdsctl.loader.stats import Stats
 
 Handler = Callable[[Exception, Any, Any], None]
@@ -49,8 +50,6 @@ FATAL = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, Sy
 
 #: What no other sample will cure either: the storage, and a catalog that is damaged.
 STORAGE_DOWN = (StorageDown, PermissionDenied, CatalogError)
-
-log = logging.getLogger("wdsctl.loader")
 
 
 class FatalSampleError(LoaderError):

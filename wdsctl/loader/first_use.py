@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable
 from typing import TypeVar
@@ -11,13 +10,12 @@ from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.place import Place
 from wdsctl.core.root_name import located
 from wdsctl.core.urls import is_url
+from wdsctl.loader.logs import log
 
 T = TypeVar("T")
 
 #: There is no catalog, or it has no such split: a run may have been killed before there were any.
 _UNUSED = ("WDS301", "WDS211")
-
-log = logging.getLogger("wdsctl.loader")
 
 
 def after_first_use(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
-from wdsctl.core.errors import StateMismatch
+from wdsctl.core.errors import StateMismatch, several
 from wdsctl.core.job_state import differences
 
 OF_WEIGHTS = ("weights", "edits", "world", "entries")  # facts of the order
@@ -64,7 +64,7 @@ class Plan:
             words = "auxiliary stores are not what they were when the state was saved"
             if strict:
                 raise _refused(words, lines)
-            warnings.warn("\n  ".join([f"{words}; samples that are made of them may differ:", *lines]), stacklevel=4)
+            warnings.warn(several(f"{words}; samples that are made of them may differ:", *lines), stacklevel=4)
 
     def _changed(self, saved: Mapping[str, Any]) -> list[str]:
         """A line for each dataset that is not what it was."""
@@ -98,6 +98,6 @@ def _shown(order: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refused(words: str, lines: list[str], hint: str = "") -> StateMismatch:
     return StateMismatch(
-        "\n  ".join([f"{words}:", *lines]),
+        several(f"{words}:", *lines),
         hint=hint or "resume with the dataset and the arguments of the run that saved the state",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,11 +10,10 @@ from wdsctl.core.errors import LoaderError, StorageError
 from wdsctl.core.trace import SourceFacts, TraceWriter
 from wdsctl.loader.dataset import Dataset
 from wdsctl.loader.engine import Engine
+from wdsctl.loader.logs import log
 from wdsctl.loader.streams import Streams
 from wdsctl.loader.worker_config import WorkerConfig
 from wdsctl.loader.workers import PoolOptions
-
-log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.errors import StateMismatch
+from wdsctl.core.errors import StateMismatch, several
 
 STAGES = ("pack", "group")
 MEANING = {
@@ -43,7 +43,8 @@ def check_shape(saved: Sequence[str], here: Sequence[str], cursors: Iterable[Map
     for stage in changed:
         if stage in under_way:
             was, is_here = before.get(stage, "none"), now.get(stage, "none")
-            raise StateMismatch(f"{MEANING[stage]}:\n  {stage}: {was} in the state, {is_here} here", hint=HINT)
+            told = f"{stage}: {was} in the state, {is_here} here"
+            raise StateMismatch(several(f"{MEANING[stage]}:", told), hint=HINT)
 
 
 def _parted(text: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, repeat
@@ -27,6 +26,7 @@ from wdsctl.loader.asking import heard
 from wdsctl.loader.decode_functions import Functions
 from wdsctl.loader.decoding import SampleDecoder
 from wdsctl.loader.failures import is_changed_shard
+from wdsctl.loader.logs import log
 from wdsctl.loader.mapped import MappedStorage
 from wdsctl.loader.part_reader import PartReader
 from wdsctl.loader.raw import Raw
@@ -35,8 +35,6 @@ from wdsctl.loader.sample_code import facts_of
 from wdsctl.loader.samples.source_info import source_at
 from wdsctl.loader.selection import Selection
 from wdsctl.loader.stores.store import FileStore
-
-log = logging.getLogger("wdsctl.loader")
 
 Ref = tuple["Source", Block, int]  # which of the references in a block, and who loads it
 RefRange = tuple["Source", Block, int, int]  # those from one to before another

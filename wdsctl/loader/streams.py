@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -10,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from wdsctl.core.blend_file import Arm as ArmPlan
-from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.core.errors import StateMismatch, UsageError, several
 from wdsctl.core.job_state import differences
 from wdsctl.loader.arm_orders import Sizes, orders_of, sizes_of, tell_of_neighbours
 from wdsctl.loader.arm_pieces import pieces_of
@@ -18,6 +17,7 @@ from wdsctl.loader.arms import Arm, Piece
 from wdsctl.loader.blend_weights import edits_for, sample_weights, used_entries, weights_of
 from wdsctl.loader.dataset import Dataset, TrainDataset, plan_of
 from wdsctl.loader.eras import over_eras, pasts_of, to_plan
+from wdsctl.loader.logs import log
 from wdsctl.loader.opening import Opener
 from wdsctl.loader.order.blend import Blend
 from wdsctl.loader.order.eras import Eras
@@ -25,8 +25,6 @@ from wdsctl.loader.order_facts import order_facts
 from wdsctl.loader.source import Source
 
 NAMED = 3  # datasets that a message names
-
-log = logging.getLogger("wdsctl.loader")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +156,7 @@ def reopened(dataset: Dataset, generations: list[int], order: dict[str, Any], st
     lines = differences(order, streams.order, ("when the training began", "now"))
     if lines:
         raise StateMismatch(
-            "\n  ".join(["the dataset has changed under a training, and a new worker cannot go on:", *lines]),
+            several("the dataset has changed under a training, and a new worker cannot go on:", *lines),
             hint="leave splits and columns as they are while a training runs; save, and begin again from the state",
         )
     return streams

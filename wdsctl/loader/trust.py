@@ -3,6 +3,7 @@ imported with leave. Nothing else in the loader imports by a name."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -44,8 +45,23 @@ def code_of(named: NamedCode, *, trust_code: bool) -> Any:
         raise refused(named, origin)
     if origin and is_within(origin, named.data):
         raise of_data(f"{named.key}: {named.text}", origin, named.where, f"move it out of there, or {_own(named)}")
+    if origin is None:
+        _check_not_here(named, module)
     with without_implicit_folder():
         return find_python(Spec(named.text, "python", module, tuple(name.split("."))))
+
+
+def _check_not_here(named: NamedCode, module: str) -> None:
+    """Say where a module is that is not looked for there."""
+    here = origin_of(module, [os.getcwd()])
+    if here:
+        raise UsageError(
+            f"there is no module {module!r}, but in the current folder ({here}), where nothing that data names is "
+            "looked for",
+            where=named.where,
+            hint=f"{_own(named)}; or put the folder on PYTHONPATH",
+            code="WDS312",
+        )
 
 
 def refused(named: NamedCode, origin: str | None) -> UsageError:

@@ -34,7 +34,7 @@ def test_lines_are_names(wdsctl: Wdsctl, root: str) -> None:
 
 def test_a_terminal_gets_no_controls(wdsctl: Wdsctl, root: str) -> None:
     result = wdsctl("ls", root, "new", "--samples", stdout=Stream(is_terminal=True))
-    assert result.stdout == "new\\nline\n"
+    assert result.stdout == "$'new\\nline'\n"
 
 
 def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:

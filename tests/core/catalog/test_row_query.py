@@ -196,7 +196,6 @@ def test_a_folder_of_media_has_no_samples(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_in_the_middle_of_an_expression_is_no_mistake_of_it(tmp_path: Path) -> None:
-    # Some hundredths of a second each: Python takes a signal between two searches, and not within one.
     root = a_dataset(tmp_path, {"s.tar": {f"{'a' * 20}{i}.txt": b"1" for i in range(100)}})
     index(root)
     ours, is_over = threading.get_ident(), threading.Event()

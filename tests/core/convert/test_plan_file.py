@@ -8,7 +8,7 @@ import pytest
 
 from tests.security.hostile import statements
 from wdsctl.core.convert.plan_file import Done, DoneFile, PlanFile, new_plan
-from wdsctl.core.errors import CatalogError, StorageError
+from wdsctl.core.errors import CatalogError, InputError, StorageError
 
 DONE = Done(3, 5, 700, "{}", (1, 2), (9,), "[]")
 
@@ -25,7 +25,7 @@ def test_what_is_done_is_known_to_the_same_conversion_alone(tmp_path: Path) -> N
 
 def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     (tmp_path / "done.sqlite").mkdir()
-    with pytest.raises(StorageError, match="cannot write the plan"):
+    with pytest.raises(InputError, match="no regular file"):
         DoneFile(str(tmp_path / "done.sqlite"), "one")
     with pytest.raises(StorageError, match="disk is full"):
         _write_on_a_full_disk(str(tmp_path / "plan.sqlite"))

@@ -277,8 +277,8 @@ def test_in_place_a_shard_that_is_still_being_written_stays_as_it_is(
     path = tmp_path / "shards" / "cut.tar"
     fill = unit._fill
 
-    def meanwhile(draft: str, pieces: Iterator[bytes]) -> None:
-        fill(draft, pieces)
+    def meanwhile(draft: str, pieces: Iterator[bytes], mode: int) -> None:
+        fill(draft, pieces, mode)
         path.write_bytes(a_shard(samples(10, 9)))
 
     monkeypatch.setattr(unit, "_fill", meanwhile)

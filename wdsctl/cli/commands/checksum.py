@@ -73,6 +73,7 @@ def command(
 def _write(root: str, sums: Iterator[Summed], algorithm: str, progress: Progress, common: options.Common) -> int:
     from wdsctl.cli.output import document, plain, write
     from wdsctl.core.sums import line
+    from wdsctl.core.urls import shown
 
     kept = []
     failed = noted = 0
@@ -88,7 +89,7 @@ def _write(root: str, sums: Iterator[Summed], algorithm: str, progress: Progress
     if noted:
         progress.note(f"{noted:,} of these hashes are from the catalog, whose shards have the same size and time")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": root, "algorithm": algorithm, "sums": kept}))
+        write(sys.stdout, document({"command": "checksum", "root": shown(root), "algorithm": algorithm, "sums": kept}))
     return 5 if failed else 0
 
 
@@ -96,6 +97,7 @@ def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, co
     from wdsctl.cli.output import document, plain, write
     from wdsctl.core.counted import counted
     from wdsctl.core.sums import verdict
+    from wdsctl.core.urls import shown
 
     kept = []
     odd = failed = unread = 0
@@ -119,7 +121,7 @@ def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, co
         if number:
             progress.note(f"{counted(number, noun)}: {became}")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": root, "odd_lines": odd, "checked": kept}))
+        write(sys.stdout, document({"command": "checksum", "root": shown(root), "odd_lines": odd, "checked": kept}))
     return 1 if failed or unread else 0
 
 
@@ -133,14 +135,19 @@ def _lines_of(file: str) -> list[bytes]:
 
 
 def _put(line: bytes) -> None:
-    """Bytes as they are into files and pipes; on a terminal nothing that moves its cursor."""
+    """Bytes as they are into files, which others check against; a terminal, and a pipe that may end in a pager, get
+    nothing that a terminal obeys."""
     from wdsctl.cli.figures import safe
-    from wdsctl.cli.output import write, write_bytes
+    from wdsctl.cli.output import is_file, write, write_bytes
+    from wdsctl.core.printable import harmless
 
+    text = line[:-1].decode("utf-8", "backslashreplace")
     if sys.stdout.isatty():
-        write(sys.stdout, f"{safe(line[:-1].decode('utf-8', 'backslashreplace'))}\n")
-    else:
+        write(sys.stdout, f"{safe(text)}\n")
+    elif is_file(sys.stdout) or harmless(text) == text:
         write_bytes(sys.stdout, line)
+    else:
+        write(sys.stdout, f"{text}\n")
 
 
 def _said(error: Finding) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from wdsctl.cli import options
+from wdsctl.core.urls import shown
 
 if TYPE_CHECKING:
     from wdsctl.core.config import Config
@@ -93,7 +94,7 @@ def _report(common: options.Common) -> dict[str, Any]:
 
     config = configuration(common.config)
     return {
-        "files": [{"path": file.path, "kind": file.kind} for file in config.files],
+        "files": [{"path": shown(file.path), "kind": file.kind} for file in config.files],
         "user_file": user_file(os.environ),
         "settings": _settings(config),
         "problems": [_problem(problem) for problem in config.problems],
@@ -102,7 +103,7 @@ def _report(common: options.Common) -> dict[str, Any]:
 
 
 def _problem(problem: Any) -> dict[str, str]:
-    return {"message": problem.message, "where": problem.where, "hint": problem.hint}
+    return {"message": shown(problem.message), "where": shown(problem.where), "hint": shown(problem.hint)}
 
 
 def _settings(config: Config) -> list[dict[str, Any]]:
@@ -110,8 +111,8 @@ def _settings(config: Config) -> list[dict[str, Any]]:
         {
             "command": setting.command,
             "option": setting.option,
-            "value": setting.value,
-            "origin": setting.origin,
+            "value": shown(setting.value) if isinstance(setting.value, str) else setting.value,
+            "origin": shown(setting.origin),
             "key": setting.key,
         }
         for _, setting in sorted(config.settings.items())

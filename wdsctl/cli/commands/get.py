@@ -87,9 +87,10 @@ def _to_stdout(wanted: Wanted) -> None:
     from wdsctl.core.verbs.get import read
 
     is_terminal = sys.stdout.isatty()
+    plain = Plain()
     piece = b""
     for piece in read(wanted):
-        if is_terminal and not _is_plain(piece):
+        if is_terminal and not plain.takes(piece):
             raise UsageError(
                 f"the part is no plain text, {count(wanted.parts[0].size)} bytes that would go to the terminal",
                 where=f"{wanted.place.shown}, sample {wanted.sample.key}, part {wanted.parts[0].name}",
@@ -102,14 +103,24 @@ def _to_stdout(wanted: Wanted) -> None:
         write_bytes(sys.stdout, b"\n")  # or the prompt stands behind the text
 
 
-def _is_plain(data: bytes) -> bool:
-    """Text without anything that moves a cursor, sets a colour or asks the terminal a question."""
-    try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data)
-    except UnicodeDecodeError:
-        return False
-    return all(letter.isprintable() or letter in _HARMLESS for letter in set(text))
+class Plain:
+    """Text without anything that moves a cursor, sets a colour, turns words or asks the terminal a question."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._ends_in_return = False
+
+    def takes(self, data: bytes) -> bool:
+        try:
+            text = self._decoder.decode(data)
+        except UnicodeDecodeError:
+            return False
+        # A return that no newline follows goes back over what was written.
+        text = "\r" * self._ends_in_return + text
+        self._ends_in_return = text.endswith("\r")
+        rest = text.removesuffix("\r").replace("\r\n", "\n")
+        return all(letter.isprintable() or letter in _HARMLESS for letter in set(rest))
 
 
 #: What Python does not call printable, and no terminal minds: line ends, kinds of blanks, joiners in words and emojis.
-_HARMLESS = frozenset("\n\t\r\u00a0\u3000\u2009\u202f\ufeff\u200b\u200c\u200d")
+_HARMLESS = frozenset("\n\t\u00a0\u3000\u2009\u202f\ufeff\u200b\u200c\u200d")

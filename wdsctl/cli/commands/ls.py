@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.figures import safe
 from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.printable import shell_word
 
 if TYPE_CHECKING:
     from wdsctl.core.verbs.ls import Listed, Listing, What
@@ -63,20 +62,22 @@ def command(
         )
     with listing(root, prefix, what=chosen[0] if chosen else "shards", split=split, catalog=catalog) as found:
         pieces = document(found) if common.json else _lines(found, long=long, null=null)
-        listed = write_all(pieces)
+        listed = write_all(pieces, as_is=null and not (common.json or sys.stdout.isatty()))
     if not listed:
         wanted = f" that begins with {prefix!r}" if prefix else ""
         common.output.say(f"nothing is there{wanted}")
     return 0 if listed else 3
 
 
-def write_all(pieces: Iterable[tuple[str, int]]) -> int:
-    """Write texts that come with how many entries they hold, in blocks; returns how many there were.
+def write_all(pieces: Iterable[tuple[str, int]], *, as_is: bool = False) -> int:
+    """Write texts that come with how many entries they hold, in blocks; returns how many there were. `as_is`: for a
+    program that reads them, with what a terminal would obey.
 
     What came before an error is written, too.
     """
-    from wdsctl.cli.output import Answered, write
+    from wdsctl.cli.output import Answered, write, write_drawn
 
+    put = write_drawn if as_is else write
     held: list[str] = []
     listed = pending = 0
     try:
@@ -84,19 +85,19 @@ def write_all(pieces: Iterable[tuple[str, int]]) -> int:
             held.append(text)
             pending += entries
             if pending >= (FIRST if not listed else REST):
-                write(sys.stdout, "".join(held))
+                put(sys.stdout, "".join(held))
                 held, listed, pending = [], listed + pending, 0
     except (WdsctlError, Answered):
-        write(sys.stdout, "".join(held))
+        put(sys.stdout, "".join(held))
         raise
-    write(sys.stdout, "".join(held))
+    put(sys.stdout, "".join(held))
     return listed + pending
 
 
 def _lines(found: Listing, *, long: bool, null: bool) -> Iterator[tuple[str, int]]:
     end = "\0" if null else "\n"
-    # In a pipe names are as they are, as those of GNU ls; -0 tells them apart where they have newlines in them.
-    clean: Callable[[str], str] = safe if sys.stdout.isatty() and not null else str
+    # A pipe may end in a pager. Behind -0 a program reads names as they are, but for a terminal.
+    clean: Callable[[str], str] = str if null and not sys.stdout.isatty() else shell_word
     shown = (_long(entry, clean) for entry in found.entries) if long else map(clean, found.names)
     for line in shown:
         yield line + end, 1
@@ -114,7 +115,7 @@ def _long(entry: Listed, clean: Callable[[str], str]) -> str:
 
 def document(found: Listing) -> Iterator[tuple[str, int]]:
     """The one JSON document, in pieces: a dataset may have a billion entries."""
-    from wdsctl.cli.output import listed, plain
+    from wdsctl.cli.output import in_json, listed, plain
 
     made = told = 0
 
@@ -122,7 +123,7 @@ def document(found: Listing) -> Iterator[tuple[str, int]]:
         nonlocal made
         for entry in found.entries:
             made += 1
-            yield f"  {json.dumps(plain(entry), ensure_ascii=False)}"
+            yield f"  {in_json(plain(entry))}"
 
     for piece in listed({"command": "ls", "root": found.root, "what": found.what}, "entries", entries()):
         yield piece, made - told

@@ -44,7 +44,7 @@ def command(
     common: options.Common,
 ) -> int:
     """Ask the catalog in SQL. Reads the documented views, row by row."""
-    from wdsctl.cli.output import write
+    from wdsctl.cli.output import write_drawn
     from wdsctl.cli.render.sql import pieces
     from wdsctl.core.errors import UsageError
     from wdsctl.core.verbs.sql import sql
@@ -58,5 +58,5 @@ def command(
         if answer.note:
             common.output.say(f"note: {answer.note}")
         for piece in pieces(answer, form, limit=limit or 0, no_color=common.no_color, say=common.output.say):
-            write(sys.stdout, piece)
+            write_drawn(sys.stdout, piece)  # each form is harmless in its own way
     return 0

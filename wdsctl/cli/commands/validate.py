@@ -173,11 +173,12 @@ def _answer(
     from wdsctl.cli.output import Output, write
     from wdsctl.cli.render.validate import in_form, renderer
     from wdsctl.core.files import write_text
+    from wdsctl.core.folders import resolved
 
     wanted = "json" if common.json else form
     text = "" if wanted == "text" else in_form(report, wanted, fail_on)
     if output is not None:
-        write_text(output, text)
+        write_text(resolved(output), text)
     if text and output is None:
         write(sys.stdout, text)
     else:

@@ -122,6 +122,10 @@ def create(
     seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another draw.")] = 0,
     replace: Annotated[bool, typer.Option("--replace", help="Take the place of a view of this name.")] = False,
     unknown: Unknown = "error",
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up on --where and --sql after so long."),
+    ] = None,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
     common: options.Common,
@@ -143,6 +147,7 @@ def create(
             definition,
             replace=replace,
             skip_unknown=unknown == "skip",
+            timeout_seconds=timeout or 0,
             catalog=catalog,
             dry_run=dry_run,
             progress=progress,
@@ -247,6 +252,10 @@ def refresh(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Views. [default: all]")] = None,
     *,
     unknown: Unknown = "error",
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up on what a view was made by after so long."),
+    ] = 600,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
     common: options.Common,
@@ -261,7 +270,13 @@ def refresh(
     wanted = [*([view] if view else []), *(names or ())]
     with listening(common.output) as progress:
         report = refresh_views(
-            root, wanted, skip_unknown=unknown == "skip", catalog=catalog, dry_run=dry_run, progress=progress
+            root,
+            wanted,
+            skip_unknown=unknown == "skip",
+            timeout_seconds=timeout,
+            catalog=catalog,
+            dry_run=dry_run,
+            progress=progress,
         )
     common.output.answer("view refresh", report, render_refresh)
     return 0

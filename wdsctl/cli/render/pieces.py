@@ -28,7 +28,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     for column in columns:
         is_figure = column.startswith("#")
         drawn.add_column(
-            column.lstrip("#="),
+            safe(column.lstrip("#=")),
             justify="right" if is_figure else "left",
             no_wrap=is_figure or column.startswith("="),
             overflow="fold",

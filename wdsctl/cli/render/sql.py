@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,8 +11,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.cli.figures import count
-from wdsctl.cli.output import drawn, has_color, listed
+from wdsctl.cli.output import drawn, has_color, in_json, listed
 from wdsctl.cli.render.pieces import table
+from wdsctl.core.printable import harmless
 
 if TYPE_CHECKING:
     from wdsctl.core.verbs.sql import Answer
@@ -63,7 +63,8 @@ def _tables(columns: Sequence[str], blocks: Iterator[list[Row]], *, is_colored: 
 
 
 def _csv(columns: Sequence[str], blocks: Iterator[list[Row]]) -> Iterator[str]:
-    """As RFC 4180 has it, with the line ends of this system. NULL is nothing, text that is empty is ""."""
+    r"""As RFC 4180 has it, with the line ends of this system; other controls are \x1b and \u202e. NULL is nothing,
+    text that is empty is ""."""
     yield _csv_lines([columns])
     for block in blocks:
         yield _csv_lines([[_bare(value) for value in row] for row in block])
@@ -73,23 +74,24 @@ def _csv_lines(rows: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(rows)
-    return text.getvalue()
+    return harmless(text.getvalue())
 
 
 def _tsv(columns: Sequence[str], blocks: Iterator[list[Row]]) -> Iterator[str]:
-    r"""Tabs and line ends in text are \t, \n and \r, a backslash is two. NULL is nothing."""
-    yield "\t".join(name.translate(_ESCAPES) for name in columns) + "\n"
+    r"""Tabs and line ends in text are \t, \n and \r, controls \x1b and \u202e, a backslash is two; NULL is nothing."""
+    yield _tsv_lines([columns])
     for block in blocks:
-        yield "".join("\t".join(_bare(value).translate(_ESCAPES) for value in row) + "\n" for row in block)
+        yield _tsv_lines(block)
+
+
+def _tsv_lines(rows: Sequence[Row]) -> str:
+    return harmless("".join("\t".join(_bare(value).translate(_ESCAPES) for value in row) + "\n" for row in rows))
 
 
 def _json(columns: Sequence[str], blocks: Iterator[list[Row]]) -> Iterator[str]:
     """One document, a row a line. Columns of one name are numbered: `key`, `key_2`."""
     names = _told_apart(columns)
-    lines = (
-        ",\n".join(json.dumps(dict(zip(names, map(_plain, row), strict=True)), ensure_ascii=False) for row in block)
-        for block in blocks
-    )
+    lines = (",\n".join(in_json(dict(zip(names, map(_plain, row), strict=True))) for row in block) for block in blocks)
     yield from listed({"command": "sql", "columns": names}, "rows", lines)
 
 

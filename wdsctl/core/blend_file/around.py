@@ -6,9 +6,10 @@ import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wdsctl.core.blend_file.nodes import DEEPEST, Node, plain
+from wdsctl.core.blend_file.nodes import Node, plain
 from wdsctl.core.blend_file.problems import called, wrong
 from wdsctl.core.blend_file.subset import Subset, subset_of
+from wdsctl.core.yaml_limits import DEEPEST
 
 #: The keys that any node may have.
 COMMON = ("split_part", "subflavors", "shuffle_over_epochs_multiplier", "subset")

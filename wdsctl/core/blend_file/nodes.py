@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.blend_file.problems import Place, called, wrong
+from wdsctl.core.yaml_limits import ALIASED, DEEPEST, YamlLimit, compose, too_deep, too_many
 
 if TYPE_CHECKING:
     import yaml
-
-#: Levels of values in values, through aliases and nested files too: deeper than people write, shallower than Python's
-#: stack.
-DEEPEST = 60
 
 _YAML = "tag:yaml.org,2002:"
 _HINT = "look at the line that is named and the one before it"
@@ -42,12 +39,11 @@ def from_yaml(text: str, source: str) -> Node:
     anchor that contains itself."""
     import yaml
 
-    # In C where PyYAML was built with it: ten times as fast.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _check_depth(text, source, loader)
-        root = yaml.compose(text, Loader=loader)
+        root = compose(text)
         return Node(None, Place(source)) if root is None else _Composed(source).node(root)
+    except YamlLimit as error:
+        raise wrong(error.message, Place(source, error.line), hint=error.hint) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(source, mark.line + 1 if mark else 0)
@@ -64,20 +60,7 @@ def from_mapping(value: Mapping[str, Any], source: str) -> Node:
 
 def plain(node: Node) -> Any:
     """The values alone. Raises DatasetError WDS600 where aliases make them endlessly many."""
-    return _plain(node, node.place, _Budget(100_000), 0)
-
-
-def _check_depth(text: str, source: str, loader: Any) -> None:
-    """PyYAML's composer in C ends the process where values are nested too deep for its stack."""
-    import yaml
-
-    if text.count("[") + text.count("{") + 2 * max(map(len, text.splitlines()), default=0) < 5_000:
-        return  # neither brackets nor columns enough
-    depth = 0
-    for event in yaml.parse(text, Loader=loader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST:
-            raise _too_deep(Place(source, event.start_mark.line + 1 if event.start_mark else 0))
+    return _plain(node, node.place, _Budget(ALIASED), 0)
 
 
 class _Budget:
@@ -88,7 +71,7 @@ class _Budget:
 def _plain(node: Node, place: Place, budget: _Budget, depth: int) -> Any:
     budget.left -= 1
     if budget.left < 0:
-        raise wrong("the aliases here make more than 100,000 values", place, hint="write it with fewer aliases")
+        raise _limited(too_many(place.line), place)
     if depth > DEEPEST:
         raise _too_deep(place)
     if isinstance(node.value, dict):
@@ -108,6 +91,7 @@ class _Composed:
         self._scalars = yaml.constructor.SafeConstructor()
         self._made: dict[int, Node] = {}
         self._open: set[int] = set()
+        self._left = ALIASED  # entries that merge keys may still copy
 
     def node(self, node: yaml.Node, depth: int = 0) -> Node:
         known = self._made.get(id(node))
@@ -157,6 +141,9 @@ class _Composed:
                 merged = self._merged(self.node(value, depth + 1), place)
             else:
                 values[name] = self.node(value, depth + 1)
+        self._left -= sum(len(each.value) for each in merged)
+        if self._left < 0:
+            raise _limited(too_many(0), self._place(node))
         for each in merged:  # what stands here wins, and the first of several to be merged
             for name in each.value.keys() - values.keys():
                 keys[name] = each.at(name)
@@ -198,4 +185,8 @@ def _from_code(value: Any, place: Place, depth: int) -> Node:
 
 
 def _too_deep(place: Place) -> Exception:
-    return wrong(f"values are nested more than {DEEPEST} levels deep", place, hint="write it flatter")
+    return _limited(too_deep(place.line), place)
+
+
+def _limited(limit: YamlLimit, place: Place) -> Exception:
+    return wrong(limit.message, place, hint=limit.hint)

@@ -8,7 +8,8 @@ A file that came with a dataset may have been made to harm. What is done about t
 - a statement that takes many more steps than the file has bytes has its pages checked, and ends where one of them is
   used twice: a tree that refers to itself has more rows than there is time. Python handles signals meanwhile, so that
   Ctrl-C ends every statement;
-- a journal that names another file is refused: SQLite would delete that file, wherever it is.
+- a journal that names another file is refused: SQLite would delete that file, wherever it is; links are, by
+  `wdsctl/core/sqlite_file.py`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Literal
 from urllib.parse import quote
 
 from wdsctl.core.catalog.own_schema import OwnSchema, foreign_entry
+from wdsctl.core.sqlite_file import open_in_place
 
 LONGEST = 1 << 28  # bytes of one value: a draft may have to write what 20 million groups are remembered by
 _SHORT = 1 << 20  # bytes that a value may have in any file
@@ -40,8 +42,8 @@ Mode = Literal["immutable", "rw", "rwc"]
 _UNSOUND: dict[str, str] = {}
 
 
-def uri_of(path: str, mode: Mode = "immutable") -> str:
-    return f"file:{quote(os.fsencode(path))}?" + ("mode=ro&immutable=1" if mode == "immutable" else f"mode={mode}")
+def uri_of(path: str) -> str:
+    return f"file:{quote(os.fsencode(path))}?mode=ro&immutable=1"
 
 
 def open_database(
@@ -61,13 +63,17 @@ def open_database(
     """
     if mode != "immutable":
         _check_journal(path)
-    connection = sqlite3.connect(
-        uri_of(path, mode),
-        uri=True,
-        timeout=timeout_seconds,
-        isolation_level=None,
-        check_same_thread=check_same_thread,
-    )
+        connection = open_in_place(
+            path, make=mode == "rwc", timeout_seconds=timeout_seconds, check_same_thread=check_same_thread
+        )
+    else:
+        connection = sqlite3.connect(
+            uri_of(path),
+            uri=True,
+            timeout=timeout_seconds,
+            isolation_level=None,
+            check_same_thread=check_same_thread,
+        )
     try:
         _harden(connection, path, mode, source or path)
         if schema is not None:
@@ -154,9 +160,6 @@ def _harden(connection: sqlite3.Connection, path: str, mode: Mode, source: str) 
 
 def _check_journal(path: str) -> None:
     """Raise sqlite3.DatabaseError where SQLite would follow a journal to another file."""
-    for beside in (f"{path}-journal", f"{path}-wal"):
-        if os.path.islink(beside):
-            raise sqlite3.DatabaseError(f"{os.path.basename(beside)} beside it is a link")
     with suppress(FileNotFoundError), open(f"{path}-journal", "rb") as file:
         if file.seek(0, os.SEEK_END) >= len(_NAMES_ANOTHER):
             file.seek(-len(_NAMES_ANOTHER), os.SEEK_END)

@@ -6,7 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 
 from wdsctl.core.catalog.database_file import error_of, open_database, page_problem
 from wdsctl.core.catalog.draft import Draft
@@ -15,8 +15,7 @@ from wdsctl.core.catalog.migrations import migrate
 from wdsctl.core.catalog.own_schema import catalog_schema
 from wdsctl.core.catalog.schema_text import catalog_statements
 from wdsctl.core.errors import StorageError
-from wdsctl.core.files import publish
-from wdsctl.core.os_errors import translated
+from wdsctl.core.files import replacing
 
 #: Of a draft. No journal, no syncs: if the run dies, it is thrown away. Sorting the key index in memory would break the
 #: bound on memory; two threads halve its time.
@@ -38,28 +37,17 @@ def drafting(path: str, *, anew: bool = False, ready: Callable[[], None] = lambd
     is set. `ready` is called last, and raises if it must not be published after all. Raises CatalogError WDS302 and
     WDS303, StorageError.
     """
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
-    try:
-        with translated(path):
-            os.makedirs(folder, exist_ok=True)
-            for left in (draft, f"{draft}-journal", f"{draft}-wal"):
-                with suppress(FileNotFoundError):  # in containers a killed run often had the same number
-                    os.unlink(left)
-            if not anew and os.path.exists(path):
-                check(path)
-                shutil.copyfile(path, draft)
+    with replacing(path) as draft:
+        if not anew and os.path.exists(path):
+            check(path)
+            with open(path, "rb") as published, open(draft, "xb") as file:
+                shutil.copyfileobj(published, file, 1 << 20)
         with _connected(draft, path) as connection, closing(_begun(connection, path)) as made:
             yield made
             made.finish()
         if made.is_to_be_packed:
             _pack(draft, path)
-        with translated(path):
-            ready()
-            publish(draft, path)
-    finally:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            os.unlink(draft)
+        ready()
 
 
 @contextmanager

@@ -24,10 +24,10 @@ from wdsctl.core.catalog.ledger_file import (
     is_sound,
     translating,
 )
-from wdsctl.core.files import set_aside
+from wdsctl.core.files import make_folder, set_aside
 from wdsctl.core.findings import Finding
-from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_record import FormerKeys, ShardRecord, State, pack_keys, unpack_keys
+from wdsctl.core.sqlite_file import check_beside
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -48,8 +48,11 @@ class Ledger:
     What every run writes goes to the driver as it is, without a wait for SQLAlchemy to be imported.
     """
 
-    def __init__(self, path: str, connection: sqlite3.Connection, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, path: str, connection: sqlite3.Connection, notes: tuple[str, ...] = (), *, is_file: bool = True
+    ) -> None:
         self.path = path
+        self._is_file = is_file
         self.notes = notes
         self._connection = connection
 
@@ -60,8 +63,7 @@ class Ledger:
         One that is damaged or not ours is renamed to `ledger.sqlite.damaged-N`, and a new one is begun. Raises
         CatalogError WDS303 if it is from a newer wdsctl, StorageError and PermissionDenied.
         """
-        with translated(path):
-            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        make_folder(os.path.dirname(path))
         notes: tuple[str, ...] = ()
         if not is_sound(path):
             notes = (f"the ledger was damaged; it is now {set_aside(path, 'damaged')}, and a new one has been begun",)
@@ -73,7 +75,7 @@ class Ledger:
         """Open it to read, making and changing nothing. Where there is none, or a damaged one, it is empty."""
         is_there = os.path.exists(path) and os.path.getsize(path) > 0 and is_sound(path)
         with translating(path):
-            return cls(path, connect_for_reading(path) if is_there else connect_to_nothing())
+            return cls(path, connect_for_reading(path) if is_there else connect_to_nothing(), is_file=is_there)
 
     def close(self) -> None:
         if "_layer" in self.__dict__:
@@ -183,15 +185,24 @@ class Ledger:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """The connection through SQLAlchemy, for modules of this folder that keep tables of their own in the ledger."""
-        with translating(self.path), self._layer.begin():
-            yield self._layer
+        with translating(self.path):
+            self._check()
+            with self._layer.begin():
+                yield self._layer
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         """The connection in a transaction, which is undone where the block does not end well."""
-        with translating(self.path), self._connection:
-            self._connection.execute("BEGIN")
-            yield self._connection
+        with translating(self.path):
+            self._check()
+            with self._connection:
+                self._connection.execute("BEGIN")
+                yield self._connection
+
+    def _check(self) -> None:
+        """That SQLite's journal would be made by itself; of a ledger in memory there is nothing to be looked at."""
+        if self._is_file:
+            check_beside(self.path)
 
     @cached_property
     def _layer(self) -> Connection:

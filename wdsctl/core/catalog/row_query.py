@@ -8,6 +8,7 @@ costs nothing. `python -m benchmarks view` measures it.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import TracebackType
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.catalog.database_file import error_of, unsound
+from wdsctl.core.catalog.database_file import error_of, unsound, watch_statements
 from wdsctl.core.catalog.facts import generation_of
 from wdsctl.core.catalog.identity import DAMAGE, damaged, without_rows
 from wdsctl.core.catalog.line_rows import give_rows
@@ -28,7 +29,7 @@ from wdsctl.core.catalog.view_reader import KnownShard
 from wdsctl.core.columns import find_column, kept_columns
 from wdsctl.core.command_line import command_at
 from wdsctl.core.place import Place
-from wdsctl.core.query_errors import MISTAKES, Query, was_interrupted
+from wdsctl.core.query_errors import MISTAKES, Query, too_long, was_interrupted
 from wdsctl.core.query_guard import SCALARS, Guard
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.splitting import SplitShard
@@ -66,13 +67,18 @@ class RowQuery:
         """The columns that an expression may name."""
         return (*OF_SAMPLE, *OF_PART, *MEDIA_FACTS, *self._sets, *self._numbers)
 
-    def where(self, text: str, *, said: str = "--where") -> Iterator[tuple[int, Flags]]:
+    def where(self, text: str, *, said: str = "--where", timeout_seconds: float = 0) -> Iterator[tuple[int, Flags]]:
         """Which samples of each shard have a row that fits: (shard id, (samples,)). Ask once.
 
-        Raises UsageError WDS332 where the text is no expression over `columns`, before anything is read.
+        Raises UsageError WDS332 where the text is no expression over `columns`, before anything is read; WDS334 after
+        the timeout (0: none).
         """
         query = Query(text, said, DOC, before="SELECT ")
         guard = self._ready(self._used(query))
+        self._seconds = timeout_seconds
+        if timeout_seconds:
+            guard.end = time.monotonic() + timeout_seconds
+            watch_statements(self._connection, self._place.catalog, lambda: time.monotonic() > guard.end)
         statement = f"SELECT id FROM v_row WHERE id >= ?1 AND id < ?2 AND (\n{text}\n)"
         return self._fitting(statement, query, guard)
 
@@ -83,6 +89,8 @@ class RowQuery:
             try:
                 found = self._connection.execute(statement, (first, first + MASK + 1)).fetchall()
             except MISTAKES as error:
+                if time.monotonic() > guard.end:
+                    raise too_long(self._seconds) from error
                 if was_interrupted(error, guard):
                     said = unsound(self._place.catalog)
                     raise (damaged(self._place.catalog, said) if said else KeyboardInterrupt()) from error

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
-from wdsctl.core.files import sync
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, StorageError, UsageError
+from wdsctl.core.files import make_folder, move, remove_empty, remove_tree, sync
+from wdsctl.core.folders import held
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import META
 from wdsctl.core.printable import named
@@ -101,18 +101,21 @@ def unfold(unit: str, dest: str) -> None:
         for folder, folders, names in os.walk(unit, topdown=False):
             there = os.path.normpath(os.path.join(dest, os.path.relpath(folder, unit)))
             try:
-                os.makedirs(there, exist_ok=True)
-            except (FileExistsError, NotADirectoryError) as error:
+                make_folder(there)
+            except StorageError as error:
+                if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
+                    raise
                 raise _one_file(there) from error
-            for name in names:
-                if os.path.lexists(path := os.path.join(there, name)):
-                    raise _one_file(path)
-                os.rename(os.path.join(folder, name), path)
+            with held(folder) as source, held(there) as target:
+                for name in names:
+                    if target.look(name) is not None:
+                        raise _one_file(os.path.join(there, name))
+                    move(source, target, name)
+                for name in folders:
+                    remove_empty(os.path.join(folder, name))
             sync(there)
-            for name in folders:
-                os.rmdir(os.path.join(folder, name))
         if os.path.isdir(unit):
-            os.rmdir(unit)
+            remove_empty(unit)
 
 
 def _one_file(path: str) -> DatasetError:
@@ -126,12 +129,7 @@ def _one_file(path: str) -> DatasetError:
 
 def remove(path: str) -> None:
     """A file, or a folder of files, that may be gone already."""
-    with translated(path, "remove"):
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+    remove_tree(path)
 
 
 def source_names(paths: Iterable[str]) -> list[str]:

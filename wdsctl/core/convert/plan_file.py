@@ -22,6 +22,7 @@ from wdsctl.core.catalog.typed_rows import Kind, typed
 from wdsctl.core.convert.recipe import Stream
 from wdsctl.core.errors import CatalogError, StorageError
 from wdsctl.core.files import replacing
+from wdsctl.core.sqlite_file import open_in_place
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -194,7 +195,7 @@ def new_plan(path: str) -> Iterator[sqlite3.Connection]:
     with (
         _writing(path),
         replacing(path) as draft,
-        closing(sqlite3.connect(draft, isolation_level=None)) as connection,
+        closing(open_in_place(draft, make=True)) as connection,
     ):
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")

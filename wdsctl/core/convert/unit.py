@@ -6,11 +6,8 @@ A worker's side: everything it needs is in the plan and the recipe, and what it 
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -24,8 +21,8 @@ from wdsctl.core.convert.references import REFERENCES, line_of, references_of
 from wdsctl.core.convert.source import Detailed, LargePart, Part, Source
 from wdsctl.core.convert.target import Target
 from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
-from wdsctl.core.files import sync
-from wdsctl.core.os_errors import translated
+from wdsctl.core.files import drafted
+from wdsctl.core.folders import inside
 from wdsctl.core.transcode.parts import means, transcoded, written_name
 
 AnyPart = Part | LargePart
@@ -62,22 +59,16 @@ def write_unit(job: UnitJob) -> Done:
     """
     unit, recipe = job.unit, job.recipe
     path = unit_path(job.root, unit)
-    folder, name = os.path.split(path)
-    draft = os.path.join(folder, f".{name}.{os.getpid()}.partial")
     failures: list[Failure] = []
     target = _target(recipe, unit)
-    with translated(path):
-        os.makedirs(folder, exist_ok=True)
-        try:
-            with PlanFile(job.plan) as plan:
-                samples = _samples(plan, job, failures)
-                written = target.write(
-                    draft, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(recipe.target_options)
-                )
-            if written.samples:
-                _publish(draft, path)
-        finally:
-            _forget(draft)
+    with drafted(path) as draft:
+        with PlanFile(job.plan) as plan:
+            samples = _samples(plan, job, failures)
+            written = target.write(
+                draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(recipe.target_options)
+            )
+        if written.samples:
+            draft.publish()
     left_out = tuple(failure.pos for failure in failures if not failure.is_kept)
     as_is = tuple(failure.pos for failure in failures if failure.is_kept)
     told = json.dumps(_counted(failures))
@@ -85,8 +76,11 @@ def write_unit(job: UnitJob) -> Done:
 
 
 def unit_path(root: str, unit: PlannedUnit) -> str:
-    """Where a unit goes: ROOT/FOLDER/NAME; of a polylithic layout in `primary` or `media` in that folder."""
-    return os.path.join(root, unit.folder, unit.stream, unit.name)
+    """Where a unit goes: ROOT/FOLDER/NAME; of a polylithic layout in `primary` or `media` in that folder.
+
+    Raises InputError WDS415 where a plan that was found in the destination leads out of it.
+    """
+    return inside(root, unit.folder, unit.stream, unit.name)
 
 
 def _samples(plan: PlanFile, job: UnitJob, failures: list[Failure]) -> Iterator[tuple[str, Iterator[AnyPart]]]:
@@ -268,19 +262,3 @@ def _target(recipe: Recipe, unit: PlannedUnit) -> Target:
 
         return EXPORTER
     return exporters.get(recipe.target if unit.stream != "primary" else "shards")
-
-
-def _publish(draft: str, path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)  # of a run that was killed before it could say that this unit is done
-    sync(draft)
-    os.replace(draft, path)
-    sync(os.path.dirname(path) or ".")
-
-
-def _forget(draft: str) -> None:
-    if os.path.isdir(draft):
-        shutil.rmtree(draft, ignore_errors=True)
-    else:
-        with suppress(FileNotFoundError):
-            os.unlink(draft)

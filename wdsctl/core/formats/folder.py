@@ -15,7 +15,7 @@ from typing import Literal
 
 from wdsctl.core.checks.kinds import MEDIA
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, several
 from wdsctl.core.formats.folder_walk import EXAMPLES, Found, regroup, walk
 from wdsctl.core.key_rules import OPEN, KeyRule, Layout, choose_rule, kind_of_part, told_rule
 from wdsctl.core.naming import FIRST_DOT, KNOWN_EXTENSION, KeyUntil, shard_key
@@ -170,7 +170,7 @@ def _apply_policy(root: str, found: Found, parts: tuple[str, ...], on_missing: O
     if on_missing == "error" and (incomplete or found.faults):
         more = len(incomplete) + found.faults - len(examples)
         raise DatasetError(
-            "\n  ".join([_counts(len(incomplete), found), *examples, *([f"... and {more:,} more"] if more else [])]),
+            several(_counts(len(incomplete), found), *examples, *([f"... and {more:,} more"] if more else [])),
             where=root,
             hint=_remedy(expected, incomplete=len(incomplete), found=found),
             code="WDS201",

@@ -40,7 +40,11 @@ DEMUXERS = {
     "aiff": "aiff",
     "mpeg": None,  # programme streams and bare ones: FFmpeg tells them apart
 }
-OPTIONS = {"format_whitelist": ",".join(sorted({*filter(None, DEMUXERS.values()), "mpeg", "mpegvideo"}))}
+#: Of everything that is opened to be read: media are bytes that we hand over, so that no protocol is needed.
+OPTIONS = {
+    "format_whitelist": ",".join(sorted({*filter(None, DEMUXERS.values()), "mpeg", "mpegvideo"})),
+    "protocol_whitelist": "none",
+}
 
 #: Files whose header counts the samples. In the others (MP4 among them) a stream begins and ends with samples that only
 #: fill its codec's blocks, or its duration is a guess from the bit rate.

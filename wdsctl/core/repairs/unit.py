@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -19,7 +18,7 @@ import numpy as np
 from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.counted import counted, enumerated
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import replacing, sync, write_text
+from wdsctl.core.files import keep_as, remove_file, replacing, sync, write_text
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
@@ -243,15 +242,10 @@ def _written(unit: RepairUnit, pieces: Iterator[bytes], result: RepairedShard) -
     mode = os.stat(unit.source).st_mode & 0o7777
     forget_drafts(unit.source)
     with replacing(unit.source) as draft:
-        _fill(draft, pieces)
-        os.chmod(draft, mode)
+        _fill(draft, pieces, mode)
         sync(draft)
         if backup:
-            try:
-                os.link(unit.source, backup)  # the shard is never missing, whenever this is killed
-            except OSError:
-                shutil.copy2(unit.source, backup)  # a file system without hard links
-                sync(backup)
+            keep_as(unit.source, backup)  # a second name, so that the shard is never missing, whenever this is killed
         if _stat(unit.source) != [unit.shard.size, unit.shard.mtime_ns]:
             raise StorageError(
                 "it has changed while it was repaired, and stays as it is",
@@ -278,13 +272,14 @@ def forget_drafts(target: str) -> None:
     """Remove what a run that was killed has left beside the target. For a caller that is alone in the folder."""
     folder, name = os.path.split(target)
     for path in glob(os.path.join(escape(folder), f".{escape(name)}.*.partial")):
-        with suppress(FileNotFoundError):
-            os.unlink(path)
+        remove_file(path)
 
 
-def _fill(draft: str, pieces: Iterator[bytes]) -> None:
-    with open(draft, "wb", buffering=_GATHER) as file:
+def _fill(draft: str, pieces: Iterator[bytes], mode: int | None = None) -> None:
+    with open(draft, "xb", buffering=_GATHER) as file:
         file.writelines(pieces)
+        if mode is not None:
+            os.fchmod(file.fileno(), mode)
 
 
 def _finished(unit: RepairUnit) -> RepairedShard | None:

@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape, quoteattr
 from wdsctl.core.codes import CODES
 from wdsctl.core.counted import counted
 from wdsctl.core.findings import SEVERITIES, Finding, Severity
+from wdsctl.core.printable import harmless, on_a_line
 
 #: What XML 1.0 cannot hold, escaped or not.
 _FORBIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -54,11 +55,16 @@ def _case(finding: Finding, is_failure: bool) -> str:
 
 
 def _quoted(text: str) -> str:
-    return quoteattr(_FORBIDDEN.sub(_named, text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
+    return quoteattr(_told(text), {"\n": "&#10;", "\r": "&#13;", "\t": "&#9;"})
 
 
 def _text(text: str) -> str:
-    return escape(_FORBIDDEN.sub(_named, text))
+    return escape(on_a_line(_told(text)))
+
+
+def _told(text: str) -> str:
+    """Without what XML cannot hold, and what a terminal that shows it would obey."""
+    return harmless(_FORBIDDEN.sub(_named, text))
 
 
 def _named(match: re.Match[str]) -> str:

@@ -12,6 +12,8 @@ from typing import Any
 
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError, WdsctlError
+from wdsctl.core.files import made_in
+from wdsctl.core.folders import held
 from wdsctl.core.os_errors import translated
 from wdsctl.core.trace.block import encode, lead
 from wdsctl.core.trace.facts import RunFacts, SourceFacts, to_json
@@ -54,8 +56,7 @@ class TraceWriter:
             )
         self._rank, self._world = rank, world
         with translated(folder):
-            os.makedirs(folder, exist_ok=True)
-            self.path, started, handle = _created(folder, rank)
+            self.path, started, handle = _created(os.path.realpath(folder), rank)
         facts = RunFacts(rank=rank, world=world, started=started, sources=tuple(sources), run=run)
         self._file = _File(self.path, handle, lead(to_json(facts)))
         self._pending = _Pending(world, report)
@@ -229,11 +230,12 @@ def _batches(count: int) -> str:
 def _created(folder: str, rank: int) -> tuple[str, int, int]:
     """A new file: its path, when it started, its descriptor. It is later than all that are there, whatever the clock
     says, since of two runs the later one counts."""
-    matches = map(NAME.fullmatch, os.listdir(folder))
-    newest = max((int(match[2]) for match in matches if match), default=0)
-    started = max(time_ns() // 1000, newest + 1)
-    while True:
-        path = os.path.join(folder, f"rank-{rank:05d}-{started}.trace")
-        with suppress(FileExistsError):
-            return path, started, os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644)
-        started += 1
+    with held(folder, make=True) as into:
+        matches = map(NAME.fullmatch, os.listdir(folder))
+        newest = max((int(match[2]) for match in matches if match), default=0)
+        started = max(time_ns() // 1000, newest + 1)
+        while True:
+            name = f"rank-{rank:05d}-{started}.trace"
+            with suppress(FileExistsError):
+                return os.path.join(folder, name), started, made_in(into, name)
+            started += 1

@@ -9,6 +9,7 @@ import av
 from av.error import FFmpegError
 
 from wdsctl.core.media.ogg_vorbis import whole_frames
+from wdsctl.core.media.stream import OPTIONS
 from wdsctl.core.transcode.options import AudioOptions, renamed
 
 #: What PyAV raises about sounds that are damaged.
@@ -26,7 +27,7 @@ def transcode_audio(name: str, data: bytes, options: AudioOptions) -> tuple[str,
     Raises one of BAD_SOUND.
     """
     made = io.BytesIO()
-    with av.open(io.BytesIO(data), "r") as source:
+    with av.open(io.BytesIO(data), "r", container_options=OPTIONS) as source:
         if not source.streams.audio:
             raise ValueError("there is no sound in it")
         if source.streams.video and any(stream.type == "video" and not _is_cover(stream) for stream in source.streams):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +11,8 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.identity import check
 from wdsctl.core.errors import PermissionDenied, UsageError
+from wdsctl.core.files import remove_file
 from wdsctl.core.lock import check_held, locked
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.urls import shown
@@ -118,7 +117,5 @@ def _is_useless(file: CatalogFile, in_use: set[int]) -> bool:
 
 
 def _remove(place: Place, files: list[CatalogFile]) -> None:
-    with translated(place.meta):
-        for file in files:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(place.meta, file.name))
+    for file in files:
+        remove_file(os.path.join(place.meta, file.name))

@@ -12,6 +12,7 @@ from math import gcd
 from wdsctl.core.checkpoint_files import Found, PassedOver, find_states, natural
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.files import write_text
+from wdsctl.core.folders import resolved
 from wdsctl.core.job_state import check_form, merge_states, missing_ranks
 from wdsctl.core.state_facts import LaneStep, StateFacts, compare, describe, splits_lanes
 from wdsctl.core.state_form import State
@@ -124,7 +125,7 @@ def redistribute(
         )
     text = json.dumps(merged, separators=(",", ":")) + "\n"
     for name in () if dry_run else files:
-        write_text(name, text)
+        write_text(resolved(name), text)
     lanes = len(merged["lanes"])
     is_split = ranks and lanes and splits_lanes(merged)
     return RedistributeReport(

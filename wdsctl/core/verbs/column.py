@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 from contextlib import AbstractContextManager, nullcontext, suppress
 
@@ -18,10 +17,10 @@ from wdsctl.core.column_function import find_function, importable
 from wdsctl.core.column_spec import Spec, check_part, parse_spec
 from wdsctl.core.columns import check_name, column_path, kept_columns, no_such_column
 from wdsctl.core.errors import UsageError
+from wdsctl.core.files import remove_empty, remove_file, remove_tree
 from wdsctl.core.findings import Finding
 from wdsctl.core.module_origin import data_folders, is_within, of_data, origin_of
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
 from wdsctl.core.stores import workers_for
@@ -50,13 +49,13 @@ def check_columns(place: Place, request: ColumnRequest) -> None:
 
 def _modules(place: Place, request: ColumnRequest) -> AbstractContextManager[None]:
     """Within it, modules are looked for in the current folder first, where a function that was asked for is in one of
-    its modules: what else lies there may have any name. A folder that is the dataset's is data."""
+    its modules, or nowhere: what else lies there may have any name. A folder that is the dataset's is data."""
     folder = os.getcwd()
     if is_within(folder, data_folders(place)) and not request.trust_code:
         return nullcontext()
     specs = [parse_spec(text) for text in request.wanted.values()]
-    origins = [origin_of(spec.first, [folder]) for spec in specs if not spec.is_built_in]
-    is_here = any(origin and is_within(origin, [folder]) for origin in origins)
+    origins = [origin_of(spec.first, [folder, *sys.path]) for spec in specs if not spec.is_built_in]
+    is_here = any(origin is None or (origin and is_within(origin, [folder])) for origin in origins)
     return importable(folder) if is_here else nullcontext()
 
 
@@ -135,8 +134,8 @@ def _said(request: ColumnRequest) -> list[ColumnReport]:
 def _dropped(place: Place, name: str) -> ColumnReport:
     """Remove a column, of all generations."""
     for generation in kept_columns(place).get(name, []):
-        _remove(column_path(place, name, generation))
-    shutil.rmtree(units_folder(place, name), ignore_errors=True)
+        remove_file(column_path(place, name, generation))
+    remove_tree(units_folder(place, name))
     return ColumnReport(name=name, function="", state="dropped", generation=None)
 
 
@@ -145,9 +144,9 @@ def _prune(place: Place, generation: int) -> None:
     for name, generations in kept_columns(place).items():
         for each in generations[:-1]:
             if each <= generation - KEPT_GENERATIONS:
-                _remove(column_path(place, name, each))
+                remove_file(column_path(place, name, each))
     with suppress(OSError):
-        os.rmdir(units_folder(place, ""))
+        remove_empty(units_folder(place, ""))
 
 
 def _sweep(place: Place) -> None:
@@ -155,9 +154,4 @@ def _sweep(place: Place) -> None:
     folder = place.columns
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         if _DRAFT.fullmatch(name):
-            _remove(os.path.join(folder, name))
-
-
-def _remove(path: str) -> None:
-    with translated(path), suppress(FileNotFoundError):
-        os.unlink(path)
+            remove_file(os.path.join(folder, name))

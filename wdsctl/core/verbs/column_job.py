@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,6 +12,7 @@ from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.column_function import find_function, source_of
 from wdsctl.core.column_spec import Spec, parse_spec
 from wdsctl.core.columns import MARK, Column, ColumnFacts, column_path, digest_of, kept_columns
+from wdsctl.core.files import remove_tree
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
@@ -71,7 +71,7 @@ def jobs_of(
         spec = parse_spec(columns[0].facts.function if text is None else text)
         source = source_of(spec) if text is not None else columns[0].facts.source
         if text is not None and anew:
-            shutil.rmtree(units_folder(place, name), ignore_errors=True)
+            remove_tree(units_folder(place, name))
         is_new = anew and (text is not None or spec.is_built_in)
         of_media = media_marks(place.catalog) if spec.kind == "media" else {}
         marks = [mark_of(spec, source, row, (of_media or {}).get(row.id, b"")) for row in shards]

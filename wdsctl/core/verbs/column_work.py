@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -25,6 +24,7 @@ from wdsctl.core.column_units import (
 )
 from wdsctl.core.columns import ColumnFacts, ShardPiece, column_path, digest_of, write_column
 from wdsctl.core.errors import StorageError
+from wdsctl.core.files import remove_tree
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
 from wdsctl.core.offsets import Offsets
@@ -89,7 +89,7 @@ def finish(
     progress.phase("finish")
     path = column_path(place, job.name, job.generation)
     made = write_column(path, facts, _pieces(place, offsets, shards, job))
-    shutil.rmtree(units_folder(place, job.name), ignore_errors=True)
+    remove_tree(units_folder(place, job.name))
     return replace(report_of(made, "made"), shards_read=job.shards_read)
 
 

@@ -24,8 +24,8 @@ from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe, Stream
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.files import make_folder, remove_empty
 from wdsctl.core.lock import locked
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.root_name import parse_root
@@ -83,9 +83,9 @@ def convert(
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
             return _run(sources, dest, options, work, None, progress)
     was_there = os.path.isdir(dest)
-    with translated(dest):
-        os.makedirs(dest, exist_ok=True)
-    place = locate(dest, writing=True)
+    home = os.path.realpath(dest)
+    make_folder(home)
+    place = locate(dest, writing=True, home=home)
     work = os.path.join(place.meta, "convert")
     check_is_room(place, dest, work)
     had_meta = os.path.isdir(place.meta)
@@ -96,15 +96,14 @@ def convert(
             check_is_room(place, dest, work)  # whoever was waited for may have left something
             held.enter_context(forgotten_if_refused(place, work, had_meta=had_meta))
             entry = held.enter_context(journal(place, "convert", words, progress))
-            with translated(work):
-                os.makedirs(work, exist_ok=True)
+            make_folder(work)
             report = _run(sources, dest, options, work, place, progress)
             entry.findings += report.findings
             return report
     except WdsctlError:
         if not was_there:
             with suppress(OSError):  # something is in it that is worth keeping
-                os.rmdir(dest)
+                remove_empty(home)
         raise
 
 
@@ -159,13 +158,13 @@ def _run(
                     progress=progress,
                 )
             return reported_again(finished, opened, dest, options, started)
-        begin_anew_if_other(work, fingerprint, made, dest, options)
+        begin_anew_if_other(work, fingerprint, made, dest, options, place)
         if not os.path.exists(plan):
             _plan(plan, opened, options, fingerprint, made, progress)
         if place is None:
             return foreseen(plan, opened, recipe, dest, options, started)
         with PlanFile(plan) as planned:
-            done, written = write_units(planned, recipe, dest, work, fingerprint, options, place, progress)
+            done, written = write_units(planned, recipe, work, fingerprint, options, place, progress)
             if written:
                 _check_sources(opened, work)
             units = [unit for unit in planned.units() if done[unit.id].samples]
@@ -174,7 +173,7 @@ def _run(
                 for name in (PLAN, DONE):  # what failed is tried again by the next run
                     remove(os.path.join(work, name))
                 raise failed
-            finish_target(units, done, recipe, dest, work)
+            finish_target(units, done, recipe, place.written, work)
             finished_now = finish(Written(planned, units, done, recipe, dest), opened, options, place, progress)
             report = reported(planned, units, done, opened, dest, options, finished_now.datasets, started)
             made |= {"plan": planned.digest()}

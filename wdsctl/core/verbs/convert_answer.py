@@ -13,7 +13,7 @@ from typing import Any
 from wdsctl.core.convert.plan_file import Done, PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.counted import counted
-from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.errors import DatasetError, UsageError, several
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
 from wdsctl.core.printable import one_line
@@ -41,7 +41,7 @@ def foreseen(
             some, path = list(grouped), os.path.join(dest, below).rstrip("/")
             datasets.append(
                 ConvertedDataset(
-                    path=path,
+                    path=shown(path),
                     files=len(some),
                     samples=sum(unit.samples for unit in some),
                     size_bytes=sum(unit.size_bytes for unit in some),
@@ -71,7 +71,7 @@ def reported(
     facts = plan.facts()
     failed = {pos for each in done.values() for pos in each.left_out}
     return ConvertReport(
-        sources=tuple(opened.told),
+        sources=tuple(replace(told, path=shown(told.path)) for told in opened.told),
         dest=shown(dest),
         form=options.to_form or "shards",
         samples=int(facts["samples"]),
@@ -145,7 +145,7 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
     hints = {hint for each in done.values() for _, code, *_, hint, _ in json.loads(each.told) if code == first.code}
     hint = f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more"
     return DatasetError(
-        f"no sample could be read, or written anew: {counted(count, 'sample')} failed\n  {why}",
+        several(f"no sample could be read, or written anew: {counted(count, 'sample')} failed", why),
         hint=hints.pop() if len(hints) == 1 and any(hints) else hint,
         where=f"sample {one_line(first.key)}",
         code=first.code,
@@ -193,7 +193,7 @@ def reported_again(
     findings = tuple(Finding(**found) for found in said.pop("findings"))
     return ConvertReport(
         **said | {"notes": tuple(said["notes"])},
-        sources=tuple(opened.told),
+        sources=tuple(replace(told, path=shown(told.path)) for told in opened.told),
         dest=shown(dest),
         written_files=0,
         kept_files=said["files"],

@@ -14,7 +14,8 @@ from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
 from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.files import set_aside
+from wdsctl.core.files import check_folder, remove_empty, set_aside
+from wdsctl.core.folders import inside
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
@@ -100,7 +101,7 @@ def _made_by_another(dest: str, different: Sequence[str]) -> UsageError:
 
 
 def begin_anew_if_other(
-    work: str, fingerprint: str, made: Mapping[str, Any], dest: str, options: ConvertOptions
+    work: str, fingerprint: str, made: Mapping[str, Any], dest: str, options: ConvertOptions, place: Place | None
 ) -> None:
     """Where the plan that is there is of other sources or options: refuse it, or forget it with all that it made."""
     plan = os.path.join(work, PLAN)
@@ -118,7 +119,8 @@ def begin_anew_if_other(
         different = differences(json.loads(facts["made_from"]), made) if "made_from" in facts else []
         hint = "give another DEST; or say `--yes` to remove what the other has written, and begin anew"
         raise _other("the destination was begun by another conversion", different, dest, hint)
-    _forget(dest, units)
+    if place is not None:
+        _forget(place.written, units)
     remove(plan)  # last: until then a run that is killed here leaves what the next one removes
 
 
@@ -128,14 +130,15 @@ def _forget(dest: str, units: Sequence[PlannedUnit]) -> None:
     for unit in units:
         remove(unit_path(dest, unit))
     for below, folder in {unit.dataset: unit.folder for unit in units}.items():
-        root = os.path.join(dest, below)
+        root = inside(dest, below)
         if os.path.isdir(root):
-            _forget_catalog(locate(root, writing=True), is_whole=bool(below))
+            check_folder(root)
+            _forget_catalog(locate(root, writing=True, home=root), is_whole=bool(below))
         for name in BESIDE:
-            remove(os.path.join(dest, folder, name))
+            remove(inside(dest, folder, name))
         if below:
             with suppress(OSError):  # it holds something else, or was never made
-                os.rmdir(root)
+                remove_empty(root)
 
 
 def _forget_catalog(place: Place, *, is_whole: bool) -> None:

@@ -30,9 +30,9 @@ from wdsctl.core.field_path import Access, FieldPath, parse_field_path
 from wdsctl.core.fields import validate_field_map
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
+from wdsctl.core.folders import inside
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.naming import FIRST_DOT
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
 from wdsctl.core.sample_types import CRUDE
@@ -80,7 +80,7 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
     datasets, findings, notes, lost = [], [], list[str](), list[Lost]()
     for below, some in groupby(units, key=lambda unit: unit.dataset):
         mine = list(some)
-        root = os.path.join(dest, below).rstrip("/")
+        root = inside(dest, below).rstrip("/")
         size = sum(done[unit.id].size_bytes for unit in mine)
         made = ConvertedDataset(
             path=root, files=len(mine), samples=sum(done[unit.id].samples for unit in mine), size_bytes=size
@@ -95,7 +95,7 @@ def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Pla
         notes.append("compressed shards cannot be trained from: `wdsctl convert` unpacks them")
     if recipe.media:
         for folder in sorted({unit.folder for unit in units}):
-            _write_beside(os.path.join(dest, folder), config, recipe, names)
+            _write_beside(inside(outer.written, folder), config, recipe, names)
         notes.append("blend.yaml trains from both, with the cooker in cook.py beside it")
     return Finished(tuple(datasets), (*findings, *lost_findings(lost)), tuple(notes))
 
@@ -117,7 +117,7 @@ class _Work:
 def _prepared(
     root: str, made: ConvertedDataset, work: _Work, outer: Place, progress: Progress
 ) -> tuple[ConvertedDataset, list[Finding], list[Lost]]:
-    place = locate(root, writing=True)
+    place = locate(root, writing=True, home=inside(outer.written, work.units[0].dataset).rstrip("/"))
     lock: AbstractContextManager[None] = nullcontext()
     if place.lock != outer.lock:
         lock = locked(place.lock, wait=work.options.wait, note=progress.note)
@@ -135,8 +135,6 @@ def _prepared(
         if not os.path.exists(place.dataset_yaml):
             config = _config(place, work)
             if config is not None:
-                with translated(place.meta):
-                    os.makedirs(place.meta, exist_ok=True)
                 write_text(place.dataset_yaml, dump(config))
         if report.samples:
             describe(place, report.generation, Asked(), progress)

@@ -14,6 +14,7 @@ from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.convert.target import Unit
 from wdsctl.core.convert.unit import UnitJob, forget_sources, unit_path, write_unit
 from wdsctl.core.files import write_text
+from wdsctl.core.folders import inside
 from wdsctl.core.lock import check_held
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
@@ -33,7 +34,6 @@ _PRELOAD = ("wdsctl.core.convert.unit", "wdsctl.core.convert.importers.shards", 
 def write_units(
     plan: PlanFile,
     recipe: Recipe,
-    dest: str,
     work: str,
     fingerprint: str,
     options: ConvertOptions,
@@ -42,6 +42,7 @@ def write_units(
 ) -> tuple[dict[int, Done], int]:
     """Write the units that are not there yet: (all that are done, how many were written now)."""
     units = plan.units()
+    dest = place.written
     written = 0
     with DoneFile(os.path.join(work, DONE), fingerprint) as known:
         is_whole = os.path.exists(os.path.join(work, UNFOLDING))
@@ -107,7 +108,7 @@ def finish_target(units: Sequence[PlannedUnit], done: Mapping[int, Done], recipe
         # From here on files leave the folders of their units: who goes on must not take these for unwritten.
         write_text(os.path.join(work, UNFOLDING), "")
         for unit in units:
-            unfold(unit_path(dest, unit), os.path.join(dest, unit.folder))
+            unfold(unit_path(dest, unit), inside(dest, unit.folder))
     for folder, some in groupby(units, key=lambda unit: unit.folder):
         facts = ((unit.name, done[unit.id]) for unit in some)
         written = [Unit(name, each.samples, each.size_bytes, each.facts) for name, each in facts]

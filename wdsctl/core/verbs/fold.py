@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -16,6 +15,7 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
+from wdsctl.core.files import make_folder, remove_file, remove_tree
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_keys import LineKeys
 from wdsctl.core.lock import check_held
@@ -87,7 +87,7 @@ def fold(
     findings: list[Finding] = []
     origins = Origins(place, before, work.held, _former_keys(place) if work.held else {})
     with translated(place.meta):
-        os.makedirs(place.work, exist_ok=True)
+        make_folder(place.work)
         writer = OffsetsWriter(place.work)
         try:
             _copy_kept(place, work, before, draft, writer)
@@ -149,7 +149,7 @@ def sweep(place: Place) -> None:
             path = os.path.join(place.meta, name)
             with suppress(FileNotFoundError):
                 if _PARTIAL.fullmatch(name) or (_LOCK.fullmatch(name) and _is_old(path)):
-                    os.unlink(path)
+                    remove_file(path)
 
 
 def tidy(place: Place, generation: int) -> None:
@@ -159,12 +159,11 @@ def tidy(place: Place, generation: int) -> None:
         for name in os.listdir(place.meta):
             match = _OFFSETS.fullmatch(name)
             if match and int(match[1]) <= generation - KEPT_GENERATIONS:
-                with suppress(FileNotFoundError):
-                    os.unlink(os.path.join(place.meta, name))
+                remove_file(os.path.join(place.meta, name))
 
 
 def forget_units(place: Place) -> None:
-    shutil.rmtree(place.work, ignore_errors=True)
+    remove_tree(place.work)
 
 
 def is_whole(place: Place, generation: int, rows: Iterable[ShardRow]) -> bool:

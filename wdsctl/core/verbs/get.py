@@ -14,6 +14,7 @@ from wdsctl.core.catalog.placed import PartPlace, Placed
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError
 from wdsctl.core.files import write_whole
+from wdsctl.core.folders import resolved
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.printable import one_line
@@ -150,7 +151,7 @@ def _is_special(path: str) -> bool:
 
 def _write_one(path: str, write: Callable[[BinaryIO], None]) -> None:
     if not _is_special(path):
-        write_whole(path, write)
+        write_whole(resolved(path), write)
         return
     with translated(path), open(path, "wb") as file:
         write(file)

@@ -4,7 +4,6 @@ published.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -15,7 +14,7 @@ from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.errors import DatasetError, InputError, UsageError
-from wdsctl.core.files import set_aside
+from wdsctl.core.files import remove_file, set_aside
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.lock import check_held
@@ -186,7 +185,7 @@ def _check_keys(place: Place, generation: int, *, is_new: bool) -> None:
         check_keys(place, Offsets(place.offsets(generation)))
     except DatasetError:
         if is_new:
-            os.unlink(place.offsets(generation))
+            remove_file(place.offsets(generation))
         raise
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
@@ -17,13 +16,13 @@ from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import MediaSettings
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.errors import UsageError
+from wdsctl.core.files import make_folder, remove_tree
 from wdsctl.core.findings import Finding
 from wdsctl.core.lock import check_held
 from wdsctl.core.media.found import load_found
 from wdsctl.core.media.selection import parse_selection
 from wdsctl.core.media.shard_unit import ShardUnit, found_in, run_shard_unit
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
@@ -131,8 +130,7 @@ def _read(place: Place, jobs: Sequence[_Job], workers: int, progress: Progress) 
     failures: dict[int, Finding] = {}
     if not todo:
         return failures
-    with translated(place.meta):
-        os.makedirs(media_units(place), exist_ok=True)
+    make_folder(media_units(place))
     progress.phase("media", items=len(todo), size_bytes=sum(job.row.size for job in todo))
     units = [job.unit for job in todo]
     with closing(map_units(run_shard_unit, units, workers, preload=("wdsctl.core.media.shard_unit",))) as results:
@@ -175,7 +173,7 @@ def media_units(place: Place) -> str:
 
 
 def forget_media_units(place: Place) -> None:
-    shutil.rmtree(media_units(place), ignore_errors=True)
+    remove_tree(media_units(place))
 
 
 def _dropped(place: Place, before: MediaSettings) -> MediaReport:

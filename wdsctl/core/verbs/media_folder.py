@@ -17,12 +17,12 @@ from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.drafting import drafting
 from wdsctl.core.catalog.media_settings import FOLDER, MediaSettings
 from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.files import make_folder
 from wdsctl.core.findings import Finding, at_least
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.media.file_unit import FileUnit, file_units, found_among, run_file_unit
 from wdsctl.core.media.found import load_found
 from wdsctl.core.media.selection import AUTO, parse_selection
-from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
@@ -198,8 +198,7 @@ def _read(
     units = list(file_units(place.root, todo, folder, settings.selection, keyframes=settings.keyframes, version=FORMAT))
     left = [unit for unit in units if not os.path.exists(unit.result)]
     if left:
-        with translated(place.meta):
-            os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
         size_bytes = sum(file.size for unit in left for file in unit.files)
         progress.phase("media files", items=sum(len(unit.files) for unit in left), size_bytes=size_bytes)
     count, preload = workers_for(place.root, workers), ("wdsctl.core.media.file_unit",)

@@ -17,10 +17,10 @@ from wdsctl.core.convert.paths import check_destination
 from wdsctl.core.detect import Detection
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.fields import check_sample_type, validate_field_map
+from wdsctl.core.files import make_folder
 from wdsctl.core.formats.folder import Listing
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.media.selection import parse_selection
-from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.ratios import By
@@ -113,15 +113,15 @@ def prepare(
             hint=command("prepare", source, "DEST") + or_lines(source),
         )
     root = dest or source
-    listing = None
+    listing, home = None, ""
     if from_folder:
         if options.dry_run:
             return _foreseen(source, root, options, progress)
         listing = surveyed(source, root, options, progress)  # before anything is made: it may be refused
         options = replace(options, key_until=None if listing.keys.is_open else listing.keys.rule)
-        with translated(root):
-            os.makedirs(root, exist_ok=True)
-    place = locate(root, options.catalog, writing=True)
+        home = os.path.realpath(root)
+        make_folder(home)
+    place = locate(root, options.catalog, writing=True, home=home)
     if options.dry_run:
         report = index_at(place, _index_request(options), progress)
         return _foretold(source, root, None, report)
@@ -278,7 +278,15 @@ def _write(
     check = partial(check_held, place.lock)
     layouts = partial(_layouts, place)
     return write_folder(
-        source, dest, options, ledger=entry.ledger, listing=listing, check=check, layouts=layouts, progress=progress
+        source,
+        dest,
+        options,
+        ledger=entry.ledger,
+        listing=listing,
+        into=place.written,
+        check=check,
+        layouts=layouts,
+        progress=progress,
     )
 
 

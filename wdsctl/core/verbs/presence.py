@@ -14,6 +14,7 @@ from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.command_line import command, command_at
 from wdsctl.core.counted import counted
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
+from wdsctl.core.files import make_folder
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import unpacker
 from wdsctl.core.lock import locked, writer
@@ -65,8 +66,7 @@ def _look_in(place: Place) -> None:
     """Index one tar, in the user's data folder, unless that was done and it is as it was."""
     from wdsctl.core.verbs.index import IndexRequest, index_at
 
-    with translated(place.meta):
-        os.makedirs(place.meta, exist_ok=True)
+    make_folder(place.meta)
     with locked(place.lock, wait=_LOOK, note=lambda _: None):
         # Odd keys are for `validate` to tell: nothing is kept of them here.
         index_at(place, IndexRequest(missing="drop", is_ours=True), SILENT)

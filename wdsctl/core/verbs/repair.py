@@ -16,12 +16,11 @@ from wdsctl.core.convert.paths import check_empty
 from wdsctl.core.counted import counted
 from wdsctl.core.dataset_yaml import read
 from wdsctl.core.errors import CatalogError, StorageError, UsageError
-from wdsctl.core.files import write_text
+from wdsctl.core.files import make_folder, write_text
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.lock import locked
 from wdsctl.core.offsets import Offsets
-from wdsctl.core.os_errors import translated
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import META, Place, locate
 from wdsctl.core.printable import one_line
@@ -103,8 +102,7 @@ def repair(
             _check_ours(dest, marks)
             held.enter_context(locked(os.path.join(dest, META, "lock"), wait=request.wait, note=progress.note))
             _check_ours(dest, marks)  # whoever was waited for may have left something
-            with translated(marks):
-                os.makedirs(marks, exist_ok=True)
+            make_folder(marks)
             _carry_config(place, dest)
         results = _run(units, workers_for(place.root, workers), progress)
     results += _gone(place, shards, rows, offsets)
@@ -151,7 +149,7 @@ def _dest(place: Place, request: RepairRequest) -> str:
     if request.in_place:
         if is_url(place.root):
             raise UsageError("shards at a URL are not repaired in place", hint="give a DEST on a disk")
-        return place.root
+        return place.written
     dest = plain(request.dest)
     if is_url(dest):
         raise UsageError("copies are written to a disk or a mounted file system, not to a URL", hint="give a folder")
@@ -165,8 +163,8 @@ def _dest(place: Place, request: RepairRequest) -> str:
             "DEST lies in ROOT, or ROOT in DEST: copies and shards would be one dataset",
             hint="give another folder; or `--in-place --yes`",
         )
-    check_not_in_dataset(dest)
-    return dest
+    check_not_in_dataset(real)
+    return real
 
 
 def _is_below(folder: str, other: str) -> bool:
@@ -200,7 +198,7 @@ def _unit(
     place: Place, shard: ShardFile, row: ShardRow | None, offsets: str, dest: str, request: RepairRequest
 ) -> RepairUnit:
     unit = RepairUnit(
-        root=place.root,
+        root=place.written if request.in_place else place.root,
         shard=shard,
         target=os.path.join(dest, shard.path),
         marks="" if request.in_place else os.path.join(dest, META, _MARKS),

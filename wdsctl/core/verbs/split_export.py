@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from wdsctl.core.catalog.split_rows import Parts
 from wdsctl.core.errors import UsageError
 from wdsctl.core.files import write_text
+from wdsctl.core.folders import resolved
 from wdsctl.core.formats.split_yaml import split_yaml, unsayable_key, unsayable_parts
 from wdsctl.core.place import locate
 from wdsctl.core.progress import SILENT
@@ -51,7 +52,7 @@ def export_split(
     splits = {name: [row.path for row in ground.rows if row.id in mine] for name, mine in parts.items()}
     text = split_yaml(splits, shards, samples)
     if path:
-        write_text(os.path.abspath(path), text)
+        write_text(resolved(path), text)
     return ExportReport(
         root=place.shown,
         set=of_set,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +11,7 @@ import numpy as np
 
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.split_rows import Parts
+from wdsctl.core.files import remove_tree
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
 from wdsctl.core.progress import Progress
@@ -83,7 +83,7 @@ class Ground:
     def forget_work(self) -> None:
         """Remove the results of units: what they were for is done."""
         if self.keeps:
-            shutil.rmtree(self.work(), ignore_errors=True)
+            remove_tree(self.work())
 
     def _rows_of(self, rows: Sequence[ShardRow]) -> Ints:
         return np.concatenate([np.arange(first := self.first_row(row), first + row.samples) for row in rows])

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
 
-from wdsctl.core.files import write_whole
+from wdsctl.core.files import remove_file, write_whole
+from wdsctl.core.folders import resolved
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.split_rules import Excludes, SplitRule
@@ -46,8 +46,7 @@ def forget_lists(place: Place, rules: Mapping[str, SplitRule], excludes: Exclude
     folder = os.path.join(place.meta, FOLDER)
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         if _OURS.fullmatch(name) and f"{FOLDER}/{name}" not in named:
-            with suppress(FileNotFoundError):
-                os.unlink(os.path.join(folder, name))
+            remove_file(os.path.join(folder, name))
 
 
 def absolute(files: Iterable[str]) -> tuple[str, ...]:
@@ -59,7 +58,7 @@ def _name(place: Place, what: str, file: str) -> str:
     """The path of a list from the dataset's folder; of one that lies elsewhere, of its copy there."""
     if not os.path.isabs(file):
         return file
-    inside = os.path.relpath(file, place.meta)
+    inside = os.path.relpath(resolved(file), place.meta)
     if not inside.startswith(os.pardir):
         return inside.replace(os.sep, "/")
     return f"{FOLDER}/{what}-{blake2b(_data(file), digest_size=8).hexdigest()}.txt"
@@ -68,8 +67,6 @@ def _name(place: Place, what: str, file: str) -> str:
 def _copy(place: Place, name: str, file: str) -> None:
     path = os.path.join(place.meta, name)
     if os.path.isabs(file) and not os.path.exists(path):
-        with translated(path):
-            os.makedirs(os.path.dirname(path), exist_ok=True)
         data = _data(file)
         write_whole(path, lambda target: target.writelines([data]))
 

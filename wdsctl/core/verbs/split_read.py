@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
@@ -11,7 +10,7 @@ import numpy as np
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.columns import Column, find_column
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.os_errors import translated
+from wdsctl.core.files import make_folder
 from wdsctl.core.parallel import map_units
 from wdsctl.core.split_spec import parse_spec
 from wdsctl.core.split_values import (
@@ -41,8 +40,7 @@ def values_by_shard(
         return
     folder = ground.work()
     if folder:
-        with translated(folder):
-            os.makedirs(folder, exist_ok=True)
+        make_folder(folder)
     todo: list[tuple[ShardRow, ValueUnit]] = []
     for row in rows:
         facts = (row.path, row.size, row.layout_hash)

@@ -13,9 +13,9 @@ from typing import Any
 from wdsctl.core.catalog.database_file import unsound, watch_statements
 from wdsctl.core.catalog.identity import damaged, without_rows
 from wdsctl.core.catalog.query_views import NARROWED, Readable, open_readable
-from wdsctl.core.errors import UsageError, WdsctlError
+from wdsctl.core.errors import UsageError
 from wdsctl.core.place import Place
-from wdsctl.core.query_errors import MISTAKES, Query, was_interrupted
+from wdsctl.core.query_errors import MISTAKES, Query, too_long, was_interrupted
 from wdsctl.core.root_name import located
 from wdsctl.core.selections import selected
 from wdsctl.core.sql_text import Token
@@ -52,10 +52,13 @@ def sql(
         yield answer
 
 
-def first_column(place: Place, text: str, *, where: str) -> array[int]:
-    """The whole numbers that a query gives in its first column. Raises UsageError WDS332 where it gives others."""
+def first_column(place: Place, text: str, *, where: str, timeout_seconds: float = 0) -> array[int]:
+    """The whole numbers that a query gives in its first column.
+
+    Raises UsageError WDS332 where it gives others, WDS334 after the timeout.
+    """
     found = array("q")
-    with _answering(place, text, 0, where) as answer:
+    with _answering(place, text, timeout_seconds, where) as answer:
         for row in answer.rows:
             if type(row[0]) is not int or not -_ID_LIMIT <= row[0] < _ID_LIMIT:
                 raise UsageError(
@@ -81,6 +84,7 @@ def _answering(place: Place, text: str, timeout_seconds: float, where: str, view
         if readable.lacks_rows and is_of_samples:
             raise without_rows(place.catalog)
         watch_statements(connection, place.catalog, watch, steps=_STEPS)
+        readable.guard.end = watch.end
         with _explaining(query, readable, watch, place):
             query.check_quoted(words, (*_names(readable), *_given(words)))
             cursor = connection.execute(text)
@@ -95,7 +99,7 @@ class _Watch:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._end = time.monotonic() + seconds if seconds else float("inf")
+        self.end = time.monotonic() + seconds if seconds else float("inf")
 
     def __call__(self) -> bool:
         return self.is_over
@@ -103,11 +107,11 @@ class _Watch:
     def check(self) -> None:
         """Raise UsageError WDS334 where the time is over."""
         if self.is_over:
-            raise _too_long(self.seconds)
+            raise too_long(self.seconds)
 
     @property
     def is_over(self) -> bool:
-        return time.monotonic() > self._end
+        return time.monotonic() > self.end
 
 
 def _rows(
@@ -140,21 +144,12 @@ def _explaining(query: Query, readable: Readable, watch: _Watch, place: Place) -
 def _meant(
     error: sqlite3.Error | sqlite3.Warning, query: Query, readable: Readable, watch: _Watch, place: Place
 ) -> BaseException:
+    if watch.is_over:
+        return too_long(watch.seconds)
     if not was_interrupted(error, readable.guard):
         return query.explained(error, readable.guard, _names(readable))
-    if watch.is_over:
-        return _too_long(watch.seconds)
     said = unsound(place.catalog)
     return damaged(place.catalog, said) if said else KeyboardInterrupt()
-
-
-def _too_long(seconds: float) -> WdsctlError:
-    return UsageError(
-        f"the query took longer than {seconds:g} s",
-        where="--timeout",
-        hint="ask for less (LIMIT, a narrower WHERE), or allow more time",
-        code="WDS334",
-    )
 
 
 def _check_one(query: Query, words: list[Token]) -> None:

@@ -10,8 +10,8 @@ from itertools import chain
 from typing import BinaryIO
 
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
-from wdsctl.core.files import write_whole
-from wdsctl.core.os_errors import translated
+from wdsctl.core.files import make_folder, write_whole
+from wdsctl.core.folders import resolved
 from wdsctl.core.storage import Range, Storage
 from wdsctl.core.stores import storage_for
 from wdsctl.core.trace import SourceFacts, TracedBatch
@@ -57,8 +57,7 @@ def write_samples(out: str, samples: Sequence[Sample], lines: Lines, *, overwrit
             where=there[0],
             hint="give another folder to --out, or say --yes to write over them",
         )
-    with translated(out):
-        os.makedirs(out, exist_ok=True)
+    make_folder(os.path.realpath(out))
     storages: dict[int, Storage] = {}
     try:
         for target in targets:
@@ -100,7 +99,7 @@ def _written(targets: Sequence[_Target], storages: dict[int, Storage], lines: Li
             continue
         rest = (Range(path, offset + at, min(_PIECE, size - at)) for at in range(_PIECE, size, _PIECE))
         pieces = chain((first,), (storage.read(*piece) for piece in rest))
-        write_whole(target.path, partial(_fill, pieces), durable=False)
+        write_whole(resolved(target.path), partial(_fill, pieces), durable=False)
         yield os.path.basename(target.path)
 
 

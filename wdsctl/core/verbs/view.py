@@ -18,7 +18,7 @@ from wdsctl.core.root_name import check_view_name
 from wdsctl.core.selections import Selected, count_of, intersected, no_such_view, of_split, open_view
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_made
-from wdsctl.core.verbs.view_select import Chosen, choose
+from wdsctl.core.verbs.view_select import STORED_SECONDS, Chosen, choose
 from wdsctl.core.view_definition import STDIN, Definition, definition_from
 
 
@@ -75,14 +75,16 @@ def create_view(
     *,
     replace: bool = False,
     skip_unknown: bool = False,
+    timeout_seconds: float = 0,
     catalog: str | None = None,
     dry_run: bool = False,
     progress: Progress = SILENT,
 ) -> ViewReport:
     """Freeze the samples that fit `definition` under `name`. One of this name that has the same samples stays.
 
-    Raises UsageError WDS333 where there is another one and not `replace`, InputError where no sample fits, and what
-    `choose` raises. Writes one transaction into the ledger; the shards and the catalog are not touched.
+    `timeout_seconds`: of its expression and of its query, 0 for none. Raises UsageError WDS333 where there is another
+    one and not `replace`, InputError where no sample fits, and what `choose` raises. Writes one transaction into the
+    ledger; the shards and the catalog are not touched.
     """
     check_view_name(name)
     definition.check()
@@ -90,7 +92,7 @@ def create_view(
     check_made(place)
     check(place.catalog)
     before = stored_view(place.ledger, name)
-    chosen = choose(place, definition, progress, skip_unknown=skip_unknown)
+    chosen = choose(place, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
     if not chosen.samples:
         raise _none_fits(definition, f"{command_at(place, 'inspect')} shows what there is")
     if before is not None and before[0].hash == chosen.hash:
@@ -110,6 +112,7 @@ def refresh_views(
     names: Sequence[str] = (),
     *,
     skip_unknown: bool = False,
+    timeout_seconds: float = STORED_SECONDS,
     catalog: str | None = None,
     dry_run: bool = False,
     progress: Progress = SILENT,
@@ -125,7 +128,12 @@ def refresh_views(
     wanted = list(dict.fromkeys(names)) or [view.name for view in stored_views(place.ledger)]
     return RefreshReport(
         root=place.shown,
-        views=tuple(_refreshed(place, name, progress, skip_unknown=skip_unknown, dry_run=dry_run) for name in wanted),
+        views=tuple(
+            _refreshed(
+                place, name, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds, dry_run=dry_run
+            )
+            for name in wanted
+        ),
     )
 
 
@@ -174,7 +182,9 @@ def in_splits(place: Place, chosen: Selected) -> tuple[InSplit, ...]:
     return tuple(InSplit(name, count_of(both)) for name, both in counts)
 
 
-def _refreshed(place: Place, name: str, progress: Progress, *, skip_unknown: bool, dry_run: bool) -> ViewReport:
+def _refreshed(
+    place: Place, name: str, progress: Progress, *, skip_unknown: bool, timeout_seconds: float, dry_run: bool
+) -> ViewReport:
     found = stored_view(place.ledger, name)
     if found is None:
         raise no_such_view(place, name)
@@ -185,7 +195,7 @@ def _refreshed(place: Place, name: str, progress: Progress, *, skip_unknown: boo
             where=place.shown,
             hint="make it again: `wdsctl view create ... --keys FILE --replace`",
         )
-    chosen = choose(place, definition, progress, skip_unknown=skip_unknown)
+    chosen = choose(place, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
     if not chosen.samples:
         deleted = command_at(place, "view delete", name)
         raise _none_fits(definition, f"the view {name!r} stays as it was; {deleted} forgets it")

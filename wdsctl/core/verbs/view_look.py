@@ -15,8 +15,10 @@ from wdsctl.core.catalog.quick import current_generation
 from wdsctl.core.catalog.view_reader import KnownShard, known_shards, stored_view, stored_views
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import replacing
+from wdsctl.core.folders import resolved
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place, locate
+from wdsctl.core.printable import harmless_json
 from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selections import (
@@ -34,7 +36,7 @@ from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import flags_of
 from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view import InSplit, definition_of, in_splits
-from wdsctl.core.verbs.view_select import choose
+from wdsctl.core.verbs.view_select import STORED_SECONDS, choose
 from wdsctl.core.view_definition import Definition
 
 KeysFormat = Literal["txt", "jsonl"]
@@ -215,7 +217,7 @@ def export_view(
         raise UsageError("the file is there already", where=out, hint="take another name, or overwrite it: --force")
     place = _made(root, catalog)
     stored = whole_view(place, name).stored
-    with replacing(os.path.abspath(out)) as draft, open(draft, "wb") as file:
+    with replacing(resolved(out)) as draft, open(draft, "xb") as file:
         file.writelines(export_lines(root, name, form, catalog=catalog))
     return ExportReport(root=place.shown, name=name, samples=stored.samples, hash=stored.hash, format=form, out=out)
 
@@ -233,7 +235,7 @@ def named(place: Place, chosen: Mapping[int, SplitShard]) -> Iterator[Named]:
 
 def _lines(samples: list[Named], form: KeysFormat) -> bytes:
     if form == "jsonl":
-        text = "".join(f"{json.dumps(sample._asdict(), ensure_ascii=False)}\n" for sample in samples)
+        text = "".join(f"{harmless_json(json.dumps(sample._asdict(), ensure_ascii=False))}\n" for sample in samples)
         return text.encode("utf-8", "backslashreplace")
     for sample in samples:
         if "\n" in sample.key or "\r" in sample.key or not sample.key.strip():
@@ -270,7 +272,8 @@ def _line(place: Place, name: str, shards: list[KnownShard], total: int) -> View
 
 def _now(place: Place, view: OpenView, progress: Progress) -> OpenView:
     """What a view would be if it were made again."""
-    chosen = choose(place, definition_of(view.stored), progress, skip_unknown=True)
+    definition = definition_of(view.stored)
+    chosen = choose(place, definition, progress, skip_unknown=True, timeout_seconds=STORED_SECONDS)
     stored = view.stored._replace(samples=chosen.samples, hash=chosen.hash, generation=chosen.generation)
     return OpenView(stored, chosen.selected)
 

@@ -69,11 +69,18 @@ class Chosen:
         return hash_of(self.parts)
 
 
-def choose(place: Place, definition: Definition, progress: Progress, *, skip_unknown: bool = False) -> Chosen:
+#: What a definition may take that is kept in a ledger, which may be somebody else's: nobody reads it before it runs.
+STORED_SECONDS = 600.0
+
+
+def choose(
+    place: Place, definition: Definition, progress: Progress, *, skip_unknown: bool = False, timeout_seconds: float = 0
+) -> Chosen:
     """Which samples a definition means now.
 
     Raises UsageError WDS332 where it cannot be understood, InputError where keys of its file are unknown (unless
-    `skip_unknown`) or its split is, CatalogError where the catalog cannot be used or has no rows of samples.
+    `skip_unknown`) or its split is, UsageError WDS334 where an expression or a query takes longer than the timeout (0:
+    none), CatalogError where the catalog cannot be used or has no rows of samples.
     """
     definition.check()
     check(place.catalog)
@@ -83,10 +90,10 @@ def choose(place: Place, definition: Definition, progress: Progress, *, skip_unk
     unknown: list[str] = []
     count = 0
     if definition.where:
-        chosen = intersected(chosen, _where(place, definition.where, shards, progress))
+        chosen = intersected(chosen, _where(place, definition.where, shards, progress, timeout_seconds))
     if definition.sql:
         progress.phase("run the query")
-        ids = first_column(place, definition.sql, where="--sql")
+        ids = first_column(place, definition.sql, where="--sql", timeout_seconds=timeout_seconds)
         chosen = intersected(chosen, _of_ids(np.frombuffer(ids, np.int64), shards, "--sql"))
     if definition.keys:
         progress.phase("look up keys")
@@ -131,10 +138,10 @@ def _numbers(shard: KnownShard, seed: int) -> NDArray[np.uint64]:
     return mix(derive("view", seed, shard.path), np.arange(shard.samples))
 
 
-def _where(place: Place, text: str, shards: Sequence[KnownShard], progress: Progress) -> Selected:
+def _where(place: Place, text: str, shards: Sequence[KnownShard], progress: Progress, seconds: float) -> Selected:
     found: Selected = {}
     with RowQuery(place, shards) as rows:
-        fitting = rows.where(text)
+        fitting = rows.where(text, timeout_seconds=seconds)
         progress.phase("look at samples", items=sum(shard.samples for shard in shards))
         for shard, flags in fitting:
             part = part_of(shard, flags)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.errors import UsageError
+from wdsctl.core.folders import inside
 from wdsctl.core.formats.folder import Listing, OnMissing, list_folder, without
 from wdsctl.core.key_rules import KeyRule
 from wdsctl.core.naming import KNOWN_EXTENSION, KeyUntil, shard_key
@@ -138,6 +139,7 @@ def write_folder(
     *,
     ledger: Ledger,
     listing: Listing | None = None,
+    into: str = "",
     check: Callable[[], None] = lambda: None,
     layouts: Callable[[], Mapping[str, str]] = dict,
     progress: Progress = SILENT,
@@ -146,15 +148,16 @@ def write_folder(
 
     The same files give the same bytes, whatever the number of workers and however often the run was interrupted. The
     caller holds the lock of the dataset; for a dry run it may give `Ledger.peek`. `listing` is of `survey`, if that was
-    asked before. `layouts` tells the layout hashes of the shards in the catalog, by path. `check` is asked before
-    anything is changed and after every shard, and raises if the lock is lost:
-    nothing more is written then. Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError; finished
-    shards stay, and nothing half-written has a shard's name.
+    asked before. `into`: `dest` without links, where the caller has resolved it before. `layouts` tells the layout
+    hashes of the shards in the catalog, by path. `check` is asked before anything is changed and after every shard, and
+    raises if the lock is lost: nothing more is written then. Raises UsageError, InputError, DatasetError,
+    PermissionDenied, StorageError; finished shards stay, and nothing half-written has a shard's name.
 
     A file that turns out to be unreadable is treated as one that was listed as such: unless `on_missing` is `error`,
     the samples of its shard are planned anew without it. No other shard is touched.
     """
     options = options or FolderOptions()
+    into = into or os.path.realpath(dest)
     listing = listing or survey(source, dest, options, ledger=ledger, progress=progress)
     partials = check_dest(dest, {record.name for record in ledger.planned_shards()})
     records = _checked_source(source, dest, listing, ledger, options, progress)
@@ -168,13 +171,13 @@ def write_folder(
             break
         check()
         # Removed before the new plan is stored: killed in between, the old plan still knows them.
-        remove(dest, [*partials, *plan.leftovers])
+        remove(into, [*partials, *plan.leftovers])
         partials = []
         _keep_plan(source, plan, former, ledger)
-        _write(source, dest, plan, options, written, ledger, check, progress)
+        _write(source, into, plan, options, written, ledger, check, progress)
         if not written.unreadable:
             # A worker of a run that was killed lives on for a moment, and may have begun a file meanwhile.
-            remove(dest, half_written(dest) if plan.tasks else [])
+            remove(into, half_written(into) if plan.tasks else [])
             break
         listing = without(source, listing, written.unreadable, options.on_missing)
         records = ledger.planned_shards()
@@ -240,7 +243,7 @@ def _write(
     samples = sum(len(task.samples) for task in plan.tasks)
     progress.phase("write", items=samples, size_bytes=sum(task.size_bytes for task in plan.tasks))
     lenient = options.on_missing != "error"
-    jobs = (ShardJob(os.path.join(dest, task.name), source, task.samples, lenient) for task in plan.tasks)
+    jobs = (ShardJob(inside(dest, task.name), source, task.samples, lenient) for task in plan.tasks)
     with closing(map_units(write_job, jobs, options.workers, preload=_PRELOAD)) as results:
         for i, result in results:
             check()

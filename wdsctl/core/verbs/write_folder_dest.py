@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from wdsctl.core.command_line import command
 from wdsctl.core.errors import UsageError
-from wdsctl.core.files import sync
+from wdsctl.core.files import remove_file, sync
+from wdsctl.core.folders import inside
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
 
@@ -77,10 +78,10 @@ def sizes_of(dest: str, names: Iterable[str]) -> dict[str, int]:
 
 
 def remove(dest: str, names: Iterable[str]) -> None:
-    """Remove files, those that are there."""
+    """Remove files of `dest`, which is without links, those that are there."""
     for name in names:
-        path = os.path.join(dest, name)
+        path = inside(dest, name)
         # A worker of a run that was killed may have put its file in place, or away, since it was listed.
+        remove_file(path)
         with translated(path, "remove"), suppress(FileNotFoundError):
-            os.unlink(path)
             sync(os.path.dirname(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,14 +18,13 @@ from wdsctl.loader.cache.lazy import Kept, kept_value
 from wdsctl.loader.cache.pool import CachePool
 from wdsctl.loader.cache.room import OWN, PARTIAL, Room
 from wdsctl.loader.cache.values import CannotKeepError, dumped, loaded
+from wdsctl.loader.logs import log
 from wdsctl.loader.stores.entry import Entry
 from wdsctl.loader.stores.store import FileStore
 
 GIGABYTE = 1 << 30
 MOST_FILES = 10_000_000
 WAITING = 1000  # entries that wait to be brought, of a process; beyond, they are read when they are asked for
-
-log = logging.getLogger("wdsctl.loader")
 
 
 class FileStoreCachePool(CachePool):

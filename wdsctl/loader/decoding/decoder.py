@@ -212,4 +212,6 @@ class SampleDecoder:
 
 def _unpacked(decode: Decode, max_bytes: int, data: bytes) -> Any:
     refuse_packed_bomb(data, max_bytes)
-    return decode(data)
+    value = decode(data)
+    parts.refuse_unwritten(value, max_bytes)
+    return value

@@ -26,7 +26,7 @@ Errors = tuple[type[Exception], ...]
 BAD_TEXT: Errors = (ValueError, RecursionError)
 BAD_ARRAY: Errors = (
     *BAD_TEXT,
-    *(OSError, EOFError, SyntaxError, RuntimeError, LookupError, TypeError, AttributeError, MemoryError),
+    *(OSError, EOFError, SyntaxError, RuntimeError, LookupError, TypeError, AttributeError, MemoryError, OverflowError),
     *(struct.error, zlib.error, zipfile.BadZipFile, tokenize.TokenError, pickle.UnpicklingError),
 )
 
@@ -68,10 +68,37 @@ def npz(data: bytes) -> dict[str, Any]:
 
 
 def torch_file(data: bytes, *, runs_scripts: bool = _RUNS_SCRIPTS) -> Any:
-    """Tensors and plain containers of them, on the CPU. Whatever else a file holds is refused by `weights_only`."""
+    """Tensors and plain containers of them, on the CPU. Whatever else a file holds is refused by `weights_only`, and a
+    bytearray, of which a few bytes may make any number."""
     if runs_scripts and _SCRIPT in data:
         raise pickle.UnpicklingError("a TorchScript archive is a program, and no part of a sample")
+    if b"bytearray" in _names_in(data):
+        raise ValueError("it holds a bytearray, which is not read: save bytes, or a tensor of uint8")
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+
+
+def _names_in(data: bytes) -> bytes:
+    """Where the names stand that a file of torch.save uses: in a member that somebody may have compressed."""
+    if not data.startswith(b"PK"):
+        return data
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        named = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
+        return b"".join(archive.read(member) for member in named)
+
+
+def refuse_unwritten(value: Any, max_bytes: int) -> None:
+    """Raises ValueError where a tensor in a value takes more bytes than are allowed once it is copied, as one does that
+    repeats one element, or that nobody has filled."""
+    waiting, seen = [value], set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, torch.Tensor):
+            size = each.numel() * each.element_size()
+            if each.layout == torch.strided and size > max_bytes:
+                raise ValueError(f"a tensor in it takes {size:,} bytes, and at most {max_bytes:,} are allowed")
+        elif isinstance(each, dict | list | tuple | set) and id(each) not in seen:
+            seen.add(id(each))
+            waiting += dict.values(each) if isinstance(each, dict) else each
 
 
 def message(data: bytes) -> Any:
@@ -98,7 +125,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Errors]] = {
     **dict.fromkeys(("pth", "pt"), (torch_file, BAD_ARRAY)),
     "npy": (npy, BAD_ARRAY),
     "npz": (npz, BAD_ARRAY),
-    **dict.fromkeys(("msgpack", "msg", "mp"), (message, (*BAD_TEXT, TypeError))),
+    **dict.fromkeys(("msgpack", "msg", "mp"), (message, (*BAD_TEXT, TypeError, MemoryError))),
 }
 
 #: Those whose files may be small and unpack to much.

@@ -6,7 +6,7 @@ import pickle
 import signal
 import traceback
 
-from wdsctl.core.errors import LoaderError
+from wdsctl.core.errors import LoaderError, lines
 
 
 class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, not an error
@@ -29,7 +29,7 @@ def portable(error: BaseException, worker: int) -> tuple[Exception, str]:
         return error, text
     described = "".join(traceback.format_exception_only(type(error), error)).strip()
     return LoaderError(
-        f"worker {worker} raised {described}",
+        lines(*f"worker {worker} raised {described}".splitlines()),
         hint="the worker's own traceback stands above; the exception itself cannot be sent between processes",
         code="WDS533",
     ), text
@@ -56,9 +56,8 @@ def how_it_ended(status: int | None) -> str:
 
 def died_twice(worker: int, how: str, text: str, dump: str) -> LoaderError:
     """The same task ended two workers: a third would end too."""
-    stack = f"\n{dump}" if dump else ""
     return LoaderError(
-        f"worker {worker} {how}, a second time at the same task{stack}",
+        lines(f"worker {worker} {how}, a second time at the same task", *dump.splitlines()),
         hint="give num_workers=0 to see the failure in this process, or leave the sample out",
         where=text,
         code="WDS530",

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from wdsctl.core.errors import UsageError
+from wdsctl.loader.logs import log
 
 Start = Literal["fork", "forkserver", "spawn"]
 _STARTS = ("fork", "forkserver", "spawn")
@@ -43,7 +43,7 @@ class PoolOptions:
                 raise UsageError(f"{name} is {value}", hint="give more than 0, or None")
 
     def say(self, line: str) -> None:
-        (self.log or logging.getLogger(__name__).warning)(line)
+        (self.log or log.warning)(line)
 
     def patience(self, *, is_open: bool) -> float | None:
         """Seconds of silence after which a worker counts as hung."""

@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, BinaryIO
 
@@ -23,7 +22,8 @@ from wdsctl.core.convert.rows.samples import FILES, KEY
 from wdsctl.core.convert.rows.values import as_json
 from wdsctl.core.convert.source import LargePart, Options, Part
 from wdsctl.core.convert.target import Unit
-from wdsctl.core.files import sync, write_whole
+from wdsctl.core.files import read_in, remove_file, rename_in, sync, write_whole
+from wdsctl.core.folders import held, inside
 from wdsctl.core.os_errors import translated
 
 LINES = "samples.jsonl"
@@ -41,12 +41,11 @@ class JsonLines:
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
         given.checked(self.name, options, ())
-        files = PartFiles(path)
         lines = os.path.join(path, ".lines")
         count = size = 0
         digest = blake2b(digest_size=16)
-        with translated(lines):
-            with open(lines, "wb") as file:
+        with translated(lines), PartFiles(path) as files:
+            with open(lines, "xb") as file:
                 for key, parts in samples:
                     line = _line(key, parts, files)
                     digest.update(line)
@@ -55,20 +54,19 @@ class JsonLines:
             # A name that no other unit has, as all units come into one folder: its content's.
             name = f".lines-{digest.hexdigest()}"
             sync(lines)
-            os.replace(lines, os.path.join(path, name))
-        files.sync()
+            with held(path) as folder:
+                rename_in(folder, ".lines", name)
+            files.sync()
         return Unit(os.path.basename(path), count, files.size_bytes + size, json.dumps({"lines": name}))
 
     def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:  # noqa: ARG002 - of the protocol
         """Join the lines of all units, in their order. Done once, after a kill it takes away what was joined."""
-        pieces = [os.path.join(folder, json.loads(unit.facts)["lines"]) for unit in units if unit.samples]
+        pieces = [inside(folder, json.loads(unit.facts)["lines"]) for unit in units if unit.samples]
         joined = os.path.join(folder, LINES)
         if all(map(os.path.exists, pieces)) or not os.path.exists(joined):
             write_whole(joined, lambda file: _join(pieces, file))
-        with translated(folder):
-            for piece in pieces:
-                with suppress(FileNotFoundError):
-                    os.unlink(piece)
+        for piece in pieces:
+            remove_file(piece)
 
 
 EXPORTER = JsonLines()
@@ -76,7 +74,8 @@ EXPORTER = JsonLines()
 
 def _join(pieces: Iterable[str], file: BinaryIO) -> None:
     for piece in pieces:
-        with open(piece, "rb") as lines:
+        above, name = os.path.split(piece)
+        with held(above) as folder, open(read_in(folder, name), "rb") as lines:
             shutil.copyfileobj(lines, file, 1 << 20)
 
 

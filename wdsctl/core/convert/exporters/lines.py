@@ -19,7 +19,7 @@ class LinesTarget:
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:  # noqa: ARG002
         """One file of lines."""
         count = 0
-        with translated(path), open(path, "wb", buffering=1 << 20) as file:
+        with translated(path), open(path, "xb", buffering=1 << 20) as file:
             for _, parts in samples:
                 for part in parts:
                     count += 1

@@ -112,7 +112,7 @@ def _write(path: str, spool: Spool, columns: Mapping[str, str], config: Mapping[
                     code="WDS237",
                 )
             offsets.append(at)
-        with open(path, "wb") as file:
+        with open(path, "xb") as file:
             file.write(struct.pack(f"<{len(offsets) + 1}I", spool.samples, *offsets))
             file.write(settings)
             body.seek(0)

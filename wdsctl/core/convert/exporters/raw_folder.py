@@ -21,12 +21,12 @@ class RawFolder:
 
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
         given.checked(self.name, options, ())
-        files = PartFiles(path)
         count = 0
-        for count, (key, parts) in enumerate(samples, 1):  # noqa: B007 - how many there were
-            for part in parts:
-                files.write(file_name(key, part.name), part, key)
-        files.sync()
+        with PartFiles(path) as files:
+            for count, (key, parts) in enumerate(samples, 1):  # noqa: B007 - how many there were
+                for part in parts:
+                    files.write(file_name(key, part.name), part, key)
+            files.sync()
         return Unit(os.path.basename(path), count, files.size_bytes)
 
     def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:

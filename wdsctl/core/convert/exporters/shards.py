@@ -39,7 +39,7 @@ class ShardsTarget:
     def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
         """One tar. Parts come as they stand: sorted by name, whole samples one after the other."""
         is_packed = options.get("compress") == "gz"
-        with translated(path), open(path, "wb", buffering=_BUFFER) as file:
+        with translated(path), open(path, "xb", buffering=_BUFFER) as file:
             if is_packed:
                 level = int(options.get("level", "6"))
                 with gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=file, mtime=0) as packed:

@@ -7,7 +7,7 @@ import os
 from types import MappingProxyType
 
 from wdsctl.core.convert.source import Importer, Recognised
-from wdsctl.core.errors import InputError, UsageError, WdsctlError
+from wdsctl.core.errors import InputError, UsageError, WdsctlError, several
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named as shown
@@ -84,7 +84,7 @@ def best(path: str) -> tuple[Importer, Recognised]:
     if len(found) > 1 and found[0][1].score == found[1][1].score:
         first = [(importer, it) for importer, it in found if it.score == found[0][1].score]
         raise InputError(
-            "\n  ".join(["this looks like several forms", *(f"{form.name}: {it.reason}" for form, it in first)]),
+            several("this looks like several forms", *(f"{form.name}: {it.reason}" for form, it in first)),
             where=shown(path),
             hint=f"say which one it is: --from {first[0][0].name}",
             code="WDS235",

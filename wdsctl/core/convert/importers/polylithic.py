@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from wdsctl.core.beneath import check_beneath, check_store
+from wdsctl.core.blend_file.nodes import from_yaml, plain
 from wdsctl.core.blend_file.paths import aux_meant
 from wdsctl.core.checks.refs import names_at
 from wdsctl.core.convert.importers.shards import OPTIONS as SHARDS_OPTIONS
@@ -247,13 +248,12 @@ def _of_refs(path: str, options: Options) -> Layout:
 
 
 def _of_blend(path: str, options: Options) -> Layout:
-    import yaml
-
     try:
         with open(path, encoding="utf-8") as file:
-            said = yaml.safe_load(file)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+            text = file.read()
+    except (OSError, ValueError) as error:
         raise InputError(f"the blend file cannot be read: {error}", where=path, hint="check it") from error
+    said = plain(from_yaml(text, path))
     leaf = _leaf(said, options.get("split", "train"))
     if leaf is None:
         raise InputError(

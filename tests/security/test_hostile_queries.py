@@ -1,0 +1,69 @@
+"""What a ledger says a view was made by is run again by `view refresh` and `view diff`, and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset
+from tests.security.hostile import statements
+from wdsctl.core.errors import UsageError
+from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.sql import sql
+from wdsctl.core.verbs.view import create_view, refresh_views
+from wdsctl.core.view_definition import Definition
+
+pytestmark = pytest.mark.timeout(60)
+
+ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n WHERE i < 0"
+BACKTRACKS = "(a|aa)+b"
+
+DEFINITIONS = {
+    "a query without end": Definition(sql=ENDLESS),
+    "a query with an expression that tries for ever": Definition(
+        sql=f"SELECT id FROM v_sample WHERE key REGEXP '{BACKTRACKS}'"
+    ),
+    "an expression that tries for ever": Definition(where=f"key REGEXP '{BACKTRACKS}'"),
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> str:
+    root = a_dataset(tmp_path, {"s.tar": {f"{'a' * 80}{i}.txt": b"1" for i in range(3)}})
+    index(root)
+    return root
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_view_takes_no_longer_than_it_may(root: str, name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        create_view(root, "v", DEFINITIONS[name], timeout_seconds=0.3)
+    assert caught.value.code == "WDS334"
+
+
+def test_a_view_of_somebody_else_is_not_made_again_without_end(root: str) -> None:
+    create_view(root, "v", Definition(where="size > 0"))
+    text = DEFINITIONS["an expression that tries for ever"].as_text().replace("'", "''")
+    statements(f"UPDATE view SET expression = '{text}'")(Path(root) / ".wdsctl" / "ledger.sqlite")
+    with pytest.raises(UsageError) as caught:
+        refresh_views(root, timeout_seconds=0.3)
+    assert caught.value.code == "WDS334"
+
+
+def test_ctrl_c_ends_a_search(root: str) -> None:
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        _all(root, f"SELECT id FROM v_sample WHERE key REGEXP '{BACKTRACKS}'")
+    assert time.monotonic() - start < 8
+
+
+def _all(root: str, text: str) -> None:
+    with sql(root, text) as answer:
+        list(answer.rows)

@@ -1,0 +1,212 @@
+"""A medium that names another file or address has it opened by nobody: neither read nor connected to."""
+
+from __future__ import annotations
+
+import ast
+import io
+import socket
+import struct
+import wave
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import av
+import pytest
+
+import wdsctl
+from wdsctl.core.errors import SampleFailed
+from wdsctl.core.media import image, thumbnail, whole_image
+from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.facts import Unreadable
+from wdsctl.core.media.stream import DEMUXERS, OPTIONS
+from wdsctl.core.media.whole_image import judge_image
+from wdsctl.core.media.whole_stream import judge_stream
+from wdsctl.core.transcode import image as transcode_images
+from wdsctl.core.transcode.audio import BAD_SOUND, transcode_audio
+from wdsctl.core.transcode.image import BAD_IMAGE, transcode_image
+from wdsctl.core.transcode.options import AudioOptions, ImageOptions
+from wdsctl.loader.av.decoder import AVDecoder
+from wdsctl.loader.av.media_part import MediaPart
+from wdsctl.loader.decoding import pillow
+
+PACKAGE = Path(wdsctl.__file__).parent
+
+
+def _wav() -> bytes:
+    target = io.BytesIO()
+    with wave.open(target, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(b"\1\2" * 8000)
+    return target.getvalue()
+
+
+def _box(kind: bytes, *inside: bytes) -> bytes:
+    body = b"".join(inside)
+    return struct.pack(">I", 8 + len(body)) + kind + body
+
+
+def _referring_mp4(name: str) -> bytes:
+    """A sound whose samples lie in another file, by a `url ` and an `alis` entry as QuickTime writes them."""
+    location = name.encode()
+    alias = struct.pack(">I2sH", 0, b"\0\0", 2) + bytes(142) + struct.pack(">hh", 0, 0) + bytes(16)
+    alias += struct.pack(">hh", 2, len(location)) + location + bytes(len(location) % 2) + struct.pack(">h", -1)
+    entries = [_box(b"url ", bytes(4), location + b"\0"), _box(b"alis", bytes(4), alias)]
+    sound = bytes(6) + struct.pack(">H", 1) + bytes(8) + struct.pack(">HHI", 1, 16, 0) + struct.pack(">I", 8000 << 16)
+    table = [
+        _box(b"stsd", bytes(4), struct.pack(">I", 1), _box(b"sowt", sound)),
+        _box(b"stts", bytes(4), struct.pack(">III", 1, 8000, 1)),
+        _box(b"stsc", bytes(4), struct.pack(">IIII", 1, 1, 8000, 1)),
+        _box(b"stsz", bytes(4), struct.pack(">II", 2, 8000)),
+        _box(b"stco", bytes(4), struct.pack(">II", 1, 44)),
+    ]
+    references = _box(b"dinf", _box(b"dref", bytes(4), struct.pack(">I", len(entries)), *entries))
+    header = bytes(12) + struct.pack(">IIII", 8000, 8000, 0x55C40000, 0)
+    media = _box(
+        b"mdia",
+        _box(b"mdhd", header[4:]),
+        _box(b"hdlr", bytes(8), b"soun", bytes(13)),
+        _box(b"minf", _box(b"smhd", bytes(8)), references, _box(b"stbl", *table)),
+    )
+    track = _box(b"tkhd", struct.pack(">I", 7), bytes(8), struct.pack(">I", 1), bytes(68))
+    return _box(b"ftyp", b"qt  ", bytes(4)) + _box(
+        b"moov", _box(b"mvhd", bytes(12), struct.pack(">II", 8000, 8000), bytes(80)), _box(b"trak", track, media)
+    )
+
+
+def _playlist(name: str) -> bytes:
+    return f"#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n{name}\n#EXT-X-ENDLIST\n".encode()
+
+
+def _svg(name: str) -> bytes:
+    link = f'<image xlink:href="{name}" width="1" height="1"/>'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink">{link}</svg>'.encode()
+
+
+ATTACKS: dict[str, Callable[[str], bytes]] = {
+    "concat": lambda name: f"ffconcat version 1.0\nfile '{name}'\n".encode(),
+    "hls": _playlist,
+    "dash": lambda name: f'<?xml version="1.0"?><MPD><BaseURL>{name}</BaseURL></MPD>'.encode(),
+    "asx": lambda name: f'<asx version="3.0"><entry><ref href="{name}"/></entry></asx>'.encode(),
+    "sdp": lambda name: f"v=0\no=- 0 0 IN IP4 {name}\nc=IN IP4 127.0.0.1\nm=audio 1 RTP/AVP 0\n".encode(),
+    "mp4": _referring_mp4,
+    "svg": _svg,
+    "eps": lambda name: f"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n({name}) run\n".encode(),
+    "text": lambda name: name.encode(),
+}
+
+
+@contextmanager
+def _listening() -> Iterator[tuple[str, Callable[[], bool]]]:
+    """An address, and whether somebody has connected to it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+
+        def is_called() -> bool:
+            try:
+                server.accept()[0].close()
+            except BlockingIOError:
+                return False
+            return True
+
+        yield f"http://127.0.0.1:{server.getsockname()[1]}/sound.wav", is_called
+
+
+@pytest.fixture(params=["relative", "absolute", "file", "http", "concat", "data"])
+def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    (tmp_path / "sound.wav").write_bytes(_wav())
+    monkeypatch.chdir(tmp_path)
+    with _listening() as (address, is_called):
+        path = tmp_path / "sound.wav"
+        yield {
+            "relative": "sound.wav",
+            "absolute": str(path),
+            "file": f"file://{path}",
+            "http": address,
+            "concat": f"concat:{path}|{path}",
+            "data": "data:audio/wav;base64,UklGRg==",
+        }[request.param]
+        assert not is_called()
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_no_reader_follows_what_a_medium_names(name: str, attack: str) -> None:
+    data = ATTACKS[attack](name)
+
+    with pytest.raises(BAD_SOUND):
+        transcode_audio("a.wav", data, AudioOptions("wav"))
+    with pytest.raises(BAD_IMAGE):
+        transcode_image("a.png", data, ImageOptions("png"))
+    with pytest.raises(SampleFailed):
+        AVDecoder(data).get_audio()
+    container = _opened_by_pyav(data)
+    assert container is None or sum(frame.samples for frame in container.decode(audio=0)) == 0
+    assert judge_image(data).is_ == "broken"
+    for form in DEMUXERS:
+        assert judge_stream(ByteRange.in_memory(data), form).is_ != "sound"
+        assert isinstance(thumbnail.thumbnail(ByteRange.in_memory(data), "video", form, 8, 8), Unreadable)
+    for form in image.READERS:
+        assert isinstance(thumbnail.thumbnail(ByteRange.in_memory(data), "image", form, 8, 8), Unreadable)
+
+
+def _opened_by_pyav(data: bytes) -> Any:
+    try:
+        return MediaPart("wav", "pyav", video_decode_audio=True, max_pixels=1000)(data)
+    except SampleFailed:
+        return None
+
+
+def test_the_attack_is_real_ffmpeg_alone_follows_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sound.wav").write_bytes(_wav())
+    monkeypatch.chdir(tmp_path)
+    data = ATTACKS["concat"]("sound.wav")
+
+    with av.open(io.BytesIO(data), "r") as container:
+        assert sum(frame.samples for frame in container.decode(audio=0)) == 8000
+
+
+_CALLS = [
+    (path.relative_to(PACKAGE.parent).as_posix(), call)
+    for path in sorted(PACKAGE.rglob("*.py"))
+    for call in ast.walk(ast.parse(path.read_text()))
+    if isinstance(call, ast.Call)
+]
+
+
+def _given(call: ast.Call, keyword: str) -> str:
+    return next((ast.unparse(each.value) for each in call.keywords if each.arg == keyword), "")
+
+
+def test_every_medium_is_opened_by_named_formats_and_no_protocol() -> None:
+    opened = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("av.open", "av.container.open")]
+    read = [(path, call) for path, call in opened if ast.unparse(call.args[1]) != "'w'"]
+
+    assert len(read) >= 4
+    assert [path for path, call in read if _given(call, "container_options") != "OPTIONS"] == []
+    assert OPTIONS["protocol_whitelist"] == "none"
+    openers = {"hls", "concat", "dash", "sdp", "rtsp", "asx", "image2", "lavfi", "tty", "vobsub", "imf", "applehttp"}
+    assert not openers & set(OPTIONS["format_whitelist"].split(","))
+
+
+def test_every_image_is_opened_by_named_formats_none_of_which_runs_programs() -> None:
+    opened = [(path, call) for path, call in _CALLS if ast.unparse(call.func) in ("Image.open", "PIL.Image.open")]
+
+    assert len(opened) >= 4
+    assert [path for path, call in opened if not _given(call, "formats")] == []
+    named = {*whole_image.FORMATS, *transcode_images._FORMATS, *pillow.COMMON, *pillow.RARE}
+    named |= {form for _, form in image.READERS.values()}
+    assert not named & {"EPS", "WMF", "FPX", "MIC", "GBR", "PDF", "SVG", "HDF5", "GRIB", "BUFR", "IM", "FITS"}
+
+
+def test_images_are_opened_past_the_list_of_formats_only_where_the_format_is_known() -> None:
+    used = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Image.OPEN"
+    }
+
+    assert used == {"core/media/image.py", "core/media/thumbnail.py"}

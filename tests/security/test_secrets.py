@@ -1,0 +1,154 @@
+"""No password of a URL, no signature and no token comes into an answer, a log, a file or a traceback."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import pickle
+import re
+import threading
+import traceback
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_shard
+from tests.cli.conftest import Wdsctl, wdsctl
+from tests.security.test_hostile_output import ASKED, CANARY
+from wdsctl.core.errors import InputError
+from wdsctl.loader.logs import log
+
+__all__ = ["wdsctl"]
+
+SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
+SHARD = a_shard({f"{i}.{part}": b"{}" for i in range(4) for part in ("txt", "json")})
+
+
+class _Store(BaseHTTPRequestHandler):
+    """One shard at /open/, nobody is let in at /closed/, and nothing is elsewhere."""
+
+    protocol_version = "HTTP/1.1"
+
+    def _answer(self, *, body: bool) -> None:
+        status = 200 if self.path.partition("?")[0] == "/open/a.tar" else 403 if "/closed/" in self.path else 404
+        data = SHARD if status == 200 else b""
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+        if status == 200 and wanted:
+            first, last = int(wanted[1]), min(int(wanted[2] or len(data) - 1), len(data) - 1)
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+            data = data[first : last + 1]
+        else:
+            self.send_response(status)
+        self.send_header("Accept-Ranges", "bytes")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        if body:
+            self.wfile.write(data)
+
+    def do_GET(self) -> None:
+        self._answer(body=True)
+
+    def do_HEAD(self) -> None:
+        self._answer(body=False)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Store) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def urls(store: str) -> list[str]:
+    sign = f"?X-Amz-Signature={SECRET}&sig={SECRET}"
+    return [
+        f"http://ann:{SECRET}@{store}/open/a.tar",
+        f"http://ann:{SECRET}@{store}/closed/a.tar",
+        f"http://ann:{SECRET}@{store}/missing/a.tar",
+        f"http://{store}/open/a.tar{sign}",
+        f"nothing://ann:a@b/{SECRET}@{store}/d",
+        f"memory://ann:{SECRET}@b/d",
+    ]
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_no_command_tells_or_stores_what_is_secret(
+    wdsctl: Wdsctl, store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "catalogs"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for url in urls(store):
+        standing = dict.fromkeys(("ROOT", "OTHER", "BLEND", "STATE", "CONFIG"), url) | {"DEST": "dest", "DEST2": "d2"}
+        for asked in ASKED[command]:
+            words = [standing.get(word, word).replace(CANARY, url) for word in asked]
+            for extra in ((), ("--debug",), ("--json",)):
+                result = wdsctl(*command.split(), *words, *extra)
+                assert SECRET not in result.stdout + result.stderr
+                assert "this is a bug" not in result.stderr
+    for path in tmp_path.rglob("*"):
+        assert SECRET not in path.name
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
+
+
+def test_an_error_holds_no_secret_wherever_it_goes(store: str) -> None:
+    for url in urls(store):
+        try:
+            try:
+                raise FileNotFoundError(url)
+            except FileNotFoundError as cause:
+                raise InputError(f"cannot read {url}", where=url, hint=f"try {url}") from cause
+        except InputError as error:
+            again = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+            told = [str(error), repr(error), error.message, error.where, error.hint, str(error.args), str(again)]
+            assert not [each for each in told if SECRET in each]
+
+
+def test_the_loaders_log_holds_no_secret_with_its_tracebacks(store: str) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log.addHandler(handler)
+    try:
+        for url in urls(store):
+            try:
+                raise OSError(f"no answer from {url}")
+            except OSError as error:
+                log.warning("%s: %s", url, error, exc_info=True)
+    finally:
+        log.removeHandler(handler)
+    assert "Traceback" in stream.getvalue()
+    assert SECRET not in stream.getvalue()
+
+
+def test_the_loader_tells_saves_and_traces_no_secret(
+    store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+    from wdsctl.loader import get_savable_loader, get_train_dataset
+
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "catalogs"))
+    open_, closed, missing, *_ = urls(store)
+    prepare(open_, None, PrepareOptions(sample_type="CrudeSample", split={"train": 1.0}))
+    dataset = get_train_dataset(open_, batch_size=1, shuffle_buffer_size=None, trace=str(tmp_path / "trace"))
+    loader = get_savable_loader(dataset)
+    for _ in zip(range(3), loader, strict=False):
+        pass
+    told = [json.dumps(loader.save_state_rank(), default=repr), repr(dataset), repr(loader), str(loader.config())]
+    for url in (closed, missing):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whichever it is
+            next(iter(get_savable_loader(get_train_dataset(url, batch_size=1))))
+        told.append("".join(traceback.format_exception(caught.value)))
+    told.append(caplog.text)
+    assert not [each for each in told if SECRET in each]
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or SECRET.encode() not in path.read_bytes(), path
