@@ -6,7 +6,6 @@ in an index; what is listed is never held as a whole.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.placed import Members, PartPlace, Placed, ShardLine
 from wdsctl.core.catalog.published import connect
+from wdsctl.core.json_text import read_json
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
 from wdsctl.core.printable import printable
@@ -205,7 +205,7 @@ class Browser:
     def _sample(self, row: tuple[int, str, str, int, int, int, str]) -> Placed:
         number, key, shard, shard_size, offset, size, told = row
         try:
-            parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in json.loads(told))
+            parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in read_json(told))
         except (ValueError, TypeError, KeyError) as error:
             raise damaged(self._path, f"the parts of sample {number} do not parse") from error
         return Placed(id=number, key=key, shard=shard, shard_size=shard_size, offset=offset, size=size, parts=parts)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from wdsctl.core.catalog.fact_names import SELECTION
 from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import FACT, MediaSettings, settings_from
+from wdsctl.core.json_text import read_json
 from wdsctl.core.selected_shards import Selection, selection_from
 
 _DIGITS = 11  # a generation a second would take three hundred years to have so many
@@ -27,7 +27,7 @@ def generation_from(path: str, said: object) -> int:
 def exclude_of(path: str, facts: Mapping[str, str]) -> tuple[str, ...]:
     """The patterns of the shards that were left out when the dataset was indexed."""
     try:
-        return tuple(json.loads(facts.get("exclude", "[]")))
+        return tuple(read_json(facts.get("exclude", "[]")))
     except ValueError as error:
         raise damaged(path, "its patterns do not parse") from error
 

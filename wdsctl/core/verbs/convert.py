@@ -81,7 +81,7 @@ def convert(
     check_not_in_dataset(dest)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
-            return _run(sources, dest, options, work, None, progress)
+            return _run(sources, dest, options, os.path.realpath(work), None, progress)
     was_there = os.path.isdir(dest)
     home = os.path.realpath(dest)
     make_folder(home)
