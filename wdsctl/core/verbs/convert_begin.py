@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.files import check_folder, remove_empty, set_aside
 from wdsctl.core.folders import inside
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
@@ -116,7 +116,7 @@ def begin_anew_if_other(
         said = "files of another conversion are on the way to their places in the destination"
         raise _other(said, [], dest, "remove the destination, with its .wdsctl folder; or give another DEST")
     if not options.restart and any(os.path.lexists(unit_path(dest, unit)) for unit in units):
-        different = differences(json.loads(facts["made_from"]), made) if "made_from" in facts else []
+        different = differences(read_json(facts["made_from"]), made) if "made_from" in facts else []
         hint = "give another DEST; or say `--yes` to remove what the other has written, and begin anew"
         raise _other("the destination was begun by another conversion", different, dest, hint)
     if place is not None:
