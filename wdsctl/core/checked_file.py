@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from wdsctl.core.files import write_whole
+from wdsctl.core.files import open_own, write_whole
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 
 CHECK = 4  # bytes at the start: the CRC-32 of the rest
@@ -40,7 +41,7 @@ def unpacked(data: bytes) -> tuple[dict[str, Any], memoryview] | None:
         return None
     at = LENGTH + int.from_bytes(rest[:LENGTH], "little")
     try:
-        facts = json.loads(bytes(rest[LENGTH:at]))
+        facts = read_json(bytes(rest[LENGTH:at]))
     except UNFIT:
         return None
     return (facts, rest[at:]) if isinstance(facts, dict) else None
@@ -52,5 +53,5 @@ def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[Piece] = 
 
 def load_checked(path: str) -> tuple[dict[str, Any], memoryview] | None:
     """What was saved; None where the file was damaged."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(open_own(path), "rb") as file:
         return unpacked(file.read())

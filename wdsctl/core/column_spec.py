@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
 from wdsctl.core.fields import did_you_mean
+from wdsctl.core.json_text import read_json
 
 Kind = Literal["size", "chars", "json", "media", "python"]
 Sample = dict[str, Any]  # `__key__` -> str, part name -> bytes
@@ -110,7 +111,7 @@ class InJson:
         """Raises ValueError, with the reason, where there is no such number, string or list."""
         if self.part not in sample:
             raise ValueError(f"the sample has no part {self.part!r}")
-        value = json.loads(sample[self.part])
+        value = read_json(sample[self.part])
         for i, step in enumerate(self.path):
             value = _stepped(value, step, ".".join(self.path[: i + 1]))
         if isinstance(value, str | list):

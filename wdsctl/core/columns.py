@@ -40,7 +40,8 @@ from wdsctl.core.column_summary import Summary, summary_of
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError
 from wdsctl.core.fields import did_you_mean
-from wdsctl.core.files import replacing
+from wdsctl.core.files import open_own, replacing
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
 from wdsctl.core.shard_digest import digest_of_rows
@@ -181,7 +182,7 @@ def find_column(place: Place, name: str, generation: int, *, shards: Sequence[In
 def read_column(path: str) -> Column:
     """Map a column file. Raises CatalogError WDS311 where it is damaged."""
     with translated(path, "read"):
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = open_own(path)
         try:
             size = os.fstat(handle).st_size
             data = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""
@@ -285,7 +286,7 @@ def _column(data: Any, damaged: Callable[[], WdsctlError]) -> Column:
     length = int.from_bytes(data[8:16], "little")
     sums = BlockSums(data, damaged)
     sums.check(0, 16 + length)
-    header: dict[str, Any] = json.loads(data[16 : 16 + length])
+    header: dict[str, Any] = read_json(data[16 : 16 + length])
     arrays, begins = {}, {}
     for name, (at, dtype, count) in header.pop("arrays").items():
         if dtype != _DTYPES[name] or at % ALIGN or min(at, count) < 0:

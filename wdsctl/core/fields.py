@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.field_path import Access, FieldPath, Step, parse_field_path
+from wdsctl.core.json_text import read_json
 from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES, is_own
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ def _top_level(text: str) -> list[str]:
 
 def _json_option(text: str) -> dict[str, str]:
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except ValueError as error:
         raise _bad_option(text, f"it is not JSON: {error}") from error
     if not all(isinstance(path, str) for path in value.values()):

@@ -20,7 +20,6 @@ block it is checked that its numbers can be (`offsets_bounds.py`). A file is wri
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 from collections.abc import Sequence
@@ -32,6 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import BlockSums
+from wdsctl.core.files import open_own
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets_bounds import Columns, check_column, check_parts, check_starts, read_header
 from wdsctl.core.offsets_head import MAGIC, unusable
 from wdsctl.core.os_errors import translated
@@ -81,7 +82,7 @@ class Offsets:
         self._checked: set[str] = set()  # columns that were checked as a whole
         with translated(path, "read"):
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                handle = open_own(path)
             except FileNotFoundError as error:
                 raise unusable(path, "missing") from error
             try:
@@ -109,7 +110,7 @@ class Offsets:
             raise ValueError
         length = int.from_bytes(self._map[8:16], "little")
         self._sums.check(0, 16 + length)
-        header = read_header(json.loads(self._map[16 : 16 + length]), DTYPES)
+        header = read_header(read_json(self._map[16 : 16 + length]), DTYPES)
         self.generation, self.extensions, self.layouts, self.shards = header[:4]
         self._layout_sizes = np.array([len(layout) for layout in self.layouts] or [0], np.int64)
         self._shard_sizes = np.array([shard.size for shard in self.shards], np.int64)

@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.checked_file import CHECK, LENGTH, UNFIT, Piece, packed, unpacked
-from wdsctl.core.files import write_whole
+from wdsctl.core.files import open_own, write_whole
 from wdsctl.core.findings import Finding
+from wdsctl.core.json_text import read_json
 from wdsctl.core.line_keys import numbered
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_scan import ShardScan, as_bytes
@@ -45,7 +46,7 @@ def save_scans(scans: Mapping[str, ShardScan], path: str) -> None:
 
 def load_scans(path: str) -> dict[str, ShardScan]:
     """The scans in a file, by their names, without those that are damaged."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(open_own(path), "rb") as file:
         most = os.fstat(file.fileno()).st_size
         read = [(name, file.read(min(size, most))) for name, size in _table(file)]
     scans = ((name, _scan(data)) for name, data in read)
@@ -59,7 +60,7 @@ def saved_scans(folder: str) -> dict[str, str]:
         for entry in os.listdir(folder) if os.path.isdir(folder) else ():
             if entry.endswith(SUFFIX):
                 path = os.path.join(folder, entry)
-                with open(path, "rb") as file:
+                with open(open_own(path), "rb") as file:
                     found.update((name, path) for name, _ in _table(file))
     return found
 
@@ -71,7 +72,7 @@ def _table(file: BinaryIO) -> list[tuple[str, int]]:
     if not table or crc32(table).to_bytes(CHECK, "little") != check:
         return []
     try:
-        return [(str(name), size) for name, size in json.loads(table) if type(size) is int and size >= 0]
+        return [(str(name), size) for name, size in read_json(table) if type(size) is int and size >= 0]
     except UNFIT:
         return []
 

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from wdsctl.core.braces import expanded
 from wdsctl.core.counted import counted
+from wdsctl.core.json_text import read_json
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ EVERYTHING = Selection()
 
 def selection_from(text: str | None) -> Selection:
     """What `as_text` gave; everything for None. Raises ValueError or TypeError where it does not parse."""
-    told = json.loads(text or "{}")
+    told = read_json(text or "{}")
     return Selection(**{key: tuple(map(str, value)) for key, value in told.items()})
 
 

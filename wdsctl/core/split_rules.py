@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.ratios import By
 
 Kind = Literal["shard", "sample", "key", "group", "stratum", "balanced", "pattern", "keys"]
@@ -189,4 +190,4 @@ def rules_text(rules: Mapping[str, SplitRule]) -> str:
 
 def rules_of(text: str) -> Rules:
     """The rules of such a text. Raises ValueError and TypeError where it is damaged."""
-    return {name: rule_from(said) for name, said in json.loads(text).items()}
+    return {name: rule_from(said) for name, said in read_json(text).items()}

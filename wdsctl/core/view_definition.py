@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.json_text import read_json
 
 _SHARE = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%")
 _ASK = "give --where, --sql, --keys, --split or --sample; what several of them say must all hold"
@@ -49,7 +50,7 @@ def _quoted(text: str) -> str:
 
 def definition_from(text: str) -> Definition:
     """From `as_text`. Raises ValueError or TypeError where it is none."""
-    return Definition(**json.loads(text))
+    return Definition(**read_json(text))
 
 
 def parse_sample(text: str) -> Fraction | int:

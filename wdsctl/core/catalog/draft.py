@@ -26,6 +26,7 @@ from wdsctl.core.catalog.rows import part_counts, sample_rows, shard_rows
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.catalog.totals import Totals, counted_totals
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
 from wdsctl.core.sample_id import INDEX_BITS
@@ -70,7 +71,7 @@ class Draft:
         self.generation = _count(facts.get("generation") or "0")
         (highest,) = connection.execute("SELECT max(id) FROM shard").fetchone()
         self.last_shard_id = _count(facts.get("last_shard_id") or str(highest or 0))
-        self.exclude: tuple[str, ...] = tuple(json.loads(facts.get("exclude") or "[]"))
+        self.exclude: tuple[str, ...] = tuple(read_json(facts.get("exclude") or "[]"))
         self.key_field = facts.get(KEY_FIELD) or ""  # of JSON, that keys of lines come from
         self.key_until = facts.get(KEY_UNTIL) or ""  # the rule that keys end by, where it was decided
         self.selection = selection_from(facts.get(SELECTION))

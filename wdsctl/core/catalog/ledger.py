@@ -26,6 +26,7 @@ from wdsctl.core.catalog.ledger_file import (
 )
 from wdsctl.core.files import make_folder, set_aside
 from wdsctl.core.findings import Finding
+from wdsctl.core.json_text import read_json
 from wdsctl.core.shard_record import FormerKeys, ShardRecord, State, pack_keys, unpack_keys
 from wdsctl.core.sqlite_file import check_beside
 
@@ -110,7 +111,7 @@ class Ledger:
             found = connection.execute("SELECT * FROM run ORDER BY id")
             names = [column[0] for column in found.description]
             rows = [dict(zip(names, row, strict=True)) for row in found]
-        return [{**row, "argv": json.loads(row["argv"]), "details": json.loads(row["details"] or "{}")} for row in rows]
+        return [{**row, "argv": read_json(row["argv"]), "details": read_json(row["details"] or "{}")} for row in rows]
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
         rows = [(run_id, *astuple(found)) for found in findings]

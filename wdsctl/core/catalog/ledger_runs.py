@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from sqlalchemy import func, select
 
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.ledger_schema import run
+from wdsctl.core.json_text import read_json
 
 
 def count_runs(ledger: Ledger) -> int:
@@ -32,7 +32,7 @@ def last_runs(ledger: Ledger, limit: int = 0, only: int | None = None) -> list[d
 def _parsed(text: str | None, empty: Any) -> Any:
     """A ledger is a journal: one odd line in it hides no other."""
     try:
-        value = json.loads(text or "null")
+        value = read_json(text or "null")
     except ValueError:
         return empty
     return value if isinstance(value, type(empty)) else empty

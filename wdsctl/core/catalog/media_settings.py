@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
+from wdsctl.core.json_text import read_json
+
 FACT = "media"  # the key in `meta`
 KIND = "kind"  # the key in `meta` that tells a folder of media from a dataset of shards
 FOLDER = "folder"
@@ -23,4 +25,4 @@ class MediaSettings:
 
 def settings_from(text: str | None) -> MediaSettings | None:
     """None where nothing was asked. Raises ValueError and TypeError where the text is damaged."""
-    return None if text is None else MediaSettings(**json.loads(text))
+    return None if text is None else MediaSettings(**read_json(text))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeAlias
@@ -10,6 +9,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets import ShardRows
 from wdsctl.core.plain_members import Ints
 from wdsctl.core.sample_id import INDEX_BITS
@@ -103,7 +103,7 @@ def shard_rows(rows: Iterable[tuple[str, int, str]]) -> ShardRows:
     counts: list[int] = []
     parts: list[tuple[int, int, int]] = []
     for key, offset, text in rows:
-        told = json.loads(text)
+        told = read_json(text)
         keys.append(key.encode())
         counts.append(len(told))
         parts += [(name, offset + at, size) for name, at, size in told]

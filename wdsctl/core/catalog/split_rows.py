@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, inspect, select
 from wdsctl.core.catalog import schema
 from wdsctl.core.catalog.fact_names import EXCLUDES, GROUPS, MARK, OF_SPLITS, RULES, STRATA
 from wdsctl.core.catalog.shard_row import Held
+from wdsctl.core.json_text import read_json
 from wdsctl.core.split_rules import (
     Excludes,
     Rules,
@@ -74,7 +75,7 @@ class SplitReader:
         """What is excluded, as it was asked for; None where the catalog has never been told."""
         with self._reading() as connection:
             said = _fact(connection, EXCLUDES)
-            return None if said is None else excludes_from(json.loads(said))
+            return None if said is None else excludes_from(read_json(said))
 
     def mark(self) -> str:
         """Names what splits and excludes were last brought up to date with; empty where that never was needed."""
@@ -84,8 +85,8 @@ class SplitReader:
     def given(self) -> GivenBySet:
         """Of sets that are stratified, what each stratum has given, and where groups are."""
         with self._reading() as connection:
-            strata: dict[str, dict[str, dict[str, int]]] = json.loads(_fact(connection, STRATA) or "{}")
-            groups: dict[str, dict[str, str]] = json.loads(_fact(connection, GROUPS) or "{}")
+            strata: dict[str, dict[str, dict[str, int]]] = read_json(_fact(connection, STRATA) or "{}")
+            groups: dict[str, dict[str, str]] = read_json(_fact(connection, GROUPS) or "{}")
         read = {of_set: {name: _words(text) for name, text in mine.items()} for of_set, mine in groups.items()}
         return {of_set: Given(strata.get(of_set, {}), read.get(of_set, {})) for of_set in strata | groups}
 
@@ -125,7 +126,7 @@ class SplitTables:
     @property
     def has_excludes(self) -> bool:
         """Whether there are rules that leave samples out of all splits."""
-        return bool(json.loads(self.facts.get(EXCLUDES, "{}")))
+        return bool(read_json(self.facts.get(EXCLUDES, "{}")))
 
     def keep_rules(self, rules: Mapping[str, SplitRule], excludes: Excludes) -> None:
         """What the sets are made by from now on."""

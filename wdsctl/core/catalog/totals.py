@@ -12,6 +12,7 @@ from typing import Any
 
 from wdsctl.core.catalog.fact_names import TOTALS
 from wdsctl.core.catalog.media_line import MediaLine
+from wdsctl.core.json_text import read_json
 from wdsctl.core.shard_digest import digest_of_rows
 
 
@@ -130,7 +131,7 @@ def _without_facts(connection: sqlite3.Connection) -> int:
 def _kept(text: str) -> Totals | None:
     """None where the text is not what this version writes."""
     try:
-        told = json.loads(text)
+        told = read_json(text)
         media = told["media"]
         return replace(
             Totals(**told),

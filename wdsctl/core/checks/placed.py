@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
 from wdsctl.core.findings import Finding, Severity
+from wdsctl.core.json_text import read_json
 
 
 class Placed(NamedTuple):
@@ -93,4 +94,4 @@ def as_text(found: Iterable[Placed]) -> str:
 
 
 def from_text(text: str) -> tuple[Placed, ...]:
-    return tuple(Placed(Finding(**finding), tuple(places), whole) for finding, places, whole in json.loads(text))
+    return tuple(Placed(Finding(**finding), tuple(places), whole) for finding, places, whole in read_json(text))

@@ -6,7 +6,6 @@ have to fit one another. `answers` may be one text or a list of texts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -19,6 +18,7 @@ from wdsctl.core.checks.placed import Gathered, Sight
 from wdsctl.core.dataset_yaml import DatasetConfig, needed_fields
 from wdsctl.core.field_path import FieldPath, Step
 from wdsctl.core.fields import parse_field_map
+from wdsctl.core.json_text import read_json
 from wdsctl.core.sample_types import SAMPLE_TYPES, Field, Kind
 from wdsctl.core.sniff import sniff
 
@@ -136,7 +136,7 @@ def _loaded(data: bytes, sight: Sight, found: Gathered | None, *, is_json: bool)
         if found is not None and sight.size:
             found.add(code, said, sight)
         return _BROKEN
-    return json.loads(data) if is_json else data.decode()
+    return read_json(data) if is_json else data.decode()
 
 
 def _number(text: str) -> Any:

@@ -19,6 +19,7 @@ from wdsctl.core.block_reader import BlockReader
 from wdsctl.core.counted import counted, enumerated
 from wdsctl.core.errors import PermissionDenied, StorageError
 from wdsctl.core.files import keep_as, remove_file, replacing, sync, write_text
+from wdsctl.core.json_text import read_json
 from wdsctl.core.line_files import is_lines
 from wdsctl.core.members import Read
 from wdsctl.core.repairs.fixes import Fixes
@@ -288,7 +289,7 @@ def _finished(unit: RepairUnit) -> RepairedShard | None:
         return None
     try:
         with open(path, encoding="utf-8") as file:
-            noted: dict[str, Any] = json.load(file)
+            noted: dict[str, Any] = read_json(file.read())
         if noted.pop("stat") != _stat(unit.target):
             return None
         return RepairedShard(**(noted | {name: tuple(noted[name]) for name in ("left", "lost")}))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from wdsctl.core.json_text import read_json
 from wdsctl.core.urls import shown
 from wdsctl.version import VERSION as WDSCTL
 
@@ -61,7 +62,7 @@ def to_json(facts: RunFacts) -> bytes:
 
 def from_json(data: bytes) -> RunFacts:
     """Raises NewerTraceError for a version that is not known yet, ValueError, TypeError or KeyError for nonsense."""
-    content = json.loads(data.decode("utf-8", "surrogateescape"))
+    content = read_json(data.decode("utf-8", "surrogateescape"))
     if content["version"] > VERSION:
         raise NewerTraceError(f"it has version {content['version']}, and this wdsctl reads version {VERSION}")
     if content["world"] < 1:

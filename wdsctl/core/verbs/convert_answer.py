@@ -16,6 +16,7 @@ from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, UsageError, several
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding, Severity
+from wdsctl.core.json_text import read_json
 from wdsctl.core.printable import one_line
 from wdsctl.core.urls import shown
 from wdsctl.core.verbs.convert_begin import FINISHED
@@ -95,14 +96,14 @@ def reported(
 
 def _of_parts(facts: Mapping[str, str]) -> Iterator[str]:
     """What was asked for parts that no sample has. Plans of older versions do not know."""
-    unmet: list[str] = json.loads(facts.get("unmet", "[]"))
+    unmet: list[str] = read_json(facts.get("unmet", "[]"))
     if unmet:
         yield f"no sample has such a part: {', '.join(unmet)}"
 
 
 def _of_splits(plan: PlanFile, opened: Opened, options: ConvertOptions) -> Iterator[str]:
     """What becomes of splits that do not go along, and of samples that are in none where others are."""
-    names: list[str] = json.loads(plan.facts()["splits"])
+    names: list[str] = read_json(plan.facts()["splits"])
     counts = plan.split_counts()
     total = sum(counts.values())
     known = len({name for mine in opened.split_names for name in mine})
@@ -124,7 +125,7 @@ def _failures(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Iterato
     """What failed: one finding a code, of the first, with how often it was in all."""
     first: dict[tuple[str, bool], Finding] = {}
     for unit in units:
-        for key, code, message, is_kept, _, count in json.loads(done[unit.id].told):
+        for key, code, message, is_kept, _, count in read_json(done[unit.id].told):
             said = f"{message}{': it is as it was' if is_kept else LEFT_OUT}"
             severity: Severity = "warning" if is_kept else "error"
             before = first.get((code, is_kept))
@@ -142,7 +143,7 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
     first = found[0]
     why = first.message.removesuffix(LEFT_OUT)
     count = len({pos for each in done.values() for pos in each.left_out})
-    hints = {hint for each in done.values() for _, code, *_, hint, _ in json.loads(each.told) if code == first.code}
+    hints = {hint for each in done.values() for _, code, *_, hint, _ in read_json(each.told) if code == first.code}
     hint = f"mend the source and run the same command again; `wdsctl explain {first.code}` tells more"
     return DatasetError(
         several(f"no sample could be read, or written anew: {counted(count, 'sample')} failed", why),
@@ -155,17 +156,23 @@ def nothing_made(units: Sequence[PlannedUnit], done: Mapping[int, Done]) -> Data
 def finished_before(work: str) -> dict[str, Any] | None:
     try:
         with open(os.path.join(work, FINISHED), encoding="utf-8") as file:
-            said = json.load(file)
+            said = read_json(file.read())
     except (OSError, ValueError):
         return None
     return said if isinstance(said, dict) else None
 
 
-def keep(work: str, fingerprint: str, report: ConvertReport, files: Mapping[str, int]) -> None:
-    """What a later run of the same command answers, if these files are there. With it, the conversion is done."""
+def keep(work: str, fingerprint: str, made: Mapping[str, Any], report: ConvertReport, files: Mapping[str, int]) -> None:
+    """What a later run of the same command answers, if these files are there. With it, the conversion is done.
+
+    `made`: what it was made from, which tells whether another source is a copy.
+    """
     kept = {name: getattr(report, name) for name in _KEPT} | {"datasets": [asdict(each) for each in report.datasets]}
     kept |= {"findings": [asdict(found) for found in report.findings], "notes": report.notes}
-    said = {"fingerprint": fingerprint, "files": files, "report": kept}
+    write_finished(work, {"fingerprint": fingerprint, "files": files, "report": kept, "made_from": made})
+
+
+def write_finished(work: str, said: Mapping[str, Any]) -> None:
     write_text(os.path.join(work, FINISHED), json.dumps(said, indent=1))
 
 

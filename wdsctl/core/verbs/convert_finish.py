@@ -31,6 +31,7 @@ from wdsctl.core.fields import validate_field_map
 from wdsctl.core.files import write_text
 from wdsctl.core.findings import Finding
 from wdsctl.core.folders import inside
+from wdsctl.core.json_text import read_json
 from wdsctl.core.lock import check_held, locked
 from wdsctl.core.naming import FIRST_DOT
 from wdsctl.core.place import Place, locate
@@ -74,7 +75,7 @@ class Finished:
 def finish(written: Written, opened: Opened, options: ConvertOptions, outer: Place, progress: Progress) -> Finished:
     """Prepare every dataset that was written, as far as it can be trained from. Again after a kill, it goes on."""
     plan, units, done, recipe, dest = written
-    names: list[str] = json.loads(plan.facts()["splits"])
+    names: list[str] = read_json(plan.facts()["splits"])
     config = common_config(opened.configs)
     carrying = carrying_of(opened, recipe, [unit.stream for unit in units] if options.is_prepared else ())
     datasets, findings, notes, lost = [], [], list[str](), list[Lost]()

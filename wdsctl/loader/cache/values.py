@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.json_text import read_json
 
 MAGIC = b"WDSVAL1\n"
 
@@ -32,7 +33,7 @@ def dumped(value: Any) -> bytes:
 def loaded(data: bytes) -> Any:
     """The value that `dumped` was given; tensors are on the CPU."""
     length = int.from_bytes(data[8:16], "little")
-    return _Reader(data, 16 + length).value(json.loads(data[16 : 16 + length]))
+    return _Reader(data, 16 + length).value(read_json(data[16 : 16 + length]))
 
 
 def _described(value: Any, buffers: list[bytes]) -> list[Any]:

@@ -24,6 +24,7 @@ from wdsctl.core.convert.source import LargePart, Options, Part
 from wdsctl.core.convert.target import Unit
 from wdsctl.core.files import read_in, remove_file, rename_in, sync, write_whole
 from wdsctl.core.folders import held, inside
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 
 LINES = "samples.jsonl"
@@ -61,7 +62,7 @@ class JsonLines:
 
     def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:  # noqa: ARG002 - of the protocol
         """Join the lines of all units, in their order. Done once, after a kill it takes away what was joined."""
-        pieces = [inside(folder, json.loads(unit.facts)["lines"]) for unit in units if unit.samples]
+        pieces = [inside(folder, read_json(unit.facts)["lines"]) for unit in units if unit.samples]
         joined = os.path.join(folder, LINES)
         if all(map(os.path.exists, pieces)) or not os.path.exists(joined):
             write_whole(joined, lambda file: _join(pieces, file))

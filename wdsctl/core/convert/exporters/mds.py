@@ -24,6 +24,7 @@ from wdsctl.core.convert.source import Options, Part
 from wdsctl.core.convert.target import Unit
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.files import sync, write_text
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 
 INDEX = "index.json"
@@ -58,7 +59,7 @@ class Mds:
         """Write index.json, from what the units say of themselves."""
         shards = []
         for unit in units:
-            facts: dict[str, Any] = json.loads(unit.facts)
+            facts: dict[str, Any] = read_json(unit.facts)
             facts["raw_data"]["basename"] = unit.name
             shards.append(facts)
         write_text(os.path.join(folder, INDEX), json.dumps({"shards": shards, "version": 2}, sort_keys=True))

@@ -5,7 +5,6 @@ Source: https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md, the 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
@@ -21,6 +20,7 @@ from wdsctl.core.convert.rows.source import row_source
 from wdsctl.core.convert.rows.text_rows import check_text
 from wdsctl.core.convert.source import Options, Recognised, Source
 from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.printable import named
 
 
@@ -78,9 +78,11 @@ class _ListRows:
         where = f"{named(self._path)}, item {number:,}"
         fault: WdsctlError | None = None
         try:
-            value = json.loads(data)
+            value = read_json(data)
         except UnicodeDecodeError:
             value, fault = {}, _fault("the item is not UTF-8", where, "WDS124")
+        except ValueError as error:
+            value, fault = {}, _fault(f"the item cannot be read: {error}", where, "WDS121")
         if not isinstance(value, dict):
             value, fault = {}, _fault("the item is no JSON object", where, "WDS121")
         return Row(number, where, value, fault, os.path.dirname(self._path))

@@ -26,6 +26,7 @@ from wdsctl.core.convert.rows.shard_rows import Shard, ShardRows, plain_shard
 from wdsctl.core.convert.rows.source import row_source
 from wdsctl.core.convert.source import Options, Recognised, Source
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
 
@@ -146,5 +147,5 @@ def _kept(names: Sequence[str], sizes: Sequence[int | None], shard: OffsetShard,
     fields[KEY] = fields[KEY].decode()
     if PARTS not in fields:
         return fields
-    kept = json.loads(fields.pop(PARTS))
+    kept = read_json(fields.pop(PARTS))
     return {name: value for name, value in fields.items() if name == KEY or name in kept}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 import os
 import tarfile
@@ -22,6 +21,7 @@ from wdsctl.core.convert.rows.arrow import loaded
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageError
 from wdsctl.core.findings import Finding
+from wdsctl.core.json_text import read_json
 from wdsctl.core.key_rules import ENOUGH, Layout, choose_rule, makes
 from wdsctl.core.naming import FIRST_DOT, KEY_RULES, KNOWN_EXTENSION, KeyUntil, as_rule, shard_key, split_by
 from wdsctl.core.os_errors import translated
@@ -220,7 +220,7 @@ class PackedImporter:
         if unknown:
             raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="they have key-until")
         rule = as_rule(given.one_of(self.name, options, "key-until", KEY_RULES)) if "key-until" in options else None
-        files = json.loads(options["files"]) if "files" in options else _listed(path)
+        files = read_json(options["files"]) if "files" in options else _listed(path)
         if not files:
             raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
         if any(name.lower().endswith((".zst", ".lz4")) for name in files):

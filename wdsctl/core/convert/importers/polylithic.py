@@ -24,6 +24,7 @@ from wdsctl.core.convert.media_lookup import PreparedStore, Store, open_store
 from wdsctl.core.convert.references import REFERENCES, not_ours, parts_of
 from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, Recognised
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.place import Place, locate
 
 MARK = "polylithic.json"
@@ -218,7 +219,7 @@ class PolylithicImporter:
 def _ours(path: str) -> Layout:
     try:
         with open(os.path.join(path, MARK), encoding="utf-8") as file:
-            said = json.load(file)
+            said = read_json(file.read())
         primary, media = os.path.join(path, said["primary"]), os.path.join(path, said["media"])
         check_beneath(primary, path)
         check_beneath(media, path)
@@ -234,7 +235,7 @@ def _of_refs(path: str, options: Options) -> Layout:
     unknown = sorted(set(options) - {"refs", "media", *SHARDS_OPTIONS})
     if unknown:
         raise UsageError(f"there is no option {unknown[0]!r} here", hint="`-O media=FIELD,...` chooses fields")
-    refs: dict[str, str] = json.loads(options["refs"])
+    refs: dict[str, str] = read_json(options["refs"])
     fields = tuple(filter(None, options.get("media", "").split(","))) or tuple(refs)
     for field in fields:
         if field not in refs:

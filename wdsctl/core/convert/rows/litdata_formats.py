@@ -5,7 +5,6 @@ Source: https://github.com/Lightning-AI/litData (README), and what its writer wr
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from wdsctl.core.convert.rows.litdata_nested import nested
 from wdsctl.core.convert.rows.mds_encodings import jpegs
 from wdsctl.core.convert.rows.pixels import npy, png_of_raw
 from wdsctl.core.errors import DatasetError
+from wdsctl.core.json_text import read_json
 from wdsctl.core.printable import named
 
 Decode = Callable[[bytes], Any]
@@ -108,10 +108,13 @@ def tree_of(spec: str, leaves: int) -> Tree:
     Names of dicts in dicts are joined with a dot; a list of leaves stays a list. A row that is no dict has fields with
     numbers for names, one that is a single value the field `value`.
     """
-    described = json.loads(spec)
+    described = read_json(spec)
     root = described[1] if isinstance(described, list) and len(described) == 2 else described
     fields: dict[str, int | Sequence[int]] = {}
-    count = _placed(root, "", fields, 0)
+    try:
+        count = _placed(root, "", fields, 0)
+    except RecursionError as error:
+        raise ValueError("the shape of a row is nested too deep") from error
     if count != leaves:
         raise ValueError(f"the shape of a row has {count} values, and {leaves} are stored")
     return fields
@@ -124,7 +127,7 @@ def _placed(node: Any, name: str, fields: dict[str, int | Sequence[int]], first:
         fields[name or "value"] = first
         return first + 1
     if kind.endswith("ict"):
-        words = [str(word) for word in json.loads(node["context"])]
+        words = [str(word) for word in read_json(node["context"])]
     elif name and all(child.get("type") is None for child in children):
         fields[name] = range(first, first + len(children))
         return first + len(children)

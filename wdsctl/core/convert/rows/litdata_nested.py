@@ -5,10 +5,11 @@ Source: what https://github.com/Lightning-AI/litData writes for lists and dicts 
 
 from __future__ import annotations
 
-import json
 import struct
 from collections.abc import Callable
 from typing import Any
+
+from wdsctl.core.json_text import read_json
 
 _AS_JSON = 0x20  # tags are below; older files have JSON, which begins above
 
@@ -16,9 +17,11 @@ _AS_JSON = 0x20  # tags are below; older files have JSON, which begins above
 def nested(data: bytes) -> Any:
     """The value. Raises ValueError or struct.error where the bytes are none."""
     if not data or data[0] > _AS_JSON:
-        return json.loads(data)
+        return read_json(data)
     try:
         return _Reader(data).value()
+    except RecursionError as error:
+        raise ValueError("lists and dicts are nested too deep") from error
     except struct.error as error:
         raise ValueError(f"a list or dict is cut short: {error}") from error
 
@@ -40,7 +43,7 @@ class _Reader:
         return self._bytes(self._one("I")).decode()
 
     def json(self) -> Any:
-        return json.loads(self._bytes(self._one("I")))
+        return read_json(self._bytes(self._one("I")))
 
     def texts(self) -> list[str]:
         return [self.text() for _ in range(self._one("I"))]
