@@ -99,8 +99,8 @@ class Offsets:
                 self._sums.check_all()
             self._all = self._read_header()
             self.shard_row: Ints = self._all.shard_row
-            self._is_good = np.zeros(self.samples // TOGETHER + 1, np.bool_)
             self._check()
+            self._is_good = np.zeros(self.samples // TOGETHER + 1, np.bool_)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise unusable(path, "damaged") from error
 
