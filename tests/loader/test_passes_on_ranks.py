@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
-from tests.loader.running import taken, through_json, training_of
+from tests.loader.running import strict, taken, through_json, training_of
 from tests.loader.test_passes import SAMPLES, Skips, in_order, keys, loader_of
-from wdsctl.loader import Loader, SkipSample, merge_states
+from wdsctl.core.errors import SampleFailed
+from wdsctl.loader import Loader, SkipSample, get_loader, get_train_dataset, merge_states
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +161,60 @@ def test_ranks_whose_lanes_end_one_after_the_other_are_saved_together_and_go_on(
         assert [[digest(batch) for batch in loader] for loader in both] == rest, "each at its own place"
         assert sorted(digest(batch) for batch in alone) == sorted([*rest[0], *rest[1]])
     assert unlike
+
+
+class FailsWhileTold(Raw):
+    """Fails at every sample, as long as it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fails = False
+
+    def encode_sample(self, sample: Any) -> Any:
+        if self.fails:
+            raise ValueError("not today")
+        return sample
+
+
+class GroupsAndFails(FailsWhileTold):
+    def batch_group_criterion(self, sample: Any) -> tuple[bool, None]:
+        return int(sample["__key__"]) % 2 == 0, None
+
+
+@pytest.mark.parametrize("encoder", [FailsWhileTold, GroupsAndFails])
+@pytest.mark.parametrize("is_restored", [False, True])
+def test_a_pass_whose_first_batch_fails_has_not_begun_for_the_states_of_all_ranks(
+    encoder: type[FailsWhileTold], is_restored: bool, dataset: str
+) -> None:
+    def ranks() -> tuple[list[FailsWhileTold], list[Loader]]:
+        encoders = [encoder(), encoder()]
+        options: dict[str, Any] = {"split_part": "val", "batch_size": 4, "repeat": False, "shuffle": False}
+        return encoders, [
+            get_loader(
+                get_train_dataset(dataset, task_encoder=each, worker_config=strict(rank, 2), uneven="keep", **options)
+            )
+            for rank, each in enumerate(encoders)
+        ]
+
+    encoders, world = ranks()
+    first = sorted(key for loader in world for batch in loader for key in batch["__key__"])
+    if is_restored:
+        states = [loader.state_dict() for loader in world]
+        encoders, world = ranks()
+        for loader in world:
+            loader.restore_state_rank(states)
+    encoders[1].fails = True
+    for _ in range(2):
+        with pytest.raises(SampleFailed, match="not today"):
+            next(iter(world[1]))
+
+    states = [json.loads(json.dumps(loader.state_dict())) for loader in world]
+    merge_states(states)
+    encoders[1].fails = False
+    resumed = ranks()[1]
+    for loader in resumed:
+        loader.restore_state_rank(states)
+
+    for loaders in (resumed, world):
+        assert sorted(key for loader in loaders for batch in loader for key in batch["__key__"]) == first
+    assert [state["pass"] for state in (loader.state_dict() for loader in world)] == [1, 1]

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -21,12 +22,16 @@ import pytest
 
 from tests.build import Told, a_folder, a_shard, samples, some_shards
 from tests.cli.conftest import Wdsctl, wdsctl
+from wdsctl.core.checked_file import load_checked
+from wdsctl.core.columns import read_column
 from wdsctl.core.errors import InputError, StorageError, WdsctlError
 from wdsctl.core.files import drafted, remove_tree, set_aside, write_text
+from wdsctl.core.join_index import JoinIndex
 from wdsctl.core.shard_writer import write_shard
 from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.verbs.prepare_preview import preview
 from wdsctl.core.verbs.repair import RepairRequest, repair
 
 __all__ = ["wdsctl"]
@@ -184,6 +189,37 @@ def test_links_on_the_way_to_what_the_user_names_are_followed(wdsctl: Wdsctl, tm
     assert not os.path.islink(tmp_path / "disk" / "data" / ".wdsctl")
 
 
+def test_temporary_files_may_lie_behind_a_link(wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "tmp").symlink_to("disk")
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    raw, root = a_folder(tmp_path / "raw", samples(0, 6)), some_shards(tmp_path / "d", 2)
+    assert preview(raw, str(tmp_path / "out"), PrepareOptions()) is not None
+    assert preview(root, None, PrepareOptions()) is not None
+    assert wdsctl("convert", root, tmp_path / "out", "--dry-run").code == 0
+    assert wdsctl("split", root, "1,1").code == 6
+    assert wdsctl("prepare", raw, tmp_path / "out", "--dry-run").code == 0
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+@pytest.mark.parametrize("where", ["columns", "joins", "work"])
+def test_what_lies_deeper_in_our_folder_is_no_link_or_pipe_either(tmp_path: Path, where: str, kind: str) -> None:
+    path = a_prepared(tmp_path / "d") / ".wdsctl" / where / "x-1.bin"
+    path.parent.mkdir(exist_ok=True)
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(tmp_path / "d" / "shard-000.tar")
+    opens: dict[str, Callable[[], object]] = {
+        "columns": lambda: read_column(str(path)),
+        "joins": lambda: JoinIndex(str(path), "", 1, []),
+        "work": lambda: load_checked(str(path)),
+    }
+    with pytest.raises(InputError) as raised:
+        opens[where]()
+    assert raised.value.code == ("WDS417" if kind == "pipe" else "WDS415")
+
+
 def test_no_shard_is_written_or_repaired_below_a_linked_folder(tmp_path: Path) -> None:
     victim = a_victim(tmp_path / "victim")
     (tmp_path / "d").mkdir()
@@ -263,15 +299,16 @@ FLIP = """
 import os, sys
 from contextlib import suppress
 path, victim, trash = sys.argv[1:]
-flips = 0
+flips = tries = 0
 print("begun", flush=True)
 while not os.path.exists(trash + "/end"):
+    tries += 1
     with suppress(OSError):  # the command has made the folder again meanwhile
-        os.rename(path, f"{trash}/{flips}")
+        os.rename(path, f"{trash}/{tries}")
         os.symlink(victim, path)
         flips += 1
         os.unlink(path)
-        os.rename(f"{trash}/{flips - 1}", path)
+        os.rename(f"{trash}/{tries}", path)
     with suppress(OSError):
         os.mkdir(path)
 print(flips)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from zlib import crc32
 
-from wdsctl.core.files import write_whole
+from wdsctl.core.files import open_own, write_whole
 from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 
@@ -53,5 +53,5 @@ def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[Piece] = 
 
 def load_checked(path: str) -> tuple[dict[str, Any], memoryview] | None:
     """What was saved; None where the file was damaged."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(open_own(path), "rb") as file:
         return unpacked(file.read())

@@ -558,6 +558,14 @@ CODES: dict[str, Code] = {
         "Give the new files other names, or restore those that are gone. `--missing drop` takes samples whose files "
         "are gone out of their shards; `--dry-run` names these first.",
     ),
+    "WDS253": Code(
+        "a dataset would lie in another one",
+        "The destination lies in a folder that is a dataset, or has one below it. The outer one takes all shards below "
+        "it for its own: its next `index` adds those of the inner one, also to its splits, and its next `prepare` is "
+        "refused. Nothing was made. A folder that only collects datasets is none: it has no catalog, or one of nothing "
+        "but the shards of datasets below it.",
+        "Give a destination beside the dataset. To train on both, name them in a blend file.",
+    ),
     "WDS270": Code(
         "data names code that may not run",
         "A dataset.yaml names a sample type by its module, or a blend file a joiner. Importing a module runs it, with "
@@ -747,11 +755,12 @@ CODES: dict[str, Code] = {
     ),
     "WDS345": Code(
         "the destination was made by another conversion",
-        "What lies there was written from other sources, or with other options. Mixing both would leave a dataset "
-        "that no command makes.",
-        "Give another DEST. Of a conversion that was not finished, `--yes` removes what it has written, and "
-        "begins anew. One that is finished does not grow: remove it and convert all of it again; or convert what is "
-        "new alone, into a folder of its own, and train on both by a blend file.",
+        "What lies there was written from other sources, or with other options: the message says what is different. "
+        "Mixing both would leave a dataset that no command makes. A copy of the source is none of these: by names, "
+        "sizes and times, or by bytes where times are new. A file that was renamed is: its sample has another key.",
+        "Give another DEST: what is there stays as it is, and `wdsctl diff DEST OTHER` shows what has changed. What is "
+        "new alone may be converted into a folder of its own; a blend file trains on both. Of a conversion that was "
+        "not finished, `--yes` removes what it has written, and begins anew.",
     ),
     "WDS346": Code(
         "something that was worked out does not go along",

@@ -40,7 +40,7 @@ from wdsctl.core.column_summary import Summary, summary_of
 from wdsctl.core.command_line import command_at
 from wdsctl.core.errors import CatalogError, InputError, UsageError, WdsctlError
 from wdsctl.core.fields import did_you_mean
-from wdsctl.core.files import replacing
+from wdsctl.core.files import open_own, replacing
 from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place
@@ -182,7 +182,7 @@ def find_column(place: Place, name: str, generation: int, *, shards: Sequence[In
 def read_column(path: str) -> Column:
     """Map a column file. Raises CatalogError WDS311 where it is damaged."""
     with translated(path, "read"):
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = open_own(path)
         try:
             size = os.fstat(handle).st_size
             data = mmap.mmap(handle, size, prot=mmap.PROT_READ) if size > 16 else b""

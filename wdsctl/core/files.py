@@ -6,6 +6,7 @@ A file is built beside its place, synced, and renamed over what is there. Every 
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
@@ -186,7 +187,7 @@ def touch(path: str) -> None:
 
 
 def read_in(folder: Folder, name: str) -> int:
-    """The descriptor of a file in a folder, to read. Raises InputError WDS415 of a link, WDS417 of what is no file.
+    """The descriptor of a file in a folder, to read. Raises InputError WDS415 of a link, WDS417 of a pipe, OSError.
 
     Not to wait for whoever writes into a pipe.
     """
@@ -197,10 +198,20 @@ def read_in(folder: Folder, name: str) -> int:
         if found is not None and stat.S_ISLNK(found.st_mode):
             raise linked(os.path.join(folder.path, name)) from error
         raise
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    mode = os.fstat(handle).st_mode
+    if not stat.S_ISREG(mode):
         os.close(handle)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.path.join(folder.path, name))
         raise no_file(os.path.join(folder.path, name))
     return handle
+
+
+def open_own(path: str) -> int:
+    """The descriptor of a file of ours, to read, reached without following any link. Raises as `read_in`."""
+    above, name = os.path.split(os.path.abspath(path))
+    with held(above) as folder:
+        return read_in(folder, name)
 
 
 def no_file(path: str) -> InputError:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from wdsctl.core.block_sums import BlockSums, seal
 from wdsctl.core.columns import digest_of
 from wdsctl.core.errors import CatalogError, DatasetError
+from wdsctl.core.files import open_own
 from wdsctl.core.key_table import KeyTable, KeyTwice
 from wdsctl.core.os_errors import translated
 from wdsctl.core.shard_index import Ints, ShardIndex
@@ -60,7 +61,7 @@ class JoinIndex:
 
     def __init__(self, path: str, fingerprint: str, rows: int, members: Sequence[int]) -> None:
         with translated(path, "read"):
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            handle = open_own(path)
             try:
                 size = os.fstat(handle).st_size
                 data = os.read(handle, size) if size <= SMALL else mmap.mmap(handle, size, prot=mmap.PROT_READ)

@@ -246,7 +246,7 @@ def _read_in(folder: Folder, name: str) -> Holder | None:
         handle = read_in(folder, name)  # a link is not followed, and a pipe not waited for
     except FileNotFoundError:
         return None
-    except InputError:
+    except (InputError, IsADirectoryError):
         return _NOBODY
     with open(handle, "rb") as file:
         data = file.read(LARGEST_BYTES + 1)

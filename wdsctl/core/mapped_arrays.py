@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import BlockSums, filled, size_of_sums
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.files import open_own
 from wdsctl.core.offsets import ALIGN, SMALL
 
 Shapes = Mapping[str, tuple[str, int]]  # of each column: its dtype, as numpy spells it, and how many there are
@@ -53,7 +54,7 @@ def opened(path: str, magic: bytes, dtypes: Mapping[str, Sequence[str]]) -> Mapp
     `dtypes`: of each column those that it may be of. All of it is checked: 0.3 ms a megabyte.
     """
     try:
-        with open(path, "rb") as file:
+        with open(open_own(path), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             data = file.read() if size <= SMALL else mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ)
         if data[:8] != magic:

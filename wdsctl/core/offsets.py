@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.block_sums import BlockSums
+from wdsctl.core.files import open_own
 from wdsctl.core.json_text import read_json
 from wdsctl.core.offsets_bounds import Columns, check_column, check_parts, check_starts, read_header
 from wdsctl.core.offsets_head import MAGIC, unusable
@@ -81,7 +82,7 @@ class Offsets:
         self._checked: set[str] = set()  # columns that were checked as a whole
         with translated(path, "read"):
             try:
-                handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                handle = open_own(path)
             except FileNotFoundError as error:
                 raise unusable(path, "missing") from error
             try:
@@ -98,8 +99,8 @@ class Offsets:
                 self._sums.check_all()
             self._all = self._read_header()
             self.shard_row: Ints = self._all.shard_row
-            self._is_good = np.zeros(self.samples // TOGETHER + 1, np.bool_)
             self._check()
+            self._is_good = np.zeros(self.samples // TOGETHER + 1, np.bool_)
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
             raise unusable(path, "damaged") from error
 

@@ -1,4 +1,6 @@
-"""Samples of a raw folder that have another name now: told by their bytes, which the shards still have."""
+"""Samples of a raw folder that have another name now, or that were copied: told by their bytes, which the shards still
+have.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from wdsctl.core.naming import shard_key
+from wdsctl.core.progress import SILENT, Progress
 from wdsctl.core.raw_sample import RawSample
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_record import NO_FORMER, FormerKeys, ShardRecord, keys_of
-from wdsctl.core.write_plan import MARK_BYTES, mark
+from wdsctl.core.write_plan import MARK_BYTES, digest, mark
 
 _CHUNK = 1 << 20  # bytes that are hashed at once
 
@@ -89,10 +92,7 @@ def renamed_samples(
     lost_keys = {key for _, keys in changes.lost for key in keys}
     if not lost_keys or not changes.come or (len(changes.come) == 1 and lost_keys == changes.come.keys()):
         return Renames(marks=marks)
-    come = {
-        key: [_Part(part.name, part.size_bytes, os.path.join(source, f"{key}.{part.name}"), 0) for part in sample.parts]
-        for key, sample in sorted(changes.come.items())
-    }
+    come = {key: _parts_of(source, sample) for key, sample in sorted(changes.come.items())}
     lost = dict(
         sorted(
             (key, parts)
@@ -101,6 +101,57 @@ def renamed_samples(
         )
     )
     return replace(_Search(come, lost).renames(), marks=marks)
+
+
+def copied_records(
+    source: str,
+    dest: str,
+    samples: Sequence[RawSample],
+    records: Sequence[ShardRecord],
+    former: Mapping[str, FormerKeys] = MappingProxyType({}),
+    progress: Progress = SILENT,
+) -> list[ShardRecord] | None:
+    """The records with the times of this folder, where it is a copy of the one that the shards were made of; else None.
+
+    A copy has every sample that the shards have, byte for byte, and may have more. Cost: the headers of the shards,
+    and, where all names and sizes agree, the bytes of folder and shards once, up to the first that differs.
+    """
+    there = {sample.key: sample for sample in samples}
+    adopted = []
+    pairs = []
+    for record in records:
+        if record.state == "planned":
+            adopted.append(record)
+            continue
+        had = keys_of(record)
+        if any(key not in there for key in had):
+            return None
+        marks = [mark(there[key]) for key in had]
+        known = [record.marks[at : at + MARK_BYTES] for at in range(0, len(record.marks), MARK_BYTES)]
+        changed = {key for key, now, before in zip(had, marks, known, strict=True) if now != before}
+        if changed and record.state == "outdated":  # the shard has what was before the change
+            return None
+        stored = dict(_stored(dest, record, changed, former.get(record.name, NO_FORMER).keys)) if changed else {}
+        for key in sorted(changed):
+            come, own = _parts_of(source, there[key]), stored.get(key, [])
+            if sorted(part.size for part in come) != sorted(part.size for part in own):
+                return None
+            pairs.append((sorted(come), sorted(own)))
+        joined = b"".join(marks)
+        adopted.append(record._replace(marks=joined, digest=digest(joined)))
+    sizes = [sum(part.size_bytes for part in own) for _, own in pairs]
+    progress.phase("compare", items=len(pairs), size_bytes=sum(sizes))
+    for (come, own), size in zip(pairs, sizes, strict=True):
+        for here, before in zip(come, own, strict=True):
+            if (found := _hash_of(here)) is None or found != _hash_of(before):
+                return None
+        progress.advance(items=1, size_bytes=size)
+    return adopted
+
+
+def _parts_of(source: str, sample: RawSample) -> list[_Part]:
+    path = os.path.join(source, sample.key)
+    return [_Part(part.name, part.size_bytes, f"{path}.{part.name}", 0) for part in sample.parts]
 
 
 def _changes(samples: Sequence[RawSample], records: Iterable[ShardRecord], marks: Mapping[str, bytes]) -> _Changes:
@@ -209,7 +260,7 @@ class _Search:
 
 
 def _hash_of(part: _Part) -> bytes | None:
-    digest = blake2b(digest_size=32)
+    hashed = blake2b(digest_size=32)
     left = part.size_bytes
     try:
         with open(part.path, "rb", buffering=0) as file:
@@ -218,8 +269,8 @@ def _hash_of(part: _Part) -> bytes | None:
                 data = file.read(min(left, _CHUNK))
                 if not data:
                     return None
-                digest.update(data)
+                hashed.update(data)
                 left -= len(data)
     except OSError:  # who writes the shards reads it again, and says why it cannot
         return None
-    return digest.digest()
+    return hashed.digest()

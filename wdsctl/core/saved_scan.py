@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdsctl.core.checked_file import CHECK, LENGTH, UNFIT, Piece, packed, unpacked
-from wdsctl.core.files import write_whole
+from wdsctl.core.files import open_own, write_whole
 from wdsctl.core.findings import Finding
 from wdsctl.core.json_text import read_json
 from wdsctl.core.line_keys import numbered
@@ -46,7 +46,7 @@ def save_scans(scans: Mapping[str, ShardScan], path: str) -> None:
 
 def load_scans(path: str) -> dict[str, ShardScan]:
     """The scans in a file, by their names, without those that are damaged."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(open_own(path), "rb") as file:
         most = os.fstat(file.fileno()).st_size
         read = [(name, file.read(min(size, most))) for name, size in _table(file)]
     scans = ((name, _scan(data)) for name, data in read)
@@ -60,7 +60,7 @@ def saved_scans(folder: str) -> dict[str, str]:
         for entry in os.listdir(folder) if os.path.isdir(folder) else ():
             if entry.endswith(SUFFIX):
                 path = os.path.join(folder, entry)
-                with open(path, "rb") as file:
+                with open(open_own(path), "rb") as file:
                     found.update((name, path) for name, _ in _table(file))
     return found
 

@@ -22,9 +22,9 @@ def section(document: Document, *path: str) -> dict[str, Any]:
         return {}
     if not isinstance(value, dict):
         raise wrong(f"{path[-1]}: expected `name: value` lines, found {called(value)}", document.where(*path))
-    odd = next((key for key in value if not isinstance(key, str)), None)
-    if odd is not None:
-        raise wrong(f"{path[-1]}: {called(odd)} is no name; put it in quotes", document.where(*path, odd))
+    for key in value:
+        if not isinstance(key, str):  # YAML reads an empty key as null, too
+            raise wrong(f"{path[-1]}: {called(key)} is no name; put it in quotes", document.where(*path, key))
     return value
 
 

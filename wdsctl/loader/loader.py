@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.core.job_state import copied
 from wdsctl.loader import distributed
 from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset, is_count_preserving
 from wdsctl.loader.even_ranks import EvenRanks
@@ -52,6 +53,7 @@ class Loader:
         self._checked = False
         self._ranks = EvenRanks(dataset)
         self._drawn_from: Training | Passes | None = None  # the run that has handed out a batch
+        self._before_pass: State | None = None  # until a pass that was begun has handed out a batch
         self._made_in = os.getpid()
         self._owner: int | None = None  # the process that opened the run
         self._lock = RLock()  # of the thread that draws
@@ -60,6 +62,7 @@ class Loader:
         for run, offered, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
             # Nothing between this and the yield, where an interrupt could lose the batch. Where another thread's loop
             # was quicker, it is that one's.
+            self._before_pass = None
             if run.accept(offered):
                 yield batch
 
@@ -71,6 +74,7 @@ class Loader:
         for run, offered, batch in self._loop():
             *first, last = take_apart(batch)
             yield from first
+            self._before_pass = None
             if not run.accept(offered):
                 raise LoaderError(
                     "another loop over this loader has begun and handed out the batch that this one is taking apart",
@@ -126,9 +130,11 @@ class Loader:
     def state_dict(self) -> State:
         """Where this rank stands: after the batch that was handed out last. JSON, under a millisecond.
 
-        Nobody is asked: what workers have made ahead is made again by whoever resumes.
+        Nobody is asked: what workers have made ahead is made again by whoever resumes. Where the first batch of a pass
+        fails, that is after the last one of the pass before, as on ranks that have not begun the next one.
         """
-        return self._opened().state_dict()
+        before = self._before_pass
+        return self._opened().state_dict() if before is None else copied(before)
 
     def load_state_dict(self, state: State | Sequence[State], *, strict: bool = False) -> None:
         """Go where a state says, at any time: this rank's own state, all ranks' states, or a merged one.
@@ -140,7 +146,7 @@ class Loader:
         # None would begin anew; a checkpoint that lost its state must not.
         run = self._new({} if given is None else given, strict=strict)
         self.close()
-        self._run = run
+        self._run, self._before_pass = run, None
 
     def save_state_rank(self) -> State:
         """What `state_dict` says, under the name that Energon has for it."""
@@ -286,11 +292,14 @@ class Loader:
         is where it was, as other ranks may still be in the same pass."""
         self._ranks.forget()
         run.end_loop()
+        self._before_pass = None
         if not self._dataset.worker_config.persistent_workers:
             run.close()
 
     def _begin_next(self, run: Training | Passes) -> None:
         self._ranks.forget()
+        if self._before_pass is None:
+            self._before_pass = run.state_dict()
         run.begin_next()
 
     def _next(self, run: Training | Passes) -> Any:

@@ -120,7 +120,9 @@ def test_a_finished_destination_says_what_to_do_instead(tmp_path: Path, capsys: 
     main(["convert", "a", "b"])
 
     assert main(["convert", "a", "b", "--shard-samples", "2"]) == 2
-    assert "what is finished does not grow" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "another --shard-samples" in said
+    assert "wdsctl log b" in said
 
 
 def test_what_was_left_out_is_told_again_where_all_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,8 +77,10 @@ def test_the_raw_folder_and_the_destination_do_not_lie_in_one_another(tmp_path: 
 @pytest.mark.parametrize("dest", ["made", "raw/link", "raw/link/deeper"])
 @pytest.mark.parametrize("parts", [(), ("jpg", "txt", "tar")])
 def test_a_link_in_the_raw_folder_does_not_lead_to_the_destination(
-    tmp_path: Path, dest: str, parts: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dest: str, parts: tuple[str, ...]
 ) -> None:
+    """Links that lead out are followed only where the user allows it."""
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path))
     source = a_folder(tmp_path / "raw", captions(0, 2))
     (tmp_path / "made").mkdir()
     (tmp_path / "raw" / "link").symlink_to("../made")

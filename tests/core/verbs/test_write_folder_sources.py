@@ -12,6 +12,7 @@ import pytest
 
 from tests.core.verbs.raw_folders import a_folder, files, members, others, shards, write
 from wdsctl.core.errors import DatasetError, StorageError, UsageError
+from wdsctl.core.progress import Progress
 from wdsctl.core.verbs.write_folder import FolderOptions
 
 
@@ -76,6 +77,98 @@ def test_a_folder_that_was_moved_goes_on_without_a_question(tmp_path: Path) -> N
 
     assert (report.written, report.kept, again.written) == (1, 3, 0)
     assert members(tmp_path / "out") == files(tmp_path / "moved")
+
+
+class Recorded(Progress):
+    def __init__(self) -> None:
+        self.phases: dict[str, tuple[int | None, int | None]] = {}
+        self.notes: list[str] = []
+
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        self.phases[name] = (items, size_bytes)
+
+    def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None: ...
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def a_copy(source: Path, dest: Path) -> Path:
+    """With new times, as `cp -r` makes it."""
+    shutil.copytree(source, dest)
+    for path in files(dest):
+        os.utime(dest / path, ns=(1, 1))
+    return dest
+
+
+def test_a_copy_with_the_same_bytes_goes_on_with_a_note_and_is_read_once(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", 10)
+    write(source, tmp_path / "out")
+    before = {path: path.stat().st_ino for path in (tmp_path / "out").glob("*.tar")}
+    copy = a_copy(source, tmp_path / "copy")
+    first, second = Recorded(), Recorded()
+
+    foreseen = write(copy, tmp_path / "out", FolderOptions(shard_samples=4, dry_run=True))
+    report = write(copy, tmp_path / "out", progress=first)
+    again = write(copy, tmp_path / "out", progress=second)
+
+    assert (foreseen.written, report.written, report.kept, again.written) == (0, 0, 3, 0)
+    assert before == {path: path.stat().st_ino for path in (tmp_path / "out").glob("*.tar")}
+    assert first.phases["compare"] == (10, sum(map(len, files(copy).values())))
+    assert first.notes == [f"this folder is a copy of {source}, byte for byte: the destination goes on from it"]
+    assert "compare" not in second.phases
+    assert second.notes == []
+
+
+def test_files_that_a_copy_has_beside_come_into_new_shards(tmp_path: Path) -> None:
+    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
+    copy = a_folder(a_copy(tmp_path / "raw", tmp_path / "copy"), 2, first=100)
+
+    report = write(copy, tmp_path / "out")
+
+    assert (report.written, report.kept) == (1, 3)
+    assert members(tmp_path / "out") == files(copy)
+
+
+@pytest.mark.parametrize("change", ["bytes", "size", "gone", "more parts"])
+def test_a_copy_that_differs_in_a_sample_is_another_folder(tmp_path: Path, change: str) -> None:
+    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
+    before = shards(tmp_path / "out")
+    copy = a_copy(tmp_path / "raw", tmp_path / "copy")
+    path = copy / "0" / "00003.txt"
+    if change == "bytes":
+        path.write_bytes(path.read_bytes()[::-1])
+    elif change == "size":
+        path.write_bytes(b"theirs")
+    elif change == "gone":
+        for each in copy.glob("0/00003.*"):
+            each.unlink()
+    else:
+        path.with_suffix(".more").write_bytes(b"more")
+
+    with pytest.raises(UsageError, match="another folder"):
+        write(copy, tmp_path / "out", FolderOptions(shard_samples=4, on_missing="keep"))
+    assert shards(tmp_path / "out") == before
+
+
+def test_a_copy_of_samples_with_dots_in_their_names_is_one(tmp_path: Path) -> None:
+    source = tmp_path / "raw"
+    source.mkdir()
+    for i in range(6):
+        for part in ("jpg", "txt"):
+            (source / f"IMG_2024.01.{i:02d}.{part}").write_bytes(f"{i} {part}".encode())
+    options = FolderOptions(shard_samples=4, key_until="known-extension")
+    write(source, tmp_path / "out", options)
+
+    assert write(a_copy(source, tmp_path / "copy"), tmp_path / "out", options).written == 0
+
+
+def test_a_copy_cannot_be_told_by_a_shard_that_is_gone(tmp_path: Path) -> None:
+    write(a_folder(tmp_path / "raw", 10), tmp_path / "out")
+    (tmp_path / "out" / "shard-000001.tar").unlink()
+
+    with pytest.raises(UsageError, match="another folder"):
+        write(a_copy(tmp_path / "raw", tmp_path / "copy"), tmp_path / "out")
 
 
 def test_a_folder_that_is_said_to_be_moved_is_believed(tmp_path: Path) -> None:

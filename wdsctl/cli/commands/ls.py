@@ -29,6 +29,7 @@ Examples:
 PREFIX is of paths, and with --samples or --parts of keys. With a prefix,
 samples come by key. -l adds: of shards bytes, samples, status; of samples
 bytes, place in the shard, shard; of parts bytes, offset in the shard, shard.
+A name with controls in it is written as a shell reads it: $'a\\x1bb'.
 """
 
 #: Entries written together: the first ones at once, so that `head` and people do not wait.

@@ -25,8 +25,8 @@ Examples:
 Killed at any moment and run again, it does the rest. On a terminal it asks
 for what is not given before it writes anything (? lists the choices), and
 ends by printing the command without questions.
-A SOURCE that is not the folder DEST was made from is refused; --yes says that
-it is the same folder, moved.
+A SOURCE that is neither the folder DEST was made from nor a copy of it is
+refused; --yes says that it is that folder, moved and changed since.
 """
 
 Source = Annotated[

@@ -18,6 +18,8 @@ from wdsctl.core.catalog.identity import DAMAGE, damaged
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.placed import Members, PartPlace, Placed, ShardLine
 from wdsctl.core.catalog.published import connect
+from wdsctl.core.catalog.typed_rows import typed
+from wdsctl.core.checked_file import UNFIT
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
@@ -86,7 +88,8 @@ class Browser:
         found = []
         for sign, order in (("<", "DESC"), (">", "ASC")):
             query = f"SELECT {column} FROM {table} WHERE {column} {sign} ? ORDER BY {column} {order} LIMIT 1"
-            found += [row[0] for row in self._rows(query, _bound(key))]
+            with self._reading():
+                found += [row[0] for row in typed(self._rows(query, _bound(key)), "text")]
         return found
 
     def shards(self, prefix: str = "") -> Iterator[ShardLine]:
@@ -124,11 +127,11 @@ class Browser:
         """(id, key) as `samples` has them, at a tenth of its cost."""
         if self.is_media_folder:
             where, values = _range("path", prefix)
-            yield from self._each(f"SELECT id, path FROM file WHERE {where} ORDER BY path", *values)
+            yield from self._typed(f"SELECT id, path FROM file WHERE {where} ORDER BY path", *values)
             return
         where, values = _range("key", prefix)
         order = "key, id" if prefix else "id"
-        yield from self._each(f"SELECT id, key FROM sample WHERE {where} ORDER BY {order}", *values)
+        yield from self._typed(f"SELECT id, key FROM sample WHERE {where} ORDER BY {order}", *values)
 
     def file_ids(self) -> Iterator[int]:
         """Of a folder of media, the files by path."""
@@ -203,10 +206,15 @@ class Browser:
         return [name for name, bits in self._rows(query, shard) if Members({shard: bits}).has(sample)]
 
     def _sample(self, row: tuple[int, str, str, int, int, int, str]) -> Placed:
+        with self._reading():
+            [row] = typed([row], "count", "text", "text", "count", "count", "count", "text")
         number, key, shard, shard_size, offset, size, told = row
         try:
-            parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in read_json(told))
-        except (ValueError, TypeError, KeyError) as error:
+            places = read_json(told)
+            parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in places)
+            if not all(_is_in(part, shard_size) for part in parts):
+                raise ValueError(row)
+        except UNFIT as error:
             raise damaged(self._path, f"the parts of sample {number} do not parse") from error
         return Placed(id=number, key=key, shard=shard, shard_size=shard_size, offset=offset, size=size, parts=parts)
 
@@ -218,6 +226,11 @@ class Browser:
     def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._reading():
             return self._connection.execute(query, values).fetchall()
+
+    def _typed(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows of a number and a text."""
+        with self._reading():
+            yield from typed(self._each(query, *values), "count", "text")
 
     def _each(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
         with self._reading():
@@ -235,6 +248,12 @@ class Browser:
             yield
         except DAMAGE as error:
             raise damaged(self._path, error_of(self._path, error)) from error
+
+
+def _is_in(part: PartPlace, shard_size: int) -> bool:
+    """Whether a part is within its shard."""
+    at, size = part[1:]
+    return type(at) is type(size) is int and min(at, size) >= 0 and at + size <= shard_size
 
 
 def after(prefix: str) -> str | None:

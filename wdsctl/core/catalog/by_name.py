@@ -13,6 +13,7 @@ from wdsctl.core.catalog.database_file import error_of
 from wdsctl.core.catalog.identity import DAMAGE, SAMPLE_ROWS, damaged, without_rows
 from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
 from wdsctl.core.catalog.published import connect
+from wdsctl.core.checked_file import UNFIT
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.facts import Facts, Unreadable
 from wdsctl.core.media.stored import Form, Numbers, facts_of
@@ -83,8 +84,13 @@ class Names:
         found = []
         for sample, shard, start, parts in self._rows(_SAMPLES, key):
             # Of a part that a sample has twice, the last one counts, as everywhere.
-            places = [(at, size) for number, at, size in read_json(parts) if number == ext][-1:]
-            found += [Named(sample, ext, shard, start + at, size) for at, size in places]
+            try:
+                places = [(start + at, size) for number, at, size in read_json(parts) if number == ext][-1:]
+                if any(type(at) is not int or type(size) is not int or min(at, size) < 0 for at, size in places):
+                    raise ValueError(parts)
+            except UNFIT as error:
+                raise damaged(self._path, f"the parts of sample {sample} do not parse") from error
+            found += [Named(sample, ext, shard, at, size) for at, size in places]
         return found
 
     def facts(self, named: Named) -> Facts | Unreadable | None:

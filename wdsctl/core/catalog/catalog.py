@@ -26,6 +26,7 @@ from wdsctl.core.catalog.repeated_lines import repeated_lines
 from wdsctl.core.catalog.shard_row import Held, ShardRow
 from wdsctl.core.catalog.split_rows import SplitReader
 from wdsctl.core.catalog.totals import PartCount, SplitCount, part_counts, split_counts
+from wdsctl.core.catalog.typed_rows import typed
 from wdsctl.core.sample_id import INDEX_BITS
 from wdsctl.core.selected_shards import Selection
 from wdsctl.core.split_rules import SplitRule
@@ -197,7 +198,7 @@ class Catalog:
         with self._reading() as connection:
             keys: list[str] = []
             count = 0
-            for count, each in enumerate(connection.execute(repeated).scalars(), 1):
+            for count, (each,) in enumerate(typed(map(tuple, connection.execute(repeated)), "text"), 1):
                 if count <= limit:
                     keys.append(each)
             return count, [RepeatedKey(each, self._shards_with(connection, each)) for each in keys]

@@ -13,7 +13,9 @@ from wdsctl.core.catalog.draft import Draft
 from wdsctl.core.catalog.identity import APPLICATION_ID, DAMAGE, VERSION, check, damaged
 from wdsctl.core.catalog.migrations import migrate
 from wdsctl.core.catalog.own_schema import catalog_schema
+from wdsctl.core.catalog.own_values import foreign_value
 from wdsctl.core.catalog.schema_text import catalog_statements
+from wdsctl.core.checked_file import UNFIT
 from wdsctl.core.errors import StorageError
 from wdsctl.core.files import replacing
 
@@ -58,6 +60,9 @@ def _connected(draft: str, path: str) -> Iterator[sqlite3.Connection]:
         # What it is a copy of has been checked by nobody yet; nothing foreign goes into what is published.
         schema = None if is_new else catalog_schema()
         with closing(open_database(draft, schema, "rwc", source=path)) as connection:
+            said = "" if is_new else foreign_value(connection)
+            if said:
+                raise damaged(path, said)
             for pragma in _BUILD:
                 connection.execute(f"PRAGMA {pragma}").close()
             migrate(connection)
@@ -79,7 +84,7 @@ def _create(connection: sqlite3.Connection) -> None:
 def _begun(connection: sqlite3.Connection, path: str) -> Draft:
     try:
         return Draft(connection)
-    except (ValueError, TypeError) as error:
+    except UNFIT as error:
         raise damaged(path, "its facts do not parse") from error
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from wdsctl.core.catalog.fact_names import SELECTION
 from wdsctl.core.catalog.identity import damaged
 from wdsctl.core.catalog.media_settings import FACT, MediaSettings, settings_from
+from wdsctl.core.checked_file import UNFIT
 from wdsctl.core.json_text import read_json
 from wdsctl.core.selected_shards import Selection, selection_from
 
@@ -27,8 +28,11 @@ def generation_from(path: str, said: object) -> int:
 def exclude_of(path: str, facts: Mapping[str, str]) -> tuple[str, ...]:
     """The patterns of the shards that were left out when the dataset was indexed."""
     try:
-        return tuple(read_json(facts.get("exclude", "[]")))
-    except ValueError as error:
+        patterns = read_json(facts.get("exclude", "[]"))
+        if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+            raise ValueError(patterns)
+        return tuple(patterns)
+    except UNFIT as error:
         raise damaged(path, "its patterns do not parse") from error
 
 
@@ -36,7 +40,7 @@ def selection_of(path: str, facts: Mapping[str, str]) -> Selection:
     """Which shards of the folder the dataset has."""
     try:
         return selection_from(facts.get(SELECTION))
-    except (ValueError, TypeError) as error:
+    except UNFIT as error:
         raise damaged(path, "what it says of chosen shards does not parse") from error
 
 
@@ -44,5 +48,5 @@ def media_settings_of(path: str, facts: Mapping[str, str]) -> MediaSettings | No
     """What was asked of the media; None where their facts are not in the catalog."""
     try:
         return settings_from(facts.get(FACT))
-    except (ValueError, TypeError) as error:
+    except UNFIT as error:
         raise damaged(path, "what it says of media does not parse") from error

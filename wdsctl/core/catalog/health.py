@@ -134,7 +134,8 @@ def _shard_ids(connection: sqlite3.Connection, table: str, shard: str) -> list[i
     row = connection.execute(query, (-(1 << 62),)).fetchone()
     while row is not None:
         found.append(row[0] >> INDEX_BITS)
-        row = connection.execute(query, ((found[-1] + 1) << INDEX_BITS,)).fetchone()
+        after = (found[-1] + 1) << INDEX_BITS
+        row = connection.execute(query, (after,)).fetchone() if after < 1 << 63 else None
     return found
 
 

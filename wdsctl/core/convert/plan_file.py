@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
+from hashlib import blake2b
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -124,6 +125,19 @@ class PlanFile:
         query = "SELECT splits, count(*) FROM entry GROUP BY splits"
         with _reading(self.path):
             return dict(typed(self._connection.execute(query), "int", "count"))
+
+    def digest(self) -> str:
+        """Names what is planned: every sample's key, size and splits, in order, and the units; not where it is read.
+
+        Cost: some 2 us a sample.
+        """
+        facts = sorted(pair for pair in self.facts().items() if pair[0] not in ("fingerprint", "made_from"))
+        units = self.units()
+        hashed = blake2b(repr((facts, units)).encode("utf-8", "surrogatepass"), digest_size=16)
+        last = max((unit.last for unit in units), default=-1)
+        for row in self._rows("source, key, size, splits", 0, last, ("count", "count", "text", "count", "int")):
+            hashed.update(repr(row).encode("utf-8", "surrogatepass"))
+        return hashed.hexdigest()
 
     def _rows(self, columns: str, first: int, last: int, kinds: Sequence[Kind]) -> Iterator[tuple[Any, ...]]:
         if self._is_ordered:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing, suppress
 from dataclasses import asdict, replace
 from hashlib import blake2b
+from typing import Any
 
 from wdsctl.core.called import said
 from wdsctl.core.convert import exporters
@@ -38,27 +39,28 @@ from wdsctl.core.verbs.convert_answer import (
     problems,
     reported,
     reported_again,
+    write_finished,
 )
 from wdsctl.core.verbs.convert_begin import (
     FINISHED,
     PLAN,
     begin_anew_if_other,
+    check_alike,
+    check_copied,
     check_is_room,
-    check_same,
     forgotten_if_refused,
 )
 from wdsctl.core.verbs.convert_finish import Written, finish
+from wdsctl.core.verbs.convert_made_from import NOT_OF_BYTES, made_from
 from wdsctl.core.verbs.convert_report import ConvertOptions, ConvertReport
 from wdsctl.core.verbs.convert_sources import Opened, check_unchanged, digests, open_sources
 from wdsctl.core.verbs.convert_write import DONE, finish_target, write_units
 from wdsctl.core.verbs.journal import journal
+from wdsctl.core.verbs.nested_datasets import check_not_in_dataset
 from wdsctl.core.write_plan import check_limits
 
 #: Changes when the same plan would give other bytes.
 FORMAT = "wdsctl convert 2"
-
-#: Options that the bytes do not follow from.
-_NOT_OF_BYTES = frozenset(["workers", "wait", "restart", "dry_run"])
 
 
 def convert(
@@ -76,9 +78,10 @@ def convert(
     dest = plain(dest)
     check_options(options, len(sources))
     check_destination([parse_root(plain(source)).root for source in sources], dest)
+    check_not_in_dataset(dest)
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
-            return _run(sources, dest, options, work, None, progress)
+            return _run(sources, dest, options, os.path.realpath(work), None, progress)
     was_there = os.path.isdir(dest)
     home = os.path.realpath(dest)
     make_folder(home)
@@ -137,14 +140,27 @@ def _run(
     with closing(open_sources(texts, options, work, progress, workers=options.workers)) as opened:
         recipe = _recipe(options, opened)
         fingerprint = _fingerprint(options, opened)
+        made = made_from(options, opened)
         plan = os.path.join(work, PLAN)
         finished = finished_before(work)
         if finished is not None and place is not None:
-            check_same(str(finished.get("fingerprint", "")), fingerprint, dest, is_finished=True, options=options)
+            if finished.get("fingerprint") != fingerprint:
+                finished = _taken_on(
+                    finished,
+                    made,
+                    opened,
+                    recipe,
+                    fingerprint,
+                    dest,
+                    options,
+                    work=work,
+                    place=place,
+                    progress=progress,
+                )
             return reported_again(finished, opened, dest, options, started)
-        begin_anew_if_other(work, fingerprint, dest, options, place)
+        begin_anew_if_other(work, fingerprint, made, dest, options, place)
         if not os.path.exists(plan):
-            _plan(plan, opened, options, fingerprint, progress)
+            _plan(plan, opened, options, fingerprint, made, progress)
         if place is None:
             return foreseen(plan, opened, recipe, dest, options, started)
         with PlanFile(plan) as planned:
@@ -158,16 +174,17 @@ def _run(
                     remove(os.path.join(work, name))
                 raise failed
             finish_target(units, done, recipe, place.written, work)
-            made = finish(Written(planned, units, done, recipe, dest), opened, options, place, progress)
-            report = reported(planned, units, done, opened, dest, options, made.datasets, started)
+            finished_now = finish(Written(planned, units, done, recipe, dest), opened, options, place, progress)
+            report = reported(planned, units, done, opened, dest, options, finished_now.datasets, started)
+            made |= {"plan": planned.digest()}
         report = replace(
             report,
             written_files=written,
             kept_files=len(units) - written,
-            findings=(*problems(opened), *report.findings, *made.findings),
-            notes=(*made.notes, *report.notes),
+            findings=(*problems(opened), *report.findings, *finished_now.findings),
+            notes=(*finished_now.notes, *report.notes),
         )
-        keep(work, fingerprint, report, _files(units, done, recipe))
+        keep(work, fingerprint, made, report, _files(units, done, recipe))
         for name in os.listdir(work):
             # The catalog of a source that has none makes the next run of the same command quick.
             if name != FINISHED and not name.startswith("source-"):
@@ -175,7 +192,48 @@ def _run(
     return report
 
 
-def _plan(path: str, opened: Opened, options: ConvertOptions, fingerprint: str, progress: Progress) -> None:
+def _taken_on(
+    finished: dict[str, Any],
+    made: dict[str, Any],
+    opened: Opened,
+    recipe: Recipe,
+    fingerprint: str,
+    dest: str,
+    options: ConvertOptions,
+    *,
+    work: str,
+    place: Place,
+    progress: Progress,
+) -> dict[str, Any]:
+    """What is kept of a finished conversion, when it is that of these sources from now on: they give the same files.
+
+    Raises UsageError WDS345 where they do not, or where it cannot be told.
+    """
+    before = finished.get("made_from")
+    check_alike(before, made, dest)
+    folder = os.path.join(work, "again")
+    remove(folder)
+    try:
+        plan = os.path.join(folder, PLAN)
+        _plan(plan, opened, options, fingerprint, made, progress)
+        with PlanFile(plan) as planned:
+            made = made | {"plan": planned.digest()}
+        check_copied(before, made, plan, recipe, dest, place, options.workers, progress)
+    finally:
+        remove(folder)
+    finished = finished | {"fingerprint": fingerprint, "made_from": made}
+    write_finished(work, finished)
+    return finished
+
+
+def _plan(
+    path: str,
+    opened: Opened,
+    options: ConvertOptions,
+    fingerprint: str,
+    made: Mapping[str, Any],
+    progress: Progress,
+) -> None:
     names = _all_splits(opened)
     numbers = [[names.index(name) if name in names else -1 for name in mine] for mine in opened.split_names]
     suffix = ".tar.gz" if options.compress == "gz" else exporters.get(options.to_form or "shards").suffix
@@ -202,7 +260,7 @@ def _plan(path: str, opened: Opened, options: ConvertOptions, fingerprint: str, 
         raise UsageError(f"--apart split takes apart {MOST_SPLITS} splits at most", hint=hint)
     group = Group(options.apart, opened.split_names) if options.apart else None
     sources_names = [spec.name for spec in opened.specs]
-    facts = {"fingerprint": fingerprint, "splits": json.dumps(names)}
+    facts = {"fingerprint": fingerprint, "splits": json.dumps(names), "made_from": json.dumps(made)}
     make_plan(path, opened.sources, sources_names, request, facts, progress, group=group, splits=numbers)
 
 
@@ -255,7 +313,7 @@ def target_options(options: ConvertOptions, *, are_shards: bool) -> dict[str, st
 
 def _fingerprint(options: ConvertOptions, opened: Opened) -> str:
     """Names everything that the bytes follow from; not where the sources lie, nor how many workers there are."""
-    said = {name: value for name, value in asdict(options).items() if name not in _NOT_OF_BYTES}
+    said = {name: value for name, value in asdict(options).items() if name not in NOT_OF_BYTES}
     marks = [
         [spec.importer, spec.name, [pair for pair in spec.options if pair[0] not in ("catalog", "generation")]]
         for spec in opened.specs

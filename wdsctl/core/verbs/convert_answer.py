@@ -162,11 +162,17 @@ def finished_before(work: str) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def keep(work: str, fingerprint: str, report: ConvertReport, files: Mapping[str, int]) -> None:
-    """What a later run of the same command answers, if these files are there. With it, the conversion is done."""
+def keep(work: str, fingerprint: str, made: Mapping[str, Any], report: ConvertReport, files: Mapping[str, int]) -> None:
+    """What a later run of the same command answers, if these files are there. With it, the conversion is done.
+
+    `made`: what it was made from, which tells whether another source is a copy.
+    """
     kept = {name: getattr(report, name) for name in _KEPT} | {"datasets": [asdict(each) for each in report.datasets]}
     kept |= {"findings": [asdict(found) for found in report.findings], "notes": report.notes}
-    said = {"fingerprint": fingerprint, "files": files, "report": kept}
+    write_finished(work, {"fingerprint": fingerprint, "files": files, "report": kept, "made_from": made})
+
+
+def write_finished(work: str, said: Mapping[str, Any]) -> None:
     write_text(os.path.join(work, FINISHED), json.dumps(said, indent=1))
 
 

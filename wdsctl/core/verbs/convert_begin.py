@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from typing import Any
 
+from wdsctl.core.command_line import command
 from wdsctl.core.convert.paths import check_empty, forget_partials, remove
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit
+from wdsctl.core.convert.recipe import Recipe
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.errors import UsageError, WdsctlError
 from wdsctl.core.files import check_folder, remove_empty, set_aside
 from wdsctl.core.folders import inside
+from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.place import Place, locate
+from wdsctl.core.progress import Progress
 from wdsctl.core.verbs.convert_finish import BESIDE
+from wdsctl.core.verbs.convert_made_from import can_be_compared, differences, gives_same_files, have_same_times
 from wdsctl.core.verbs.convert_report import ConvertOptions
 from wdsctl.core.verbs.convert_write import UNFOLDING
 
@@ -50,31 +56,69 @@ def forgotten_if_refused(place: Place, work: str, *, had_meta: bool) -> Iterator
         raise
 
 
-def check_same(was: str, now: str, dest: str, *, is_finished: bool, options: ConvertOptions) -> None:
-    """Raises UsageError WDS345 where DEST is another conversion's, unless it is unfinished and may be removed."""
-    if was == now or (options.restart and not is_finished):
-        return
-    hint = "give another DEST; or say `--yes` to remove what the other has written, and begin anew"
-    if is_finished:
-        hint = "what is finished does not grow: give another DEST, or remove this one and convert all of it again"
-    raise _other(f"the destination was {'made' if is_finished else 'begun'} by another conversion", dest, hint)
+def check_alike(before: Mapping[str, Any] | None, now: Mapping[str, Any], dest: str) -> None:
+    """Raises UsageError WDS345 where a finished conversion was made with other options, or from files with other names
+    or sizes. What older versions have finished does not say what it was made from.
+    """
+    if before is None or (different := differences(before, now)):
+        raise _made_by_another(dest, [] if before is None else different)
 
 
-def begin_anew_if_other(work: str, fingerprint: str, dest: str, options: ConvertOptions, place: Place | None) -> None:
+def check_copied(
+    before: Mapping[str, Any] | None,
+    now: Mapping[str, Any],
+    plan: str,
+    recipe: Recipe,
+    dest: str,
+    place: Place,
+    workers: int,
+    progress: Progress,
+) -> None:
+    """Raises UsageError WDS345 where the sources do not give the files that are there, or where it cannot be told.
+
+    Cost: nothing where all have the times that they had; else as `gives_same_files`.
+    """
+    if before is None or before["plan"] != now["plan"]:
+        raise _made_by_another(dest, ["other samples, or other splits of them"])
+    if not have_same_times(before, now):
+        if not can_be_compared(recipe):
+            said = (
+                "the files of the source have other times, and only converting them again tells whether they are alike"
+            )
+            raise _made_by_another(dest, [said])
+        progress.note("the files of the source have other times: they are read once, and compared with the destination")
+        if not gives_same_files(plan, recipe, dest, place, workers, progress):
+            raise _made_by_another(dest, ["files of the same names and sizes, with other bytes"])
+    progress.note("the source is a copy of what the destination was made from: nothing is to be done")
+
+
+def _made_by_another(dest: str, different: Sequence[str]) -> UsageError:
+    diff = command("diff", dest, "OTHER")
+    hint = f"give another DEST: this one stays as it is, and {diff} then shows what has changed"
+    if different and all(each.startswith("another -") for each in different):
+        hint = f"give the options that it was made with ({command('log', dest)} shows them), or another DEST"
+    return _other("the destination was made by another conversion", different, dest, hint)
+
+
+def begin_anew_if_other(
+    work: str, fingerprint: str, made: Mapping[str, Any], dest: str, options: ConvertOptions, place: Place | None
+) -> None:
     """Where the plan that is there is of other sources or options: refuse it, or forget it with all that it made."""
     plan = os.path.join(work, PLAN)
     if not os.path.exists(plan):
         return
     with PlanFile(plan) as other:
-        was = other.facts().get("fingerprint", "")
-        if was == fingerprint:
+        facts = other.facts()
+        if facts.get("fingerprint") == fingerprint:
             return
         units = other.units()
     if os.path.exists(os.path.join(work, UNFOLDING)):
         said = "files of another conversion are on the way to their places in the destination"
-        raise _other(said, dest, "remove the destination, with its .wdsctl folder; or give another DEST")
-    if any(os.path.lexists(unit_path(dest, unit)) for unit in units):
-        check_same(was, fingerprint, dest, is_finished=False, options=options)
+        raise _other(said, [], dest, "remove the destination, with its .wdsctl folder; or give another DEST")
+    if not options.restart and any(os.path.lexists(unit_path(dest, unit)) for unit in units):
+        different = differences(read_json(facts["made_from"]), made) if "made_from" in facts else []
+        hint = "give another DEST; or say `--yes` to remove what the other has written, and begin anew"
+        raise _other("the destination was begun by another conversion", different, dest, hint)
     if place is not None:
         _forget(place.written, units)
     remove(plan)  # last: until then a run that is killed here leaves what the next one removes
@@ -110,5 +154,6 @@ def _forget_catalog(place: Place, *, is_whole: bool) -> None:
         set_aside(place.dataset_yaml, "before")  # somebody may have written it by hand
 
 
-def _other(message: str, dest: str, hint: str) -> UsageError:
-    return UsageError(f"{message}: other sources, or options", where=dest, hint=hint, code="WDS345")
+def _other(message: str, different: Sequence[str], dest: str, hint: str) -> UsageError:
+    why = "; ".join(different) or "other sources, or options"
+    return UsageError(f"{message}: {why}", where=dest, hint=hint, code="WDS345")

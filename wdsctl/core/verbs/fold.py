@@ -181,14 +181,17 @@ def is_whole(place: Place, generation: int, rows: Iterable[ShardRow]) -> bool:
 
 def offsets_files(place: Place) -> list[str]:
     """The offsets files that there are, of all generations."""
-    names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
-    return [os.path.join(place.meta, name) for name in sorted(names) if _OFFSETS.fullmatch(name)]
+    return [os.path.join(place.meta, name) for name in sorted(_names(place)) if _OFFSETS.fullmatch(name)]
 
 
 def last_generation(place: Place) -> int:
     """The highest generation that left an offsets file: a new catalog counts on from there."""
-    names = os.listdir(place.meta) if os.path.isdir(place.meta) else []
-    return max((int(match[1]) for name in names if (match := _OFFSETS.fullmatch(name))), default=0)
+    return max((int(match[1]) for name in _names(place) if (match := _OFFSETS.fullmatch(name))), default=0)
+
+
+def _names(place: Place) -> list[str]:
+    with translated(place.meta, "list"):
+        return os.listdir(place.meta) if os.path.isdir(place.meta) else []
 
 
 def _is_old(path: str) -> bool:

@@ -33,6 +33,7 @@ from wdsctl.core.verbs.index_after import fields_after, is_told
 from wdsctl.core.verbs.journal import Entry, journal
 from wdsctl.core.verbs.key_until import check_unchanged, kept_rule, note_rule
 from wdsctl.core.verbs.media_request import MediaRequest
+from wdsctl.core.verbs.nested_datasets import check_holds_no_dataset, check_not_in_dataset
 from wdsctl.core.verbs.prepare_source import (
     check_dest,
     check_raw,
@@ -144,6 +145,8 @@ def check_places(source: str, dest: str, options: PrepareOptions) -> None:
     refuse_other_forms(source, dest)
     check_there(source)
     check_destination([source], dest)
+    check_not_in_dataset(dest, options.catalog)
+    check_holds_no_dataset(dest)
     check_raw(locate(source).root, dest, options.parts)
     with _peeked(dest, options) as ledger:
         check_holds_own(dest, {record.name for record in ledger.planned_shards()})

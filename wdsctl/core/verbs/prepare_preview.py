@@ -34,7 +34,8 @@ def preview(source: str, dest: str | None, options: PrepareOptions, *, progress:
     Raises what `prepare` raises of a source that it cannot read. Cost: a listing, and one shard's headers, the first
     lines of a file, or a copy of a few raw samples in the temporary folder.
     """
-    with TemporaryDirectory(prefix="wdsctl-") as folder:
+    with TemporaryDirectory(prefix="wdsctl-") as made:
+        folder = os.path.realpath(made)
         if dest is not None and options.selection is None:
             some: tuple[Place, IndexRequest] | None = _of_files(source, dest, folder, options, progress)
         else:

@@ -31,6 +31,7 @@ from wdsctl.core.shard_list import list_shards
 from wdsctl.core.stores import workers_for
 from wdsctl.core.units import ShardFile
 from wdsctl.core.urls import is_url, plain
+from wdsctl.core.verbs.nested_datasets import check_not_in_dataset
 from wdsctl.core.verbs.presence import no_shards
 
 _SHOWN = 8  # names of what is missing, in a sentence
@@ -162,6 +163,7 @@ def _dest(place: Place, request: RepairRequest) -> str:
             "DEST lies in ROOT, or ROOT in DEST: copies and shards would be one dataset",
             hint="give another folder; or `--in-place --yes`",
         )
+    check_not_in_dataset(real)
     return real
 
 

@@ -16,7 +16,7 @@ from wdsctl.core.naming import KNOWN_EXTENSION, KeyUntil, shard_key
 from wdsctl.core.parallel import map_units, warm_up
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.raw_renames import renamed_samples
+from wdsctl.core.raw_renames import copied_records, renamed_samples
 from wdsctl.core.replan import Missing, WritePlan, may_be_source, replan
 from wdsctl.core.shard_names import check_template
 from wdsctl.core.shard_record import NO_FORMER, FormerKeys, ShardRecord, keys_of
@@ -160,11 +160,11 @@ def write_folder(
     into = into or os.path.realpath(dest)
     listing = listing or survey(source, dest, options, ledger=ledger, progress=progress)
     partials = check_dest(dest, {record.name for record in ledger.planned_shards()})
-    _check_source(source, dest, listing, ledger, options)
+    records = _checked_source(source, dest, listing, ledger, options, progress)
     written = _Written()
     changes: WritePlan | None = None
     while True:
-        plan, former = _plan(source, dest, listing, ledger, options, layouts)
+        plan, former = _plan(source, dest, listing, records, ledger, options, layouts)
         changes = changes or plan  # what is dropped and renamed is known of the first alone
         if options.dry_run:
             written = _Written(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
@@ -180,6 +180,7 @@ def write_folder(
             remove(into, half_written(into) if plan.tasks else [])
             break
         listing = without(source, listing, written.unreadable, options.on_missing)
+        records = ledger.planned_shards()
         written.unreadable = {}
     return _report(source, dest, listing, plan, changes, written, options)
 
@@ -188,12 +189,12 @@ def _plan(
     source: str,
     dest: str,
     listing: Listing,
+    records: Sequence[ShardRecord],
     ledger: Ledger,
     options: FolderOptions,
     layouts: Callable[[], Mapping[str, str]],
 ) -> tuple[WritePlan, dict[str, FormerKeys]]:
     """The plan, and what is to be kept of the keys before it."""
-    records = ledger.planned_shards()
     known = ledger.former_keys()
     renames = renamed_samples(source, dest, listing.samples, records, known)
     indexed = layouts() if known or renames.keys else {}
@@ -260,18 +261,28 @@ def _all_done(records: Sequence[ShardRecord]) -> bool:
     return bool(records) and all(record.state == "done" for record in records)
 
 
-def _check_source(source: str, dest: str, listing: Listing, ledger: Ledger, options: FolderOptions) -> None:
-    """Refuse to go on with another folder than the one that the shards were made from, unless it was only moved."""
-    before = ledger.plan_source()
+def _checked_source(
+    source: str, dest: str, listing: Listing, ledger: Ledger, options: FolderOptions, progress: Progress
+) -> list[ShardRecord]:
+    """The records to go on from: with the times of a copy where the folder is one, so that nothing is written again.
+
+    Refuses another folder than the one that the shards were made from, unless it was only moved, or copied.
+    """
+    before, records = ledger.plan_source(), ledger.planned_shards()
     if options.moved or before is None or before == os.path.realpath(source):
-        return
-    if not may_be_source(listing.samples, ledger.planned_shards()):
+        return records
+    if may_be_source(listing.samples, records):
+        return records
+    adopted = copied_records(source, dest, listing.samples, records, ledger.former_keys(), progress)
+    if adopted is None:
         raise UsageError(
             f"the destination was made from another folder, {named(before)}, and its samples are not those of "
             f"{named(source)}",
             where=dest,
-            hint="choose another DEST; or say `--yes` if it is the same folder, moved",
+            hint="choose another DEST; or say `--yes` if it is that folder, moved and changed since",
         )
+    progress.note(f"this folder is a copy of {named(before)}, byte for byte: the destination goes on from it")
+    return adopted
 
 
 def _check_apart(source: str, dest: str) -> None:

@@ -1,0 +1,361 @@
+"""What is fuzzed: functions from bytes to nothing, each with what must hold. Whatever they raise is a finding.
+
+Errors of ours are how hostile input ends, so targets swallow them; nothing else. Each has some sound inputs to begin
+with, made here or files `seeds/NAME/sound-*`, and files of what was a finding once.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from tests.build import a_dataset, a_shard, reading, samples
+from wdsctl.core.beneath import is_beneath
+from wdsctl.core.blend_file import read_blend, traverse
+from wdsctl.core.block_sums import seal
+from wdsctl.core.catalog.catalog import Catalog
+from wdsctl.core.checkpoint_files import states_in
+from wdsctl.core.columns import ColumnFacts, ShardPiece, read_column, write_column
+from wdsctl.core.convert import importers
+from wdsctl.core.convert.rows.references import inside
+from wdsctl.core.dataset_yaml import dump, parse
+from wdsctl.core.errors import WdsctlError
+from wdsctl.core.formats.split_yaml import parse_split_yaml
+from wdsctl.core.job_state import check_form, merge_states
+from wdsctl.core.key_list import read_key_list
+from wdsctl.core.key_rules import Layout, choose_rule
+from wdsctl.core.lines import scan_lines
+from wdsctl.core.media.keyframes import KeyframeIndex
+from wdsctl.core.naming import KEY_RULES, shard_key, spellings, split_by
+from wdsctl.core.offsets import Offsets
+from wdsctl.core.place import locate
+from wdsctl.core.printable import one_line, printable
+from wdsctl.core.scan import scan_shard
+from wdsctl.core.sniff import sniff
+from wdsctl.core.urls import shown
+from wdsctl.core.verbs.index import index
+
+SEEDS = Path(__file__).parent / "seeds"
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """`run` raises where something does not hold. `sound`: makes inputs that are as they should be."""
+
+    run: Callable[[bytes], None]
+    sound: Callable[[], Sequence[bytes]] = tuple
+
+
+@cache
+def _folder() -> str:
+    """A folder in memory, where there is one: targets write thousands of files a second."""
+    return tempfile.mkdtemp(prefix="wdsctl-fuzz-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108
+
+
+def _file(name: str, data: bytes) -> str:
+    path = os.path.join(_folder(), name)
+    Path(path).write_bytes(data)
+    return path
+
+
+# -- shards -----------------------------------------------------------------------------------------------------------
+
+
+def run_tar(data: bytes) -> None:
+    """Every part lies within the file; where Python's tarfile takes the archive for whole, it has the same members."""
+    scan = scan_shard("a.tar", reading(data), len(data))
+    ends = scan.part_offsets + scan.part_sizes
+    assert (scan.part_sizes >= 0).all(), "a part has no size"
+    assert (scan.part_offsets >= 0).all(), "a part is nowhere"
+    assert (ends <= len(data)).all(), "a part ends behind the file"
+    assert int(scan.counts.sum()) == len(scan.part_sizes)
+    assert int(scan.key_sizes.sum()) == len(scan.keys)
+    keys = scan.key_list()
+    if scan.status != "ok" or scan.findings:
+        return
+    theirs = _members(data)
+    if theirs is None:
+        return
+    names = np.repeat(np.arange(scan.samples), scan.counts).tolist()
+    ours = [
+        (f"{keys[row]}.{scan.extensions[part]}", offset, size)
+        for row, part, offset, size in zip(
+            names, scan.part_names.tolist(), scan.part_offsets.tolist(), scan.part_sizes.tolist(), strict=True
+        )
+    ]
+    assert ours == theirs, f"tarfile has other members: {ours[:3]} and {theirs[:3]}"
+
+
+def _members(data: bytes) -> list[tuple[str, int, int]] | None:
+    """What tarfile finds; None where it does not read all, or where names are none that both understand."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
+            found = archive.getmembers()
+    except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError):
+        return None
+    if any(not member.isreg() or member.issparse() or not member.name.isascii() for member in found):
+        return None
+    return [(member.name, member.offset_data, member.size) for member in found]
+
+
+def _tars() -> Sequence[bytes]:
+    files = {**samples(0, 3, "jpg", "txt"), "b/long.seg.png": b"x" * 600, "c.cls": b""}
+    kinds = (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT)
+    long = {f"{'d' * 90}/{'k' * 120}.txt": b"1", "ü.txt": b"2"}
+    return [a_shard(files, format=kind) for kind in kinds] + [a_shard(long, format=kind) for kind in kinds[1:]]
+
+
+def run_jsonl(data: bytes) -> None:
+    """Lines are what stands between line ends, and lie within the file."""
+    scan = scan_lines("a.jsonl", reading(data), len(data))
+    ends = scan.part_offsets + scan.part_sizes
+    assert (scan.part_sizes > 0).all(), "an empty line"
+    assert (ends <= len(data)).all(), "a line ends behind the file"
+    if scan.status != "ok" or scan.findings:
+        return
+    ours = [data[a:b].strip() for a, b in zip(scan.part_offsets.tolist(), ends.tolist(), strict=True)]
+    theirs = [line.strip() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]
+    assert ours == theirs, "other lines than a text editor shows"
+
+
+# -- text that people write -------------------------------------------------------------------------------------------
+
+
+def run_dataset_yaml(data: bytes) -> None:
+    """What parses can be written, and parses again to the same."""
+    with suppress(WdsctlError, UnicodeDecodeError):
+        config = parse(data.decode())
+        assert parse(dump(config)) == config, "it is another one when it is written and read"
+
+
+def run_split_yaml(data: bytes) -> None:
+    with suppress(WdsctlError, UnicodeDecodeError):
+        parse_split_yaml(data.decode(), "split.yaml")
+
+
+def run_blend(data: bytes) -> None:
+    """Nothing is imported and nothing opened but the file; weights are numbers that an order can be made of."""
+    path = _file("blend.yaml", data)
+    with suppress(WdsctlError):
+        for reference in traverse(read_blend(path)):
+            assert isinstance(reference.path, str)
+
+
+# -- states -----------------------------------------------------------------------------------------------------------
+
+
+def run_state(data: bytes) -> None:
+    """A state that passes is one that a merge takes or refuses."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return
+    with suppress(WdsctlError):
+        check_form(value)
+        merge_states([value])
+    if isinstance(value, list):
+        with suppress(WdsctlError):
+            merge_states(value)
+
+
+def _states() -> Sequence[bytes]:
+    return [each.read_bytes() for each in sorted((SEEDS / "state").glob("sound-*"))]
+
+
+def run_checkpoint(data: bytes) -> None:
+    """A file of any program: no code of it runs, and what it promises takes no memory."""
+    for name in ("a.pt", "a.json"):
+        with suppress(WdsctlError):
+            states_in(_file(name, data))
+
+
+# -- files that are mapped --------------------------------------------------------------------------------------------
+
+
+@cache
+def _prepared() -> str:
+    """A dataset with two shards and a catalog."""
+    root = a_dataset(
+        Path(_folder()) / "data", {"a.tar": samples(0, 4), "b.tar": {**samples(4, 3), "x.json": b"{}", "y.txt": b"1"}}
+    )
+    index(root)
+    return root
+
+
+def _body(data: bytes) -> bytes:
+    """A file without its checksums, which `_sealed` puts behind it again: else no other change would be looked at."""
+    blocks, rest = divmod(len(data), 4096 + 8)
+    return data[: blocks * 4096] if not rest else data
+
+
+def _sealed(name: str, body: bytes) -> str:
+    path = _file(name, body)
+    with open(path, "r+b") as file:
+        seal(file)
+    return path
+
+
+def run_offsets(data: bytes) -> None:
+    """All that the file says of a sample lies within its shard, or it is refused."""
+    with suppress(WdsctlError):
+        offsets = Offsets(_sealed("offsets-1.bin", data))
+        if offsets.samples > 1000:
+            return
+        for row in range(offsets.samples):
+            shard = offsets.shards[offsets.shard_of(row)]
+            offsets.key(row)
+            for _, offset, size in offsets.parts(row):
+                assert 0 <= offset <= offset + size <= shard.size, "a part is outside of its shard"
+
+
+def _offsets() -> Sequence[bytes]:
+    place = locate(_prepared())
+    return [_body(Path(place.offsets(1)).read_bytes())]
+
+
+def run_column(data: bytes) -> None:
+    """A column has a number for each sample, or is refused."""
+    with suppress(WdsctlError):
+        column = read_column(_sealed("sizes-1.bin", data))
+        assert len(column.values) == column.facts.samples
+
+
+def _columns() -> Sequence[bytes]:
+    facts = ColumnFacts("sizes", "size:txt", "", 2, "")
+    path = os.path.join(_folder(), "sizes-2.bin")
+    write_column(path, facts, [ShardPiece(i, bytes(16), 0, np.arange(4, dtype=np.int64)) for i in (1, 2)])
+    return [_body(Path(path).read_bytes())]
+
+
+def run_catalog(data: bytes) -> None:
+    """Whatever a catalog holds, readers end, with an answer or an error of ours."""
+    path = _file("catalog.sqlite", data)
+    with suppress(WdsctlError), Catalog(path) as catalog:
+        catalog.shards()
+        catalog.parts()
+        catalog.facts()
+
+
+def _catalogs() -> Sequence[bytes]:
+    return [Path(locate(_prepared()).catalog).read_bytes()]
+
+
+def run_keyframes(data: bytes) -> None:
+    with suppress(WdsctlError, ValueError):
+        found = KeyframeIndex.from_bytes(data)
+        assert len(found.pts) == len(found.numbers) == len(found.positions)
+
+
+def _keyframes() -> Sequence[bytes]:
+    from fractions import Fraction
+
+    return [KeyframeIndex(Fraction(1, 90000), 30, 0, 90000, (0, 45000), (0, 15), (48, 4000)).to_bytes()]
+
+
+# -- names and references ---------------------------------------------------------------------------------------------
+
+
+def run_reference(data: bytes) -> None:
+    """A reference that is taken leads to what is beneath its folder, whatever links stand there."""
+    root = _reference_folder()
+    with suppress(WdsctlError, UnicodeDecodeError):
+        path = inside(root, data.decode("utf-8", "surrogateescape"), "row 1")
+        assert is_beneath(path, (root,)), f"{data!r} leads out"
+
+
+@cache
+def _reference_folder() -> str:
+    root = Path(_folder()) / "rows"
+    (root / "sub").mkdir(parents=True)
+    (root / "a.jpg").write_bytes(b"x")
+    (root / "sub" / "out").symlink_to("/")
+    (root / "up").symlink_to("..")
+    return str(root)
+
+
+def run_name(data: bytes) -> None:
+    """A name is one key and one part by every rule, which together are the name again."""
+    name = data.decode("utf-8", "surrogateescape")
+    for rule in KEY_RULES:
+        split = split_by(name, rule)
+        if split is not None:
+            assert f"{split[0]}.{split[1]}" == name, f"{rule} changes the name"
+            assert "." not in shard_key(split[0]).rpartition("/")[2]
+    spellings(name)
+    parts = tuple(part for part in name.split(",") if part)
+    if parts:
+        choose_rule([Layout(parts, 1, "k")])
+
+
+def run_output(data: bytes) -> None:
+    """What is shown has nothing in it that a terminal obeys, and no password."""
+    text = data.decode("utf-8", "surrogateescape")
+    for line in (one_line(text), one_line(printable(text))):
+        assert line.isprintable() or all(c.isprintable() or c == " " for c in line), f"{line!r} is not printable"
+    said = shown(f"s3://user:SECRET@host/{text}")
+    assert "SECRET" not in said, f"{said!r} shows the password"
+
+
+def run_key_list(data: bytes) -> None:
+    path = _file("keys.txt", data)
+    with suppress(WdsctlError):
+        keys = read_key_list("", path)
+        theirs = [line.removesuffix(b"\r") for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+        assert [keys.key(row).encode() for row in range(len(keys.key_start) - 1)] == [each for each in theirs if each]
+
+
+def run_importers(data: bytes) -> None:
+    """An index in JSON, as other tools write it: what it names lies beside it."""
+    for form, name in (("wids", "index.json"), ("mds", "mds/index.json"), ("litdata", "lit/index.json")):
+        os.makedirs(os.path.dirname(os.path.join(_folder(), name)) or ".", exist_ok=True)
+        path = _file(name, data)
+        root = path if form == "wids" else os.path.dirname(path)
+        with suppress(WdsctlError), importers.get(form).open(root, {}) as source:
+            for _, entry in zip(range(3), source.entries(), strict=False):
+                assert entry.key
+
+
+def run_sniff(data: bytes) -> None:
+    assert sniff(data).kind
+
+
+def _heads() -> Sequence[bytes]:
+    return [b"\x89PNG\r\n\x1a\n", b"RIFF\0\0\0\0WAVE", b"PK\x03\x04", b"{}", *_tars()[:1]]
+
+
+TARGETS: dict[str, Target] = {
+    "tar": Target(run_tar, _tars),
+    "jsonl": Target(run_jsonl),
+    "dataset_yaml": Target(run_dataset_yaml),
+    "split_yaml": Target(run_split_yaml),
+    "blend": Target(run_blend),
+    "state": Target(run_state),
+    "checkpoint": Target(run_checkpoint, _states),
+    "offsets": Target(run_offsets, _offsets),
+    "catalog": Target(run_catalog, _catalogs),
+    "column": Target(run_column, _columns),
+    "keyframes": Target(run_keyframes, _keyframes),
+    "reference": Target(run_reference),
+    "name": Target(run_name),
+    "output": Target(run_output),
+    "key_list": Target(run_key_list),
+    "importers": Target(run_importers),
+    "sniff": Target(run_sniff, _heads),
+}
+
+
+def inputs_of(name: str) -> list[bytes]:
+    """What a target begins with: sound inputs, and what was a finding once."""
+    kept = [path.read_bytes() for path in sorted((SEEDS / name).glob("*"))]
+    return [*TARGETS[name].sound(), *kept, b""]
