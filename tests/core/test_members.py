@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import os
 import tarfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -11,10 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.build import a_shard, an_archive, reading
-from wdsctl.core.members import Ending, Odd, one_by_one, walk
+from tests.build import a_scan, a_shard, an_archive, reading
+from wdsctl.core.members import LONGEST_NAME, Ending, Odd, one_by_one, walk
 from wdsctl.core.plain_members import Members
-from wdsctl.core.tar import BLOCK
+from wdsctl.core.tar import BLOCK, MOST_RECORDS, BadHeader, pax_records
 
 Found = list[tuple[int, int, int, str]]  # header, data, size, name
 
@@ -357,3 +358,32 @@ def test_a_size_below_zero_does_not_lead_in_circles() -> None:
         block[148:156] = b"%06o\0 " % (sum(block[:148]) + 256 + sum(block[156:]))
 
         assert walked(HEADERS[:1536] + bytes(block) + HEADERS)[2].how == "bad header"
+
+
+@pytest.mark.parametrize("format", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_a_name_longer_than_any_file_system_has_is_passed_over(format: int) -> None:  # noqa: A002
+    names = ["1.txt", "a" * (LONGEST_NAME - 4) + ".txt", "b" * (LONGEST_NAME - 3) + ".txt", "4.txt"]
+
+    found, odd, ending = walked(a_shard(dict.fromkeys(names, b""), format=format))
+
+    assert [row[3] for row in found] == [names[0], names[1], names[3]]
+    assert [(item.name, item.is_too_long) for item in odd] == [("b" * 60, True)]
+    assert ending.how == "mark"
+
+
+def test_names_of_a_megabyte_each_take_no_time() -> None:
+    names = [f"{i}" + "k" * ((1 << 20) - 64) + ".txt" for i in range(50)]
+    data = a_shard(dict.fromkeys(names, b""), format=tarfile.GNU_FORMAT)
+    began = time.perf_counter()
+
+    scan = a_scan(data)
+
+    assert time.perf_counter() - began < 5
+    assert [(finding.code, finding.count) for finding in scan.findings if finding.code == "WDS165"] == [("WDS165", 50)]
+
+
+def test_a_pax_header_of_endlessly_many_records_is_damage() -> None:
+    record = b"9 a=1234\n"
+    assert pax_records(record * MOST_RECORDS) == {b"a": b"1234"}
+    with pytest.raises(BadHeader, match="more than 1000 records"):
+        pax_records(record * (MOST_RECORDS + 1))

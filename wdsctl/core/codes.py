@@ -374,6 +374,12 @@ CODES: dict[str, Code] = {
         "unpacked on macOS or Windows, one takes the place of the other.",
         "Nothing, as far as wdsctl is concerned. Rename one of the two before the files go to such a system.",
     ),
+    "WDS165": Code(
+        "a name that is too long",
+        "A member of a tar has a name of more than 65,536 bytes. It is not read, and no sample is made of it; what "
+        "follows it is read. No file system has such names, so that the shard was made to be odd, or is damaged.",
+        "Write the shard again from its origin, with shorter names.",
+    ),
     "WDS200": Code(
         "the data is not what it should be",
         "Raw files or shards cannot be used as they stand.",

@@ -26,6 +26,7 @@ FEW = 4 << 10  # bytes taken one by one before the quick way is tried again; dou
 GATHERED = 1 << 10  # members that were taken one by one and are handed on together: arrays of one are dear
 LARGE = 64 << 10  # bytes from header to header, on average, from which on skipping beats reading
 LONGEST_HEADER = 1 << 20  # bytes; a pax or GNU name header that claims more is damage
+LONGEST_NAME = 64 << 10  # bytes; what has a longer one is passed over: file systems end at 4 KiB
 LONG_NAME = 4 << 10  # bytes; longer ones get an array of their own, so that one of them does not widen a thousand rows
 
 _SAYS_MORE = frozenset({tar.PAX_NEXT, tar.PAX_GLOBAL, tar.GNU_LONG_NAME, tar.GNU_LONG_LINK})
@@ -33,11 +34,13 @@ _SAYS_MORE = frozenset({tar.PAX_NEXT, tar.PAX_GLOBAL, tar.GNU_LONG_NAME, tar.GNU
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """A member that holds no data of its own, or not as it is: a directory, a link, a device, a sparse file."""
+    """A member that holds no data of its own, or not as it is: a directory, a link, a device, a sparse file. Or one
+    whose name has more than LONGEST_NAME bytes, of which `name` is the beginning."""
 
     offset: int
     name: str
     is_folder: bool = False
+    is_too_long: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +181,8 @@ def _extend(said: _Said, header: tar.Header, data: bytes) -> None:
 
 def _member(header: tar.Header, said: _Said, start: int, data: int, length: int) -> tuple[int, int, int, bytes] | Odd:
     name = said.name or header.name
+    if len(name) > LONGEST_NAME:
+        return Odd(start, name[:60].decode("utf-8", "backslashreplace"), is_too_long=True)
     # Before POSIX, a directory was a regular member whose name ends in a slash.
     if header.type in tar.REGULAR and not name.endswith(b"/") and not said.is_sparse:
         return start, data, length, name

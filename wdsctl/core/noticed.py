@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.findings import Finding
 from wdsctl.core.member_names import strings
-from wdsctl.core.members import Odd
+from wdsctl.core.members import LONGEST_NAME, Odd
 from wdsctl.core.naming import split_name
 from wdsctl.core.plain_members import Ints, Members
 
@@ -30,6 +30,11 @@ class Noticed:
         self.counts[finding.code] = self.counts.get(finding.code, 0) + count
 
     def odd(self, member: Odd) -> None:
+        if member.is_too_long:
+            message = f"members whose names have more than {LONGEST_NAME:,} bytes, such as {member.name!r}..."
+            finding = Finding(code="WDS165", severity="error", message=message, shard=self.shard, offset=member.offset)
+            self.note(finding)
+            return
         split = None if member.is_folder else split_name(member.name)
         if split is None:
             message = f"members that are no regular files, such as {member.name!r}"

@@ -16,6 +16,9 @@ TYPE = 156
 #: The byte of an old GNU sparse header, and of each block that continues its map, that says another block follows.
 SPARSE_GOES_ON, SPARSE_MAP_GOES_ON = 482, 504
 
+#: Of a pax header: a name, a size, times, and some extended attributes; more than so many are damage.
+MOST_RECORDS = 1_000
+
 REGULAR = frozenset(b"0\x007")  # regular file, its name before POSIX, and contiguous file
 DIRECTORY = ord("5")
 PAX_NEXT, PAX_GLOBAL, GNU_LONG_NAME, GNU_LONG_LINK, GNU_SPARSE = b"xgLKS"
@@ -66,7 +69,7 @@ def parse_header(block: bytes) -> Header:
 def pax_records(data: bytes) -> dict[bytes, bytes]:
     """The `length key=value` records of a pax header. Raises BadHeader."""
     records: dict[bytes, bytes] = {}
-    at = 0
+    at = count = 0
     while at < len(data) and data[at] != 0:
         space = data.find(b" ", at, at + 20)
         digits = data[at:space]
@@ -75,6 +78,9 @@ def pax_records(data: bytes) -> dict[bytes, bytes]:
         key, equals, value = data[space + 1 : at + int(digits) - 1].partition(b"=")
         if not equals:
             raise BadHeader("a pax record has no value")
+        count += 1
+        if count > MOST_RECORDS:
+            raise BadHeader(f"a pax header of more than {MOST_RECORDS} records")
         records[key] = value
         at += int(digits)
     return records

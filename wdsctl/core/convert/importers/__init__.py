@@ -11,6 +11,7 @@ from wdsctl.core.errors import InputError, UsageError, WdsctlError, several
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named as shown
+from wdsctl.core.regular_file import regular
 from wdsctl.core.urls import is_url
 
 #: Name of a form -> its module here, which has a value `IMPORTER`.
@@ -102,7 +103,7 @@ def check_readable(path: str) -> None:
         with translated(path, "list"), os.scandir(path):
             pass
     elif os.path.isfile(path):
-        with translated(path, "read"), open(path, "rb"):
+        with translated(path, "read"), open(path, "rb", opener=regular):
             pass
     elif os.path.lexists(path):
         raise InputError(

@@ -22,6 +22,7 @@ from wdsctl.core.counted import counted
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 
 _ENDINGS = (".csv", ".tsv")
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
@@ -155,7 +156,7 @@ def _delimiter(path: str, head: bytes, options: Options) -> str:
 
 
 def _header(path: str, reader: _Reader) -> tuple[str, ...]:
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         cells, fault, *_ = next(reader.lists(file, path, 0, 1))
     fault = fault or _not_text("header", cells, path, 1)
     if fault is not None:

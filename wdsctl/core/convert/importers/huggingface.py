@@ -21,6 +21,7 @@ from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.fields import did_you_mean
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 
 _STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
 
@@ -158,7 +159,7 @@ def _labels(folder: str) -> dict[str, list[str]]:
 
 
 def _json(path: str) -> dict[str, Any]:
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         data = file.read()
     try:
         value = json.loads(data)

@@ -29,6 +29,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 
 #: In shards that were samples: which parts a sample has, where not all have all.
 PARTS = "__parts__"
@@ -129,7 +130,7 @@ def _plain(path: str, samples: int, size: int) -> OffsetShard:
 
 def _unpacked(path: str, samples: int, size: int, compression: str) -> OffsetShard:
     """A shard that is compressed: all of it in memory, as its readers have it."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         data = file.read()
     return OffsetShard(inflated(data, compression, size, path), path, samples)
 

@@ -26,6 +26,7 @@ from wdsctl.core.key_rules import ENOUGH, Layout, choose_rule, makes
 from wdsctl.core.naming import FIRST_DOT, KEY_RULES, KNOWN_EXTENSION, KeyUntil, as_rule, shard_key, split_by
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
+from wdsctl.core.regular_file import regular
 from wdsctl.core.shard_list import COMPRESSED
 from wdsctl.core.tar import BLOCK, PACKED_HEAD, BadHeader, compression, parse_header
 from wdsctl.core.urls import is_url
@@ -174,7 +175,7 @@ def _unpacking(path: str) -> IO[bytes]:
 
 
 def _compression(path: str) -> str:
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=regular) as file:
         return compression(file.read(PACKED_HEAD))
 
 

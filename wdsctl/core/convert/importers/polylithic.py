@@ -26,6 +26,7 @@ from wdsctl.core.convert.source import Entry, Known, LargePart, Options, Part, R
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.json_text import read_json
 from wdsctl.core.place import Place, locate
+from wdsctl.core.regular_file import regular
 
 MARK = "polylithic.json"
 LARGE = 64 << 20  # bytes: what is larger is handed on by its range
@@ -218,7 +219,7 @@ class PolylithicImporter:
 
 def _ours(path: str) -> Layout:
     try:
-        with open(os.path.join(path, MARK), encoding="utf-8") as file:
+        with open(os.path.join(path, MARK), encoding="utf-8", opener=regular) as file:
             said = read_json(file.read())
         primary, media = os.path.join(path, said["primary"]), os.path.join(path, said["media"])
         check_beneath(primary, path)
@@ -250,7 +251,7 @@ def _of_refs(path: str, options: Options) -> Layout:
 
 def _of_blend(path: str, options: Options) -> Layout:
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=regular) as file:
             text = file.read()
     except (OSError, ValueError) as error:
         raise InputError(f"the blend file cannot be read: {error}", where=path, hint="check it") from error

@@ -21,6 +21,7 @@ from wdsctl.core.convert.source import LargePart, Options, Recognised, Source
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 from wdsctl.core.scan import scan_shard
 from wdsctl.core.shard_scan import ShardScan
 from wdsctl.core.storage import LocalStorage
@@ -111,7 +112,7 @@ def _samples(root: str, path: str, scan: ShardScan, skip: int) -> Iterator[Sampl
 
 def _listed(path: str) -> list[_Shard]:
     """The shards that the index names. Raises DatasetError WDS233 where it names none, WDS230 for one outside."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         data = file.read()
     try:
         index: Any = json.loads(data)

@@ -13,6 +13,7 @@ from typing import Any
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 
 WINDOW = 1 << 20
 LONGEST = 1 << 30  # bytes of one element
@@ -28,7 +29,7 @@ class JsonFile:
     def __init__(self, path: str, *, window: int = WINDOW) -> None:
         self._path = path
         self._window = window
-        with translated(path, "read"), open(path, "rb") as file:
+        with translated(path, "read"), open(path, "rb", opener=regular) as file:
             file.seek(0, 2)
             self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.tell() else b""
         self._base = 0

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from wdsctl.core.beneath import leads_outside
+from wdsctl.core.regular_file import regular
 
 MOST = 10_000  # names that are looked at
 
@@ -14,7 +15,7 @@ MOST = 10_000  # names that are looked at
 def head_of(path: str, size: int = 1 << 16) -> bytes:
     """The first bytes of a file; none where it cannot be read."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=regular) as file:
             return file.read(size)
     except OSError:
         return b""

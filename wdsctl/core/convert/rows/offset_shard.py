@@ -14,6 +14,7 @@ import numpy as np
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 
 
 class OffsetShard:
@@ -49,7 +50,7 @@ class OffsetShard:
 
 def mapped(path: str) -> bytes | mmap.mmap:
     """The bytes of a file, read when they are looked at."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
 
 

@@ -13,6 +13,7 @@ from wdsctl.core.errors import DatasetError, InputError, WdsctlError
 from wdsctl.core.line_files import UNPACKERS
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import named
+from wdsctl.core.regular_file import regular
 from wdsctl.core.tar import compression
 
 LONGEST = 1 << 30  # bytes of one line: more is no line, and would fill the memory
@@ -53,7 +54,7 @@ class TextRows:
             path = self._paths[at]
             shown, folder = named(path), os.path.dirname(path)
             offset, line = (spot.offset, spot.line) if at == spot.file else (0, 1)
-            with translated(path, "read"), open(path, "rb") as file:
+            with translated(path, "read"), open(path, "rb", opener=regular) as file:
                 file.seek(offset)
                 for record in self._reader.records(file, path, offset, line):
                     if number >= start:
@@ -90,7 +91,7 @@ def lines_of(file: BinaryIO, path: str, offset: int, number: int) -> Iterator[tu
 
 def check_text(path: str) -> bytes:
     """The first 64 KiB of a file of text. Raises DatasetError WDS113 or WDS120 if it is none, InputError if empty."""
-    with translated(path, "read"), open(path, "rb") as file:
+    with translated(path, "read"), open(path, "rb", opener=regular) as file:
         head = file.read(1 << 16)
     packed = compression(head)
     if packed:
