@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.build import linked_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
 from wdsctl.cli.commands.prepare import command
@@ -71,6 +72,17 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
     ]
 
 
+def test_the_next_command_has_the_options_that_it_needs(
+    wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", "")  # which the option adds to
+    root = linked_shards(tmp_path)
+    made = wdsctl("prepare", root, "--catalog", tmp_path / "cat", "--allow-path", tmp_path / "blobs", "--yes")
+
+    options = f"--catalog {tmp_path / 'cat'} --allow-path {tmp_path / 'blobs'}"
+    assert f"next: wdsctl inspect {root} {options}\n" in made.stderr
+
+
 def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     result = wdsctl("prepare", photos, tmp_path / "made", "--dry-run")
     assert result.code == 0
@@ -107,11 +119,10 @@ def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, t
     assert skipped.document["folder"]["samples"] == 11
 
 
-def test_a_folder_that_was_moved_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_and_changed_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     wdsctl("prepare", photos, tmp_path / "made")
     moved = photos.rename(tmp_path / "moved")
-    for path in moved.rglob("*.*"):
-        os.utime(path, ns=(1, 1))
+    min(moved.rglob("*.txt")).write_text("changed since")
 
     refused = wdsctl("prepare", moved, tmp_path / "made")
     believed = wdsctl("prepare", moved, tmp_path / "made", "--yes")
