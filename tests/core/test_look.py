@@ -30,7 +30,7 @@ def looked(root: str) -> tuple[Evidence, list[Range]]:
     place = locate(root)
     with Catalog(place.catalog) as catalog:
         parts = catalog.parts()
-    storage = Counting()
+    storage = Counting("/")
     evidence = gather(root, Offsets(place.offsets(1)), parts, storage)
     storage.close()
     return evidence, storage.ranges
