@@ -17,7 +17,7 @@ class Counting(LocalStorage):
     """A storage that notes what is read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.ranges: list[Range] = []
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -30,7 +30,7 @@ def looked(root: str) -> tuple[Evidence, list[Range]]:
     place = locate(root)
     with Catalog(place.catalog) as catalog:
         parts = catalog.parts()
-    storage = Counting("/")
+    storage = Counting()
     evidence = gather(root, Offsets(place.offsets(1)), parts, storage)
     storage.close()
     return evidence, storage.ranges

@@ -115,7 +115,7 @@ def test_a_batch_of_ones_own_is_called_as_it_is() -> None:
         def batch(self, samples: list[Any]) -> Any:
             return len(samples)
 
-    assert batch_function(Counting("/"))(captions(3)) == 3
+    assert batch_function(Counting())(captions(3)) == 3
 
 
 def test_the_config_names_what_is_overridden_and_is_json() -> None:

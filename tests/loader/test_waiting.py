@@ -45,10 +45,10 @@ def loader_of(blend: Any, encoder: Any = None, **options: Any) -> Loader:
 
 @pytest.mark.parametrize("steps", [40, 57, 90, 133, 201])
 def test_a_restore_makes_every_sample_and_pack_once(blend: Any, steps: int) -> None:
-    loader = loader_of(blend, Counting("/"), batch_size=6)
+    loader = loader_of(blend, Counting(), batch_size=6)
     next(islice(loader, steps - 1, None))
     state = through_json(loader.state_dict())
-    encoder = Counting("/")
+    encoder = Counting()
     resumed = loader_of(blend, encoder, batch_size=6)
     resumed.load_state_dict(state)
 

@@ -287,7 +287,7 @@ class Counting:
 
 
 def test_progress_counts_every_entry_once(tmp_path: Path) -> None:
-    progress = Counting("/")
+    progress = Counting()
 
     list_folder(a_folder(tmp_path, " ".join(f"{i}.t" for i in range(5_000)) + " b/x.t"), progress=progress)
 

@@ -272,7 +272,7 @@ class Metered(LocalStorage):
     """Counts the bytes that are read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.read_bytes = 0
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -294,7 +294,7 @@ def a_large_film(tmp_path: Path) -> tuple[str, int]:
 
 def test_of_a_large_file_less_than_a_hundredth_is_read(a_large_film: tuple[str, int]) -> None:
     path, size = a_large_film
-    storage = Metered("/")
+    storage = Metered()
 
     facts = probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))
     storage.close()
@@ -305,7 +305,7 @@ def test_of_a_large_file_less_than_a_hundredth_is_read(a_large_film: tuple[str, 
 
 def test_a_header_that_is_too_far_away_is_given_up_on(a_large_film: tuple[str, int]) -> None:
     path, size = a_large_film
-    storage = Metered("/")
+    storage = Metered()
     part = ByteRange(lambda at, length: storage.read(path, 512 + at, length), size, most=PAGE)
 
     facts = probe(part, Content("video", "mp4"))

@@ -28,7 +28,7 @@ class Counting(LocalStorage):
     """Notes how many bytes are read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.bytes = 0
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -106,7 +106,7 @@ def ten_minutes(container: str) -> bytes:
 def test_five_clips_of_ten_minutes_of_film_read_less_than_15_percent_of_it(container: str, tmp_path: Path) -> None:
     data = ten_minutes(container)
     (tmp_path / "a.tar").write_bytes(bytes(512) + data)
-    storage = Counting("/")
+    storage = Counting()
 
     part = LazyPart(str(tmp_path / "a.tar"), 512, len(data), storage)
     clips = get_clips_uniform(AVDecoder(part), 2, 5, request_video=True).video_clips
@@ -118,7 +118,7 @@ def test_five_clips_of_ten_minutes_of_film_read_less_than_15_percent_of_it(conta
 def test_a_frame_of_an_mp4_is_found_by_its_number_without_reading_the_film(tmp_path: Path) -> None:
     data = ten_minutes("mp4")
     (tmp_path / "a.tar").write_bytes(data)
-    storage = Counting("/")
+    storage = Counting()
 
     decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(data), storage))
     _, times = decoder.get_video_clips([(5000, 5003)], "frames")
