@@ -78,3 +78,12 @@ def test_keys_and_previews_move_no_cursor(piped: Show) -> None:
 
 def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
     assert max(map(len, on_a_terminal(render(an_inspect_report())))) <= 80
+
+
+def test_of_very_many_parts_a_hundred_are_shown_and_the_rest_counted(piped: Show) -> None:
+    many = tuple(PartLine(name=f"p{i}", size_bytes=1, preview="x") for i in range(20_000))
+
+    lines = piped(render(an_inspect_report(first=(SampleLine(key="a", shard="a.tar", parts=many),))))
+
+    assert len(lines) < 150
+    assert lines[-1] == "... and 19,900 more (--json lists them all)"

@@ -320,3 +320,18 @@ def test_catalogs_of_every_version_have_views(tmp_path: Path, version: int) -> N
     report = create_view(str(tmp_path), "some", Definition(where="ext = 'jpg' AND split = 'train'"))
     assert report.samples == sum(each.samples for each in report.splits if each.name == "train") > 0
     assert asked(str(tmp_path), "SELECT count(*) FROM v_part") == asked(str(tmp_path), "SELECT sum(parts) FROM v_shard")
+
+
+def test_a_list_that_the_ledger_names_elsewhere_is_read_only_where_the_user_allows_it(
+    gallery: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    keys = outside / "keys.txt"
+    keys.write_text("0010\n", encoding="utf-8")
+    create_view(gallery, "listed", Definition(keys=str(keys)))
+    with pytest.raises(PermissionDenied, match="leads out of"):
+        refresh_views(gallery)
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(outside))
+    (report,) = refresh_views(gallery).views
+    assert report.state == "unchanged"

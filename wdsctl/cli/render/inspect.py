@@ -13,12 +13,12 @@ from wdsctl.core.command_line import command
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
 
     from wdsctl.core.verbs.inspect import InspectReport, SampleLine
 
 #: Shards listed; --json has the first 1,000.
 SHARDS_SHOWN = 10
+PARTS_SHOWN = 100  # of the dataset, and of each sample: tables of thousands of lines are drawn for minutes
 STALE_SHOWN = 10
 
 
@@ -30,7 +30,7 @@ def render(report: InspectReport) -> Iterator[RenderableType]:
     yield labelled(_facts(report))
     if report.parts:
         yield ""
-        yield _parts(report)
+        yield from _parts(report)
     if report.splits:
         yield ""
         yield splits_table(report.splits)
@@ -85,11 +85,18 @@ def _excluded_and_views(report: InspectReport) -> Iterator[RenderableType]:
         yield table(("view", "#samples"), [(view.name, count(view.samples)) for view in report.views])
 
 
-def _parts(report: InspectReport) -> Table:
-    return table(
+def _parts(report: InspectReport) -> Iterator[RenderableType]:
+    shown = report.parts[:PARTS_SHOWN]
+    yield table(
         ("part", "#samples", "#share", "#size", "#empty"),
-        [(p.name, count(p.samples), share(p.share), size(p.size_bytes), count(p.empty)) for p in report.parts],
+        [(p.name, count(p.samples), share(p.share), size(p.size_bytes), count(p.empty)) for p in shown],
     )
+    yield from _more_parts(len(report.parts))
+
+
+def _more_parts(parts: int) -> Iterator[str]:
+    if parts > PARTS_SHOWN:
+        yield f"... and {count(parts - PARTS_SHOWN)} more (--json lists them all)"
 
 
 def _shards(report: InspectReport) -> Iterator[RenderableType]:
@@ -107,4 +114,6 @@ def _samples(samples: tuple[SampleLine, ...]) -> Iterator[RenderableType]:
     yield "first samples"
     for sample in samples:
         yield f"{safe(sample.key)} in {safe(sample.shard)}"
-        yield labelled([(safe(part.name), f"{size(part.size_bytes)}  {part.preview}") for part in sample.parts])
+        shown = sample.parts[:PARTS_SHOWN]
+        yield labelled([(safe(part.name), f"{size(part.size_bytes)}  {part.preview}") for part in shown])
+        yield from _more_parts(len(sample.parts))

@@ -200,31 +200,50 @@ def _usual(runs: Sequence[Group], doubtful: set[int]) -> frozenset[str] | None:
 
 def _merged(runs: Sequence[Group], fixes: Fixes) -> list[Group]:
     """Bring together what belongs together, and tell apart what does not."""
-    first: dict[str, Group] = {}
     taken = {group.key for group in runs}
     merged: list[Group] = []
     again: dict[str, list[Group]] = {}
+    full: dict[tuple[str, str], int] = {}
+    numbers: dict[str, int] = {}
     for group in runs:
         if not group.key:
             merged.append(group)
             continue
-        known = next((each for each in again.get(group.key, ()) if not each.parts.keys() & group.parts.keys()), None)
+        alike = again.setdefault(group.key, [])
+        known = _without_these(alike, group, full) if alike else None
         if known is not None:
             known.parts |= group.parts
             fixes.add("keys regrouped")
             continue
-        if group.key in first:
-            group.new_key = _free(group.key, taken)
+        if alike:
+            group.new_key = _free(group.key, taken, numbers)
             taken.add(group.new_key)
             fixes.add("duplicate keys renamed")
-        first.setdefault(group.key, group)
-        again.setdefault(group.key, []).append(group)
+        alike.append(group)
         merged.append(group)
     return merged
 
 
-def _free(key: str, taken: set[str]) -> str:
-    number = 2
+def _without_these(alike: Sequence[Group], group: Group, full: dict[tuple[str, str], int]) -> Group | None:
+    """The first of the groups of one key that has none of the parts of another one.
+
+    `full`: by key and part, how many of the first groups have it. Groups never lose a part, so those are not looked at
+    again: a shard may have a million members of one key.
+    """
+    begin = 0
+    for part in group.parts:
+        at = full.get((group.key, part), 0)
+        while at < len(alike) and part in alike[at].parts:
+            at += 1
+        full[group.key, part] = at
+        begin = max(begin, at)
+    return next((alike[i] for i in range(begin, len(alike)) if not alike[i].parts.keys() & group.parts.keys()), None)
+
+
+def _free(key: str, taken: set[str], numbers: dict[str, int]) -> str:
+    """A key that nobody has. `numbers`: by key, the last number that was tried: keys are never given back."""
+    number = numbers.get(key, 1) + 1
     while f"{key}_{number}" in taken:
         number += 1
+    numbers[key] = number
     return f"{key}_{number}"

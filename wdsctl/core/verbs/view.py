@@ -18,7 +18,7 @@ from wdsctl.core.root_name import check_view_name
 from wdsctl.core.selections import Selected, count_of, intersected, no_such_view, of_split, open_view
 from wdsctl.core.verbs.journal import journal
 from wdsctl.core.verbs.presence import check_made
-from wdsctl.core.verbs.view_select import STORED_SECONDS, Chosen, choose
+from wdsctl.core.verbs.view_select import STORED_SECONDS, Chosen, choose, choose_stored
 from wdsctl.core.view_definition import STDIN, Definition, definition_from
 
 
@@ -195,7 +195,7 @@ def _refreshed(
             where=place.shown,
             hint="make it again: `wdsctl view create ... --keys FILE --replace`",
         )
-    chosen = choose(place, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
+    chosen = choose_stored(place, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
     if not chosen.samples:
         deleted = command_at(place, "view delete", name)
         raise _none_fits(definition, f"the view {name!r} stays as it was; {deleted} forgets it")

@@ -36,7 +36,7 @@ from wdsctl.core.splitting import SplitShard
 from wdsctl.core.splitting_bits import flags_of
 from wdsctl.core.verbs.presence import check_made
 from wdsctl.core.verbs.view import InSplit, definition_of, in_splits
-from wdsctl.core.verbs.view_select import STORED_SECONDS, choose
+from wdsctl.core.verbs.view_select import choose_stored
 from wdsctl.core.view_definition import Definition
 
 KeysFormat = Literal["txt", "jsonl"]
@@ -273,7 +273,7 @@ def _line(place: Place, name: str, shards: list[KnownShard], total: int) -> View
 def _now(place: Place, view: OpenView, progress: Progress) -> OpenView:
     """What a view would be if it were made again."""
     definition = definition_of(view.stored)
-    chosen = choose(place, definition, progress, skip_unknown=True, timeout_seconds=STORED_SECONDS)
+    chosen = choose_stored(place, definition, progress, skip_unknown=True)
     stored = view.stored._replace(samples=chosen.samples, hash=chosen.hash, generation=chosen.generation)
     return OpenView(stored, chosen.selected)
 

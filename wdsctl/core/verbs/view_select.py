@@ -10,6 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from wdsctl.core.beneath import check_beneath
 from wdsctl.core.catalog.identity import check, without_rows
 from wdsctl.core.catalog.line_rows import give_rows
 from wdsctl.core.catalog.published import reading
@@ -71,6 +72,23 @@ class Chosen:
 
 #: What a definition may take that is kept in a ledger, which may be somebody else's: nobody reads it before it runs.
 STORED_SECONDS = 600.0
+
+
+def choose_stored(
+    place: Place,
+    definition: Definition,
+    progress: Progress,
+    *,
+    skip_unknown: bool = False,
+    timeout_seconds: float = STORED_SECONDS,
+) -> Chosen:
+    """`choose` by a definition that a ledger has: its list of keys is read from the dataset, or where the user allows.
+
+    Raises PermissionDenied WDS409 besides.
+    """
+    if definition.keys:
+        check_beneath(definition.keys, place.root)
+    return choose(place, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
 
 
 def choose(
