@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -73,14 +74,12 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
 
 
 def test_the_next_command_has_the_options_that_it_needs(
-    wdsctl: Wdsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    in_a_process: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("WDSCTL_ALLOW_PATH", "")  # which the option adds to
-    root = linked_shards(tmp_path)
-    made = wdsctl("prepare", root, "--catalog", tmp_path / "cat", "--allow-path", tmp_path / "blobs", "--yes")
+    root, catalog, blobs = linked_shards(tmp_path), str(tmp_path / "cat"), str(tmp_path / "blobs")
+    made = in_a_process("prepare", root, "--catalog", catalog, "--allow-path", blobs, "--yes", "--workers", "1")
 
-    options = f"--catalog {tmp_path / 'cat'} --allow-path {tmp_path / 'blobs'}"
-    assert f"next: wdsctl inspect {root} {options}\n" in made.stderr
+    assert f"next: wdsctl inspect {root} --catalog {catalog} --allow-path {blobs}\n" in made.stderr
 
 
 def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
