@@ -67,6 +67,15 @@ def some_shards(root: Path, count: int, each: int = 5, *, first: int = 0) -> str
     return a_dataset(root, {f"shard-{i:03d}.tar": samples(i * each, each) for i in range(first, first + count)})
 
 
+def linked_shards(folder: Path) -> str:
+    """A dataset in `folder` of two links to shards in `folder/blobs`, as a cache of downloads has it."""
+    some_shards(folder / "blobs", 2)
+    (folder / "snapshot").mkdir()
+    for i in range(2):
+        (folder / "snapshot" / f"{i}.tar").symlink_to(f"../blobs/shard-{i:03d}.tar")
+    return str(folder / "snapshot")
+
+
 def rewritten(path: str | Path, content: bytes | Files) -> None:
     """Put something else into a shard, and move its time, as whoever writes later does."""
     before = os.stat(path).st_mtime_ns

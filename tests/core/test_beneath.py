@@ -60,6 +60,7 @@ def test_what_leads_outside_is_refused(folders: tuple[Path, Path], name: str) ->
         opened(root / name, root)
     assert caught.value.code == "WDS409"
     assert f"--allow-path {outside}" in caught.value.hint
+    assert f"wdsctl.loader.allow_path('{outside}')" in caught.value.hint
 
 
 def test_an_absolute_path_elsewhere_is_refused(folders: tuple[Path, Path]) -> None:

@@ -17,7 +17,7 @@ class Counting(LocalStorage):
     """A storage that notes what is read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.ranges: list[Range] = []
 
     def read(self, path: str, offset: int, size: int) -> bytes:

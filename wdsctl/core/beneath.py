@@ -144,15 +144,18 @@ def leads_out(path: str, real: str, roots: Iterable[str]) -> PermissionDenied:
     return PermissionDenied(
         f"this leads out of {next(iter(roots), 'the dataset')}, to {real}: data does not decide where files may be",
         where=path,
-        hint=f"where you mean it, {way_in(real)}; in a program, set {VARIABLE}",
+        hint=f"where you mean it, {way_in(real)}; in a program, `wdsctl.loader.allow_path({_folder_of(real)!r})` does",
         code="WDS409",
     )
 
 
 def way_in(real: str) -> str:
     """What allows a file or folder at this resolved path, in words."""
-    folder = shown(real) if is_url(real) or os.path.isdir(real) else os.path.dirname(real)
-    return f"`--allow-path {shlex.quote(folder)}` lets it in"
+    return f"`--allow-path {shlex.quote(_folder_of(real))}` lets it in"
+
+
+def _folder_of(real: str) -> str:
+    return shown(real) if is_url(real) or os.path.isdir(real) else os.path.dirname(real)
 
 
 def _opened(base: str, names: list[str], path: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from stat import S_ISREG
 
-from wdsctl.core.beneath import leads_outside, way_in
+from wdsctl.core.beneath import is_beneath, leads_outside, way_in
 from wdsctl.core.findings import Finding
 from wdsctl.core.line_files import SUFFIXES, UNPACKERS, is_lines, unpacker
 from wdsctl.core.os_errors import translated
@@ -154,6 +154,15 @@ def a_file_of_lines(root: str) -> str:
     return min((path for path in _paths(root) if is_lines(path)), default="")
 
 
+def a_shard_outside(root: str) -> str:
+    """The path below `root`, a folder, of a link to a shard that leads out of it; empty where there is none."""
+    findings: list[Finding] = []
+    for _ in _files(root, "", findings, set()):
+        pass
+    names = (finding.shard for finding in findings if finding.code == "WDS409")
+    return min((name for name in names if name.lower().endswith((".tar", *COMPRESSED)) or is_lines(name)), default="")
+
+
 def _paths(root: str) -> Iterator[str]:
     return (path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set())))
 
@@ -214,15 +223,21 @@ def _files(
             continue
         path = f"{below}/{entry.name}" if below else entry.name
         if leads_outside(entry, root):
-            findings.append(_outside(path, entry))
+            findings.append(outside_finding(root, path))
         elif _is_folder(entry):
             yield from _files(root, path, findings, above | {mark}, barred)
         else:
             yield path, entry
 
 
-def _outside(path: str, entry: os.DirEntry[str]) -> Finding:
-    real = os.path.realpath(entry.path)
+def leads_out_of(root: str, path: str) -> bool:
+    """Whether the file at `path` below a folder is behind a link that leads out of it, to nothing that is allowed."""
+    return not is_beneath(os.path.join(root, path), (root,))
+
+
+def outside_finding(root: str, path: str) -> Finding:
+    """What is said of such a file."""
+    real = os.path.realpath(os.path.join(root, path))
     message = f"a link that leads out of the dataset, to {printable(real)}: left out; {way_in(real)}"
     return Finding(code="WDS409", severity="error", message=message, shard=printable(path))
 

@@ -9,11 +9,13 @@ import signal
 import subprocess
 import sys
 import termios
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from tests.build import linked_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
 from wdsctl.cli.commands.prepare import command
@@ -71,6 +73,15 @@ def test_preparing_again_tells_of_changed_files_that_are_not_in_the_shards(
     ]
 
 
+def test_the_next_command_has_the_options_that_it_needs(
+    in_a_process: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    root, catalog, blobs = linked_shards(tmp_path), str(tmp_path / "cat"), str(tmp_path / "blobs")
+    made = in_a_process("prepare", root, "--catalog", catalog, "--allow-path", blobs, "--yes", "--workers", "1")
+
+    assert f"next: wdsctl inspect {root} --catalog {catalog} --allow-path {blobs}\n" in made.stderr
+
+
 def test_a_dry_run_writes_nothing(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     result = wdsctl("prepare", photos, tmp_path / "made", "--dry-run")
     assert result.code == 0
@@ -107,11 +118,10 @@ def test_an_incomplete_sample_follows_the_policy(wdsctl: Wdsctl, photos: Path, t
     assert skipped.document["folder"]["samples"] == 11
 
 
-def test_a_folder_that_was_moved_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
+def test_a_folder_that_was_moved_and_changed_is_said_to_be_by_yes(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
     wdsctl("prepare", photos, tmp_path / "made")
     moved = photos.rename(tmp_path / "moved")
-    for path in moved.rglob("*.*"):
-        os.utime(path, ns=(1, 1))
+    min(moved.rglob("*.txt")).write_text("changed since")
 
     refused = wdsctl("prepare", moved, tmp_path / "made")
     believed = wdsctl("prepare", moved, tmp_path / "made", "--yes")

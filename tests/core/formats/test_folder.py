@@ -330,6 +330,20 @@ def test_links_that_lead_nowhere_are_unreadable_and_not_incomplete(tmp_path: Pat
     assert "complete" not in caught.value.hint
 
 
+def test_links_that_lead_out_are_to_be_allowed_before_anything_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "links").mkdir()
+    a_folder(tmp_path / "photos", "1.jpg 1.txt")
+    for name in ("1.jpg", "1.txt"):
+        (tmp_path / "links" / name).symlink_to(tmp_path / "photos" / name)
+    with pytest.raises(DatasetError) as caught:
+        list_folder(str(tmp_path / "links"))
+
+    assert f"`--allow-path {tmp_path / 'photos'}`" in caught.value.message
+    assert caught.value.hint.startswith("allow the folders that links lead to, as above;")
+    assert "check the mode" not in caught.value.hint
+
+
 def test_more_than_the_examples_are_counted(tmp_path: Path) -> None:
     a_folder(tmp_path, " ".join(f"{i}.jpg {i}.txt" for i in range(20)))
     for i in range(9):

@@ -272,7 +272,7 @@ class Metered(LocalStorage):
     """Counts the bytes that are read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.read_bytes = 0
 
     def read(self, path: str, offset: int, size: int) -> bytes:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.build import a_dataset, samples, some_shards
+from tests.build import a_dataset, linked_shards, samples, some_shards
 from tests.core.dumps import catalog_of, dump, query, split_of
 from tests.core.verbs.indexed import offsets
-from wdsctl.core.errors import InputError
+from wdsctl.core.errors import InputError, PermissionDenied
 from wdsctl.core.place import locate
+from wdsctl.core.verbs.convert import convert
 from wdsctl.core.verbs.index import Missing, index
 from wdsctl.core.verbs.split import split
 
@@ -169,3 +171,21 @@ def test_kept_rows_of_vanished_shards_outlive_the_loss_of_the_offsets_file(tmp_p
     assert not report.up_to_date
     assert [offsets(root).parts(row) for row in range(15)] == before
     assert [offsets(root).key(row) for row in range(15)] == [f"{i:06d}" for i in range(15)]
+
+
+def test_shards_behind_links_that_are_no_longer_allowed_have_not_vanished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = linked_shards(tmp_path)
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "blobs"))
+    index(root)
+    before = dump(root)
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", "")
+
+    for again in (partial(index, root), partial(index, root, rebuild=True), partial(convert, [root], f"{root}-new")):
+        with pytest.raises(PermissionDenied) as caught:
+            again()
+        assert caught.value.code == "WDS409"
+        assert f"--allow-path {tmp_path / 'blobs'}" in caught.value.hint
+        assert "drop" not in caught.value.hint
+    assert dump(root) == before

@@ -4,16 +4,19 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.build import a_folder, some_shards
-from wdsctl.core.errors import CatalogError, InputError
+from tests.build import a_folder, linked_shards, some_shards
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied
 from wdsctl.core.lock import locked
 from wdsctl.core.place import locate
 from wdsctl.core.split_rules import SplitRule
 from wdsctl.core.verbs.diff import diff
 from wdsctl.core.verbs.index import index
+from wdsctl.core.verbs.inspect import inspect
+from wdsctl.core.verbs.prepare import prepare
 from wdsctl.core.verbs.presence import check_made, wait_for_catalog
 from wdsctl.core.verbs.split import SplitRequest, split_by
 from wdsctl.core.verbs.sql import sql
@@ -115,3 +118,11 @@ def _published(root: str, other: str, held: ExitStack) -> None:
     for name in ("catalog.sqlite", "offsets-1.bin"):
         (Path(locate(root).meta) / name).write_bytes((Path(locate(other).meta) / name).read_bytes())
     held.close()
+
+
+@pytest.mark.parametrize("verb", [prepare, index, validate, inspect])
+def test_a_folder_of_links_to_shards_elsewhere_is_not_of_raw_files(tmp_path: Path, verb: Callable[[str], Any]) -> None:
+    with pytest.raises(PermissionDenied) as caught:
+        verb(linked_shards(tmp_path))
+    assert caught.value.code == "WDS409"
+    assert f"--allow-path {tmp_path / 'blobs'}" in caught.value.hint

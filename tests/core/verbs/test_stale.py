@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import rewritten, samples, some_shards
+from tests.build import linked_shards, rewritten, samples, some_shards
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.catalog.summary import Summary, read_summary
 from wdsctl.core.checks.levels import Level
@@ -14,6 +14,7 @@ from wdsctl.core.errors import DatasetError
 from wdsctl.core.findings import Finding
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT
+from wdsctl.core.verbs.checksum import checksum
 from wdsctl.core.verbs.convert_indexed import check_is_as_indexed
 from wdsctl.core.verbs.index import index
 from wdsctl.core.verbs.stale import look_at
@@ -185,3 +186,17 @@ def test_lines_of_another_time_are_compared_by_where_they_lie(tmp_path: Path) ->
     assert [(each.severity, each.count) for each in validate(str(path)).findings] == [("note", 1)]
     path.write_text('{"a": 11}\n{"a": 2}\n')
     assert ("WDS305", "error") in {(each.code, each.severity) for each in validate(str(path)).findings}
+
+
+def test_a_shard_behind_a_link_that_is_no_longer_allowed_is_told_once_and_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = linked_shards(tmp_path)
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path / "blobs"))
+    index(root)
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", "")
+    both = [("WDS409", "0.tar", 1), ("WDS409", "1.tar", 1)]
+
+    assert told(looked(root, 2)[1]) == both
+    assert told(list(validate(root).findings)) == both
+    assert told([summed.error for summed in checksum(root) if summed.error]) == both

@@ -246,7 +246,7 @@ def test_a_disk_that_fails_is_a_storage_error_and_not_a_bad_film(tmp_path: Path)
             return super().read(path, offset, size)
 
     (tmp_path / "a.tar").write_bytes(MP4)
-    decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(MP4), FailsLater()))
+    decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(MP4), FailsLater("/")))
 
     with pytest.raises(StorageError, match="the disk is gone"):
         decoder.get_video()

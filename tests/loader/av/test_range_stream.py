@@ -28,7 +28,7 @@ class Counting(LocalStorage):
     """Notes how many bytes are read."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__("/")
         self.bytes = 0
 
     def read(self, path: str, offset: int, size: int) -> bytes:

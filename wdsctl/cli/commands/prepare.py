@@ -174,7 +174,11 @@ def command(
     output.answer("prepare", report, renderer(outcome.request.options))
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
-        output.say(f"next: wdsctl {verb} {argument(report.dest)}")
+        allowed = () if report.from_folder else common.allow_path or ()  # what links lead to lies in the shards then
+        again = [("--catalog", catalog)] if catalog else []
+        again += [("--allow-path", folder) for folder in allowed]
+        options_again = "".join(f" {name} {argument(value)}" for name, value in again)
+        output.say(f"next: wdsctl {verb} {argument(report.dest)}{options_again}")
     if outcome.has_asked:
         output.say("the same without questions:", *wizard.command_lines(outcome.request, width(sys.stderr)))
     return exit_codes.of_index(report.index) if report.index is not None else 0

@@ -268,7 +268,8 @@ def _remedy(expected: Sequence[str], *, incomplete: int, found: Found) -> str:
     steps = (
         (incomplete > 0, "complete the samples"),
         (found.strays > 0, "move files that belong to none elsewhere"),
-        (found.unreadable > 0, "check the mode of what cannot be read, and where its links lead"),
+        (found.outside > 0, "allow the folders that links lead to, as above"),
+        (found.unreadable > found.outside, "check the mode of what cannot be read, and where its links lead"),
     )
     do = ", ".join(step for is_due, step in steps if is_due)
     usual = f"; a complete sample has {', '.join(expected) or 'any part'}: --parts says otherwise" if incomplete else ""

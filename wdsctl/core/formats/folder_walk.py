@@ -32,6 +32,7 @@ class Found:
     samples: list[RawSample] = field(default_factory=list)
     strays: int = 0
     unreadable: int = 0
+    outside: int = 0  # of these, links that lead out of the folder
     ignored: int = 0
     unreadable_parts: dict[str, set[str]] = field(default_factory=dict)  # key -> names of its parts
     examples: list[str] = field(default_factory=list)
@@ -155,6 +156,7 @@ def _leave_outside(entry: os.DirEntry[str], path: str, found: Found) -> None:
     split = split_name(path)
     if split is not None and not _is_folder(entry):
         found.unreadable_parts.setdefault(split[0], set()).add(intern(split[1]))
+    found.outside += 1
     found.no_access(path, f"a link that leads out of the folder, {way_in(os.path.realpath(entry.path))}")
 
 

@@ -17,10 +17,11 @@ from wdsctl.core.findings import Finding
 from wdsctl.core.parallel import map_units
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.shard_list import list_shards
+from wdsctl.core.shard_list import leads_out_of, list_shards
 from wdsctl.core.stores import storage_for, workers_for
 from wdsctl.core.sums import Algorithm, Sum, algorithm_of, hashed, new, parsed
 from wdsctl.core.units import ShardFile
+from wdsctl.core.urls import is_url
 from wdsctl.core.verbs.presence import no_shards
 
 PRELOAD = ("wdsctl.core.verbs.checksum",)
@@ -169,7 +170,7 @@ def _shards(place: Place) -> tuple[list[ShardFile], dict[tuple[str, int, int], s
     gone = [
         Finding(code="WDS306", severity="error", message="the shard is in the catalog and not there", shard=path)
         for path in paths
-        if path not in there
+        if path not in there and (is_url(place.root) or not leads_out_of(place.root, path))
     ]
     return list(listing.shards), known, [*_errors(listing.findings), *gone]
 

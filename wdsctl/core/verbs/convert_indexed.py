@@ -12,6 +12,7 @@ from wdsctl.core.lock import locked
 from wdsctl.core.place import Place, locate
 from wdsctl.core.progress import Progress
 from wdsctl.core.verbs.index import IndexRequest, index_at
+from wdsctl.core.verbs.index_listing import check_inside
 
 
 def indexed(
@@ -42,6 +43,7 @@ def check_is_as_indexed(place: Place, findings: list[Finding], progress: Progres
     seen = index_at(place, IndexRequest(dry_run=True, missing="keep"), progress)
     findings += [found for found in seen.findings if found.severity == "error"]
     for gone in (each for each in seen.findings if each.code == "WDS306"):
+        check_inside(place, [gone.shard])
         more = " and more" if gone.count > 1 else ""
         raise DatasetError(
             f"{counted(gone.count, 'shard')} of the source vanished: {gone.shard}{more}",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import os
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
+from wdsctl.core.beneath import check_beneath
 from wdsctl.core.catalog.shard_row import MISSING, ShardRow
 from wdsctl.core.command_line import command_at
 from wdsctl.core.counted import counted
@@ -14,6 +16,7 @@ from wdsctl.core.line_files import is_lines
 from wdsctl.core.place import Place
 from wdsctl.core.printable import named
 from wdsctl.core.shard_list import ShardListing
+from wdsctl.core.urls import is_url
 from wdsctl.core.verbs.index_request import IndexRequest
 from wdsctl.core.verbs.presence import no_shards, only_compressed
 
@@ -60,7 +63,11 @@ def _unmatched(place: Place, absent: Sequence[str], there: int) -> InputError:
 
 
 def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> InputError:
-    """The error of shards that were there: `shards` in all."""
+    """The error of shards that were there: `shards` in all.
+
+    Raises PermissionDenied WDS409 where one is a link that leads out, and was allowed before: nothing of it is lost.
+    """
+    check_inside(place, [row.path for row in vanished])
     names = ", ".join(named(row.path) for row in vanished[:3])
     more = f" and {len(vanished) - 3:,} more" if len(vanished) > 3 else ""
     have = "has" if len(vanished) == 1 else "have"
@@ -70,6 +77,13 @@ def vanished_error(place: Place, vanished: Sequence[ShardRow], shards: int) -> I
         hint="bring them back, or say `--missing drop` to forget them or `--missing keep` to keep their rows",
         code="WDS306",
     )
+
+
+def check_inside(place: Place, vanished: Iterable[str]) -> None:
+    """Raise PermissionDenied WDS409 where one of these shards is a link that leads out: it is there, and not read."""
+    if not is_url(place.root):
+        for path in vanished:
+            check_beneath(os.path.join(place.root, path), place.root)
 
 
 def missing_finding(place: Place, rows: Sequence[ShardRow]) -> list[Finding]:

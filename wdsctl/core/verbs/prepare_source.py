@@ -12,7 +12,14 @@ from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.formats.folder import EITHER
 from wdsctl.core.line_files import is_lines, parted
 from wdsctl.core.place import locate
-from wdsctl.core.shard_list import COMPRESSED, BarredFolder, a_file_of_lines, holds_shards, holds_tars, is_empty
+from wdsctl.core.shard_list import (
+    COMPRESSED,
+    BarredFolder,
+    a_file_of_lines,
+    holds_shards,
+    holds_tars,
+    is_empty,
+)
 from wdsctl.core.urls import is_url, shown
 
 Source = Literal["folder", "tars", "lines"]

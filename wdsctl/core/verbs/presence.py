@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
+from wdsctl.core.beneath import check_beneath
 from wdsctl.core.catalog.identity import missing
 from wdsctl.core.catalog.media_settings import FOLDER, KIND
 from wdsctl.core.catalog.quick import refuse_media_folder
@@ -22,7 +23,7 @@ from wdsctl.core.os_errors import translated
 from wdsctl.core.place import META, Place, locate
 from wdsctl.core.printable import named
 from wdsctl.core.progress import SILENT
-from wdsctl.core.shard_list import holds_shards, list_shards
+from wdsctl.core.shard_list import a_shard_outside, holds_shards, list_shards
 from wdsctl.core.urls import is_url
 
 NAMED = 3  # datasets that are named in an error
@@ -136,12 +137,21 @@ def only_compressed(place: Place, packed: Sequence[str]) -> InputError:
 
 
 def no_shards(place: Place) -> InputError:
+    """The error of a folder without shards. Raises PermissionDenied WDS409, as the next one."""
+    refuse_shards_outside(place.root)
     return InputError(
         "no tar files here, and no JSONL",
         where=place.shown,
         hint=f"raw files become shards by {command('prepare', place.shown, 'DEST')}",
         code="WDS003",
     )
+
+
+def refuse_shards_outside(root: str) -> None:
+    """Raise PermissionDenied WDS409 where links to shards lead out of a folder in which no others are."""
+    path = "" if is_url(root) or not os.path.isdir(root) else a_shard_outside(root)
+    if path:
+        check_beneath(os.path.join(root, path), root)
 
 
 def no_samples(place: Place, rows: Sequence[ShardRow], findings: Iterable[Finding] = ()) -> list[Finding]:

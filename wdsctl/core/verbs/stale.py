@@ -13,7 +13,7 @@ from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
 from wdsctl.core.findings import Finding
 from wdsctl.core.offsets import Offsets
 from wdsctl.core.place import Place
-from wdsctl.core.shard_list import list_shards, some_shards
+from wdsctl.core.shard_list import leads_out_of, list_shards, outside_finding, some_shards
 from wdsctl.core.shard_probe import probes_of
 from wdsctl.core.storage import Storage
 from wdsctl.core.stores import storage_for
@@ -52,17 +52,22 @@ def look_at(place: Place, summary: Summary) -> tuple[int, list[Finding]]:
     return len(rows), differences(place, there, rows, missing, partial(_have_their_ends, place, summary))
 
 
-def _stale(shards: Sequence[ShardFile], rows: Sequence[ShardRow], have_stayed: HaveStayed) -> list[Finding]:
-    """Shards that are new, have changed or are gone since the catalog was made; and once, that times are others."""
+def _stale(root: str, shards: Sequence[ShardFile], rows: Sequence[ShardRow], have_stayed: HaveStayed) -> list[Finding]:
+    """Shards that are new, have changed or are gone since the catalog was made; and once, that times are others.
+
+    One that is a link which leads out, and was allowed when it was indexed, is not gone.
+    """
     changes = compare(shards, rows)
     retimed = [row for row, shard in changes.changed if row.size == shard.size and row.status not in _NOT_READ]
     stayed = have_stayed(retimed) if retimed else set()
+    outside = [row.path for row in changes.vanished if not is_url(root) and leads_out_of(root, row.path)]
     said = [
         *((shard.path, "is new: it is not in the catalog") for shard in changes.added),
         *((row.path, _CHANGED[row.status == MISSING]) for row, _ in changes.changed if row.path not in stayed),
-        *((row.path, "is gone, and still in the catalog") for row in changes.vanished),
+        *((row.path, "is gone, and still in the catalog") for row in changes.vanished if row.path not in outside),
     ]
-    found = [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
+    found = [outside_finding(root, path) for path in outside]
+    found += [Finding(code="WDS305", severity="error", message=words, shard=path) for path, words in said]
     if stayed:
         words = "times of shards are others than when they were indexed, as after a copy, and what they hold is not"
         found.append(Finding(code="WDS305", severity="note", message=words, count=len(stayed)))
@@ -123,5 +128,5 @@ def differences(
     gone = [row for row in rows if row.status == MISSING and row.path not in paths]
     back = sum(row.status == MISSING and row.path in paths for row in rows)
     ids = {row.id for row in gone}
-    found = _stale(there, [row for row in rows if row.id not in ids], have_stayed)
+    found = _stale(place.root, there, [row for row in rows if row.id not in ids], have_stayed)
     return [*found, vanished_finding(place, gone[0].path if gone else "", missing - back)] if missing > back else found

@@ -268,7 +268,8 @@ class _Run:
         told = {path for path, found in outcome.placed.items() if any(each.finding.code == "WDS305" for each in found)}
         there = [shard for shard in known.listing.shards if shard.path not in told]
         rows = [row for row in known.rows if row.path not in told]
-        stale = [*known.listing.findings, *differences(self.place, there, rows, missing, _paths)]
+        told_now = differences(self.place, there, rows, missing, _paths)
+        stale = [*(each for each in known.listing.findings if each not in told_now), *told_now]
         yield from known.repeated
         yield from (each for each in stale if not self.is_some or each.shard in paths)
         if self._asks("hashes"):
