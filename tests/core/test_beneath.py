@@ -174,6 +174,22 @@ def test_a_store_elsewhere_is_refused_with_what_names_it(folders: tuple[Path, Pa
     assert (caught.value.code, caught.value.where) == ("WDS409", "blend.yaml:3")
 
 
+@pytest.mark.parametrize("store", ["filesystem+file:///etc", "filesystem+FILE:///etc", "file:///etc"])
+def test_a_store_elsewhere_is_refused_in_whatever_folder_one_stands(
+    folders: tuple[Path, Path], store: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, _ = folders
+    monkeypatch.chdir(root)
+    with pytest.raises(PermissionDenied, match="/etc"):
+        check_store(store, str(root), "blend.yaml:3")
+
+
+@pytest.mark.parametrize("rest", ["../other", "a/../../other", "%2e%2e/other", "x::file:///etc"])
+def test_a_url_does_not_turn_back(rest: str) -> None:
+    with pytest.raises(PermissionDenied):
+        check_store(f"https://host/set/{rest}", "https://host/set", "blend.yaml:3")
+
+
 def test_a_store_at_a_url_is_allowed_by_the_url(folders: tuple[Path, Path]) -> None:
     root, _ = folders
     allow_path("s3://bucket")

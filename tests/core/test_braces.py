@@ -48,3 +48,16 @@ def test_too_many_names_are_refused_and_not_made(monkeypatch: pytest.MonkeyPatch
 def test_braces_without_end_are_refused(text: str) -> None:
     with pytest.raises(UsageError, match="cannot be expanded"):
         expanded(text)
+
+
+@pytest.mark.parametrize("text", ["{1..1}" * 65 + "{0..999999}", "{a," * 65 + "}" * 65])
+def test_more_braces_than_anybody_writes_are_refused_at_once(text: str) -> None:
+    with pytest.raises(UsageError, match="more than 64 braces"):
+        expanded(text)
+    assert expanded("{" * 70) == ["{" * 70]
+
+
+def test_names_that_are_too_long_together_are_refused_and_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(braces, "MOST_LETTERS", 10_000)
+    with pytest.raises(UsageError, match="more than 10,000 letters together"):
+        expanded("A" * 1_000 + "{0..999999}")

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
+from wdsctl.core import bounded_match
 from wdsctl.core.errors import UsageError
 from wdsctl.core.split_patterns import Patterns, matcher
 
@@ -40,3 +43,25 @@ def test_a_hundred_thousand_named_shards_are_found_one_by_one() -> None:
     table = Patterns(names)
     # One by one against each other, they would take hours.
     assert all(table.find(name) == [i] for i, name in enumerate(names))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("pattern", ["re:(a+)+b", "glob:" + "*a" * 20 + "b", "*" + "a*" * 20 + "b", "**/" * 30 + "*b"])
+@pytest.mark.parametrize("path", ["a" * 60, "a/" * 30 + "a" * 60])
+def test_a_pattern_that_tries_for_years_matches_nothing_or_is_refused(
+    pattern: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bounded_match, "SECONDS", 0.2)
+    with suppress(UsageError):
+        assert not matcher.__wrapped__(pattern)(path)
+
+
+def test_a_pattern_that_tries_for_years_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_match, "SECONDS", 0.2)
+    with pytest.raises(UsageError, match=r"'re:\(a\|aa\)\+' takes more than 0.2 s"):
+        matcher.__wrapped__("re:(a|aa)+")("a" * 60 + "b")
+
+
+def test_a_glob_does_not_stand_for_endless_globs() -> None:
+    with pytest.raises(UsageError, match="more than 100,000 names"):
+        matcher("*" + "{a,b}" * 19)

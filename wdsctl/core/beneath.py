@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from stat import S_ISDIR, S_ISREG
 from typing import IO
+from urllib.parse import unquote
 
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.urls import is_url, shown
+from wdsctl.core.urls import is_url, plain, shown
 
 #: Folders outside of a dataset that its data may name, with commas between them: `/data/blobs,s3://bucket/images`.
 VARIABLE = "WDSCTL_ALLOW_PATH"
@@ -119,7 +120,7 @@ def check_store(reference: str, root: str, where: str) -> None:
 
     A URL is beneath `root` by its text. `where`: what names it.
     """
-    target = reference.removeprefix("filesystem+").removeprefix("filesystem://")
+    target = plain(reference.removeprefix("filesystem+").removeprefix("filesystem://"))
     if not is_url(target):
         if not is_beneath(target, (root,)):
             error = leads_out(reference, os.path.realpath(target), (root,))
@@ -127,8 +128,15 @@ def check_store(reference: str, root: str, where: str) -> None:
             raise error
         return
     may = [root, *os.environ.get(VARIABLE, "").split(_BETWEEN)]
-    if not any(is_url(each) and target.startswith(f"{each.rstrip('/')}/") for each in may):
+    if not any(is_url(each) and _url_beneath(target, f"{each.rstrip('/')}/") for each in may):
         raise leads_out(where or shown(target), target, (root,))
+
+
+def _url_beneath(target: str, root: str) -> bool:
+    """Whether a URL goes on from `root` without turning back, or to another layer of fsspec's (`::`)."""
+    rest = target[len(root) :]
+    turns = any(unquote(piece) == ".." for piece in rest.replace("\\", "/").split("/"))
+    return target.startswith(root) and not turns and "::" not in rest
 
 
 def leads_out(path: str, real: str, roots: Iterable[str]) -> PermissionDenied:

@@ -12,6 +12,8 @@ from itertools import islice
 from wdsctl.core.errors import UsageError
 
 MOST = 1_000_000  # names that one notation may stand for
+MOST_LETTERS = 1 << 28  # of all these names together: the text around the braces is in each of them
+MOST_BRACES = 64  # in one notation; each is gone through again for every name
 
 _INNERMOST = re.compile(r"\{([^{}]*)\}")
 _RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
@@ -22,23 +24,42 @@ def has_braces(text: str) -> bool:
     return any(_choices(match[1]) is not None for match in _INNERMOST.finditer(text))
 
 
-def expanded(text: str) -> list[str]:
+def expanded(text: str, *, most: int | None = None) -> list[str]:
     """All names that a notation stands for, in its order. Braces without a comma or a range mean themselves.
 
-    Raises UsageError where they are too many, or are nested without end.
+    `most`: names; `MOST` where nothing is said. Raises UsageError where they are too many or too long together, or the
+    braces are nested without end.
     """
+    most = MOST if most is None else most
+    if text.count("{") > MOST_BRACES and has_braces(text):
+        raise UsageError(
+            f"{text[:60]!r} cannot be expanded: it has more than {MOST_BRACES} braces",
+            hint="name the folder, or a glob such as 'glob:DIR/*.tar'",
+        )
     try:
-        names = list(islice(_names(text), MOST + 1))
-    except (RecursionError, ValueError) as error:  # braces without end, numbers of thousands of digits
+        names = list(islice(_bounded(text), most + 1))
+    except (RecursionError, ValueError) as error:  # numbers of thousands of digits
         raise UsageError(
             f"the braces of {text[:60]!r} cannot be expanded: {error}", hint="such as shard-{000..999}.tar"
         ) from error
-    if len(names) > MOST:
+    if len(names) > most:
         raise UsageError(
-            f"{text[:60]!r} stands for more than {MOST:,} names",
+            f"{text[:60]!r} stands for more than {most:,} names",
             hint="name the folder, or a glob such as 'glob:DIR/*.tar'",
         )
     return names
+
+
+def _bounded(text: str) -> Iterator[str]:
+    letters = 0
+    for name in _names(text):
+        letters += len(name)
+        if letters > MOST_LETTERS:
+            raise UsageError(
+                f"the names that {text[:60]!r} stands for have more than {MOST_LETTERS:,} letters together",
+                hint="name the folder, or a glob such as 'glob:DIR/*.tar'",
+            )
+        yield name
 
 
 def _names(text: str) -> Iterator[str]:

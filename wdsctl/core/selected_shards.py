@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 
+from wdsctl.core.bounded_match import whole_path
 from wdsctl.core.braces import expanded
 from wdsctl.core.counted import counted
 from wdsctl.core.json_text import read_json
@@ -35,16 +36,16 @@ class Selection:
         return frozenset(self.names).union(*map(expanded, self.braces))
 
     @cached_property
-    def _matches(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(regex_of, self.globs)) or "(?!)", re.DOTALL)
+    def _matches(self) -> Callable[[str], bool]:
+        return whole_path("|".join(map(regex_of, self.globs)) or "(?!)", ", ".join(self.globs))
 
     def has(self, path: str) -> bool:
-        return self.is_all or path in self.named or self._matches.fullmatch(path) is not None
+        return self.is_all or path in self.named or self._matches(path)
 
     def unmatched(self, paths: Iterable[str]) -> list[str]:
         """What is named and not among these paths, and the globs (as `glob:PATTERN`) that match none of them."""
         there = set(paths)
-        idle = [glob for glob in self.globs if not any(map(re.compile(regex_of(glob), re.DOTALL).fullmatch, there))]
+        idle = [glob for glob in self.globs if not any(map(whole_path(regex_of(glob), glob), there))]
         return [*(f"glob:{glob}" for glob in idle), *sorted(self.named - there)]
 
     def as_text(self) -> str:

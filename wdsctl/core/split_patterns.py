@@ -11,12 +11,14 @@ import re
 from collections.abc import Callable, Container, Sequence
 from functools import lru_cache
 
+from wdsctl.core.bounded_match import whole_path
 from wdsctl.core.braces import expanded, has_braces
 from wdsctl.core.errors import UsageError
 from wdsctl.core.selected_shards import regex_of
 
 Matches = Callable[[str], bool]
 
+MOST_GLOBS = 100_000  # that the braces of one may stand for: they are one expression
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -28,7 +30,7 @@ def matcher(pattern: str) -> Matches:
     is_glob = pattern.startswith("glob:")
     text = _said(pattern.removeprefix("glob:"))
     if is_glob or _GLOB.search(text):
-        alternatives = expanded(text) if has_braces(text) else [text]
+        alternatives = expanded(text, most=MOST_GLOBS) if has_braces(text) else [text]
         return _matching("|".join(f"(?:{regex_of(each)})" for each in alternatives), pattern)
     names = frozenset(expanded(text))
     return names.__contains__
@@ -79,12 +81,13 @@ def _said(text: str) -> str:
     return text
 
 
-def _matching(regex: str, pattern: str) -> Matches:
+def _matching(expression: str, pattern: str) -> Matches:
+    import regex
+
     try:
-        compiled = re.compile(regex, re.DOTALL)
-    except (re.error, RecursionError, OverflowError) as error:
+        return whole_path(expression, pattern)
+    except (regex.error, RecursionError, OverflowError) as error:
         raise UsageError(
-            f"{pattern!r} is no pattern of shards: {error}",
+            f"{pattern[:60]!r} is no pattern of shards: {error}",
             hint="'shard-{000..799}.tar', 'glob:train/*.tar', or 're:' and a regular expression of the whole path",
         ) from error
-    return lambda path: compiled.fullmatch(path) is not None

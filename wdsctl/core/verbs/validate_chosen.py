@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from wdsctl.core.bounded_match import whole_path
 from wdsctl.core.braces import expanded, has_braces
 from wdsctl.core.catalog.shard_row import ShardRow
 from wdsctl.core.errors import UsageError
@@ -40,15 +40,17 @@ def matched(paths: Sequence[str], patterns: Sequence[str], among: str) -> set[st
 def matching(text: str, paths: Sequence[str]) -> list[str]:
     """The paths that one pattern matches. Raises UsageError where it is no regular expression."""
     if text.startswith("re:"):
+        import regex
+
         try:
-            pattern = re.compile(text.removeprefix("re:"))
-        except re.error as error:
+            matches = whole_path(text.removeprefix("re:"), text)
+        except regex.error as error:
             raise UsageError(
                 f"--shards {text}: {error}", hint="write a regular expression, as Python has them"
             ) from error
-        return [path for path in paths if pattern.fullmatch(path)]
-    globs = [re.compile(regex_of(each), re.DOTALL) for each in _globs(text.removeprefix("glob:"))]
-    return [path for path in paths if any(glob.fullmatch(path) for glob in globs)]
+        return [path for path in paths if matches(path)]
+    globs = [whole_path(regex_of(each), text) for each in _globs(text.removeprefix("glob:"))]
+    return [path for path in paths if any(glob(path) for glob in globs)]
 
 
 def _globs(text: str) -> list[str]:

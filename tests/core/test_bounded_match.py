@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+import pytest
+
+from wdsctl.core import bounded_match
+from wdsctl.core.bounded_match import whole_path
+from wdsctl.core.errors import UsageError
+
+
+def test_a_path_matches_as_a_whole_with_its_line_ends() -> None:
+    matches = whole_path("a.*|b", "re:a.*|b")
+    assert [matches(path) for path in ("a\nb", "b", "bb", "xa")] == [True, True, False, False]
+
+
+def test_what_slow_paths_take_is_taken_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_match, "SECONDS", 0.2)
+    matches = whole_path("(a|aa)+", "re:(a|aa)+")
+    assert matches("a" * 60)
+    with pytest.raises(UsageError, match="takes more than 0.2 s"):
+        [matches("a" * length + "b") for length in range(20, 60)]
