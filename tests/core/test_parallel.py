@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from wdsctl.core.beneath import VARIABLE, allow_path
 from wdsctl.core.errors import DatasetError, StorageError
 from wdsctl.core.parallel import map_units, warm_up
 
@@ -51,6 +52,20 @@ def mark_and_wait(folder: str) -> None:
             time.sleep(600)
     finally:
         os.unlink(path)
+
+
+def allowed_folders(_: int) -> str | None:
+    return os.environ.get(VARIABLE)
+
+
+def test_what_was_allowed_after_the_first_pool_holds_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    assert dict(map_units(allowed_folders, range(2), 2)) == {0: None, 1: None}
+    monkeypatch.setenv(VARIABLE, "")
+    allow_path("/somewhere")
+    assert dict(map_units(allowed_folders, range(2), 2)) == {0: "/somewhere", 1: "/somewhere"}
+    monkeypatch.delenv(VARIABLE)
+    assert dict(map_units(allowed_folders, range(2), 2)) == {0: None, 1: None}
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 3])

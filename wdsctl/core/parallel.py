@@ -22,6 +22,7 @@ from multiprocessing.context import BaseContext
 from types import FrameType, ModuleType
 from typing import TypeVar
 
+from wdsctl.core.beneath import VARIABLE
 from wdsctl.core.errors import StorageError
 from wdsctl.core.fresh_python import without_current_folder
 
@@ -89,7 +90,9 @@ def _pool(workers: int, preload: Sequence[str]) -> Iterator[ProcessPoolExecutor]
     with _starting():
         context = _context(preload)
         told, tell = context.Pipe(duplex=False)
-        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin, initargs=(told,))
+        pool = ProcessPoolExecutor(
+            workers, mp_context=context, initializer=_begin, initargs=(told, os.environ.get(VARIABLE))
+        )
     try:
         yield pool
     except BaseException:  # Ctrl-C and a closed generator too: shutdown waits, so the workers must be told first
@@ -171,8 +174,12 @@ class _Stopped(BaseException):
     """The parent wants no more. Not an Exception: nobody should take it for a failure of the unit."""
 
 
-def _begin(told: Connection) -> None:
-    """What a worker does first."""
+def _begin(told: Connection, allowed: str | None) -> None:
+    """What a worker does first. `allowed`: folders that data may name; their server may have been started before."""
+    if allowed is not None:
+        os.environ[VARIABLE] = allowed
+    else:
+        os.environ.pop(VARIABLE, None)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_watch, args=(told,), daemon=True, name="wdsctl-watch").start()
 
