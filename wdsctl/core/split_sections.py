@@ -24,6 +24,8 @@ _REMARK = "# how `wdsctl split` divided it; used again for new shards"
 _SETS_REMARK = "# further sets: split_part is SET/NAME"
 _EXCLUDE_REMARK = "# in no split"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FREE_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # of splits that other tools named
+_SEEDS = 1 << 63  # a catalog keeps no larger number
 
 
 def split_of(document: Document, *path: str) -> SplitRule:
@@ -45,9 +47,12 @@ def split_of(document: Document, *path: str) -> SplitRule:
     )
     if not rule.names:
         raise wrong(f"{path[-1]}: shares are missing", where, hint="write shares: {train: 8, val: 1}")
-    odd = next((name for name in rule.names if path[-1] != "split" and not _NAME.fullmatch(name)), None)
+    named = _FREE_NAME if path[-1] == "split" else _NAME
+    odd = next((name for name in rule.names if not named.fullmatch(name)), None)
     if odd is not None:
         raise wrong(f"{odd!r} cannot name a split", where, hint="letters, digits, '.', '_' and '-' can")
+    if not -_SEEDS <= rule.seed < _SEEDS:
+        raise wrong("seed: expected a number of at most 64 bits", where, hint="such as seed: 1")
     ways = [name for name in ("patterns", "keys") if said.get(name)] + ["shares"] * bool(rule.shares)
     if len(ways) > 1:
         raise wrong(f"{path[-1]}: {' and '.join(ways)} exclude each other", where, hint="write one of them")
