@@ -203,6 +203,8 @@ def test_what_is_wrong_with_the_places_on_the_command_line_is_said_before_any_qu
     assert "in one another" in screen
     screen = at_a_terminal(["prepare", "photo", "made"], tmp_path, [], code=3)
     assert "does not exist" in screen
+    screen = at_a_terminal(["prepare", linked_shards(tmp_path)], tmp_path, [], code=4)
+    assert "--allow-path" in screen
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")

@@ -42,7 +42,6 @@ from wdsctl.core.verbs.prepare_source import (
     or_lines,
     refuse_other_forms,
 )
-from wdsctl.core.verbs.presence import refuse_shards_outside
 from wdsctl.core.verbs.split import SplitReport, settle_split
 from wdsctl.core.verbs.write_folder import FolderOptions, FolderReport, survey, write_folder
 from wdsctl.core.verbs.write_folder_dest import check_dest as check_holds_own
@@ -108,7 +107,6 @@ def prepare(
     from_folder = options.selection is None and (dest is not None or look(source) == "folder")
     if from_folder and dest is None:
         refuse_other_forms(source, None)
-        refuse_shards_outside(source)
         raise UsageError(
             "raw files become shards in a folder of their own, and none was named",
             where=source,

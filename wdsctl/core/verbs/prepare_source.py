@@ -21,6 +21,7 @@ from wdsctl.core.shard_list import (
     is_empty,
 )
 from wdsctl.core.urls import is_url, shown
+from wdsctl.core.verbs.presence import refuse_shards_outside
 
 Source = Literal["folder", "tars", "lines"]
 
@@ -76,7 +77,12 @@ def check_there(source: str) -> None:
 
 
 def refuse_other_forms(source: str, dest: str | None) -> None:
-    """Where it is of a form that is no folder of raw files, name the command that converts it."""
+    """Where it is of a form that is no folder of raw files, name the command that converts it.
+
+    Without a destination, raise PermissionDenied WDS409, too, where it holds links to shards that lead out.
+    """
+    if dest is None:
+        refuse_shards_outside(source)
     from wdsctl.core.convert import importers
 
     found = [] if is_url(source) or not os.path.lexists(source) else importers.find(source)
