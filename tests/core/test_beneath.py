@@ -10,7 +10,7 @@ import pytest
 
 from wdsctl.core import beneath
 from wdsctl.core.beneath import FolderReader, allow_path, check_store, is_beneath, open_beneath
-from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -76,6 +76,14 @@ def test_what_the_user_allows_is_opened(folders: tuple[Path, Path], monkeypatch:
     allow_path(str(outside))
     assert opened(root / "link", root) == b"secret"
     assert os.environ[beneath.VARIABLE] == f"/nowhere,{outside}"
+
+
+def test_a_folder_that_is_allowed_is_there(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name in ("nowhere", "file"):
+        with pytest.raises(UsageError, match="folder"):
+            allow_path(str(tmp_path / name))
+    assert os.environ[beneath.VARIABLE] == ""
 
 
 def test_a_root_that_is_a_link_itself_is_what_the_user_named(folders: tuple[Path, Path], tmp_path: Path) -> None:

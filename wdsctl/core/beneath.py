@@ -17,7 +17,7 @@ from stat import S_ISDIR, S_ISREG
 from typing import IO
 from urllib.parse import unquote
 
-from wdsctl.core.errors import PermissionDenied, StorageError
+from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
 from wdsctl.core.urls import is_url, plain, shown
 
 #: Folders outside of a dataset that its data may name, with commas between them: `/data/blobs,s3://bucket/images`.
@@ -31,7 +31,17 @@ _IS_LINK = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
 
 
 def allow_path(*folders: str) -> None:
-    """From now on, data may also name what lies beneath these folders or URLs: in this process and those it starts."""
+    """From now on, data may also name what lies beneath these folders or URLs: in this process and those it starts.
+
+    Raises UsageError for a folder that is not there.
+    """
+    for each in folders:
+        if not (is_url(each) or os.path.isdir(os.path.expanduser(each))):
+            raise UsageError(
+                "there is no folder to allow" if not os.path.exists(each) else "this is no folder",
+                where=each,
+                hint="name the folder that links and paths in the data lead into",
+            )
     known = [each for each in os.environ.get(VARIABLE, "").split(_BETWEEN) if each]
     named = [each if is_url(each) else os.path.abspath(os.path.expanduser(each)) for each in folders]
     os.environ[VARIABLE] = _BETWEEN.join(dict.fromkeys([*known, *named]))
@@ -201,8 +211,14 @@ def inside_only(entries: Iterable[os.DirEntry[str]], root: str) -> Iterator[os.D
 
 def _base(real: str, roots: Iterable[str]) -> str:
     """The folder that a resolved path lies beneath, resolved, of those that it may; empty where it lies outside."""
-    may = {*map(os.path.realpath, roots), *_allowed(os.environ.get(VARIABLE, ""))}
-    return next((folder for folder in (real, *_above(real)) if folder in may), "")
+    above = (real, *_above(real))
+    # Mostly a root has no link in its own path, and need not be resolved for each file.
+    may = {*roots, *_allowed(os.environ.get(VARIABLE, ""))}
+    found = next((folder for folder in above if folder in may), "")
+    if found:
+        return found
+    resolved = set(map(os.path.realpath, roots))
+    return next((folder for folder in above if folder in resolved), "")
 
 
 @lru_cache(maxsize=4)
