@@ -176,3 +176,13 @@ def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) 
     assert {fault.code for fault in faults(str(rows)).values()} == {"WDS230"}
     made = held(str(rows), {"base": root})
     assert {key: parts["jpg"] for key, parts in made.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
+
+
+@pytest.mark.timeout(20)
+def test_very_many_columns_take_linear_time(tmp_path: Path) -> None:
+    count = 50_000
+    head = ",".join(f"c{i}" for i in range(count))
+    root = a_folder(tmp_path, {"t.csv": f"{head}\n{','.join('1' * count)}\n".encode()})
+
+    (parts,) = held(f"{root}/t.csv").values()
+    assert len(json.loads(parts["json"])) == count

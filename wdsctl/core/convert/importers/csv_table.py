@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 from typing import BinaryIO, Literal
@@ -162,7 +163,8 @@ def _header(path: str, reader: _Reader) -> tuple[str, ...]:
     if fault is not None:
         raise fault
     columns = tuple(cell.strip() or f"column_{i}" for i, cell in enumerate(cells))
-    twice = [column for column in columns if columns.count(column) > 1]
+    times = Counter(columns)
+    twice = [column for column in columns if times[column] > 1]
     if twice:
         raise InputError(
             f"the header has {named(twice[0])!r} twice",

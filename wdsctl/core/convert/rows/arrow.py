@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -72,7 +73,7 @@ def _plain(kind: Any) -> Any:
 
 def check_names(schema: Any, path: str) -> None:
     """Raises DatasetError where a column's name comes twice: one of the two would be lost."""
-    twice = sorted(name for name in set(schema.names) if schema.names.count(name) > 1)
+    twice = sorted(name for name, times in Counter(schema.names).items() if times > 1)
     if twice:
         raise DatasetError(
             f"the column {twice[0]!r} is there twice", hint="rename one of them", where=named(path), code="WDS233"
