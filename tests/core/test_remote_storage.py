@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import pickle
 import traceback
@@ -216,6 +217,7 @@ def in_a_fork(fn: Callable[[], bytes]) -> bytes:
         warnings.simplefilter("ignore", DeprecationWarning)  # threads: those of fsspec are what this is about
         child = os.fork()
     if child == 0:
+        gc.freeze()  # garbage of other tests, which may wait for threads that are not here
         try:
             os.write(write, fn())
         except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
