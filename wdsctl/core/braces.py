@@ -38,6 +38,8 @@ def expanded(text: str, *, most: int | None = None) -> list[str]:
         )
     try:
         names = list(islice(_bounded(text), most + 1))
+    except UsageError:
+        raise
     except (RecursionError, ValueError) as error:  # numbers of thousands of digits
         raise UsageError(
             f"the braces of {text[:60]!r} cannot be expanded: {error}", hint="such as shard-{000..999}.tar"
