@@ -21,6 +21,7 @@ from wdsctl.core.tar import BLOCK, BadHeader, padded
 Read = Callable[[int, int], bytes]  # (offset, size) -> exactly that many bytes
 
 WINDOW = 1 << 20  # bytes read at a time while members are small
+MOST_PADDING = 1 << 30  # bytes of zeros behind the end mark that are read one after the other
 HOP = 4 << 10  # bytes read at a time while they are large
 FEW = 4 << 10  # bytes taken one by one before the quick way is tried again; doubled each time in a row
 GATHERED = 1 << 10  # members that were taken one by one and are handed on together: arrays of one are dear
@@ -206,9 +207,15 @@ def _as_members(parsed: _Parsed) -> Iterator[Members | Odd]:
 
 
 def _after_the_mark(read: Read, ending: Ending, size: int) -> Ending:
-    """Zeros after the end mark are padding; anything else is data that no reader sees (two tars joined by `cat`)."""
+    """Zeros after the end mark are padding; anything else is data that no reader sees (two tars joined by `cat`).
+
+    Of more than MOST_PADDING the end is looked at besides: a hole of a terabyte costs its sender nothing.
+    """
     at, reach = ending.offset, LARGE
+    stop = min(size, at + MOST_PADDING)
     while at < size:
+        if at >= stop:
+            at, stop = max(at, size - WINDOW), size
         rest = read(at, min(reach, size - at))
         if rest.count(0) < len(rest):
             return Ending("trailing data", ending.offset)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.header_search import headers
 from wdsctl.core.member_names import Extensions, first_dots, is_meta, lengths, shifted, strings
-from wdsctl.core.members import Ending, Odd, Read, walk
+from wdsctl.core.members import MOST_PADDING, Ending, Odd, Read, walk
 from wdsctl.core.noticed import Noticed
 from wdsctl.core.plain_members import Bytes, Ints, Members
 from wdsctl.core.scan_findings import ending_findings, sample_findings
@@ -64,7 +64,7 @@ def _gathered(read: Read, size: int, table: Extensions, noticed: Noticed) -> tup
 def _behind(read: Read, size: int, at: int) -> int:
     """How many samples stand behind the end mark, where no reader sees them. Reads all there that is no member."""
     samples = 0
-    while (found := next(headers(read, size, at), None)) is not None:
+    while (found := next(headers(read, min(size, at + MOST_PADDING), at), None)) is not None:
         rest = partial(_from, read, found)
         columns, ending = _gathered(rest, size - found, Extensions(), Noticed(""))
         samples += sum(map(len, columns.offsets))

@@ -93,7 +93,7 @@ def _check_list_file(name: str, where: str) -> None:
     """Refuse a list that lies elsewhere: what data says is no reason to open it."""
     if os.path.isabs(name) or ".." in name.split("/"):
         hint = "copy the list beside dataset.yaml; or name it yourself: `wdsctl split DATASET --keys`, `--exclude-keys`"
-        raise wrong(f"{name!r}: lists of keys lie beside dataset.yaml, and this leads elsewhere", where, hint=hint)
+        raise wrong(f"lists of keys lie beside dataset.yaml, and {name!r} leads elsewhere", where, hint=hint)
 
 
 def split_block(rule: SplitRule) -> str:
