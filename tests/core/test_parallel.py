@@ -58,12 +58,14 @@ def allowed_folders(_: int) -> str | None:
     return os.environ.get(VARIABLE)
 
 
-def test_what_was_allowed_after_the_first_pool_holds_in_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_allowed_after_the_first_pool_holds_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     assert dict(map_units(allowed_folders, range(2), 2)) == {0: None, 1: None}
     monkeypatch.setenv(VARIABLE, "")
-    allow_path("/somewhere")
-    assert dict(map_units(allowed_folders, range(2), 2)) == {0: "/somewhere", 1: "/somewhere"}
+    allow_path(str(tmp_path))
+    assert dict(map_units(allowed_folders, range(2), 2)) == {0: str(tmp_path), 1: str(tmp_path)}
     monkeypatch.delenv(VARIABLE)
     assert dict(map_units(allowed_folders, range(2), 2)) == {0: None, 1: None}
 

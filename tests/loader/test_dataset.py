@@ -52,7 +52,7 @@ def test_the_line_of_a_blend_file_that_names_what_is_not_there_is_told(unopened:
     texts = {
         "join.yaml": "join:\n  - {path: ../data}\n  - {path: ../dta}\n",
         "blend.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta}\n",
-        "aux.yaml": "path: ../data\naux:\n  media: ../dta\n",
+        "aux.yaml": "path: ../data\naux:\n  media: dta\n",
         "never.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta, weight: 0}\n",
         "schedule.yaml": "blend:\n  - {path: ../data}\n  - {path: ../dta, weight: 0}\n"
         "schedule: [{step: 9, weights: [1, 1]}]\n",

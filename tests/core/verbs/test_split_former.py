@@ -343,3 +343,20 @@ def test_samples_of_raw_files_keep_their_split_when_others_are_dropped_or_rename
     gone, old, new = (f"shard-000000.tar/{key}" for key in ("0/00000", "1/00004", "1/renamed"))
     expected = {sample: name for sample, name in before.items() if sample not in {gone, old}}
     assert after == expected | {new: before[old]}
+
+
+@pytest.mark.parametrize("lost", ["a", "b", "c", "d"])
+def test_an_excluded_sample_of_another_split_does_not_take_its_shard_along(tmp_path: Path, lost: str) -> None:
+    """A shard comes back of which one sample was excluded under another division: the others are where they were."""
+    root = a_dataset(tmp_path, {f"{s}.tar": {f"{s}{i}.txt": b"1" for i in range(6)} for s in "abcd"})
+    index(root)
+    make(root, SplitRule({"train": 8, "val": 1, "test": 1}, "sample"))
+    split_by(root, SplitRequest(excludes=Excludes(keys=tuple(f"{s}2" for s in "abcd"))))
+    split_by(root, SplitRequest(rule=SplitRule({"train": 2, "val": 1, "test": 1}, "shard"), may_move=True))
+    before = splits_of(root, "")
+    away = tmp_path / "away"
+    (tmp_path / f"{lost}.tar").rename(away)
+    index(root, missing="drop")
+    away.rename(tmp_path / f"{lost}.tar")
+    index(root)
+    assert splits_of(root, "") == before

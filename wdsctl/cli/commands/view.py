@@ -255,7 +255,7 @@ def refresh(
     timeout: Annotated[
         float,
         typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up on what a view was made by after so long."),
-    ] = 600,
+    ] = 600.0,
     catalog: options.Catalog = None,
     dry_run: options.DryRun = False,
     common: options.Common,

@@ -115,9 +115,16 @@ def _deal_set(
             target = former if source.is_former or (source.is_gone and excludes) else parts
             for name, old in source.flags.items():
                 if name in names:
-                    mine = free & (old.any() if by == "shard" else _carried(old, source.origin))
+                    mine = free & _carried(old, source.origin)
                     add(target[name], row.id, mine)
                     free &= ~mine
+        for source in sources if by == "shard" else ():
+            # What is new in a shard goes with the most of it. One sample that was excluded does not say for all.
+            had_by = {name: int(old.sum()) for name, old in source.flags.items() if name in names and old.any()}
+            if had_by and free.any():
+                target = former if source.is_former or (source.is_gone and excludes) else parts
+                add(target[max(had_by, key=had_by.__getitem__)], row.id, free)
+                free = np.zeros(row.samples, np.bool_)
         had = sum(int(old.sum()) for source in sources if not source.is_gone for old in source.flags.values())
         kept = had if by == "shard" and row.samples else int((~free).sum())
         if kept < had:
