@@ -111,20 +111,11 @@ def _deal_set(
         sources = _sources(row, of_set, rule, work, origins)
         sources += _sources_elsewhere(row, of_set, rule, renamed)
         free = np.ones(row.samples, np.bool_)
-        for source in sources:
-            target = former if source.is_former or (source.is_gone and excludes) else parts
-            for name, old in source.flags.items():
-                if name in names:
-                    mine = free & _carried(old, source.origin)
-                    add(target[name], row.id, mine)
-                    free &= ~mine
-        for source in sources if by == "shard" else ():
-            # What is new in a shard goes with the most of it. One sample that was excluded does not say for all.
-            had_by = {name: int(old.sum()) for name, old in source.flags.items() if name in names and old.any()}
-            if had_by and free.any():
-                target = former if source.is_former or (source.is_gone and excludes) else parts
-                add(target[max(had_by, key=had_by.__getitem__)], row.id, free)
-                free = np.zeros(row.samples, np.bool_)
+        targets = [former if each.is_former or (each.is_gone and excludes) else parts for each in sources]
+        for source, target in zip(sources, targets, strict=True):
+            free &= ~_given_back(row, source, target, free)
+        if by == "shard":
+            free &= ~_rest_given(row, sources, targets, free)
         had = sum(int(old.sum()) for source in sources if not source.is_gone for old in source.flags.values())
         kept = had if by == "shard" and row.samples else int((~free).sum())
         if kept < had:
@@ -140,6 +131,28 @@ def _deal_set(
         known = draft.splits.former(of_set)
         draft.splits.keep_former(of_set, {name: {**known.get(name, {}), **former[name]} for name in names})
     return lost
+
+
+def _given_back(row: ShardRow, source: _Source, target: Parts, free: Flags) -> Flags:
+    """Give the splits the free samples of a shard that they had. Returns those."""
+    given = np.zeros(row.samples, np.bool_)
+    for name, old in source.flags.items():
+        if name in target:
+            mine = free & ~given & _carried(old, source.origin)
+            add(target[name], row.id, mine)
+            given |= mine
+    return given
+
+
+def _rest_given(row: ShardRow, sources: Sequence[_Source], targets: Sequence[Parts], free: Flags) -> Flags:
+    """Give what is free of a shard to the split that had most of it: one sample that was excluded from another does not
+    speak for all. Returns what was given."""
+    for source, target in zip(sources, targets, strict=True):
+        had = {name: int(old.sum()) for name, old in source.flags.items() if name in target and old.any()}
+        if had:
+            add(target[max(had, key=had.__getitem__)], row.id, free)
+            return free
+    return np.zeros(row.samples, np.bool_)
 
 
 def _deal_free(
