@@ -23,6 +23,7 @@ from wdsctl.core.errors import DatasetError, InputError, StorageError, UsageErro
 from wdsctl.core.findings import Finding
 from wdsctl.core.json_text import read_json
 from wdsctl.core.key_rules import ENOUGH, Layout, choose_rule, makes
+from wdsctl.core.members import LONGEST_HEADER
 from wdsctl.core.naming import FIRST_DOT, KEY_RULES, KNOWN_EXTENSION, KeyUntil, as_rule, shard_key, split_by
 from wdsctl.core.os_errors import translated
 from wdsctl.core.printable import printable
@@ -34,7 +35,8 @@ from wdsctl.core.urls import is_url
 _BY_ARROW = ("zstd", "lz4")
 _LOOKED_AT = 8  # tars whose contents are looked at for a compression that their names do not say
 _DAMAGE = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
-_LARGEST = 4 << 30  # bytes of a member that are unpacked into memory: a few KiB of gzip may promise any size
+_LARGEST = 4 << 30  # bytes of a sample that are unpacked into memory: a few KiB of gzip may promise any size
+_HEADERS = (*tarfile.GNU_TYPES, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)  # whose data is read whole
 _BITS = 28  # of a place: the sample's number in its file
 
 Sample = tuple[str, list[tuple[str, int, bytes]]]
@@ -120,9 +122,9 @@ class PackedSource:
         except StopIteration as error:
             raise StorageError("it ends sooner than when it was listed", where=path, hint="run it again") from error
         self._open = number, i + 1, samples
-        if any(size > _LARGEST for name, size, _ in parts if wanted(name)):
+        if sum(size for _, size, _ in parts) > _LARGEST:
             raise DatasetError(
-                f"a part has more than {_LARGEST >> 30} GiB unpacked",
+                f"a sample has more than {_LARGEST >> 30} GiB unpacked",
                 hint="unpack the tar first: parts of plain tars may have any size",
                 where=path,
                 code="WDS233",
@@ -147,22 +149,36 @@ def _check_keys(root: str, layouts: list[Layout]) -> None:
 
 def _samples(path: str, rule: KeyUntil, *, with_data: bool) -> Iterator[Sample]:
     """Neighbouring members of one key. Links, folders and devices are passed over; nothing is ever unpacked to disk."""
-    key, parts = "", list[tuple[str, int, bytes]]()
-    with _unpacking(path) as stream, tarfile.open(fileobj=stream, mode="r|", errorlevel=1) as archive:
+    key, parts, names, held = "", list[tuple[str, int, bytes]](), set[str](), 0
+    with (
+        _unpacking(path) as stream,
+        tarfile.open(fileobj=stream, mode="r|", errorlevel=1, tarinfo=_Member) as archive,
+    ):
         for member in archive:
             cast("Any", archive).members = []  # or it would remember all of them
             named = split_by(member.name, rule) if member.isreg() else None
             if named is None:
                 continue
             named = shard_key(named[0]), named[1]
-            if named[0] != key or any(named[1] == part for part, _, _ in parts):
+            if named[0] != key or named[1] in names:
                 if parts:
                     yield key, parts
-                key, parts = named[0], []
-            file = archive.extractfile(member) if with_data and member.size <= _LARGEST else None
+                key, parts, names, held = named[0], [], set(), 0
+            held += member.size
+            names.add(named[1])
+            file = archive.extractfile(member) if with_data and held <= _LARGEST else None
             parts.append((named[1], member.size, file.read() if file is not None else b""))
         if parts:
             yield key, parts
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose long name or pax header may not take more memory than any name does."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _HEADERS and self.type != tarfile.GNUTYPE_SPARSE and self.size > LONGEST_HEADER:
+            raise tarfile.ReadError(f"a header says that it has {self.size:,} bytes")
+        return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - where tarfile reads such data, by any door
 
 
 def _unpacking(path: str) -> IO[bytes]:

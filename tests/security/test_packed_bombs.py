@@ -1,0 +1,45 @@
+"""Compressed tars of a few KiB that promise gigabytes are refused before memory is taken."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.convert.importers.packed import IMPORTER
+from wdsctl.core.errors import WdsctlError
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_header_that_promises_gigabytes_is_damage(tmp_path: Path, kind: bytes) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = kind, 1 << 28
+    with gzip.open(tmp_path / "a.tar.gz", "wb", compresslevel=1) as file:
+        file.write(header.tobuf(tarfile.USTAR_FORMAT))
+        for _ in range(1 << 8):
+            file.write(bytes(1 << 20))
+    tracemalloc.start()
+    with IMPORTER.open(str(tmp_path), {}) as source:
+        assert list(source.entries()) == []
+        assert [each.code for each in source.problems] == ["WDS102"]
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 1 << 26
+
+
+def test_the_parts_of_a_sample_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("wdsctl.core.convert.importers.packed._LARGEST", 1 << 20)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        for part in ("a", "b", "c"):
+            member = tarfile.TarInfo(f"key.{part}")
+            member.size = 1 << 19
+            archive.addfile(member, io.BytesIO(bytes(1 << 19)))
+    with IMPORTER.open(str(tmp_path), {}) as source:
+        (known,) = source.known()
+        with pytest.raises(WdsctlError, match="a sample has more than") as caught:
+            source.read(known.place)
+    assert caught.value.code == "WDS233"
