@@ -33,6 +33,13 @@ def test_vorbis_ends_with_the_sample_that_its_last_page_states(seconds: float, c
     assert np.array_equal(ending.numpy(), clip[:, -300:])
 
 
+@pytest.mark.parametrize("samples", [700, 900, 961, 1024])
+def test_a_vorbis_of_one_packet_has_its_samples(samples: int) -> None:
+    made = sound("ogg", "vorbis", seconds=samples / 44_100)
+    stated = last_position(made)
+    assert AVDecoder(made).get_audio().audio_clips[0].shape[1] == stated == facts_of(made).samples
+
+
 def test_sounds_of_vorbis_that_were_joined_are_not_taken_for_the_end_of_the_first_one() -> None:
     long, short = sound("ogg", "vorbis", seconds=2), sound("ogg", "vorbis", seconds=0.5)
     alone = [AVDecoder(each).get_audio().audio_clips[0].shape[1] for each in (long, short)]

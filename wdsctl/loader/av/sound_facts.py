@@ -11,6 +11,7 @@ from typing import Literal
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
 
+from wdsctl.core.media.ogg_vorbis import decoded_whole
 from wdsctl.core.media.stated_seconds import ogg_samples
 from wdsctl.loader.av.opening import BadMediumError, OpenMedium
 
@@ -103,9 +104,12 @@ def sound_facts(opened: OpenMedium) -> SoundFacts:
 
 def _frames(opened: OpenMedium, stream: AudioStream, times: list[int | None]) -> Iterator[AudioFrame]:
     """Those that have samples. The times of the packets that were read are added to `times`."""
+    is_ogg_vorbis = opened.family == "ogg" and stream.codec_context.codec.canonical_name == "vorbis"
     for packet in opened.container.demux(stream):
         times.append(packet.pts)
-        yield from (frame for frame in packet.decode() if frame.samples)
+        # Of a sound that lies in one page, FFmpeg may cut off all that there is.
+        frames = decoded_whole(packet, stream) if is_ogg_vorbis else packet.decode()
+        yield from (frame for frame in frames if frame.samples)
 
 
 def _layout(frame: AudioFrame) -> str:
