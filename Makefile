@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo demo-media test test-slow fuzz check format docs bench clean
+.PHONY: help demo demo-media test test-slow fuzz check format docs house bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/json_schemas.py
 	$(BIN)/python docs/man_page.py
 	$(BIN)/python docs/schema_text.py
+
+house:  ## figures of the package's structure, before and after the rooms
+	@$(PYTHON) docs/house.py
 
 bench: $(READY)  ## measure against the peers, write docs/benchmarks.md
 	$(BIN)/python -m benchmarks

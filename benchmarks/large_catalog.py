@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.places import DATA
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.offsets import ShardRows
-from wdsctl.core.offsets_bounds import ShardEntry
-from wdsctl.core.offsets_writer import OffsetsWriter
-from wdsctl.core.place import Place, locate
-from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.units import ShardFile
-from wdsctl.core.verbs.split import split
+from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.offsets.bounds import ShardEntry
+from wdsctl.core.offsets.read import ShardColumns
+from wdsctl.core.offsets.write import OffsetsWriter
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.shard_scan import ShardScan
+from wdsctl.core.split.split import split_by_ratios
 
 A_SHARD = 10_000
 _JPG, _TXT = 40_000, 300  # bytes, at most
@@ -33,32 +33,32 @@ def ensure_large(samples: int, folder: Path = DATA / "large") -> Path:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         _build(locate(str(root)), samples)
-        split(str(root), {"train": 98, "val": 2}, by="sample")
+        split_by_ratios(str(root), {"train": 98, "val": 2}, by="sample")
         marker.touch()
     return root
 
 
-def _build(place: Place, samples: int) -> None:
+def _build(place: DatasetLocation, samples: int) -> None:
     Path(place.meta).mkdir()
     writer = OffsetsWriter(place.meta)
     try:
-        with drafting(place.catalog, anew=True) as draft:
+        with open_draft(place.catalog, from_scratch=True) as draft:
             draft.generation = 1
             for first in range(0, samples, A_SHARD):
                 scan = a_scan(first, min(A_SHARD, samples - first))
                 file = ShardFile(f"shard-{first // A_SHARD:06d}.tar", int(scan.offsets[-1] + scan.sizes[-1]), 1)
                 number = draft.next_shard_id()
                 draft.add_shard(number, file, scan)
-                rows = ShardRows(
+                rows = ShardColumns(
                     keys=scan.keys,
                     key_sizes=scan.key_sizes,
                     counts=scan.counts,
-                    part_names=draft.numbers_of(scan)[scan.part_names],
+                    part_names=draft.part_numbers(scan)[scan.part_names],
                     part_offsets=scan.part_offsets,
                     part_sizes=scan.part_sizes,
                 )
                 writer.add(ShardEntry(number, file.path, file.size, scan.samples, scan.layout_hash()), rows)
-            writer.finish(place.offsets(1), 1, draft.extensions)
+            writer.finish(place.offsets_path(1), 1, draft.extensions)
     finally:
         writer.close()
 

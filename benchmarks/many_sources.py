@@ -48,11 +48,15 @@ def ensure_sources(
 
 
 def _prepared(root: Path, first: int, samples: int, write: Write) -> None:
-    from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+    from wdsctl.core.index.request import IndexRequest
+    from wdsctl.core.prepare.prepare import prepare
+    from wdsctl.core.prepare.request import PrepareRequest
 
     root.mkdir(parents=True)
     write(root / "shard-000000.tar", first, samples, _WHOLE_SECONDS)
-    options = PrepareOptions(sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"}, workers=1)
+    options = PrepareRequest(
+        sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"}, index=IndexRequest(workers=1)
+    )
     prepare(str(root), None, options)
 
 

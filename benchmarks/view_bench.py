@@ -10,8 +10,8 @@ from benchmarks.contender import Contender
 from benchmarks.large_catalog import ensure_large
 from benchmarks.places import OURS_PYTHON
 from benchmarks.results import Row
-from wdsctl.core.verbs.view import create_view
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
 
 CORPORA: tuple[str, ...] = ()
 SAMPLES = 10_000_000
@@ -32,7 +32,7 @@ def view_rows(wanted: Callable[[str], bool], rounds: int) -> Iterator[Row]:
         return
     root = str(ensure_large(SAMPLES))
     for share in VIEWS.values():
-        create_view(root, _name(share), Definition(sample=share), replace=True)
+        create_view(root, _name(share), ViewDefinition(sample=share), replace=True)
     opened = [
         Contender(name=name, command=_script(root, "--open", _name(share)), after=answer)
         for name, share in VIEWS.items()

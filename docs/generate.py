@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import io
 import os
@@ -16,16 +17,16 @@ from typing import NamedTuple
 from sqlalchemy import Column, Table, create_engine, inspect, text
 from sqlalchemy.dialects import sqlite
 
-from wdsctl.cli.apps import full_app
+from wdsctl.cli.app import build_full_app
 from wdsctl.cli.main import main
 from wdsctl.core import errors
 from wdsctl.core.catalog import schema
-from wdsctl.core.catalog.draft import KEY_INDEX
-from wdsctl.core.catalog.identity import VERSION
-from wdsctl.core.catalog.query_views import MORE_COLUMNS
-from wdsctl.core.codes import CODES
+from wdsctl.core.catalog.database_file import KEY_INDEX
+from wdsctl.core.catalog.open_catalog import CATALOG_SCHEMA_VERSION, VIEWS
+from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.sample_id import INDEX_BITS
+from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.views.sql_views import EXTRA_VIEW_COLUMNS
 
 HERE = Path(__file__).resolve().parent
 
@@ -134,7 +135,7 @@ here; `--json` carries the code too. {count} codes.
 | 4 | permission |
 | 5 | partly done: the answer has findings of severity `error` |
 | 6 | the catalog is locked, damaged, missing or incompatible |
-| 130 | interrupted; run the same command again to go on |
+| 130 | interrupted; run the same command again to continue |
 
 ## Errors in Python
 
@@ -169,8 +170,9 @@ def pages() -> dict[str, str]:
     """File name -> text of every generated page."""
     return {
         "catalog.md": _page("wdsctl/core/catalog/schema.py", _catalog()),
-        "codes.md": _page("wdsctl/core/codes.py and errors.py", _codes()),
+        "codes.md": _page("wdsctl/core/codes.md and errors.py", _codes()),
         "cli.md": _page("`wdsctl --help`", _cli()),
+        "architecture.md": _architecture(),
     }
 
 
@@ -212,17 +214,45 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
 
 
+def _architecture() -> str:
+    """The page as it is, with the tables of rooms made from the docstrings of the rooms."""
+    text = (HERE / "architecture.md").read_text(encoding="utf-8")
+    begin, end = (text.index(f"<!-- rooms: {word}") for word in ("written", "end"))
+    begin = text.index("\n", begin) + 1
+    return text[:begin] + "".join(map(_rooms, ("core", "loader"))) + text[end:]
+
+
+def _rooms(container: str) -> str:
+    """A table of rooms, top layer first: the order that import-linter enforces."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+    contracts = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = [each["layers"] for each in contracts["contracts"] if each.get("containers") == [f"wdsctl.{container}"]]
+    names = [name for layer in layers for name in layer.replace(":", "|").split(" | ")]
+    folders = [HERE.parent / "wdsctl" / container / name for name in names]
+    rooms = [folder for folder in folders if folder.is_dir()] + [folders[0].parent]
+    rows = [f"| `{room.relative_to(HERE.parent / 'wdsctl')}` | {_docstring(room)} |\n" for room in rooms]
+    return f"\n| Room | What it does |\n|---|---|\n{''.join(rows)}\n"
+
+
+def _docstring(room: Path) -> str:
+    text = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split())
+
+
 def _catalog() -> str:
-    parts = [CATALOG.format(version=VERSION, bits=INDEX_BITS), "\n## Views\n"]
+    parts = [CATALOG.format(version=CATALOG_SCHEMA_VERSION, bits=INDEX_BITS), "\n## Views\n"]
     for name, columns in _views():
         question, query = EXAMPLES[name]
         parts.append(f"\n### {name}\n\nColumns: {', '.join(f'`{column}`' for column in columns)}.\n")
         parts.append(f"\n{question}\n\n```sql\n{_wrapped(query)};\n```\n")
     parts.append(f"\n## More views in `wdsctl sql`\n\n{MORE}")
     for name, meaning in MORE_MEANINGS.items():
-        parts.append(f"| `{name}` | {meaning} | {', '.join(f'`{column}`' for column in MORE_COLUMNS[name])} |\n")
+        parts.append(f"| `{name}` | {meaning} | {', '.join(f'`{column}`' for column in EXTRA_VIEW_COLUMNS[name])} |\n")
     parts.append("\n## Tables\n")
-    parts += [_table(table) for table in schema.metadata.tables.values()]
+    parts += [_table(table) for table in schema.catalog_metadata.tables.values()]
     parts.append(f"\nThere is one index beside the keys, made after the rows are in: `{KEY_INDEX}`.\n")
     return "".join(parts)
 
@@ -231,11 +261,11 @@ def _views() -> list[tuple[str, list[str]]]:
     """The views with their columns, as SQLite has them."""
     engine = create_engine("sqlite://")
     with engine.begin() as connection:
-        schema.metadata.create_all(connection)
-        for name, query in schema.VIEWS.items():
+        schema.catalog_metadata.create_all(connection)
+        for name, query in VIEWS.items():
             connection.execute(text(f"CREATE VIEW {name} AS {query}"))
         look = inspect(connection)
-        columns = [(name, [str(column["name"]) for column in look.get_columns(name)]) for name in schema.VIEWS]
+        columns = [(name, [str(column["name"]) for column in look.get_columns(name)]) for name in VIEWS]
     engine.dispose()
     return columns
 
@@ -267,8 +297,8 @@ def _wrapped(query: str) -> str:
 
 
 def _codes() -> str:
-    parts = [CODES_PAGE.format(count=len(CODES)), *map(_error, _errors(WdsctlError))]
-    for hundred, group in groupby(CODES.items(), key=lambda item: item[0][3]):
+    parts = [CODES_PAGE.format(count=len(load_codes())), *map(_error, _errors(WdsctlError))]
+    for hundred, group in groupby(load_codes().items(), key=lambda item: item[0][3]):
         parts.append(f"\n## {SECTIONS[hundred]}\n")
         parts += [f"\n### {code}: {c.title}\n\n{c.meaning}\n\n**What to do.** {c.remedy}\n" for code, c in group]
     return "".join(parts)
@@ -287,8 +317,8 @@ def _error(kind: type[WdsctlError]) -> str:
 
 
 def _cli() -> str:
-    names = [[str(command.name)] for command in full_app().registered_commands]
-    for group in full_app().registered_groups:
+    names = [[str(command.name)] for command in build_full_app().registered_commands]
+    for group in build_full_app().registered_groups:
         inside = group.typer_instance.registered_commands if group.typer_instance is not None else []
         names += [[str(group.name)], *([str(group.name), str(command.name)] for command in inside)]
     parts = [CLI, f"\n## wdsctl\n\n```text\n{_help()}```\n"]

@@ -12,53 +12,51 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from wdsctl.cli.output import SCHEMA
-from wdsctl.core.sums import Algorithm
-from wdsctl.core.verbs.checksum import Checked, Summed
-from wdsctl.core.verbs.ls import Listed, What
+from wdsctl.cli.output import JSON_SCHEMA_VERSION
+from wdsctl.core.compare.checksum import ChecksumVerdict, HashAlgorithm, ShardChecksum
+from wdsctl.core.inspect.ls import ListingEntry, ListingKind
 
 HERE = Path(__file__).resolve().parent / "schemas"
 
 #: Command -> the reports that it may answer with, as module:class below wdsctl; or the fields of its document.
 ANSWERS: dict[str, tuple[str, ...]] = {
-    "catalog check": ("core.verbs.catalog_check:CatalogCheckReport",),
-    "catalog info": ("core.verbs.catalog_info:CatalogInfoReport",),
-    "catalog migrate": ("core.verbs.catalog_migrate:CatalogMigrateReport",),
-    "catalog vacuum": ("core.verbs.catalog_vacuum:CatalogVacuumReport",),
-    "checkpoint diff": ("core.verbs.checkpoint:DiffReport",),
-    "checkpoint info": ("core.verbs.checkpoint:InfoReport",),
-    "checkpoint redistribute": ("core.verbs.checkpoint:RedistributeReport",),
-    "convert": ("core.verbs.convert_report:ConvertReport",),
-    "diff": ("core.verbs.diff_report:DiffReport",),
-    "explain": ("cli.render.explain:Explanation",),
-    "get": ("core.verbs.get:GetReport",),
-    "index": ("core.verbs.index:IndexReport", "core.verbs.media_folder:MediaFolderReport"),
+    "catalog check": ("core.index.catalog_check:CatalogCheckReport",),
+    "catalog info": ("core.index.catalog_check:CatalogInfoReport",),
+    "catalog vacuum": ("core.index.vacuum:CatalogVacuumReport",),
+    "checkpoint diff": ("core.checkpoint.checkpoint:CheckpointDiffReport",),
+    "checkpoint info": ("core.checkpoint.checkpoint:CheckpointInfoReport",),
+    "checkpoint redistribute": ("core.checkpoint.checkpoint:RedistributeReport",),
+    "convert": ("core.convert.request:ConvertReport",),
+    "diff": ("core.compare.diff:DatasetDiffReport",),
+    "explain": ("cli.commands.explain:ExplainReport",),
+    "get": ("core.inspect.get:GetReport",),
+    "index": ("core.index.index:IndexReport", "core.index.media_folder:MediaFolderReport"),
     "inspect": (
-        "core.verbs.inspect:InspectReport",
-        "core.verbs.inspect_media_folder:MediaFolderInspectReport",
-        "core.verbs.inspect_samples:SamplesReport",
-        "core.verbs.inspect_stats:StatsReport",
-        "core.verbs.inspect_blend:BlendReport",
-        "core.verbs.view_look:ShowReport",
+        "core.inspect.inspect:InspectReport",
+        "core.inspect.media_folder:MediaFolderInspectReport",
+        "core.inspect.samples:SamplesReport",
+        "core.inspect.stats:StatsReport",
+        "core.inspect.blend:BlendReport",
+        "core.views.show:ViewShowReport",
     ),
-    "log": ("core.verbs.log:LogReport", "core.verbs.log:RunReport"),
-    "prepare": ("core.verbs.prepare:PrepareReport", "core.verbs.media_folder:MediaFolderReport"),
-    "repair": ("core.verbs.repair:RepairReport",),
+    "log": ("core.catalog.history:LogReport", "core.catalog.history:RunReport"),
+    "prepare": ("core.prepare.prepare:PrepareReport", "core.index.media_folder:MediaFolderReport"),
+    "repair": ("core.repair.repair:RepairReport",),
     "split": (
-        "core.verbs.split_report:SplitReport",
-        "core.verbs.split_report:SplitsReport",
-        "core.verbs.split_export:ExportReport",
-        "core.verbs.split_leaks_report:LeaksReport",
+        "core.split.report:SplitReport",
+        "core.split.report:SplitSetsReport",
+        "core.split.report:SplitExportReport",
+        "core.split.leaks:LeaksReport",
     ),
-    "trace": ("core.verbs.trace_report:TraceReport",),
-    "validate": ("core.verbs.validate:ValidateReport", "core.verbs.validate_quarantine:ReleaseReport"),
-    "view create": ("core.verbs.view:ViewReport",),
-    "view delete": ("core.verbs.view:DeleteReport",),
-    "view diff": ("core.verbs.view_look:DiffReport",),
-    "view export": ("core.verbs.view_look:ExportReport",),
-    "view list": ("core.verbs.view_look:ListReport",),
-    "view refresh": ("core.verbs.view:RefreshReport",),
-    "view show": ("core.verbs.view_look:ShowReport",),
+    "trace": ("core.trace.trace:TraceReport",),
+    "validate": ("core.validate.request:ValidateReport", "core.validate.request:ReleaseReport"),
+    "view create": ("core.views.views:ViewReport",),
+    "view delete": ("core.views.views:ViewDeleteReport",),
+    "view diff": ("core.views.show:ViewDiffReport",),
+    "view export": ("core.views.show:ViewExportReport",),
+    "view list": ("core.views.show:ViewListReport",),
+    "view refresh": ("core.views.views:ViewRefreshReport",),
+    "view show": ("core.views.show:ViewShowReport",),
 }
 
 
@@ -73,8 +71,8 @@ class Failure:
 @dataclass(frozen=True, slots=True)
 class Ls:
     root: str
-    what: What
-    entries: tuple[Listed, ...]
+    what: ListingKind
+    entries: tuple[ListingEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,21 +83,15 @@ class LsCut(Ls):
 @dataclass(frozen=True, slots=True)
 class Sums:
     root: str
-    algorithm: Algorithm
-    sums: tuple[Summed, ...]
+    algorithm: HashAlgorithm
+    sums: tuple[ShardChecksum, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSums:
     root: str
     odd_lines: int
-    checked: tuple[Checked, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    path: str
-    kind: str
+    checked: tuple[ChecksumVerdict, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,23 +100,14 @@ class Setting:
     option: str
     value: str | bool | tuple[str, ...]
     origin: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    message: str
-    where: str
-    hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    files: tuple[File, ...]
+    file: str
     user_file: str
     settings: tuple[Setting, ...]
-    problems: tuple[Problem, ...]
-    unknown_variables: tuple[Problem, ...]
+    unknown_variables: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +126,6 @@ PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", type(N
 #: Those that are no dataclass of the program, which writes them piece by piece.
 OWN: dict[str, tuple[type, ...]] = {
     "checksum": (Sums, CheckedSums),
-    "config check": (Configuration,),
-    "config path": (Configuration,),
     "config show": (Configuration,),
     "ls": (Ls, LsCut),
     "sql": (Table, TableCut),
@@ -176,7 +157,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     """Command (or `error`) -> the schema of its document."""
     kinds = {command: tuple(map(_named, names)) for command, names in ANSWERS.items()} | OWN
     made = {command: _document(command, kinds[command]) for command in sorted(kinds)}
-    fields_of_error = {"schema": {"const": SCHEMA}, "error": _of(Failure, {})}
+    fields_of_error = {"schema": {"const": JSON_SCHEMA_VERSION}, "error": _of(Failure, {})}
     made["error"] = _whole("error", [_object(fields_of_error, is_open=False)], _definitions(Failure))
     return made
 
@@ -188,7 +169,7 @@ def _named(name: str) -> type:
 
 def _document(command: str, kinds: tuple[type, ...]) -> dict[str, Any]:
     definitions: dict[str, Any] = {}
-    head = {"schema": {"const": SCHEMA}, "command": {"const": command}}
+    head = {"schema": {"const": JSON_SCHEMA_VERSION}, "command": {"const": command}}
     bodies = [_object({**head, **_properties(kind, definitions)}, is_open=False) for kind in kinds]
     return _whole(command, bodies, definitions)
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from wdsctl.version import VERSION
+from wdsctl.core.version import VERSION
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE / "man" / "wdsctl.1"

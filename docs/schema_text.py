@@ -12,18 +12,19 @@ from sqlalchemy import MetaData
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.schema import CreateIndex, CreateTable, DDLElement
 
-from wdsctl.core.catalog import ledger_schema, schema
+from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.open_catalog import VIEWS
 
 FOLDER = Path(__file__).resolve().parents[1] / "wdsctl" / "core" / "catalog"
 
 
 def texts() -> dict[str, str]:
     """File name -> text: the statements to the letter, for SQLite keeps them so, each with `;` behind it."""
-    views = [f"CREATE VIEW {name} AS {query}" for name, query in schema.VIEWS.items()]
+    views = [f"CREATE VIEW {name} AS {query}" for name, query in VIEWS.items()]
     return {
-        "catalog.sql": _joined([*_tables(schema.metadata, is_there=False), *views]),
+        "catalog.sql": _joined([*_tables(schema.catalog_metadata, is_there=False), *views]),
         # A ledger of an older version has some of the tables.
-        "ledger.sql": _joined(_tables(ledger_schema.metadata, is_there=True)),
+        "ledger.sql": _joined(_tables(schema.ledger_metadata, is_there=True)),
     }
 
 

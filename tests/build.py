@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from wdsctl.core.members import Read
-from wdsctl.core.scan import scan_shard
-from wdsctl.core.shard_scan import ShardScan
-from wdsctl.core.verbs.index_request import IndexReport
+from wdsctl.core.index.request import IndexReport
+from wdsctl.core.shards.shard_scan import ShardScan
+from wdsctl.core.shards.tar_members import ReadBytes
+from wdsctl.core.shards.tar_scan import scan_tar
 
 Files = Mapping[str, bytes] | Sequence[tuple[str, bytes]]
 AsNobody = Callable[[Callable[[], Any]], Any]  # the fixture that does something as a user who owns nothing
@@ -83,7 +83,7 @@ def rewritten(path: str | Path, content: bytes | Files) -> None:
     os.utime(path, ns=(before + 1_000_000_000, before + 1_000_000_000))
 
 
-def reading(data: bytes) -> Read:
+def reading(data: bytes) -> ReadBytes:
     """A shard in memory, read as strictly as storage reads: exactly the bytes asked for, within the file."""
 
     def read(offset: int, size: int) -> bytes:
@@ -108,7 +108,7 @@ def tree(root: str | Path) -> dict[str, tuple[int, int, int]]:
 
 def a_scan(data: bytes) -> ShardScan:
     """What a scan says of a shard in memory."""
-    return scan_shard("a.tar", reading(data), len(data))
+    return scan_tar("a.tar", reading(data), len(data))
 
 
 def an_image(form: str, **options: object) -> bytes:

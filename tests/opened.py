@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from wdsctl.core.storage import LocalStorage
+from wdsctl.core.storage.storage import LocalStorage
 
 
 def open_files(below: str = "/", process: int | None = None) -> list[str]:

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from wdsctl.core.patience import Patience
+from wdsctl.core.storage.remote_errors import RetryPolicy
 
 Fault = Callable[[str, int, int, bytes], bytes]
 
@@ -80,7 +80,7 @@ class OnceEach:
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storages made from now on do not wait between two tries."""
-    monkeypatch.setitem(Patience.__init__.__kwdefaults__ or {}, "pause", 0.0)
+    monkeypatch.setitem(RetryPolicy.__init__.__kwdefaults__ or {}, "pause", 0.0)
 
 
 def uploaded(folder: str | Path, url: str, pattern: str = "*.tar*") -> str:

@@ -1,7 +1,55 @@
-"""Prepare and manage WebDataset datasets, and feed training from them, exactly."""
+"""Prepare and manage WebDataset datasets, and feed training from them, exactly.
+
+    import wdsctl
+
+    wdsctl.prepare("photos", "shards", split="8,1,1")
+    dataset = wdsctl.Dataset("shards", split="train")
+    dataset[0], dataset["animal/0001"], dataset[10:20]
+
+`prepare`, `index`, `split`, `inspect`, `validate` and `convert` are the commands as functions, `Dataset` reads single
+samples, `wdsctl.loader` feeds training. Names are imported when they are first used: `import wdsctl` is quick.
+"""
 
 from __future__ import annotations
 
-from wdsctl.version import VERSION as __version__  # noqa: N811 - the name that tools look for
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["__version__"]
+from wdsctl.core.version import VERSION as __version__  # noqa: N811 - the name that tools look for
+
+if TYPE_CHECKING:
+    from wdsctl import loader
+    from wdsctl.api import convert, index, inspect, prepare, split, validate
+    from wdsctl.core.errors import WdsctlError
+    from wdsctl.dataset import Dataset
+
+_MODULE_OF = {
+    **dict.fromkeys(("convert", "index", "inspect", "prepare", "split", "validate"), "wdsctl.api"),
+    "Dataset": "wdsctl.dataset",
+    "WdsctlError": "wdsctl.core.errors",
+}
+
+__all__ = [
+    "Dataset",
+    "WdsctlError",
+    "__version__",
+    "convert",
+    "index",
+    "inspect",
+    "loader",
+    "prepare",
+    "split",
+    "validate",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "loader":
+        return import_module("wdsctl.loader")
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
+    raise AttributeError(f"module 'wdsctl' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

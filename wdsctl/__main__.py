@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
+from wdsctl.cli.start import run
+
 # `python -m` looks for modules in the current folder first, which may be a dataset with a yaml.py in it. It stays where
 # wdsctl itself is found there alone.
 _HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 if sys.path[:1] == [os.getcwd()] != [_HOME] and not getattr(sys.flags, "safe_path", False):
     del sys.path[0]
 
-from wdsctl.cli.start import run  # noqa: E402
 
 if __name__ == "__main__":
     run()

@@ -39,7 +39,7 @@ def films(shards: list[str]) -> list[Film]:
 
 
 def wdsctl(asked: Asked) -> Callable[[Film], Any]:
-    from wdsctl.core.storage import LocalStorage
+    from wdsctl.core.storage.storage import LocalStorage
     from wdsctl.loader import AVDecoder, LazyPart, get_clips_uniform
 
     storage = LocalStorage()

@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.loader.packing.plan import METHODS
-from wdsctl.loader.packing.windows import plan_window
+from wdsctl.loader.packing.plan import METHODS, plan_window
 
 Ints = NDArray[np.int64]
 

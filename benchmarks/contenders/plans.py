@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.memory import tree_bytes
-from wdsctl.core.keys import derive
-from wdsctl.loader.arms import Arm, Ints, Piece
-from wdsctl.loader.order.blend import Blend, integer_weights
-from wdsctl.loader.order.geometry import start
-from wdsctl.loader.order.shuffle import Shuffled, slice_size
-from wdsctl.loader.stages.refs import RefCursor, RefStage
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.hashing import derive_seed
+from wdsctl.loader.order.mixture import Mixture, integer_weights
+from wdsctl.loader.order.rank_lanes import new_layout
+from wdsctl.loader.order.shuffle import ShuffledOrder, slice_size
+from wdsctl.loader.pipeline.references import RefCursor, RefStage
+from wdsctl.loader.plan.components import Component, SourceRange
 
 _LANES, _SLICE, _WINDOW = 8, 16, 1000
 _TAKE = 1000  # references: as many as a window has
@@ -51,10 +52,10 @@ class NoFiles:
     def __init__(self, number: int) -> None:
         self.number = number
 
-    def block(self, positions: Ints, passes: Ints) -> Positions:  # noqa: ARG002 - as a source has it
+    def block(self, positions: Int64Array, passes: Int64Array) -> Positions:  # noqa: ARG002 - as a source has it
         return Positions(positions.tolist())
 
-    def will_need(self, slices: Ints, most_bytes: int) -> None:
+    def will_need(self, slices: Int64Array, most_bytes: int) -> None:
         """There is nothing to fetch."""
 
 
@@ -64,12 +65,12 @@ def main() -> None:
     parser.add_argument("--arms", type=int, required=True)
     given = parser.parse_args()
     # What Python imports, and numpy sets up, when it first draws is no work of the plan's.
-    plan(10_000, 2).open(start(_LANES).lanes[0]).take(_TAKE)
+    plan(10_000, 2).open(new_layout(_LANES).lanes[0]).take(_TAKE)
     gc.collect()
     before = tree_bytes(os.getpid())
     begun = time.perf_counter()
     stage = plan(given.samples, given.arms)
-    cursors = [stage.open(lane) for lane in start(_LANES).lanes]
+    cursors = [stage.open(lane) for lane in new_layout(_LANES).lanes]
     for cursor in cursors:
         cursor.take(1)
     seconds = time.perf_counter() - begun
@@ -85,18 +86,18 @@ def plan(samples: int, arms: int) -> RefStage:
     n = samples // arms
     size = slice_size(n, _LANES, _SLICE)
     return RefStage(
-        arms=[_arm(number, n, size) for number in range(arms)],
-        blends=(Blend(integer_weights([Fraction(1 + number % 3) for number in range(arms)])),),
-        key=derive("plans", samples),
+        components=[_arm(number, n, size) for number in range(arms)],
+        blends=(Mixture(integer_weights([Fraction(1 + number % 3) for number in range(arms)])),),
+        mix_seed=derive_seed("plans", samples),
     )
 
 
-def _arm(number: int, n: int, size: int) -> Arm:
-    order = Shuffled(
-        n=n, slice_samples=size, window_samples=_WINDOW, seed=derive("plans", number), passes=1, lanes=_LANES
+def _arm(number: int, n: int, size: int) -> Component:
+    order = ShuffledOrder(
+        n=n, slice_samples=size, window_samples=_WINDOW, seed=derive_seed("plans", number), passes=1, lanes=_LANES
     )
     source: Any = NoFiles(number)
-    return Arm(order, [Piece(source, 0, n, n)])
+    return Component(order, [SourceRange(source, 0, n, n)])
 
 
 def _window_seconds(stage: RefStage, cursor: RefCursor, picks: int) -> float:
@@ -115,7 +116,7 @@ def check(stage: RefStage, refs: Sequence[tuple[Any, Any, int]]) -> None:
     """Exit with what is wrong, if anything is."""
     which = np.array([source.number for source, _, _ in refs])
     rows = np.array([block.rows[i] for _, block, i in refs])
-    n = stage.arms[0].order.n
+    n = stage.components[0].order.n
     if rows.min() < 0 or rows.max() >= n:
         raise SystemExit(f"position {rows.max()} of {n}")
     weights = np.array(stage.blends[0].weights)
@@ -125,7 +126,7 @@ def check(stage: RefStage, refs: Sequence[tuple[Any, Any, int]]) -> None:
     if off > 4:
         raise SystemExit(f"an arm is {off:.1f} picks off its share")
     places = which * n + rows
-    if len(np.unique(places)) != len(places) and len(refs) < stage.arms[0].order.n // _LANES:
+    if len(np.unique(places)) != len(places) and len(refs) < stage.components[0].order.n // _LANES:
         raise SystemExit("a sample came twice within one pass")
 
 

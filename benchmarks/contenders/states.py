@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.many_sources import SAMPLES, ensure_sources
-from wdsctl.core.addresses import waiting_in
+from wdsctl.core.checkpoint.addresses import pending_addresses
 from wdsctl.loader import Blender, DefaultTaskEncoder, Loader, WorkerConfig, get_savable_loader, get_train_dataset
 
 _BATCH, _BUFFER, _PACK, _LANES = 32, 64, 4, 8
@@ -118,14 +118,14 @@ def budget(lanes: int, sources: int, pending: int) -> int:
 
 def made_again(state: dict[str, Any]) -> int:
     """Samples that the lane of the next batch has to make again before it goes on."""
-    cursor = state["cursors"][str((state["drawn"] - state["base"]) % len(state["lanes"]))]
-    again = {address[0] if isinstance(address, list) else address for address in waiting_in(cursor["stream"])}
-    packs = cursor["stream"]["of"]
+    cursor = state["cursors"][str((state["batches_drawn"] - state["first_batch"]) % len(state["lanes"]))]
+    again = {address[0] if isinstance(address, list) else address for address in pending_addresses(cursor["stream"])}
+    packs = cursor["stream"]["upstream"]
     while isinstance(packs, dict) and "packs" not in packs:
-        packs = packs["of"]
-    if isinstance(packs, dict) and (packs["packs"] or packs["left"]):
-        pick, step = packs["of"]
-        again |= set(range(pick + (step > 0), cursor["picks"]))
+        packs = packs["upstream"]
+    if isinstance(packs, dict) and (packs["packs"] or packs["emitted"]):
+        pick, step = packs["upstream"]
+        again |= set(range(pick + (step > 0), cursor["draws"]))
     return len(again)
 
 
@@ -136,7 +136,7 @@ def _saved(loader: Loader, seen: int) -> dict[str, Saved]:
         while seen < share * SAMPLES:
             seen += _samples(next(batches))
         state = json.loads(json.dumps(loader.save_state_rank()))
-        pending = sum(cursor["picks"] for cursor in state["cursors"].values()) - seen
+        pending = sum(cursor["draws"] for cursor in state["cursors"].values()) - seen
         batch = next(batches)
         seen += _samples(batch)
         found[place] = Saved(state, pending, list(batch.__key__))

@@ -15,55 +15,49 @@ import sys
 import time
 from collections.abc import Sequence
 
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.checks.shard import CheckUnit, check_shard
-from wdsctl.core.place import locate
-from wdsctl.core.units import ShardFile
-from wdsctl.core.verbs.index import index
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.index.index import index
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.validate.request import ValidateRequest
+from wdsctl.core.validate.unit import CheckContext, CheckUnit, check_shard
 
 _CHUNK = 128 << 10  # bytes: what coreutils' cat reads at a time
 
 
-def read(units: Sequence[CheckUnit]) -> None:
+def read(context: CheckContext, units: Sequence[CheckUnit]) -> None:
     buffer = bytearray(_CHUNK)
     for unit in units:
-        with open(os.path.join(unit.root, unit.shard.path), "rb", buffering=0) as file:
+        with open(os.path.join(context.root, unit.shard.path), "rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass
 
 
-def check(units: Sequence[CheckUnit]) -> None:
+def check(context: CheckContext, units: Sequence[CheckUnit]) -> None:
     for unit in units:
-        found = check_shard(unit).found["structure"]
+        found = check_shard(context, unit).findings["structure"]
         if found:
             raise SystemExit(f"{unit.shard.path}: {found[0].finding.message}")
 
 
-def units_of(folder: str, catalog: str, *, are_indexed: bool) -> list[CheckUnit]:
+def units_of(folder: str, catalog: str, *, are_indexed: bool) -> tuple[CheckContext, list[CheckUnit]]:
     index(folder, catalog=catalog)
-    place = locate(folder, catalog)
-    with Catalog(place.catalog) as published:
-        rows, offsets = published.shards(), place.offsets(published.generation)
-    return [
-        CheckUnit(
-            root=folder,
-            shard=ShardFile(row.path, row.size, row.mtime_ns),
-            levels=("structure",),
-            indexed_as=row.layout_hash,
-            offsets=offsets if are_indexed else "",
-            shard_id=row.id,
-        )
-        for row in rows
+    location = locate(folder, catalog)
+    with Catalog(location.catalog) as published:
+        rows, offsets = published.shards(), location.offsets_path(published.generation)
+    context = CheckContext(root=folder, request=ValidateRequest(), offsets_path=offsets if are_indexed else "")
+    return context, [
+        CheckUnit(shard=ShardFile(row.path, row.size, row.mtime_ns), levels=("structure",), row=row) for row in rows
     ]
 
 
 def main() -> None:
     what, folder, catalog = sys.argv[1:]
-    units = units_of(folder, catalog, are_indexed=what == "indexed")
-    read(units)
-    check(units[:1])  # what is imported and opened once
+    context, units = units_of(folder, catalog, are_indexed=what == "indexed")
+    read(context, units)
+    check(context, units[:1])  # what is imported and opened once
     started = time.perf_counter()
-    (read if what == "read" else check)(units)
+    (read if what == "read" else check)(context, units)
     seconds = time.perf_counter() - started
     size = sum(unit.shard.size for unit in units)
     print(json.dumps({"pass_seconds": seconds, "gigabytes_per_second": size / 1e9 / seconds}))

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdsctl.loader.workers import Pool
+from wdsctl.loader.workers import WorkerPool
 
 _WORKERS = 2
 _SLOTS = 4
@@ -77,7 +77,7 @@ class _Same:
     def __init__(self, batch: Any, _index: int, _begin: Any) -> None:
         self._batch = batch
 
-    def do(self, _task: Any) -> Any:
+    def run_task(self, _task: Any) -> Any:
         return self._batch
 
     def close(self) -> None:
@@ -86,15 +86,15 @@ class _Same:
 
 @contextmanager
 def _pool(batch: Any) -> Iterator[Callable[[int], Any]]:
-    with Pool(partial(_Same, batch), lambda _: None, workers=_WORKERS) as pool:
+    with WorkerPool(partial(_Same, batch), lambda _: None, worker_count=_WORKERS) as pool:
         for turn in range(_AHEAD * _WORKERS):
             pool.submit(turn % _WORKERS, None)
 
         def take(worker: int) -> Any:
             pool.submit(worker, None)
             pool.send()
-            batch = pool.look(worker)
-            pool.accept(worker, pool.accepted(worker))
+            batch = pool.peek(worker)
+            pool.accept(worker, pool.accepted_count(worker))
             return batch
 
         yield take

@@ -14,12 +14,12 @@ import json
 import time
 from typing import Any
 
-from wdsctl.core.place import locate
-from wdsctl.core.selections import selected
-from wdsctl.core.verbs.view import create_view, delete_view
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.selections import read_view_samples
+from wdsctl.core.views.views import create_view, delete_view
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
-from wdsctl.loader.streams import open_streams
+from wdsctl.loader.plan.open_blend import open_blend
 
 _MADE = "made-by-the-benchmark"
 
@@ -42,12 +42,12 @@ def opened(root: str, view: str) -> dict[str, float]:
     seconds: dict[str, float] = {}
     if view:
         begun = time.perf_counter()
-        samples = sum(part.samples for part in selected(locate(root), view).values())
+        samples = sum(part.samples for part in read_view_samples(locate(root), view).values())
         seconds["view_seconds"] = time.perf_counter() - begun
         if not samples:
             raise SystemExit("the view is empty")
     begun = time.perf_counter()
-    streams = open_streams(get_train_dataset(f"{root}@{view}" if view else root, task_encoder=Raw()))
+    streams = open_blend(get_train_dataset(f"{root}@{view}" if view else root, task_encoder=Raw()))
     seconds["open_seconds"] = time.perf_counter() - begun
     seconds["samples"] = streams.samples
     streams.close()
@@ -56,7 +56,7 @@ def opened(root: str, view: str) -> dict[str, float]:
 
 def created(root: str, expression: str) -> dict[str, float]:
     begun = time.perf_counter()
-    report = create_view(root, _MADE, Definition(where=expression))
+    report = create_view(root, _MADE, ViewDefinition(where=expression))
     seconds = time.perf_counter() - begun
     delete_view(root, _MADE)
     return {"create_seconds": seconds, "samples": report.samples}

@@ -11,10 +11,10 @@ from benchmarks.contenders.plans import check, plan
 from benchmarks.contenders.states import budget, made_again
 from benchmarks.many_sources import COUNTS, ensure_sources
 from benchmarks.targets import TARGETS
-from wdsctl.core.addresses import written
+from wdsctl.core.checkpoint.addresses import encode_address
 from wdsctl.loader import DefaultTaskEncoder, get_train_dataset
-from wdsctl.loader.making import get_loader
-from wdsctl.loader.order.geometry import start
+from wdsctl.loader.loader import get_loader
+from wdsctl.loader.order.rank_lanes import new_layout
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,12 +46,12 @@ def test_sources_that_stand_complete_are_not_built_again(tmp_path: Path) -> None
 def test_a_plan_without_files_passes_its_own_check(arms: int) -> None:
     stage = plan(10**6, arms)
 
-    check(stage, stage.open(start(8).lanes[3]).take(2000))
+    check(stage, stage.open(new_layout(8).lanes[3]).take(2000))
 
 
 def test_a_plan_that_gives_a_sample_twice_is_found_out() -> None:
     stage = plan(10**6, 1)
-    refs = stage.open(start(8).lanes[0]).take(500)
+    refs = stage.open(new_layout(8).lanes[0]).take(500)
 
     with pytest.raises(SystemExit, match="twice"):
         check(stage, [*refs, *refs])
@@ -59,7 +59,7 @@ def test_a_plan_that_gives_a_sample_twice_is_found_out() -> None:
 
 def test_a_plan_whose_shares_are_off_is_found_out() -> None:
     stage = plan(10**6, 2)
-    refs = stage.open(start(8).lanes[0]).take(500)
+    refs = stage.open(new_layout(8).lanes[0]).take(500)
 
     with pytest.raises(SystemExit, match="off its share"):
         check(stage, [ref for ref in refs if ref[0].number == 0])
@@ -72,28 +72,31 @@ def test_the_budget_counts_lanes_sources_and_every_sample_that_waits() -> None:
 @pytest.mark.parametrize(
     ("pack", "again"),
     [
-        ({"of": [92, 1], "packs": 2, "left": 1}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
-        ({"of": [93, 0], "packs": 1, "left": 0}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
-        ({"of": [100, 0], "packs": 0, "left": 0}, {5, 6, 7, 98}),
+        ({"upstream": [92, 1], "packs": 2, "emitted": 1}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
+        ({"upstream": [93, 0], "packs": 1, "emitted": 0}, {5, 6, 7, 93, 94, 95, 96, 97, 98, 99}),
+        ({"upstream": [100, 0], "packs": 0, "emitted": 0}, {5, 6, 7, 98}),
     ],
     ids=["a buffer under way", "the same from a pick that was not begun", "a buffer that is over"],
 )
 def test_what_is_made_again_is_what_the_lane_of_the_next_batch_has_each_once(
     pack: dict[str, Any], again: set[int]
 ) -> None:
-    waiting = "".join(map(written, [{"of": [5, 6, 98], "step": 0}, {"of": [6], "step": 1}, 7]))
-    here = {"picks": 100, "stream": {"of": {"of": pack, "waiting": waiting}, "left": 0}}
-    other = {"picks": 900, "stream": {"of": {"of": {**pack, "of": [0, 0]}, "waiting": ""}, "left": 0}}
+    waiting = "".join(map(encode_address, [{"samples": [5, 6, 98], "step": 0}, {"samples": [6], "step": 1}, 7]))
+    here = {"draws": 100, "stream": {"upstream": {"upstream": pack, "waiting": waiting}, "emitted": 0}}
+    other = {
+        "draws": 900,
+        "stream": {"upstream": {"upstream": {**pack, "upstream": [0, 0]}, "waiting": ""}, "emitted": 0},
+    }
 
-    state = {"drawn": 7, "base": 4, "lanes": [[0, []], [1, []]], "cursors": {"0": other, "1": here}}
+    state = {"batches_drawn": 7, "first_batch": 4, "lanes": [[0, []], [1, []]], "cursors": {"0": other, "1": here}}
 
     assert made_again(state) == len(again)
 
 
 def test_a_lane_that_holds_nothing_makes_nothing_again() -> None:
-    cursor = {"picks": 5, "stream": {"of": [5, 0], "left": 0}}
+    cursor = {"draws": 5, "stream": {"upstream": [5, 0], "emitted": 0}}
 
-    assert made_again({"drawn": 0, "base": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
+    assert made_again({"batches_drawn": 0, "first_batch": 0, "lanes": [[0, []]], "cursors": {"0": cursor}}) == 0
 
 
 def test_the_targets_about_scale_name_rows_and_contenders_that_there_are() -> None:

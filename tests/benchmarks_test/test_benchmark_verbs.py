@@ -14,7 +14,7 @@ from benchmarks.measure import ContenderError
 from benchmarks.results import Entry, Row
 from benchmarks.roots import linked_root
 from benchmarks.targets import TARGETS, Target, judge
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,21 @@ import json
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from tests.cli.json_schema import check
 from wdsctl.cli.main import main
+from wdsctl.cli.output import render_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+Show = Callable[["Iterable[RenderableType]"], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +127,15 @@ def photos(tmp_path: Path) -> Path:
         (folder / f"{i:04}.txt").write_bytes(b"a cat")
         (folder / f"{i:04}.json").write_bytes(b'{"caption": "a cat"}')
     return tmp_path / "photos"
+
+
+@pytest.fixture
+def piped() -> Show:
+    """The lines that a file gets."""
+    return lambda pieces: render_text(pieces, Stream(), is_colored=False).splitlines()
+
+
+@pytest.fixture
+def on_a_terminal() -> Show:
+    """The lines that a terminal of 80 columns gets."""
+    return lambda pieces: render_text(pieces, Stream(is_terminal=True), is_colored=False).splitlines()

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from wdsctl.core.catalog.totals import PartCount, SplitCount
-from wdsctl.core.detect import Detection, Rejected
-from wdsctl.core.findings import Finding
-from wdsctl.core.verbs.index import IndexReport
-from wdsctl.core.verbs.inspect import InspectReport, PartLine, SampleLine, ShardLine
-from wdsctl.core.verbs.prepare import PrepareReport
-from wdsctl.core.verbs.split import SplitReport
-from wdsctl.core.verbs.validate import ValidateReport
-from wdsctl.core.verbs.write_folder import FolderReport
+from wdsctl.core.catalog.values import PartCount, SplitCount
+from wdsctl.core.errors import Finding
+from wdsctl.core.index.index import IndexReport
+from wdsctl.core.inspect.inspect import InspectReport, PartSummary, SampleSummary, ShardSummary
+from wdsctl.core.prepare.prepare import PrepareReport
+from wdsctl.core.prepare.write import FolderReport
+from wdsctl.core.samples.detect import Detection, RejectedSampleType
+from wdsctl.core.split.split import SplitReport
+from wdsctl.core.validate.validate import ValidateReport
 
 GIB = 1 << 30
 
@@ -34,7 +34,7 @@ DETECTION = Detection(
     field_map={"image": "jpg", "caption": "json[caption]"},
     confidence=0.97,
     reasons=("1,000 of 1,000 samples have an image in jpg",),
-    rejected=(Rejected("VQASample", "no question in json"),),
+    rejected=(RejectedSampleType("VQASample", "no question in json"),),
     kinds={"jpg": "image/jpeg", "json": "object"},
 )
 
@@ -76,9 +76,9 @@ def a_split_report(**changes: object) -> SplitReport:
 
 def an_inspect_report(**changes: object) -> InspectReport:
     shards = tuple(
-        ShardLine(path=f"deep/train-{i:06}.tar", samples=10_000, size_bytes=GIB, status="ok") for i in range(12)
+        ShardSummary(path=f"deep/train-{i:06}.tar", samples=10_000, size_bytes=GIB, status="ok") for i in range(12)
     )
-    preview = PartLine(name="jpg", size_bytes=16_384, preview="640x480 JPEG RGB")
+    preview = PartSummary(name="jpg", size_bytes=16_384, preview="640x480 JPEG RGB")
     facts: dict[str, object] = {
         "root": "shards",
         "catalog": "shards/.wdsctl/catalog.sqlite",
@@ -97,7 +97,7 @@ def an_inspect_report(**changes: object) -> InspectReport:
         ),
         "splits": a_split_report().splits,
         "shard_list": shards,
-        "first": (SampleLine(key="a/0001", shard="deep/train-000000.tar", parts=(preview,)),),
+        "first": (SampleSummary(key="a/0001", shard="deep/train-000000.tar", parts=(preview,)),),
         "stale": (),
     }
     return InspectReport(**(facts | changes))  # type: ignore[arg-type]

@@ -7,11 +7,13 @@ import pytest
 import typer
 
 from tests.cli.conftest import Stream
-from wdsctl.cli.asking import Terminal, may_ask
-from wdsctl.cli.options import Common
+from wdsctl.cli.options import CommonOptions
+from wdsctl.cli.wizard import TerminalPrompter, may_ask
 
 
-@pytest.mark.parametrize("ask", [lambda: Terminal().text("where", "here"), lambda: Terminal().confirm("so")])
+@pytest.mark.parametrize(
+    "ask", [lambda: TerminalPrompter().text("where", "here"), lambda: TerminalPrompter().confirm("so")]
+)
 def test_whoever_leaves_a_question_leaves_its_line(
     ask: Callable[[], object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -25,14 +27,14 @@ def test_whoever_leaves_a_question_leaves_its_line(
 @pytest.mark.parametrize(
     ("common", "is_terminal", "expected"),
     [
-        (Common(), True, True),
-        (Common(), False, False),
-        (Common(no_input=True), True, False),
-        (Common(json=True), True, False),
+        (CommonOptions(), True, True),
+        (CommonOptions(), False, False),
+        (CommonOptions(no_input=True), True, False),
+        (CommonOptions(json=True), True, False),
     ],
 )
 def test_who_is_not_at_a_terminal_is_not_asked(
-    common: Common, is_terminal: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
+    common: CommonOptions, is_terminal: bool, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", Stream(is_terminal=is_terminal))
     monkeypatch.setattr("sys.stderr", Stream(is_terminal=is_terminal))

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.cli.bare_options import BARE, filled
+from wdsctl.cli.app import BARE_OPTION_VALUES, fill_bare_options
 
 
 @pytest.mark.parametrize(
@@ -28,16 +28,16 @@ from wdsctl.cli.bare_options import BARE, filled
     ],
 )
 def test_an_option_without_a_value_gets_the_one_for_that(words: list[str], expected: list[str]) -> None:
-    assert filled(words) == expected
+    assert fill_bare_options(words) == expected
 
 
 @given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "--", "index"])))
 def test_nothing_is_lost_and_nothing_but_values_is_added(words: list[str]) -> None:
-    made = filled(words)
+    made = fill_bare_options(words)
     added = len(made) - len(words)
-    assert sorted(made) == sorted([*words, *[BARE["--media"]] * added])
+    assert sorted(made) == sorted([*words, *[BARE_OPTION_VALUES["--media"]] * added])
 
 
 @given(st.lists(st.sampled_from(["--media", "jpg", "a/b", "--json", "index"])))
 def test_words_that_are_complete_stay_as_they_are(words: list[str]) -> None:
-    assert filled(filled(words)) == filled(words)
+    assert fill_bare_options(fill_bare_options(words)) == fill_bare_options(words)

@@ -8,9 +8,8 @@ import pytest
 import typer
 from typer.main import get_command
 
-from wdsctl.cli.apps import full_app
-from wdsctl.cli.coercion import Odd, lighten, plain_value
-from wdsctl.cli.values import size_bytes
+from wdsctl.cli.app import NotPlainValue, build_full_app, coerce_plain, use_plain_coercion
+from wdsctl.cli.options import parse_size_option
 
 SHOWN: list[dict[str, Any]] = []
 
@@ -22,7 +21,7 @@ def show(  # noqa: PLR0917 - as many kinds of options as there are
     wait: Annotated[float, typer.Option(min=0)] = 0.0,
     missing: Annotated[Literal["error", "keep"], typer.Option()] = "error",
     exclude: Annotated[list[str] | None, typer.Option()] = None,
-    size: Annotated[int, typer.Option(parser=size_bytes)] = 1,
+    size: Annotated[int, typer.Option(parser=parse_size_option)] = 1,
     seed: int = 0,
     rows: Annotated[bool | None, typer.Option("--rows/--no-rows")] = None,
 ) -> None:
@@ -33,7 +32,7 @@ def shown(words: list[str], *, is_light: bool) -> dict[str, Any] | str:
     """What the command gets, or what Typer says."""
     app = typer.Typer(rich_markup_mode=None)
     app.command()(show)
-    command = lighten(get_command(app)) if is_light else get_command(app)
+    command = use_plain_coercion(get_command(app)) if is_light else get_command(app)
     try:
         command(args=words, standalone_mode=False)
     except typer.TyperException as error:
@@ -87,8 +86,8 @@ def test_a_value_is_what_typer_makes_of_it_and_an_error_says_what_typer_says(lin
 def test_what_is_not_plain_is_left_to_typer(value: Any, annotation: Any, info: dict[str, Any]) -> None:
     told = SimpleNamespace(parser=None, min=None, max=None, clamp=False, case_sensitive=True)
     vars(told).update(info)
-    with pytest.raises(Odd):
-        plain_value(value, annotation, told)
+    with pytest.raises(NotPlainValue):
+        coerce_plain(value, annotation, told)
 
 
 def test_every_default_of_every_command_is_plain() -> None:
@@ -96,10 +95,10 @@ def test_every_default_of_every_command_is_plain() -> None:
         inner = [each for one in getattr(command, "commands", {}).values() for each in options(one)]
         return [*command.params, *inner]
 
-    for option in options(get_command(full_app())):
+    for option in options(get_command(build_full_app())):
         told = option.type_descriptor
         if option.default is not None and told.annotation is not bool and not callable(option.default):
-            assert plain_value(option.default, told.annotation, told.parameter_info) == option.default
+            assert coerce_plain(option.default, told.annotation, told.parameter_info) == option.default
 
 
 def test_a_typer_that_does_it_another_way_is_left_as_it_is() -> None:
@@ -109,5 +108,5 @@ def test_a_typer_that_does_it_another_way_is_left_as_it_is() -> None:
     bare = SimpleNamespace(opts=["--x"])
     command.params.append(bare)  # type: ignore[arg-type]
     command.get_params = lambda _: command.params  # type: ignore[method-assign, assignment]
-    lighten(command)
+    use_plain_coercion(command)
     assert vars(bare) == {"opts": ["--x"]}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Wdsctl
 from tests.cli.test_startup import modules_after
-from wdsctl.cli.configured import file_named
+from wdsctl.cli.config import _variable_names, all_options, read_variables
 
 Process = Callable[..., object]
 OWN = "home/wdsctl/wdsctl.toml"  # the user's, in the tests
@@ -77,7 +77,7 @@ def test_a_file_here_that_is_not_used_is_said_once_with_how_to_use_it(
 ) -> None:
     (tmp_path / "wdsctl.toml").write_text("[log]\nlimit = 1\n")
     assert wdsctl("log", runs).stderr.splitlines() == [
-        "wdsctl.toml here is not used: give `--config wdsctl.toml` if it is yours"
+        "wdsctl.toml in this folder has no effect; pass `--config wdsctl.toml` if it is yours"
     ]
     for words in (("--json",), ("--quiet",), ("--config", "wdsctl.toml"), ("--config=none",)):
         assert wdsctl("log", runs, *words).stderr == ""
@@ -107,8 +107,6 @@ def test_a_value_that_looks_like_the_option_names_no_file(wdsctl: Wdsctl, runs: 
     (tmp_path / "evil.toml").write_text("[ls]\nlong = true\n")
     for words in (("--split", "--config=evil.toml"), ("--split", "--config"), ("--", "--config=evil.toml")):
         assert "evil" not in wdsctl("ls", runs, *words).stdout
-    assert file_named(["ls", "d", "--split", "--config=evil.toml"]) is None
-    assert file_named(["ls", "d", "--", "--config=evil.toml"]) is None
 
 
 def test_a_file_that_is_named_and_empty_or_absent_is_told_of(wdsctl: Wdsctl, runs: Path) -> None:
@@ -133,7 +131,7 @@ def test_a_value_that_an_option_does_not_take_is_blamed_on_the_file(wdsctl: Wdsc
     result = wdsctl("log", runs)
     assert (result.code, result.stderr.splitlines()[:2]) == (
         2,
-        ["error[WDS010]: log.limit: invalid value for '--limit' / '-n': a whole number is needed", f"  --> {OWN}"],
+        ["error[WDS010]: invalid value for '--limit' / '-n': a whole number is needed", f"  --> {OWN}"],
     )
     assert wdsctl("log", runs, "--limit", "many").stderr.startswith("error[WDS001]")
     assert listed(wdsctl, runs, "--limit", 1) == 1
@@ -147,53 +145,62 @@ def test_a_mistake_stops_every_command_but_help_and_those_that_look_into_it(
     assert (result.code, result.stderr.splitlines()) == (
         2,
         [
-            "error[WDS010]: there is no command indx",
+            "error[WDS010]: no command 'indx'",
             f"  --> {OWN}",
             "  help: did you mean index?",
         ],
     )
     assert wdsctl("log", runs, "--json").document["error"]["code"] == "WDS010"
-    for words in (("log", "--help"), ("--help",), ("--version",), ("explain", "WDS010"), ("config", "path")):
+    for words in (("log", "--help"), ("--help",), ("--version",), ("explain", "WDS010"), ("explain", "WDS001")):
         assert wdsctl(*words).code == 0
 
 
-def test_every_option_of_every_command_has_a_name_of_its_own_among_variables(wdsctl: Wdsctl) -> None:
-    assert wdsctl("config", "check").code == 0
+def test_a_command_and_all_commands_share_no_variable() -> None:
+    commands = all_options()
+    own = [_variable_names(command, option)[0] for command, options in commands.items() for option in options]
+    shared = {name for options in commands.values() for option in options for name in _variable_names("", option)}
+    assert len(own) == len(set(own))
+    assert shared.isdisjoint(own)
 
 
-def test_help_does_not_look_for_a_configuration() -> None:
-    loaded = modules_after("--help")
-    assert not {"wdsctl.core.config", "tomllib"} & loaded
-    assert "tomllib" not in modules_after("config", "path")
+def test_help_does_not_read_a_configuration() -> None:
+    assert "tomllib" not in modules_after("--help")
+    assert "tomllib" not in modules_after("config", "show")
     assert sys.version_info >= (3, 10)
 
 
-def test_what_is_typed_takes_the_place_of_a_configured_option_that_does_not_go_with_it(
-    wdsctl: Wdsctl, runs: Path, tmp_path: Path
-) -> None:
-    (tmp_path / OWN).write_text(
-        '[sql]\ncsv = true\n[inspect]\nsamples = 1\n[validate]\nformat = "sarif"\n[ls]\nparts = true\n'
-    )
-    assert wdsctl("sql", runs, "SELECT 1 AS a, 2 AS b").stdout == "a,b\n1,2\n"
-    assert wdsctl("sql", runs, "SELECT 1 AS a, 2 AS b", "--tsv").stdout == "a\tb\n1\t2\n"
-    assert wdsctl("sql", runs, "SELECT 1 AS a", "--json").document["rows"] == [{"a": 1}]
-    assert "contents are of" in wdsctl("inspect", runs, "--stats").stdout
-    assert wdsctl("validate", runs, "--json").document["command"] == "validate"
-    assert wdsctl("ls", runs, "--shards").stdout.startswith("train-")
-    assert wdsctl("sql", runs, "SELECT 1", "--csv", "--tsv").code == 2
+def test_a_variable_sets_flags_and_lists(wdsctl: Wdsctl, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WDSCTL_INDEX_HASH", "1")
+    monkeypatch.setenv("WDSCTL_EXCLUDE", "*3.tar *4.tar")
+    document = wdsctl("index", runs, "--json").document
+    assert (document["shards"], document["hashed"]) == (8, 8)
+    monkeypatch.setenv("WDSCTL_INDEX_HASH", "perhaps")
+    result = wdsctl("index", runs)
+    assert (result.code, "  --> WDSCTL_INDEX_HASH" in result.stderr) == (2, True)
 
 
-def test_what_is_configured_and_says_more_of_what_nobody_asks_for_is_idle(
+@pytest.mark.parametrize("name", ["YES", "CATALOG_VACUUM_YES", "INDEX_CATALOG", "INDEX_TRUST_CODE", "GET_OUTPUT"])
+def test_no_variable_sets_an_option_that_must_be_typed(
+    wdsctl: Wdsctl, runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(f"WDSCTL_{name}", "1")
+    assert name not in {each for options in all_options().values() for each in options}
+    assert read_variables() == ([], [f"WDSCTL_{name}"])
+    assert wdsctl("get", runs, "0/0000", "--part", "txt").stdout == "a cat"
+    assert not (tmp_path / "1").exists()
+
+
+def test_an_option_that_is_typed_overrides_the_file_even_where_it_is_a_flag(
     wdsctl: Wdsctl, runs: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / OWN).write_text(
-        '[split]\nby = "key"\nseed = 3\nrest = "train"\n[inspect]\nseed = 4\n[convert]\nseed = 4\n'
-    )
-    made = wdsctl("split", runs, "8,2", "--json").document
-    assert (made["by"], made["seed"]) == ("key", 3)
-    assert wdsctl("split", runs, "8,2", "--by", "sample", "--yes", "--json").document["by"] == "sample"
-    assert wdsctl("split", "--catalog", runs / ".wdsctl", runs).code == 0
-    assert wdsctl("split", runs, "--pattern", "val=*1.tar", "--yes").code == 0
-    assert wdsctl("inspect", runs).code == 0
+    (tmp_path / OWN).write_text("[index]\nhash = true\n")
+    assert wdsctl("index", runs, "--no-hash", "--json").document["hashed"] == 0
+
+
+def test_a_conflict_with_a_configured_option_names_the_file(wdsctl: Wdsctl, runs: Path, tmp_path: Path) -> None:
+    (tmp_path / OWN).write_text("[inspect]\nseed = 4\n")
+    result = wdsctl("inspect", runs)
+    assert (result.code, "--seed" in result.stderr) == (2, True)
+    assert result.stderr.rstrip().endswith(f"{OWN} sets --seed, and --config none ignores files")
+    assert wdsctl("inspect", runs, "--config", "none").code == 0
     assert wdsctl("inspect", runs, "--random", 1, "--json").document["seed"] == 4
-    assert wdsctl("convert", runs, tmp_path / "dest", "--dry-run").code == 0

@@ -8,8 +8,8 @@ import pytest
 from typer.models import ArgumentInfo
 
 from tests.cli.conftest import Wdsctl
-from wdsctl.cli.apps import full_app
-from wdsctl.cli.empty_paths import PATHS
+from wdsctl.cli.app import build_full_app
+from wdsctl.cli.options import PATH_METAVARS
 
 #: Arguments that are no paths.
 OTHERS = {"CODE", "KEY", "NAME", "NAME...", "QUERY", "RATIOS", "[B]", "[PREFIX]", "[RUN]", "A", "B", "[KEY]"}
@@ -49,11 +49,11 @@ def test_an_empty_prefix_is_no_path(wdsctl: Wdsctl, shards: Path) -> None:
 
 
 def test_every_argument_is_known_to_be_a_path_or_not() -> None:
-    assert set(_metavars()) <= PATHS | OTHERS
+    assert set(_metavars()) <= PATH_METAVARS | OTHERS
 
 
 def _metavars() -> Iterator[str]:
-    app = full_app()
+    app = build_full_app()
     groups = [group.typer_instance for group in app.registered_groups if group.typer_instance is not None]
     for each in (app, *groups):
         for command in each.registered_commands:

@@ -6,8 +6,8 @@ import pytest
 import typer
 
 from wdsctl.cli import errors
-from wdsctl.cli.errors import Manner
-from wdsctl.core.errors import DatasetError, WdsctlError, several
+from wdsctl.cli.errors import ErrorFormat
+from wdsctl.core.errors import DatasetError, WdsctlError, join_indented
 
 TRUNCATED = DatasetError(
     "shard is truncated",
@@ -15,11 +15,11 @@ TRUNCATED = DatasetError(
     hint="copy the shard again",
     code="WDS102",
 )
-PLAIN = Manner(json=False, no_color=False, debug=False)
+PLAIN = ErrorFormat(json=False, no_color=False, debug=False)
 
 
 def test_an_error_says_what_where_and_one_thing_to_try(capsys: pytest.CaptureFixture[str]) -> None:
-    assert errors.report(TRUNCATED, PLAIN) == 3
+    assert errors.report_error(TRUNCATED, PLAIN) == 3
     assert capsys.readouterr() == (
         "",
         "error[WDS102]: shard is truncated\n  --> train-000017.tar (byte 73,822,720)\n  help: copy the shard again\n",
@@ -27,11 +27,11 @@ def test_an_error_says_what_where_and_one_thing_to_try(capsys: pytest.CaptureFix
 
 
 def test_an_error_without_a_place_has_no_arrow() -> None:
-    assert "-->" not in errors.as_text(WdsctlError("x", hint="y"), is_colored=False)
+    assert "-->" not in errors.format_error(WdsctlError("x", hint="y"), is_colored=False)
 
 
 def test_an_error_is_one_document_under_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert errors.report(TRUNCATED, Manner(json=True, no_color=False, debug=False)) == 3
+    assert errors.report_error(TRUNCATED, ErrorFormat(json=True, no_color=False, debug=False)) == 3
 
     captured = capsys.readouterr()
     assert captured.err == ""
@@ -50,7 +50,7 @@ def test_debug_shows_the_traceback_of_an_error_too(capsys: pytest.CaptureFixture
     try:
         raise DatasetError("outer", hint="h") from OSError("inner")
     except DatasetError as error:
-        errors.report(error, Manner(json=False, no_color=False, debug=True))
+        errors.report_error(error, ErrorFormat(json=False, no_color=False, debug=True))
 
     captured = capsys.readouterr().err
     assert "Traceback" in captured
@@ -59,12 +59,12 @@ def test_debug_shows_the_traceback_of_an_error_too(capsys: pytest.CaptureFixture
 
 
 def test_a_message_of_several_lines_is_indented_and_moves_no_cursor() -> None:
-    text = errors.as_text(WdsctlError(several("3 samples", "\x1b[2Ja\nb"), hint="h"), is_colored=False)
+    text = errors.format_error(WdsctlError(join_indented("3 samples", "\x1b[2Ja\nb"), hint="h"), is_colored=False)
     assert text == "error[WDS000]: 3 samples\n    \\x1b[2Ja\\nb\n  help: h\n"
 
 
 def test_the_code_is_coloured_and_nothing_else() -> None:
-    text = errors.as_text(WdsctlError("x", hint="h"), is_colored=True)
+    text = errors.format_error(WdsctlError("x", hint="h"), is_colored=True)
     assert text.splitlines()[0].endswith("\x1b[0m: x")
 
 
@@ -72,23 +72,23 @@ def test_the_code_is_coloured_and_nothing_else() -> None:
     ("words", "manner"),
     [
         ([], PLAIN),
-        (["index", "X", "--json"], Manner(json=True, no_color=False, debug=False)),
+        (["index", "X", "--json"], ErrorFormat(json=True, no_color=False, debug=False)),
         (["index", "--", "--json"], PLAIN),
-        (["--debug", "--no-color"], Manner(json=False, no_color=True, debug=True)),
+        (["--debug", "--no-color"], ErrorFormat(json=False, no_color=True, debug=True)),
     ],
 )
-def test_the_manner_is_read_from_the_bare_words(words: list[str], manner: Manner) -> None:
-    assert Manner.of(words) == manner
+def test_the_manner_is_read_from_the_bare_words(words: list[str], manner: ErrorFormat) -> None:
+    assert ErrorFormat.from_args(words) == manner
 
 
 @pytest.mark.parametrize(("value", "is_debug"), [("1", True), ("0", False), ("", False)])
 def test_the_environment_can_ask_for_tracebacks(monkeypatch: pytest.MonkeyPatch, value: str, is_debug: bool) -> None:
     monkeypatch.setenv("WDSCTL_DEBUG", value)
-    assert Manner.of([]).debug is is_debug
+    assert ErrorFormat.from_args([]).debug is is_debug
 
 
 def test_a_usage_error_of_typer_takes_our_shape() -> None:
-    error = errors.from_typer(typer.BadParameter("'3x' is no size.", param_hint="--shard-size"))
+    error = errors.convert_typer_error(typer.BadParameter("'3x' is no size.", param_hint="--shard-size"))
 
     assert error.exit_code == 2
     assert error.code == "WDS001"

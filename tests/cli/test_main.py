@@ -11,8 +11,8 @@ import pytest
 import typer.models
 
 from tests.cli.conftest import Stream, Wdsctl
-from wdsctl.cli.apps import full_app
-from wdsctl.version import VERSION
+from wdsctl.cli.app import build_full_app
+from wdsctl.core.version import VERSION
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
 COMMANDS = (
@@ -33,7 +33,7 @@ COMMANDS = (
     "checksum",
 )
 CHECKPOINT = ("checkpoint", "checkpoint info", "checkpoint redistribute", "checkpoint diff")
-CATALOG = ("catalog", "catalog info", "catalog check", "catalog migrate", "catalog vacuum")
+CATALOG = ("catalog", "catalog info", "catalog check", "catalog vacuum")
 VIEW = (
     "view",
     "view create",
@@ -44,7 +44,7 @@ VIEW = (
     "view refresh",
     "view delete",
 )
-CONFIG = ("config", "config show", "config path", "config check")
+CONFIG = ("config", "config show")
 GROUPED = (*CHECKPOINT, *CATALOG, *CONFIG, *VIEW)
 InAProcess = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -70,9 +70,11 @@ def test_every_command_has_examples(wdsctl: Wdsctl, command: str) -> None:
 def test_every_golden_help_is_of_a_command() -> None:
     named = {command.replace(" ", "-") for command in GROUPED}
     assert {path.stem for path in GOLDEN.iterdir()} == {"wdsctl", *COMMANDS, *named}
-    assert {command.name for command in full_app().registered_commands} == set(COMMANDS)
+    assert {command.name for command in build_full_app().registered_commands} == set(COMMANDS)
     assert {
-        f"{group.name} {command.name}" for group in full_app().registered_groups for command in _commands_of(group)
+        f"{group.name} {command.name}"
+        for group in build_full_app().registered_groups
+        for command in _commands_of(group)
     } == {command for command in GROUPED if " " in command}
 
 
@@ -167,7 +169,7 @@ def test_a_full_disk_under_stdout_is_an_error_with_a_code(wdsctl: Wdsctl) -> Non
 
         assert result.code == 3
         assert result.stderr.startswith(
-            "error[WDS401]: cannot write the answer: No space left on device\n  --> <stdout>\n"
+            "error[WDS401]: cannot write the output: No space left on device\n  --> <stdout>\n"
         )
         assert "Traceback" not in result.stderr
 
@@ -199,7 +201,7 @@ def test_ctrl_c_says_how_to_go_on(wdsctl: Wdsctl) -> None:
     result = wdsctl("explain", stdout=Impatient())
 
     assert result.code == 130
-    assert result.stderr == "interrupted; run the same command again to go on\n"
+    assert result.stderr == "interrupted; run the same command again to continue\n"
 
 
 def test_it_runs_as_a_module(in_a_process: InAProcess) -> None:

@@ -14,7 +14,7 @@ from tests.cli.conftest import Stream
 from tests.loader.datasets import a_shard, numbered
 from wdsctl.cli import output
 from wdsctl.cli.output import Output, PipeClosed
-from wdsctl.cli.render.pieces import table
+from wdsctl.cli.tables import make_table
 from wdsctl.core.errors import StorageError
 
 
@@ -60,7 +60,7 @@ def test_quiet_silences_stderr_and_not_the_answer(capsys: pytest.CaptureFixture[
         yield report.name
 
     Output(quiet=True).answer("index", Inner("data"), render)
-    Output(quiet=True).say("chatter")
+    Output(quiet=True).note("chatter")
 
     assert capsys.readouterr() == ("data\n", "")
 
@@ -86,7 +86,9 @@ def test_an_empty_no_color_refuses_nothing(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_piped_is_never_cut_wrapped_padded_or_coloured() -> None:
     long = "/".join(["folder"] * 100)
 
-    text = output.drawn([table(("path", "#n"), [(long, "1"), ("a", "2")]), "x" * 500], Stream(), is_colored=False)
+    text = output.render_text(
+        [make_table(("path", "#n"), [(long, "1"), ("a", "2")]), "x" * 500], Stream(), is_colored=False
+    )
 
     assert long in text
     assert "\x1b" not in text
@@ -97,7 +99,9 @@ def test_what_is_piped_is_never_cut_wrapped_padded_or_coloured() -> None:
 def test_a_table_fits_the_terminal_and_loses_nothing() -> None:
     long = "/".join(["folder"] * 30)
 
-    text = output.drawn([table(("path", "#size"), [(long, "1,204.5 GiB")])], Stream(is_terminal=True), is_colored=False)
+    text = output.render_text(
+        [make_table(("path", "#size"), [(long, "1,204.5 GiB")])], Stream(is_terminal=True), is_colored=False
+    )
 
     assert max(map(len, text.splitlines())) <= 80
     assert "1,204.5 GiB" in text
@@ -105,14 +109,14 @@ def test_a_table_fits_the_terminal_and_loses_nothing() -> None:
 
 
 def test_markup_in_a_name_is_text() -> None:
-    assert "[bold]a[/]" in output.drawn(["[bold]a[/]"], Stream(), is_colored=False)
+    assert "[bold]a[/]" in output.render_text(["[bold]a[/]"], Stream(), is_colored=False)
 
 
 def test_a_reader_who_left_is_told_apart_from_a_full_disk() -> None:
     with pytest.raises(PipeClosed):
-        output.write(Broken(BrokenPipeError()), "x")
+        output.write_plain(Broken(BrokenPipeError()), "x")
     with pytest.raises(StorageError, match="No space left"):
-        output.write(Broken(OSError(28, "No space left on device")), "x")
+        output.write_plain(Broken(OSError(28, "No space left on device")), "x")
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests.cli.conftest import Stream
 from wdsctl.cli.output import Output
-from wdsctl.cli.progress import Bars, Lines, listening
+from wdsctl.cli.progress import BarProgress, LineProgress, show_progress
 
 GIB = 1 << 30
 HIDE_CURSOR, SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"
@@ -28,17 +28,17 @@ class Log:
     clock: Clock = field(default_factory=Clock)
     said: list[str] = field(default_factory=list)
 
-    def lines(self) -> Lines:
-        return Lines(self.said.append, self.clock)
+    def lines(self) -> LineProgress:
+        return LineProgress(self.said.append, self.clock)
 
 
-def bars(clock: Clock, width: int = 80) -> tuple[Bars, io.StringIO]:
+def bars(clock: Clock, width: int = 80) -> tuple[BarProgress, io.StringIO]:
     screen = io.StringIO()
-    return Bars(Console(file=screen, force_terminal=True, width=width, legacy_windows=False), clock), screen
+    return BarProgress(Console(file=screen, force_terminal=True, width=width, legacy_windows=False), clock), screen
 
 
 def verb_that_fails(error: type[BaseException]) -> None:
-    with listening(Output()) as progress:
+    with show_progress(Output()) as progress:
         progress.phase("scan", items=2)
         raise error
 
@@ -51,7 +51,7 @@ def test_a_log_gets_a_line_every_thirty_seconds() -> None:
     for _ in range(125):
         log.clock.now_s += 1
         lines.advance(items=1)
-        lines.tick()
+        lines.print_if_due()
 
     assert len(log.said) == 4
 
@@ -63,7 +63,7 @@ def test_a_line_tells_how_far_and_how_long() -> None:
 
     log.clock.now_s += 3600
     lines.advance(items=1204, size_bytes=10 * GIB, doing="train-000017.tar")
-    lines.tick()
+    lines.print_if_due()
 
     assert log.said == ["scan: 1,204/5,029 shards, 10.0/40.0 GiB, ETA 3 h, at train-000017.tar"]
 
@@ -75,7 +75,7 @@ def test_a_phase_without_totals_says_what_it_has() -> None:
 
     log.clock.now_s += 31
     lines.advance(items=70_000)
-    lines.tick()
+    lines.print_if_due()
 
     assert log.said == ["list: 70,000 files"]
 
@@ -87,7 +87,7 @@ def test_a_phase_of_an_unknown_name_counts_without_a_noun() -> None:
 
     log.clock.now_s += 30
     lines.advance(items=1)
-    lines.tick()
+    lines.print_if_due()
 
     assert log.said == ["dream: 1/3, ETA 1 min"]
 
@@ -111,7 +111,7 @@ def test_nothing_is_said_before_the_first_phase() -> None:
     log.clock.now_s += 100
 
     lines.advance(items=1)
-    lines.tick()
+    lines.print_if_due()
     lines.finish()
 
     assert log.said == []
@@ -131,7 +131,7 @@ def test_lines_come_also_while_the_verb_waits() -> None:
         log.said.append(line)
         said.set()
 
-    with Lines(say, log.clock, look_every_s=0.001) as lines:
+    with LineProgress(say, log.clock, check_every_s=0.001) as lines:
         lines.phase("scan", items=2)
         log.clock.now_s += 30
         assert said.wait(timeout=60)
@@ -202,7 +202,7 @@ def test_the_cursor_comes_back_however_the_verb_ends(
 
 
 def test_quiet_shows_neither_progress_nor_notes(capsys: pytest.CaptureFixture[str]) -> None:
-    with listening(Output(quiet=True)) as progress:
+    with show_progress(Output(quiet=True)) as progress:
         progress.phase("scan", items=2)
         progress.note("the catalog goes elsewhere")
 
@@ -213,11 +213,11 @@ def test_a_dumb_terminal_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr("sys.stderr", Stream(is_terminal=True))
 
-    with listening(Output()) as progress:
-        assert isinstance(progress, Lines)
+    with show_progress(Output()) as progress:
+        assert isinstance(progress, LineProgress)
 
 
-@pytest.mark.parametrize(("is_terminal", "kind"), [(True, Lines), (False, Bars)])
+@pytest.mark.parametrize(("is_terminal", "kind"), [(True, LineProgress), (False, BarProgress)])
 def test_no_bar_runs_into_lines_of_data_on_the_same_terminal(
     monkeypatch: pytest.MonkeyPatch, is_terminal: bool, kind: type
 ) -> None:
@@ -225,7 +225,7 @@ def test_no_bar_runs_into_lines_of_data_on_the_same_terminal(
     monkeypatch.setattr("sys.stderr", Stream(is_terminal=True))
     monkeypatch.setattr("sys.stdout", Stream(is_terminal=is_terminal))
 
-    with listening(Output(), is_streaming=True) as progress:
+    with show_progress(Output(), is_streaming=True) as progress:
         assert isinstance(progress, kind)
 
 
@@ -234,7 +234,7 @@ def test_without_colour_the_bar_has_none(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("sys.stderr", screen)
     monkeypatch.setenv("NO_COLOR", "1")
 
-    with listening(Output()) as progress:
+    with show_progress(Output()) as progress:
         progress.phase("scan", items=2)
         progress.advance(items=1)
 

@@ -9,89 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset
-from tests.cli.conftest import Stream
 from wdsctl.cli import start
-from wdsctl.cli.start import is_configured, plain_get
-from wdsctl.core.verbs.index import index
-
-
-@pytest.mark.parametrize(
-    ("words", "options"),
-    [
-        (["get", "d", "k"], {}),
-        (["get", "d", "-p", "jpg", "k", "-o", "out.jpg"], {"part": "jpg", "output": "out.jpg"}),
-        (["get", "d", "k", "--part=jpg", "--shard", "a.tar"], {"part": "jpg", "shard": "a.tar"}),
-    ],
-)
-def test_a_plain_get_is_recognised(monkeypatch: pytest.MonkeyPatch, words: list[str], options: dict[str, str]) -> None:
-    monkeypatch.setattr(sys, "stdout", Stream())
-    assert plain_get(words) == ("d", "k", options)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["ls", "d", "k"],
-        ["get", "d"],
-        ["get", "d", "k", "more"],
-        ["get", "d", "k", "--json"],
-        ["get", "d", "k", "-n"],
-        ["get", "d", "k", "--part"],
-        ["get", "d", "k", "-o", "folder/"],
-        ["get", "--help"],
-        ["get", "d", "--", "k"],
-    ],
-)
-def test_anything_else_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
-    monkeypatch.setattr(sys, "stdout", Stream())
-    assert plain_get(words) is None
-    monkeypatch.setattr(sys, "stdout", Stream(is_terminal=True))
-    assert plain_get(["get", "d", "k"]) is None
-
-
-def test_a_configuration_sends_everything_the_long_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "me"))
-    (tmp_path / "inner").mkdir()
-    monkeypatch.chdir(tmp_path / "inner")
-    calm = {"XDG_CONFIG_HOME": str(tmp_path / "config"), "WDSCTL_CATALOG": "c"}
-    (tmp_path / "wdsctl.toml").write_text("")
-    assert not is_configured(calm)
-    assert is_configured(calm | {"WDSCTL_GET_PART": "jpg"})
-    monkeypatch.chdir(tmp_path)
-    assert is_configured(calm)  # for a note: it is not used
-    monkeypatch.chdir(tmp_path / "inner")
-    (tmp_path / "me" / ".config" / "wdsctl").mkdir(parents=True)
-    assert is_configured(calm)
-    (tmp_path / "me" / ".config" / "wdsctl").rmdir()
-    (tmp_path / "config" / "wdsctl").mkdir(parents=True)
-    assert is_configured(calm)
-
-
-def test_a_plain_get_imports_nothing_that_parses_or_computes(tmp_path: Path) -> None:
-    root = a_dataset(tmp_path / "d", {"a.tar": {"1.txt": b"one"}})
-    index(root)
-    program = """
-import sys
-sys.argv[1:] = sys.argv[1:]
-from wdsctl.cli.start import quick_get
-code = quick_get(sys.argv[1:])
-print(code, *sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", program, "get", root, "1"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-        cwd=tmp_path,
-        env={"HOME": str(tmp_path)},
-    )
-    code, *loaded = done.stderr.split()
-    assert (code, done.stdout) == ("0", "one")
-    assert not {"typer", "rich", "pydantic", "numpy", "sqlalchemy", "fsspec", "yaml", "torch", "PIL", "av"} & set(
-        loaded
-    )
+from wdsctl.cli.interrupts import INTERRUPTED_MESSAGE
 
 
 def test_who_interrupts_it_while_it_starts_sees_one_line(
@@ -109,7 +28,7 @@ def test_who_interrupts_it_while_it_starts_sees_one_line(
     with pytest.raises(SystemExit) as ended:
         start.run()
     assert ended.value.code == 130
-    assert capsys.readouterr().err == f"{start.INTERRUPTED}\n"
+    assert capsys.readouterr().err == f"{INTERRUPTED_MESSAGE}\n"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
@@ -125,7 +44,7 @@ def test_a_stream_that_is_closed_is_nobodys_bug(tmp_path: Path, closed: str) -> 
 def test_what_we_start_has_the_streams_that_were_closed(closed: str) -> None:
     look = 'import os, sys; sys.exit([i for i in range(3) if not os.path.exists(f"/proc/self/fd/{i}")] or 0)'
     program = (
-        "import os, sys; from wdsctl.cli.start import open_what_is_closed; open_what_is_closed();"
+        "import os, sys; from wdsctl.cli.start import open_closed_streams; open_closed_streams();"
         f"os.execv(sys.executable, [sys.executable, '-c', {look!r}])"
     )
     command = f"{shlex.quote(sys.executable)} -c {shlex.quote(program)} {closed}"

@@ -5,9 +5,10 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.cli import values
+from wdsctl.cli import options
 from wdsctl.core.errors import UsageError
-from wdsctl.core.fields import option_text
+from wdsctl.core.invocation import parse_part_names
+from wdsctl.core.samples.fields import format_field_map_text
 
 
 @pytest.mark.parametrize(
@@ -26,20 +27,20 @@ from wdsctl.core.fields import option_text
     ],
 )
 def test_a_size_counts_as_gnu_tools_do(text: str, size_bytes: int) -> None:
-    assert values.size_bytes(text) == size_bytes
+    assert options.parse_size_option(text) == size_bytes
 
 
 @pytest.mark.parametrize("text", ["", "big", "-1", "0", "0.1B", "1XB", "1iB", "1 2", "GiB", "1e9"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(typer.BadParameter):
-        values.size_bytes(text)
+        options.parse_size_option(text)
 
 
 def test_part_names_forgive_a_leading_dot() -> None:
-    assert values.part_names("jpg, .seg.png") == ("jpg", "seg.png")
-    assert values.part_names("") == ()
-    with pytest.raises(typer.BadParameter):
-        values.part_names("jpg,,txt")
+    assert parse_part_names("jpg, .seg.png") == ("jpg", "seg.png")
+    assert parse_part_names("") == ()
+    with pytest.raises(UsageError):
+        parse_part_names("jpg,,txt")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_part_names_forgive_a_leading_dot() -> None:
     ],
 )
 def test_a_field_map_is_pairs_or_json(text: str, fields: dict[str, str]) -> None:
-    assert values.field_map(text) == fields
+    assert options.parse_field_map_option(text) == fields
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_a_field_map_is_pairs_or_json(text: str, fields: dict[str, str]) -> None
 )
 def test_what_is_no_field_map_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
-        values.field_map(text)
+        options.parse_field_map_option(text)
 
 
 PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json["a=b"]']
@@ -68,4 +69,4 @@ PATHS = ["jpg", "jpg,png", "json[caption]", "json[a][0],txt", '"a,b"[x]', 'json[
 
 @given(st.dictionaries(st.from_regex(r"[a-z_]{1,8}", fullmatch=True), st.sampled_from(PATHS)))
 def test_a_field_map_written_out_is_read_back_as_it_was(fields: dict[str, str]) -> None:
-    assert values.field_map(option_text(fields)) == fields
+    assert options.parse_field_map_option(format_field_map_text(fields)) == fields

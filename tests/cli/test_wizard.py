@@ -12,14 +12,23 @@ from tests.build import some_shards
 from tests.cli.reports import DETECTION, a_prepare_report, a_split_report
 from tests.energon import energons
 from tests.remote import uploaded
-from wdsctl.cli import values
+from wdsctl.cli.options import parse_field_map_option, parse_size_option
 from wdsctl.cli.output import Output
-from wdsctl.cli.wizard import Interview, Outcome, Request, beside, command_lines, converse
-from wdsctl.core.detect import Rejected
-from wdsctl.core.ratios import parse_ratios
-from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
-from wdsctl.core.verbs.split import WouldMove
-from wdsctl.core.verbs.split_report import Move
+from wdsctl.cli.wizard import (
+    Interview,
+    PrepareCommand,
+    PrepareOutcome,
+    command_lines,
+    default_dest,
+    prepare_with_questions,
+)
+from wdsctl.core.dataset.split_rules import parse_split_shares
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.prepare.prepare import PrepareReport
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.samples.detect import RejectedSampleType
+from wdsctl.core.split.report import Move
+from wdsctl.core.split.split import SamplesWouldMoveError
 
 QUIET = Output(quiet=True)
 
@@ -53,16 +62,18 @@ class Runs:
     """Stands for the verb: keeps the requests and reports what it is told to."""
 
     report: PrepareReport = field(default_factory=lambda: a_prepare_report(detection=DETECTION))
-    requests: list[Request] = field(default_factory=list)
+    requests: list[PrepareCommand] = field(default_factory=list)
 
-    def __call__(self, request: Request, output: Output) -> PrepareReport:
+    def __call__(self, request: PrepareCommand, output: Output) -> PrepareReport:
         self.requests.append(request)
         return self.report
 
 
-def talk(request: Request, ask: Answers, runs: Runs, output: Output = QUIET) -> Outcome:
+def talk(request: PrepareCommand, ask: Answers, runs: Runs, output: Output = QUIET) -> PrepareOutcome:
     """Nothing has run when the last question is asked."""
-    return converse(request, Interview(ask), output, runs, lambda _request, _output: runs.report.detection)
+    return prepare_with_questions(
+        request, Interview(ask), output, runs, lambda _request, _output: runs.report.detection
+    )
 
 
 @pytest.fixture
@@ -77,11 +88,11 @@ def photos(tmp_path: Path) -> str:
 def test_a_raw_folder_needs_a_destination_and_a_split(photos: str) -> None:
     ask, runs = answers("", "8,1,1", True), Runs()
 
-    talk(Request(source=photos, dest=None, options=PrepareOptions()), ask, runs)
+    talk(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, runs)
 
     [request] = runs.requests
     assert request.dest == f"{photos}-shards"
-    assert request.options.split == parse_ratios("8,1,1")
+    assert request.request.split == parse_split_shares("8,1,1")
     assert [question.split()[0] for question in ask.asked] == ["folder", "split,", "use"]
 
 
@@ -99,47 +110,47 @@ def test_the_folder_for_the_shards_is_beside_the_raw_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert beside(source) == dest.format(here=tmp_path)
+    assert default_dest(source) == dest.format(here=tmp_path)
 
 
 def test_what_the_flags_say_is_not_asked(photos: str) -> None:
     ask, runs = answers(), Runs()
-    options = PrepareOptions(split={"train": 1.0}, sample_type="CaptioningSample")
+    options = PrepareRequest(split={"train": 1.0}, sample_type="CaptioningSample")
 
-    talk(Request(source=photos, dest="shards", options=options), ask, runs)
+    talk(PrepareCommand(source=photos, dest="shards", request=options), ask, runs)
 
     assert ask.asked == []
-    assert runs.requests == [Request(source=photos, dest="shards", options=options)]
+    assert runs.requests == [PrepareCommand(source=photos, dest="shards", request=options)]
 
 
 def test_an_empty_split_leaves_everything_in_train(photos: str) -> None:
     runs = Runs()
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs)
-    assert runs.requests[0].options.split is None
+    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs)
+    assert runs.requests[0].request.split is None
 
 
 def test_an_answer_that_makes_no_sense_is_asked_again(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
     runs = Runs()
 
-    request = Request(source=photos, dest="shards", options=PrepareOptions())
+    request = PrepareCommand(source=photos, dest="shards", request=PrepareRequest())
     talk(request, answers("8,,1", "9,1", True), runs, Output())
 
-    assert runs.requests[0].options.split == parse_ratios("9,1")
-    assert "beside a comma" in capsys.readouterr().err
+    assert runs.requests[0].request.split == parse_split_shares("9,1")
+    assert "before or after a comma" in capsys.readouterr().err
 
 
 def test_a_detection_that_is_rejected_is_replaced_before_anything_runs(photos: str) -> None:
     ask, runs = answers("9,1", False, "vqua", "vqa", "", "image=jpg,context=txt", "image=jpg,context=json[q]"), Runs()
 
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, runs)
+    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), ask, runs)
 
     [request] = runs.requests
-    assert request.options.sample_type == "VQASample"
-    assert request.options.field_map == {"image": "jpg", "context": "json[q]"}
+    assert request.request.sample_type == "VQASample"
+    assert request.request.field_map == {"image": "jpg", "context": "json[q]"}
 
 
 def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.CaptureFixture[str]) -> None:
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("9,1", True), Runs(), Output())
+    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("9,1", True), Runs(), Output())
 
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -149,47 +160,47 @@ def test_the_detection_is_shown_with_its_reasons(photos: str, capsys: pytest.Cap
 
 def test_a_crude_dataset_has_no_fields_to_ask_for(photos: str) -> None:
     runs = Runs()
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", False, "crude"), runs)
-    assert (runs.requests[0].options.sample_type, runs.requests[0].options.field_map) == ("CrudeSample", {})
+    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", False, "crude"), runs)
+    assert (runs.requests[0].request.sample_type, runs.requests[0].request.field_map) == ("CrudeSample", {})
 
 
 def test_nothing_has_run_when_the_last_question_is_left(photos: str) -> None:
     runs = Runs()
     with pytest.raises(StopIteration):
-        talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("8,1,1", False), runs)
+        talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("8,1,1", False), runs)
 
     assert runs.requests == []
 
 
 def test_a_type_that_is_accepted_is_the_one_that_is_written(photos: str) -> None:
     runs = Runs()
-    outcome = talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs)
+    outcome = talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs)
 
     [request] = runs.requests
-    assert (request.options.sample_type, request.options.field_map) == (DETECTION.sample_type, DETECTION.field_map)
-    assert "--sample-type CaptioningSample" in " ".join(command_lines(outcome.request, 1000))
+    assert (request.request.sample_type, request.request.field_map) == (DETECTION.sample_type, DETECTION.field_map)
+    assert "--sample-type CaptioningSample" in " ".join(command_lines(outcome.command, 1000))
 
 
 def test_a_question_mark_lists_the_choices_and_the_question_comes_again(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ask, runs = answers("?", "", "?", "8,1,1", False, "?", "vqa", "?", "image=jpg,context=json[q]"), Runs()
-    talk(Request(source=photos, dest=None, options=PrepareOptions()), ask, runs)
+    talk(PrepareCommand(source=photos, dest=None, request=PrepareRequest()), ask, runs)
 
     assert [question.split()[0] for question in ask.asked] == [
         *("folder", "folder", "split,", "split,", "use", "sample", "sample", "field", "field")
     ]
     shown = capsys.readouterr().err
-    for said in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(may be left out)", "parts: jpg, json"):
+    for said in ("train=0.98,val=0.02", "OCRSample: ", "fields of VQASample", "(optional)", "parts: jpg, json"):
         assert said in shown
 
 
 def test_a_detection_with_many_reasons_fits_on_a_screen_with_its_question(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = replace(DETECTION, rejected=tuple(Rejected(f"Type{i}Sample", "so " * 30) for i in range(30)))
+    many = replace(DETECTION, rejected=tuple(RejectedSampleType(f"Type{i}Sample", "so " * 30) for i in range(30)))
     runs = Runs(a_prepare_report(detection=many))
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), answers("", True), runs, Output())
+    talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs, Output())
 
     shown = capsys.readouterr().err
     assert "more reasons" in shown
@@ -198,7 +209,11 @@ def test_a_detection_with_many_reasons_fits_on_a_screen_with_its_question(
 
 def test_a_type_that_was_not_detected_is_not_asked_about(photos: str) -> None:
     ask = answers("")
-    talk(Request(source=photos, dest="shards", options=PrepareOptions()), ask, Runs(a_prepare_report(detection=None)))
+    talk(
+        PrepareCommand(source=photos, dest="shards", request=PrepareRequest()),
+        ask,
+        Runs(a_prepare_report(detection=None)),
+    )
     assert len(ask.asked) == 1
 
 
@@ -208,15 +223,15 @@ def test_a_dataset_that_is_prepared_already_is_not_asked_about_its_split(tmp_pat
     (tmp_path / "a.tar").write_bytes(b"")
     ask, runs = answers(), Runs(a_prepare_report(up_to_date=True, detection=None))
 
-    talk(Request(source=str(tmp_path), dest=None, options=PrepareOptions()), ask, runs)
+    talk(PrepareCommand(source=str(tmp_path), dest=None, request=PrepareRequest()), ask, runs)
 
     assert ask.asked == []
 
 
 def test_a_dataset_that_energon_has_divided_is_not_asked_about_its_split(tmp_path: Path) -> None:
     ask, runs = answers(), Runs(report=a_prepare_report(detection=None))
-    talk(Request(source=energons(tmp_path), dest=None, options=PrepareOptions()), ask, runs)
-    assert (ask.asked, runs.requests[0].options.split) == ([], None)
+    talk(PrepareCommand(source=energons(tmp_path), dest=None, request=PrepareRequest()), ask, runs)
+    assert (ask.asked, runs.requests[0].request.split) == ([], None)
 
 
 def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -224,9 +239,9 @@ def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pyte
     ask = answers("8,1,1", True)
     runs = Runs()
 
-    talk(Request(source=str(tmp_path / "qa.jsonl"), dest=None, options=PrepareOptions()), ask, runs, Output())
+    talk(PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, runs, Output())
 
-    assert "JSONL, in place" in capsys.readouterr().err
+    assert "JSONL is prepared in place" in capsys.readouterr().err
     assert [request.dest for request in runs.requests] == [None]
     assert not any("folder for the shards" in question for question in ask.asked)
 
@@ -234,18 +249,18 @@ def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pyte
 def test_yes_confirms_and_still_lets_values_be_asked() -> None:
     interview = Interview(answers("shards"), yes=True)
     assert interview.confirm("use it?")
-    assert not interview.has_asked
+    assert not interview.has_prompted
     assert interview.text("folder") == "shards"
-    assert interview.has_asked
+    assert interview.has_prompted
 
 
 def test_only_what_differs_from_the_defaults_is_in_the_command() -> None:
-    request = Request(source="my photos", dest=None, options=PrepareOptions(workers=7))
+    request = PrepareCommand(source="my photos", dest=None, request=PrepareRequest(index=IndexRequest(workers=7)))
     assert command_lines(request, 80) == ["  wdsctl prepare 'my photos' --no-input"]
 
 
 def test_every_option_can_be_said_in_the_command() -> None:
-    options = PrepareOptions(
+    options = PrepareRequest(
         shard_samples=5,
         shard_size=1000,
         template="t-{index}.tar",
@@ -257,27 +272,25 @@ def test_every_option_can_be_said_in_the_command() -> None:
         sample_type="CaptioningSample",
         field_map={"image": "jpg,png", "caption": "json[a,b=c]"},
         redetect=True,
-        key="a b",
         moved=True,
         catalog="my catalog",
-        missing="drop",
-        exclude=("a*", "b c"),
-        dry_run=True,
+        index=IndexRequest(exclude=("a*", "b c"), key="a b", missing="drop", dry_run=True),
     )
 
-    (line,) = command_lines(Request(source="a", dest="b", options=options), 1000)
+    (line,) = command_lines(PrepareCommand(source="a", dest="b", request=options), 1000)
     words = shlex.split(line)
 
     assert words[:4] == ["wdsctl", "prepare", "a", "b"]
     flags = words[4:]
     said = {flag: flags[i + 1] for i, flag in enumerate(flags[:-1]) if flag.startswith("--")}
-    assert parse_ratios(said["--split"]) == options.split
-    assert values.field_map(said["--field-map"]) == options.field_map
-    assert values.size_bytes(said["--shard-size"]) == 1000
+    assert parse_split_shares(said["--split"]) == options.split
+    assert parse_field_map_option(said["--field-map"]) == options.field_map
+    assert parse_size_option(said["--shard-size"]) == 1000
     assert [flags[i + 1] for i, flag in enumerate(flags) if flag == "--exclude"] == ["a*", "b c"]
-    expected = replace(options, split=None, field_map={}, exclude=())
+    expected = replace(options, split=None, field_map={})
     for name in ("shard_samples", "template", "on_missing", "seed", "sample_type", "catalog", "missing", "key"):
-        assert said[f"--{name.replace('_', '-')}"] == str(getattr(expected, name))
+        holder = expected if hasattr(expected, name) else expected.index
+        assert said[f"--{name.replace('_', '-')}"] == str(getattr(holder, name))
     assert said["--by"] == "sample"
     assert said["--parts"] == "jpg,txt"
     assert {"--redetect", "--yes", "--dry-run", "--no-input"} <= set(flags)
@@ -290,16 +303,16 @@ def test_a_dataset_at_a_url_is_asked_for_its_split_and_its_password_is_not_repea
     url = uploaded(some_shards(tmp_path / "local", 1), "memory://ann:secret@wizard/shards")
     ask, runs = answers("8,2", True), Runs()
 
-    outcome = talk(Request(source=url, dest=None, options=PrepareOptions()), ask, runs)
+    outcome = talk(PrepareCommand(source=url, dest=None, request=PrepareRequest()), ask, runs)
 
     assert runs.requests[0].source == url
-    [said] = command_lines(outcome.request, 1000)
+    [said] = command_lines(outcome.command, 1000)
     assert said.startswith("  wdsctl prepare memory://wizard/shards --split train=8,val=2 --sample-type ")
 
 
 def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
-    options = PrepareOptions(split=parse_ratios("8,1,1"), template="train-{index:06d}.tar", parts=("jpg", "txt"))
-    request = Request(source="a folder of photos", dest="a folder of shards", options=options)
+    options = PrepareRequest(split=parse_split_shares("8,1,1"), template="train-{index:06d}.tar", parts=("jpg", "txt"))
+    request = PrepareCommand(source="a folder of photos", dest="a folder of shards", request=options)
     lines = command_lines(request, 60)
 
     assert len(lines) > 1
@@ -312,29 +325,31 @@ def test_a_long_command_goes_on_in_the_next_line_as_a_shell_has_it() -> None:
 def test_a_type_that_is_not_sure_is_said_in_the_command_without_questions(photos: str) -> None:
     doubtful = replace(DETECTION, unused_media=("png",))
     ask, runs = answers(True), Runs(report=a_prepare_report(detection=doubtful))
-    options = PrepareOptions(split={"train": 1.0})
+    options = PrepareRequest(split={"train": 1.0})
 
-    outcome = talk(Request(source=photos, dest="shards", options=options), ask, runs)
+    outcome = talk(PrepareCommand(source=photos, dest="shards", request=options), ask, runs)
 
-    assert ask.asked == ["this is not sure; use it?"]
-    assert [request.options.sample_type for request in runs.requests] == [DETECTION.sample_type]
-    assert "--sample-type" in " ".join(command_lines(outcome.request, 200))
+    assert ask.asked == ["the detection is uncertain; use it?"]
+    assert [request.request.sample_type for request in runs.requests] == [DETECTION.sample_type]
+    assert "--sample-type" in " ".join(command_lines(outcome.command, 200))
 
 
 @pytest.mark.parametrize("answer", [True, False])
 def test_samples_change_their_split_where_the_answer_is_yes(photos: str, answer: bool) -> None:
     move = Move(before="train", after="val", samples=3, keys=("a.tar/1",))
-    refused = WouldMove(a_split_report(moved=(move,), reassigned=(move,)))
-    requests: list[Request] = []
+    refused = SamplesWouldMoveError(a_split_report(moved=(move,), reassigned=(move,)))
+    requests: list[PrepareCommand] = []
 
-    def run(request: Request, _output: Output) -> PrepareReport:
+    def run(request: PrepareCommand, _output: Output) -> PrepareReport:
         requests.append(request)
-        if not request.options.may_move:
+        if not request.request.may_move:
             raise refused
         return a_prepare_report()
 
-    request = Request(source=photos, dest="shards", options=PrepareOptions(split={"train": 1.0}, sample_type="X"))
-    with contextlib.nullcontext() if answer else pytest.raises(WouldMove):
-        outcome = converse(request, Interview(answers(answer)), QUIET, run)
-        assert "--yes" in command_lines(outcome.request, 1000)[0]
+    request = PrepareCommand(
+        source=photos, dest="shards", request=PrepareRequest(split={"train": 1.0}, sample_type="X")
+    )
+    with contextlib.nullcontext() if answer else pytest.raises(SamplesWouldMoveError):
+        outcome = prepare_with_questions(request, Interview(answers(answer)), QUIET, run)
+        assert "--yes" in command_lines(outcome.command, 1000)[0]
     assert len(requests) == 1 + answer

@@ -1,4 +1,4 @@
-"""The contract of everything that can be saved: what `wdsctl.loader.stages.cursor` promises of cursors, as one test."""
+"""The contract of everything that can be saved: what `wdsctl.loader.runtime.stage` promises of cursors, as one test."""
 
 from __future__ import annotations
 

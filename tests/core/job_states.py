@@ -5,11 +5,11 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from wdsctl.core.addresses import written
+from wdsctl.core.checkpoint.addresses import encode_address
 
 PLAN: dict[str, Any] = {
     "order": {
-        "order_version": 2,
+        "order_version": 1,
         "split": "train",
         "samples": 1000,
         "seed": 7,
@@ -17,18 +17,20 @@ PLAN: dict[str, Any] = {
         "sources": ["0a0a0a0a", "1b1b1b1b", "2c2c2c2c"],
     },
     "recipe": "37a38053740e2180a2a425ad794af5d3",
-    "shape": ["pack", "group"],
+    "stages": ["pack", "group"],
 }
 
 
 def a_cursor(picks: int, *, waiting: int = 2, levels: int = 1, bans: int = 0) -> dict[str, Any]:
     """Of a lane that packs and groups, with `waiting` packs of two samples in its groups."""
-    addresses = "".join(written({"of": [pick, [pick + 1, 1]], "step": 0}) for pick in range(0, 2 * waiting, 2))
-    pack = {"of": [picks, 0], "packs": 1, "left": 0}
+    addresses = "".join(
+        encode_address({"samples": [pick, [pick + 1, 1]], "step": 0}) for pick in range(0, 2 * waiting, 2)
+    )
+    pack = {"upstream": [picks, 0], "packs": 1, "emitted": 0}
     return {
-        "picks": picks,
-        "stream": {"of": {"of": pack, "waiting": addresses}, "left": 0},
-        "mix": [[[0, 0]] for _ in range(levels)],
+        "draws": picks,
+        "stream": {"upstream": {"upstream": pack, "waiting": addresses}, "emitted": 0},
+        "weight_history": [[[0, 0]] for _ in range(levels)],
         "bans": [[entry, 3] for entry in range(bans)],
     }
 
@@ -37,17 +39,17 @@ def a_rank_state(rank: int = 0, world: int = 1, *, lanes: int = 8, drawn: int = 
     """Of a training that began with this geometry, `drawn` a multiple of `world`."""
     own = range((drawn + rank) % world, lanes, world)
     state = {
-        "version": 2,
+        "version": 1,
         "kind": "rank",
         "rank": rank,
         "world": world,
         "plan": copy.deepcopy(PLAN),
-        "generation": [1, 3],
-        "drawn": drawn,
+        "generations": [1, 3],
+        "batches_drawn": drawn,
         "pass": None,
-        "virtual": 5,
+        "batches_handed_out": 5,
         "end": "open",
-        "base": 0,
+        "first_batch": 0,
         "lanes": [[root, []] for root in range(lanes)],
         "cursors": {str(lane): a_cursor(drawn * 4 + lane) for lane in own},
         "bans": [],
@@ -62,7 +64,7 @@ def job(world: int = 4, **changes: Any) -> list[dict[str, Any]]:
 
 def a_pass_state(rank: int = 0, world: int = 1, **changes: Any) -> dict[str, Any]:
     """Of a validation that runs through positions, without lanes."""
-    order = {"order_version": 2, "split": "val", "samples": 12, "validation": True}
-    plan = {"order": order, "recipe": "0" * 32, "shape": []}
+    order = {"order_version": 1, "split": "val", "samples": 12, "validation": True}
+    plan = {"order": order, "recipe": "0" * 32, "stages": []}
     state = a_rank_state(rank, world, lanes=0, drawn=4 * world, plan=plan)
-    return {**state, "cursors": {}, "pass": 0, "virtual": 0, **changes}
+    return {**state, "cursors": {}, "pass": 0, "batches_handed_out": 0, **changes}

@@ -7,8 +7,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from wdsctl.core.offsets_bounds import ShardEntry
-from wdsctl.core.shard_index import Ints, ShardIndex
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.offsets.bounds import ShardEntry
+from wdsctl.core.offsets.read import ShardIndex
 
 
 class KeyIndex:
@@ -40,5 +41,5 @@ def index_of(keys: Sequence[str | bytes], **options: Any) -> ShardIndex:
     return cast("ShardIndex", KeyIndex(texts, **options))
 
 
-def all_rows(keys: Sequence[Any]) -> Ints:
+def all_rows(keys: Sequence[Any]) -> Int64Array:
     return np.arange(len(keys), dtype=np.int64)

@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.build import a_dataset
 from tests.core.dumps import split_of
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media_request import MediaRequest
-from wdsctl.core.verbs.split import split
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import MediaRequest
+from wdsctl.core.split.split import split_by_ratios
 
 ODD = ("it's", 'a "b" c', "x; DROP TABLE sample", "a b", "größe", "%_", "--", "$(reboot)")
 
@@ -48,7 +48,7 @@ def a_gallery(root: Path, count: int = 3, each: int = 8) -> str:
     """The dataset: indexed with facts of media and the column `bytes`, split by sample."""
     path = a_dataset(root, shards(count, each))
     index(path, media=MediaRequest(selection="auto"), columns={"bytes": "size:jpg"})
-    split(path, {"train": 3, "val": 1}, by="sample")
+    split_by_ratios(path, {"train": 3, "val": 1}, by="sample")
     return path
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from tests.build import a_dataset, some_shards
 from tests.core.dumps import catalog_of, query
-from wdsctl.core.catalog.quick import current_generation
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import locate
-from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import SplitRequest, split, split_by
-from wdsctl.core.verbs.split_report import SplitReport
+from wdsctl.core.catalog.read import read_current_generation
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.split_rules import SplitRule
+from wdsctl.core.index.index import index
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.split.report import SplitReport
+from wdsctl.core.split.split import SplitRequest, split_by_ratios, split_dataset
 
 EACH = 10  # samples of a shard
 FILM = 4  # samples of a film: films straddle shards
@@ -31,7 +31,7 @@ def a_divided(root: Path) -> str:
     """Six plain shards, divided by shard."""
     path = some_shards(root, 6)
     index(path)
-    split(path, {"train": 2, "val": 1})
+    split_by_ratios(path, {"train": 2, "val": 1})
     return path
 
 
@@ -50,7 +50,7 @@ def make(root: str, rule: SplitRule | None, **options: Any) -> SplitReport:
     """Divide by this rule, whatever moves by it."""
     options.setdefault("may_move", True)
     dry_run = options.pop("dry_run", False)
-    return split_by(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
+    return split_dataset(root, SplitRequest(rule=rule, **options), dry_run=dry_run)
 
 
 def by_film(splits: dict[str, str]) -> dict[str, set[str]]:
@@ -64,7 +64,7 @@ def by_film(splits: dict[str, str]) -> dict[str, set[str]]:
 def splits_of(root: str, of_set: str = "") -> dict[str, str]:
     """SHARD/KEY -> the split of a set that has the sample. Fails where two have it."""
     place = locate(root)
-    offsets = Offsets(place.offsets(current_generation(place.catalog)))
+    offsets = Offsets(place.offsets_path(read_current_generation(place.catalog)))
     at = {shard.id: i for i, shard in enumerate(offsets.shards)}
     found: dict[str, str] = {}
     rows = query(

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core import beneath
-from wdsctl.core.beneath import FolderReader, allow_path, check_store, is_beneath, open_beneath
+from wdsctl.core import safe_open
 from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
+from wdsctl.core.safe_open import FolderOpener, allow_path, check_store, is_beneath, open_beneath
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(beneath.VARIABLE, "")
+    monkeypatch.setenv(safe_open.ALLOW_PATH_VARIABLE, "")
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def test_an_absolute_path_elsewhere_is_refused(folders: tuple[Path, Path]) -> No
 def test_what_the_user_allows_is_opened(folders: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     root, outside = folders
     (root / "link").symlink_to(outside / "secret")
-    monkeypatch.setenv(beneath.VARIABLE, "/nowhere")
+    monkeypatch.setenv(safe_open.ALLOW_PATH_VARIABLE, "/nowhere")
     allow_path(str(outside))
     assert opened(root / "link", root) == b"secret"
-    assert os.environ[beneath.VARIABLE] == f"/nowhere,{outside}"
+    assert os.environ[safe_open.ALLOW_PATH_VARIABLE] == f"/nowhere,{outside}"
 
 
 def test_a_folder_that_is_allowed_is_there(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_folder_that_is_allowed_is_there(tmp_path: Path) -> None:
     for name in ("nowhere", "file"):
         with pytest.raises(UsageError, match="folder"):
             allow_path(str(tmp_path / name))
-    assert os.environ[beneath.VARIABLE] == ""
+    assert os.environ[safe_open.ALLOW_PATH_VARIABLE] == ""
 
 
 def test_a_root_that_is_a_link_itself_is_what_the_user_named(folders: tuple[Path, Path], tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_a_folder_with_the_same_beginning_is_another(folders: tuple[Path, Path],
 def test_what_is_no_regular_file_is_refused_at_once(folders: tuple[Path, Path]) -> None:
     root, _ = folders
     os.mkfifo(root / "fifo")
-    with pytest.raises(StorageError, match="no regular file"):
+    with pytest.raises(StorageError, match="not a regular file"):
         opened(root / "fifo", root)
     with pytest.raises((StorageError, OSError)):
         opened(root / "in", root)
@@ -150,7 +150,7 @@ def test_a_folder_reader_opens_files_of_one_folder_and_refuses_links_out(folders
     root, outside = folders
     (root / "in" / "b.txt").symlink_to("a.txt")
     (root / "in" / "c.txt").symlink_to(outside / "secret")
-    files = FolderReader(str(root))
+    files = FolderOpener(str(root))
     for name in ("in/a.txt", "in/b.txt"):
         handle = files.open(f"{root}/{name}")
         assert os.read(handle, 100) == b"inside"

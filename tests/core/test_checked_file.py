@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.checked_file import load_checked, packed, save_checked, unpacked
+from wdsctl.core.files import decode_checked, encode_checked, load_checked, save_checked
 
 FACTS: dict[str, Any] = {"names": ["ü", "b"], "count": 3}
-SAVED = b"".join(packed(FACTS, [b"ab", memoryview(b"c")]))
+SAVED = b"".join(encode_checked(FACTS, [b"ab", memoryview(b"c")]))
 
 
 def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
@@ -20,21 +20,21 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
 
 
 def test_facts_may_stand_alone() -> None:
-    assert unpacked(b"".join(packed(FACTS))) == (FACTS, memoryview(b""))
+    assert decode_checked(b"".join(encode_checked(FACTS))) == (FACTS, memoryview(b""))
 
 
 @pytest.mark.parametrize("at", [0, 4, 12, -1])
 def test_a_flipped_bit_is_seen(at: int) -> None:
     data = bytearray(SAVED)
     data[at] ^= 1
-    assert unpacked(bytes(data)) is None
+    assert decode_checked(bytes(data)) is None
 
 
 @pytest.mark.parametrize("length", [0, 3, 4, 9, len(SAVED) - 1])
 def test_data_that_was_cut_short_is_nothing(length: int) -> None:
-    assert unpacked(SAVED[:length]) is None
+    assert decode_checked(SAVED[:length]) is None
 
 
 def test_zeros_are_nothing() -> None:
-    assert unpacked(bytes(100)) is None
-    assert unpacked(bytes(4)) is None
+    assert decode_checked(bytes(100)) is None
+    assert decode_checked(bytes(4)) is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from wdsctl.core.errors import PermissionDenied, StorageError
-from wdsctl.core.files import replacing, set_aside, write_text, write_whole
+from wdsctl.core.files import replace_atomically, set_aside, write_atomically, write_text
 
 
 def test_a_file_is_there_whole_and_nothing_else_is(tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool)
     path = tmp_path / "a.txt"
     path.write_text("first")
 
-    with pytest.raises(ZeroDivisionError), replacing(str(path), durable=durable) as draft:
+    with pytest.raises(ZeroDivisionError), replace_atomically(str(path), durable=durable) as draft:
         Path(draft).write_text("half" * (1 // len(draft[:0])))
     assert path.read_text() == "first"
     assert os.listdir(tmp_path) == ["a.txt"]
@@ -33,9 +33,9 @@ def test_whatever_goes_wrong_what_was_there_stays(tmp_path: Path, durable: bool)
 
 def test_writers_of_one_file_leave_one_another_alone_and_the_last_to_end_wins(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
-    with replacing(str(path)) as one:
+    with replace_atomically(str(path)) as one:
         Path(one).write_text("one")
-        with replacing(str(path)) as other:
+        with replace_atomically(str(path)) as other:
             Path(other).write_text("other")
         assert path.read_text() == "other"
     assert path.read_text() == "one"
@@ -51,7 +51,7 @@ def test_a_full_disk_is_said_with_the_place(tmp_path: Path) -> None:
             full.write(b"x")
 
     with pytest.raises(StorageError) as caught:
-        write_whole(str(path), fill)
+        write_atomically(str(path), fill)
     assert caught.value.code == "WDS401"
     assert path.read_text() == "first"
 

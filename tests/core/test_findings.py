@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from wdsctl.core.findings import Finding, at_least, tally
+from wdsctl.core.errors import Finding, count_by_code, findings_at_least
 
 FOUND = [
     Finding(code="WDS110", severity="warning", message="empty", count=3),
@@ -11,10 +11,10 @@ FOUND = [
 
 
 def test_findings_are_picked_by_how_grave_they_are() -> None:
-    assert [found.code for found in at_least(FOUND, "error")] == ["WDS101"]
-    assert [found.code for found in at_least(FOUND, "warning")] == ["WDS110", "WDS101", "WDS110"]
-    assert at_least(FOUND, "note") == FOUND
+    assert [found.code for found in findings_at_least(FOUND, "error")] == ["WDS101"]
+    assert [found.code for found in findings_at_least(FOUND, "warning")] == ["WDS110", "WDS101", "WDS110"]
+    assert findings_at_least(FOUND, "note") == FOUND
 
 
 def test_places_are_counted_and_not_findings() -> None:
-    assert tally(FOUND) == {"WDS110": 5, "WDS111": 1, "WDS101": 1}
+    assert count_by_code(FOUND) == {"WDS110": 5, "WDS111": 1, "WDS101": 1}

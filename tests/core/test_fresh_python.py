@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.fresh_python import without_current_folder
+from wdsctl.core.import_guard import without_current_folder
 
 
 @pytest.mark.parametrize("version", [(3, 10), sys.version_info])

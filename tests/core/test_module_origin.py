@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core import module_origin
-from wdsctl.core.module_origin import (
-    also_implicit,
+from wdsctl.core import import_guard
+from wdsctl.core.import_guard import (
+    add_implicit_folder,
     explicit_path,
-    implicit_folder,
+    find_implicit_folder,
+    find_module_origin,
     is_within,
-    origin_of,
     without_implicit_folder,
 )
 
@@ -22,17 +22,19 @@ def test_a_module_of_a_package_is_found_and_the_package_not_imported(tmp_path: P
     (tmp_path / "wds_outer" / "wds_space" / "inner.py").write_text("raise SystemExit(9)\n")
     entries = [str(tmp_path)]
 
-    assert origin_of("wds_outer", entries) == str(tmp_path / "wds_outer" / "__init__.py")
-    assert origin_of("wds_outer.wds_space", entries) == ""
-    assert origin_of("wds_outer.wds_space.inner", entries) == str(tmp_path / "wds_outer" / "wds_space" / "inner.py")
-    assert origin_of("wds_outer.other", entries) is None
-    assert origin_of("wds_outer.wds_space.inner.more", entries) is None
+    assert find_module_origin("wds_outer", entries) == str(tmp_path / "wds_outer" / "__init__.py")
+    assert find_module_origin("wds_outer.wds_space", entries) == ""
+    assert find_module_origin("wds_outer.wds_space.inner", entries) == str(
+        tmp_path / "wds_outer" / "wds_space" / "inner.py"
+    )
+    assert find_module_origin("wds_outer.other", entries) is None
+    assert find_module_origin("wds_outer.wds_space.inner.more", entries) is None
     assert not [name for name in sys.modules if name.startswith("wds_outer")]
 
 
 def test_what_is_imported_already_says_where_it_is_from() -> None:
-    assert origin_of("wdsctl.core.errors", []) == sys.modules["wdsctl.core.errors"].__file__
-    assert (origin_of("sys", []), origin_of("wds_none", sys.path)) == ("", None)
+    assert find_module_origin("wdsctl.core.errors", []) == sys.modules["wdsctl.core.errors"].__file__
+    assert (find_module_origin("sys", []), find_module_origin("wds_none", sys.path)) == ("", None)
 
 
 def test_the_folder_that_nobody_asked_for_is_left_out_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,11 +47,11 @@ def test_the_folder_that_nobody_asked_for_is_left_out_and_comes_back(monkeypatch
 
 def test_another_process_is_told_what_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", ["", "/one"])
-    monkeypatch.setattr(module_origin, "_implicit", {""})
-    assert implicit_folder(["/here", "/one"]) == "/here"
-    assert implicit_folder(["/one", "/one"]) == ""  # asked for as well
+    monkeypatch.setattr(import_guard, "_implicit_entries", {""})
+    assert find_implicit_folder(["/here", "/one"]) == "/here"
+    assert find_implicit_folder(["/one", "/one"]) == ""  # asked for as well
 
-    also_implicit("/here")
+    add_implicit_folder("/here")
     monkeypatch.setattr(sys, "path", ["/here", "/one"])
     assert explicit_path() == ["/one"]
 

@@ -5,8 +5,7 @@ import os
 
 import pytest
 
-from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError
-from wdsctl.core.os_errors import translated
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, translate_os_errors
 
 
 @pytest.mark.parametrize(
@@ -26,7 +25,7 @@ from wdsctl.core.os_errors import translated
     ],
 )
 def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception], code: str) -> None:
-    with pytest.raises(kind) as caught, translated("some/where", "write"):
+    with pytest.raises(kind) as caught, translate_os_errors("some/where", "write"):
         raise OSError(number, os.strerror(number))
 
     error = caught.value
@@ -37,7 +36,7 @@ def test_an_errno_becomes_an_error_with_a_code(number: int, kind: type[Exception
 
 
 def test_the_path_that_the_system_names_is_the_place() -> None:
-    with pytest.raises(StorageError) as caught, translated("the/folder"):
+    with pytest.raises(StorageError) as caught, translate_os_errors("the/folder"):
         raise FileNotFoundError(errno.ENOENT, "No such file or directory", "the/folder/file")
 
     assert caught.value.where == "the/folder/file"
@@ -46,20 +45,20 @@ def test_the_path_that_the_system_names_is_the_place() -> None:
 def test_our_own_errors_pass_unchanged() -> None:
     ours = StorageError("said already", hint="try this", where="there")
 
-    with pytest.raises(StorageError) as caught, translated("elsewhere"):
+    with pytest.raises(StorageError) as caught, translate_os_errors("elsewhere"):
         raise ours
 
     assert caught.value is ours
 
 
 def test_other_errors_are_not_touched() -> None:
-    with pytest.raises(DatasetError), translated("somewhere"):
+    with pytest.raises(DatasetError), translate_os_errors("somewhere"):
         raise DatasetError("not the system's", hint="none")
-    with pytest.raises(KeyError), translated("somewhere"):
+    with pytest.raises(KeyError), translate_os_errors("somewhere"):
         raise KeyError("a bug")
 
 
 def test_the_name_of_a_draft_is_nobodys_business() -> None:
-    with pytest.raises(StorageError) as caught, translated("some/catalog.sqlite", "write"):
+    with pytest.raises(StorageError) as caught, translate_os_errors("some/catalog.sqlite", "write"):
         raise OSError(errno.EIO, "bad", "some/.catalog.sqlite.12.partial")
     assert caught.value.where == "some/catalog.sqlite"

@@ -7,8 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.tar import BLOCK, parse_header, pax_records
-from wdsctl.core.tar_header import END, header, member_bytes
+from wdsctl.core.tar_header import (
+    END_OF_ARCHIVE,
+    TAR_BLOCK_BYTES,
+    build_tar_header,
+    member_bytes,
+    parse_header,
+    pax_records,
+)
 
 NAMES = [
     b"a.jpg",
@@ -23,7 +29,7 @@ NAMES = [
 
 def member_of(name: bytes, data: bytes) -> tuple[tarfile.TarInfo, bytes]:
     """What Python's tarfile reads back."""
-    tar = header(name, len(data)) + data + bytes(-len(data) % BLOCK) + END
+    tar = build_tar_header(name, len(data)) + data + bytes(-len(data) % TAR_BLOCK_BYTES) + END_OF_ARCHIVE
     with tarfile.open(fileobj=io.BytesIO(tar)) as archive:
         (member,) = archive.getmembers()
         file = archive.extractfile(member)
@@ -60,21 +66,21 @@ def test_the_bytes_of_a_header_are_fixed() -> None:
         b"006662\0 0" + bytes(100) + b"ustar\x0000" + bytes(247)
     )
 
-    assert header(b"a.jpg", 5) == expected
+    assert build_tar_header(b"a.jpg", 5) == expected
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("size", [0, 1, 511, 512, 513])
 def test_the_planned_size_is_the_size(name: bytes, size: int) -> None:
-    assert member_bytes(name, size) == len(header(name, size)) + size + -size % BLOCK
+    assert member_bytes(name, size) == len(build_tar_header(name, size)) + size + -size % TAR_BLOCK_BYTES
 
 
 def test_a_size_from_8_gib_on_is_in_a_pax_header() -> None:
-    small, large = header(b"a.mp4", 8**11 - 1), header(b"a.mp4", 8**11)
+    small, large = build_tar_header(b"a.mp4", 8**11 - 1), build_tar_header(b"a.mp4", 8**11)
 
-    assert len(small) == BLOCK
+    assert len(small) == TAR_BLOCK_BYTES
     assert parse_header(small).size == 8**11 - 1
-    assert pax_records(large[BLOCK : 2 * BLOCK]) == {b"size": b"8589934592"}
+    assert pax_records(large[TAR_BLOCK_BYTES : 2 * TAR_BLOCK_BYTES]) == {b"size": b"8589934592"}
     assert member_bytes(b"a.mp4", 8**11) == len(large) + 8**11
 
 
@@ -83,4 +89,4 @@ def test_a_pax_record_counts_its_own_digits(length: int) -> None:
     """Around the lengths at which the count itself grows by a digit."""
     name = b"n" * (length + 100)
 
-    assert pax_records(header(name, 0)[BLOCK:-BLOCK]) == {b"path": name}
+    assert pax_records(build_tar_header(name, 0)[TAR_BLOCK_BYTES:-TAR_BLOCK_BYTES]) == {b"path": name}

@@ -2,7 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.urls import _secret_names, identity, is_chained, is_url, plain, protocol, shown
+from wdsctl.core.urls import (
+    _secret_variable_names,
+    is_chained,
+    is_url,
+    normalize_root,
+    protocol,
+    redact_secrets,
+    url_identity,
+)
 
 
 @pytest.mark.parametrize("root", ["s3://bucket/shards", "memory://x", "https://host/x", "GS://bucket"])
@@ -16,14 +24,14 @@ def test_paths_and_file_urls_are_paths(root: str) -> None:
 
 
 def test_a_file_url_is_the_path_it_names() -> None:
-    assert plain("file:///data/my%20shards") == "/data/my shards"
-    assert plain("file://localhost/data") == "/data"
+    assert normalize_root("file:///data/my%20shards") == "/data/my shards"
+    assert normalize_root("file://localhost/data") == "/data"
 
 
 def test_a_url_has_no_slash_at_its_end_and_a_path_is_left_alone() -> None:
-    assert plain("s3://bucket/shards//") == "s3://bucket/shards"
-    assert plain("shards/") == "shards/"
-    assert plain("s3://") == "s3://"
+    assert normalize_root("s3://bucket/shards//") == "s3://bucket/shards"
+    assert normalize_root("shards/") == "shards/"
+    assert normalize_root("s3://") == "s3://"
     assert protocol("S3://bucket") == "s3"
 
 
@@ -34,10 +42,13 @@ def test_a_url_of_several_layers_is_told_apart() -> None:
 
 
 def test_user_password_and_query_are_never_shown() -> None:
-    assert shown("ftp://ann:secret@host/x") == "ftp://host/x"
-    assert shown("cannot get https://host/x.tar?X-Amz-Signature=abc, sorry") == "cannot get https://host/x.tar sorry"
-    assert shown("/data/a@b?c") == "/data/a@b?c"
-    assert shown("s3://bucket/a@b/x.tar") == "s3://bucket/a@b/x.tar"
+    assert redact_secrets("ftp://ann:secret@host/x") == "ftp://host/x"
+    assert (
+        redact_secrets("cannot get https://host/x.tar?X-Amz-Signature=abc, sorry")
+        == "cannot get https://host/x.tar sorry"
+    )
+    assert redact_secrets("/data/a@b?c") == "/data/a@b?c"
+    assert redact_secrets("s3://bucket/a@b/x.tar") == "s3://bucket/a@b/x.tar"
 
 
 SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
@@ -69,24 +80,24 @@ SECRET = "hunter2hunter2"  # noqa: S105 - of nobody
         f"storage_options={{'password': '{SECRET}', 'key': 1}}",
         f"AccountName=a;AccountKey={SECRET};EndpointSuffix=b",
         f"password={SECRET}",
-        f"/work/http:/ann:{SECRET}@host/x?sig={SECRET}",
-        f"/work/other:/ann:a@b/{SECRET}@host/x",
+        f"/data/http:/ann:{SECRET}@host/x?sig={SECRET}",
+        f"/data/other:/ann:a@b/{SECRET}@host/x",
         f"simplecache::https://ann:{SECRET}@host/x",
     ],
 )
 def test_what_is_secret_is_never_shown(text: str) -> None:
-    assert SECRET not in shown(text)
-    assert shown(shown(text)) == shown(text)
-    assert SECRET not in shown(f"one\n{text}\ntwo")
-    assert SECRET not in shown(repr(text))
+    assert SECRET not in redact_secrets(text)
+    assert redact_secrets(redact_secrets(text)) == redact_secrets(text)
+    assert SECRET not in redact_secrets(f"one\n{text}\ntwo")
+    assert SECRET not in redact_secrets(repr(text))
 
 
 def test_what_variables_of_the_environment_hold_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY_OF_A_TEST", SECRET)
     monkeypatch.setenv("A_TOKEN", "/run/secrets/token")
-    _secret_names.cache_clear()
-    assert shown(f"the key {SECRET} is refused") == "the key *** is refused"
-    assert shown("/run/secrets/token") == "/run/secrets/token"
+    _secret_variable_names.cache_clear()
+    assert redact_secrets(f"the key {SECRET} is refused") == "the key *** is refused"
+    assert redact_secrets("/run/secrets/token") == "/run/secrets/token"
 
 
 @pytest.mark.parametrize(
@@ -104,9 +115,9 @@ def test_what_variables_of_the_environment_hold_is_never_shown(monkeypatch: pyte
     ],
 )
 def test_what_is_not_secret_is_shown(text: str) -> None:
-    assert shown(text) == text
+    assert redact_secrets(text) == text
 
 
 def test_data_is_told_apart_by_what_names_it() -> None:
-    assert identity("ftp://a:b@h/x@1") != identity("ftp://a:b@g/x@1")
-    assert identity("https://h/x?sig=1") == identity("https://h/x?sig=2")
+    assert url_identity("ftp://a:b@h/x@1") != url_identity("ftp://a:b@g/x@1")
+    assert url_identity("https://h/x?sig=1") == url_identity("https://h/x?sig=2")

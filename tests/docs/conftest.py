@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.index.request import IndexRequest, MediaRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +29,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = str(ROOT / "examples" / "make_raw_folder.py")
     arguments = [str(folder / "raw"), "--samples", "120", "--size", "32"]
     subprocess.run([sys.executable, script, *arguments], check=True, capture_output=True)
-    options = PrepareOptions(shard_samples=20, split={"train": 8, "val": 1, "test": 1}, media="auto")
+    options = PrepareRequest(
+        shard_samples=20,
+        split={"train": 8, "val": 1, "test": 1},
+        index=IndexRequest(media=MediaRequest(selection="auto")),
+    )
     prepare(str(folder / "raw"), str(folder / "shards"), options)
     return folder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.build import a_dataset
 from tests.core.films import a_wav
 from tests.docs.pages import ROOT
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 FORMS = ROOT / "tests" / "golden" / "forms"
 

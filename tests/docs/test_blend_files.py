@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, blocks
-from wdsctl.core.blend_file import Subset, read_blend
-from wdsctl.core.blend_file.around import COMMON
-from wdsctl.core.blend_file.shapes import ENTRY, KINDS
+from wdsctl.core.blend import Subset, read_blend
+from wdsctl.core.blend.parse import ENTRY_KEYS_BY_KIND, KEYS_BY_KIND
+from wdsctl.core.blend.scope import COMMON_NODE_KEYS
 from wdsctl.core.errors import DatasetError
 
 PAGE = ROOT / "docs" / "blend-files.md"
@@ -26,7 +26,7 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_example_is_read(name: str) -> None:
-    assert sum(arm.weight for arm in read_blend(name).arms) == 1
+    assert sum(arm.weight for arm in read_blend(name).components) == 1
 
 
 def test_every_yaml_block_is_an_example() -> None:
@@ -39,7 +39,7 @@ def test_the_code_of_the_page_runs() -> None:
 
 
 def test_the_examples_come_to_what_the_page_says() -> None:
-    assert [arm.weight for arm in read_blend("first.yaml").arms] == [Fraction(3, 4), Fraction(1, 4)]
+    assert [arm.weight for arm in read_blend("first.yaml").components] == [Fraction(3, 4), Fraction(1, 4)]
     assert {leaf.subsets[-1] for leaf in read_blend("subset.yaml").leaves} == {Subset(Fraction(0), Fraction(1, 2))}
     assert [[str(weight) for weight in each.weights] for each in read_blend("schedule.yaml").schedule] == [
         ["3/4", "1/4", "0"],
@@ -52,7 +52,7 @@ def test_the_examples_come_to_what_the_page_says() -> None:
 
 def test_every_key_is_on_the_page() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    keys = {*COMMON, *KINDS, *(key for keys in ENTRY.values() for key in keys)}
-    keys |= {key for keys in KINDS.values() for key in keys}
+    keys = {*COMMON_NODE_KEYS, *KEYS_BY_KIND, *(key for keys in ENTRY_KEYS_BY_KIND.values() for key in keys)}
+    keys |= {key for keys in KEYS_BY_KIND.values() for key in keys}
 
     assert [key for key in sorted(keys) if f"`{key}" not in text and f"{key}:" not in text] == []

@@ -15,7 +15,7 @@ import pytest
 
 from tests.docs.features_world import build
 from tests.docs.pages import ROOT
-from wdsctl.cli.apps import SUMMARIES
+from wdsctl.cli.app import SUMMARIES
 from wdsctl.cli.main import main
 
 PAGE = ROOT / "docs" / "features.md"

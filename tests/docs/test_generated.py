@@ -11,9 +11,10 @@ from types import ModuleType
 import pytest
 
 from tests.docs.pages import ROOT
-from wdsctl.cli.apps import full_app
+from wdsctl.cli.app import build_full_app
 from wdsctl.core.catalog import schema
-from wdsctl.core.codes import CODES
+from wdsctl.core.catalog.open_catalog import VIEWS
+from wdsctl.core.codes import load_codes
 
 SCRIPT = ROOT / "docs" / "generate.py"
 
@@ -56,9 +57,9 @@ def test_a_missing_page_fails_the_check(generator: ModuleType, tmp_path: Path) -
 def test_every_table_view_code_and_command_has_its_heading(generator: ModuleType) -> None:
     pages = generator.pages()
 
-    for name in (*schema.metadata.tables, *schema.VIEWS):
+    for name in (*schema.catalog_metadata.tables, *VIEWS):
         assert f"\n### {name}\n" in pages["catalog.md"]
-    for code in CODES:
+    for code in load_codes():
         assert f"\n### {code}: " in pages["codes.md"]
-    for command in full_app().registered_commands:
+    for command in build_full_app().registered_commands:
         assert f"\n## wdsctl {command.name}\n" in pages["cli.md"]

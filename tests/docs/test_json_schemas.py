@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.json_schema import mismatch
 from tests.docs.pages import ROOT
-from wdsctl.cli.apps import full_app
+from wdsctl.cli.app import build_full_app
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def test_a_stale_schema_fails_the_check(generator: ModuleType, tmp_path: Path) -
 
 
 def test_every_command_that_answers_has_a_schema(generator: ModuleType) -> None:
-    app = full_app()
+    app = build_full_app()
     names = {str(command.name) for command in app.registered_commands}
     for group in app.registered_groups:
         inside = group.typer_instance.registered_commands if group.typer_instance else []

@@ -62,5 +62,5 @@ def test_it_renders_without_a_warning() -> None:
     )
 
     assert done.stderr == ""
-    assert "\nNAME\n       wdsctl - prepare and manage WebDataset datasets" in done.stdout
+    assert "\nNAME\n       wdsctl - build and manage WebDataset datasets" in done.stdout
     assert "\n       --missing error|keep|drop\n" in done.stdout

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from wdsctl.cli.main import main
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.index.request import IndexRequest, MediaRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "polylithic"
@@ -29,9 +31,15 @@ def run(script: str, *arguments: str) -> int:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("polylithic")
     assert run("make_media.py", str(folder), "--clips", "2") == 0
-    options = PrepareOptions(sample_type="CrudeSample", media="auto", media_index=True, shard_samples=20)
+    options = PrepareRequest(
+        sample_type="CrudeSample",
+        shard_samples=20,
+        index=IndexRequest(media=MediaRequest(selection="auto", keyframes=True)),
+    )
     prepare(str(folder / "raw"), str(folder / "media"), options)
-    prepare(str(folder / "questions.jsonl"), None, PrepareOptions(sample_type="CrudeSample", key="id"))
+    prepare(
+        str(folder / "questions.jsonl"), None, PrepareRequest(sample_type="CrudeSample", index=IndexRequest(key="id"))
+    )
     return folder
 
 
@@ -55,7 +63,7 @@ def test_every_reference_resolves_and_a_wrong_one_is_told(
     monkeypatch.chdir(made)
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text((made / "questions.jsonl").read_text() + json.dumps({"media": "photos/Bison.jpg"}) + "\n")
-    prepare(str(wrong), None, PrepareOptions(sample_type="CrudeSample"))
+    prepare(str(wrong), None, PrepareRequest(sample_type="CrudeSample"))
     capsys.readouterr()
 
     codes = [
@@ -64,7 +72,7 @@ def test_every_reference_resolves_and_a_wrong_one_is_told(
     ]
 
     assert codes == [0, 1]
-    assert "there is no 'photos/Bison.jpg', and there is 'photos/bison.jpg'" in " ".join(
+    assert "there is no 'photos/Bison.jpg', but there is 'photos/bison.jpg'" in " ".join(
         capsys.readouterr().out.split()
     )
 

@@ -20,30 +20,30 @@ from pathlib import Path
 import numpy as np
 
 from tests.build import a_dataset, a_shard, reading, samples
-from wdsctl.core.beneath import is_beneath
-from wdsctl.core.blend_file import read_blend, traverse
-from wdsctl.core.block_sums import seal
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.checkpoint_files import states_in
-from wdsctl.core.columns import ColumnFacts, ShardPiece, read_column, write_column
-from wdsctl.core.convert import importers
-from wdsctl.core.convert.rows.references import inside
-from wdsctl.core.dataset_yaml import dump, parse
+from wdsctl.core import importers
+from wdsctl.core.blend import read_blend, traverse
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.checkpoint.files import read_states
+from wdsctl.core.checkpoint.state import check_state, merge_states
+from wdsctl.core.columns.column_file import ColumnFacts, ColumnShard, read_column, write_column
+from wdsctl.core.dataset.config import dump_config, parse_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.formats.split_yaml import parse_split_yaml
-from wdsctl.core.job_state import check_form, merge_states
-from wdsctl.core.key_list import read_key_list
-from wdsctl.core.key_rules import Layout, choose_rule
-from wdsctl.core.lines import scan_lines
+from wdsctl.core.importers.records.files import resolve_reference
+from wdsctl.core.index.index import index
 from wdsctl.core.media.keyframes import KeyframeIndex
-from wdsctl.core.naming import KEY_RULES, shard_key, spellings, split_by
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import locate
-from wdsctl.core.printable import one_line, printable
-from wdsctl.core.scan import scan_shard
-from wdsctl.core.sniff import sniff
-from wdsctl.core.urls import shown
-from wdsctl.core.verbs.index import index
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.offsets.block_checksums import append_checksums
+from wdsctl.core.offsets.key_list import read_key_list
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.safe_open import is_beneath
+from wdsctl.core.samples.key_rules import SampleLayout, choose_key_rule
+from wdsctl.core.samples.naming import KEY_RULES, dotless_key, possible_keys, split_name_by_rule
+from wdsctl.core.shards.jsonl_scan import scan_jsonl
+from wdsctl.core.shards.tar_scan import scan_tar
+from wdsctl.core.text import escape_unprintable, printable_path
+from wdsctl.core.urls import redact_secrets
 
 SEEDS = Path(__file__).parent / "seeds"
 _BLOCK = 512
@@ -74,14 +74,14 @@ def _file(name: str, data: bytes) -> str:
 
 def run_tar(data: bytes) -> None:
     """Every part lies within the file; where Python's tarfile takes the archive for whole, it has the same members."""
-    scan = scan_shard("a.tar", reading(data), len(data))
+    scan = scan_tar("a.tar", reading(data), len(data))
     ends = scan.part_offsets + scan.part_sizes
     assert (scan.part_sizes >= 0).all(), "a part has no size"
     assert (scan.part_offsets >= 0).all(), "a part is nowhere"
     assert (ends <= len(data)).all(), "a part ends behind the file"
     assert int(scan.counts.sum()) == len(scan.part_sizes)
     assert int(scan.key_sizes.sum()) == len(scan.keys)
-    keys = scan.key_list()
+    keys = scan.decode_keys()
     if scan.status != "ok" or scan.findings:
         return
     theirs = _members(data)
@@ -118,7 +118,7 @@ def _tars() -> Sequence[bytes]:
 
 def run_jsonl(data: bytes) -> None:
     """Lines are what stands between line ends, and lie within the file."""
-    scan = scan_lines("a.jsonl", reading(data), len(data))
+    scan = scan_jsonl("a.jsonl", reading(data), len(data))
     ends = scan.part_offsets + scan.part_sizes
     assert (scan.part_sizes > 0).all(), "an empty line"
     assert (ends <= len(data)).all(), "a line ends behind the file"
@@ -135,8 +135,8 @@ def run_jsonl(data: bytes) -> None:
 def run_dataset_yaml(data: bytes) -> None:
     """What parses can be written, and parses again to the same."""
     with suppress(WdsctlError, UnicodeDecodeError):
-        config = parse(data.decode())
-        assert parse(dump(config)) == config, "it is another one when it is written and read"
+        config = parse_config(data.decode())
+        assert parse_config(dump_config(config)) == config, "it is another one when it is written and read"
 
 
 def run_split_yaml(data: bytes) -> None:
@@ -162,7 +162,7 @@ def run_state(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     with suppress(WdsctlError):
-        check_form(value)
+        check_state(value)
         merge_states([value])
     if isinstance(value, list):
         with suppress(WdsctlError):
@@ -177,7 +177,7 @@ def run_checkpoint(data: bytes) -> None:
     """A file of any program: no code of it runs, and what it promises takes no memory."""
     for name in ("a.pt", "a.json"):
         with suppress(WdsctlError):
-            states_in(_file(name, data))
+            read_states(_file(name, data))
 
 
 # -- files that are mapped --------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def _body(data: bytes) -> bytes:
 def _sealed(name: str, body: bytes) -> str:
     path = _file(name, body)
     with open(path, "r+b") as file:
-        seal(file)
+        append_checksums(file)
     return path
 
 
@@ -221,7 +221,7 @@ def run_offsets(data: bytes) -> None:
 
 def _offsets() -> Sequence[bytes]:
     place = locate(_prepared())
-    return [_body(Path(place.offsets(1)).read_bytes())]
+    return [_body(Path(place.offsets_path(1)).read_bytes())]
 
 
 def run_column(data: bytes) -> None:
@@ -234,7 +234,7 @@ def run_column(data: bytes) -> None:
 def _columns() -> Sequence[bytes]:
     facts = ColumnFacts("sizes", "size:txt", "", 2, "")
     path = os.path.join(_folder(), "sizes-2.bin")
-    write_column(path, facts, [ShardPiece(i, bytes(16), 0, np.arange(4, dtype=np.int64)) for i in (1, 2)])
+    write_column(path, facts, [ColumnShard(i, bytes(16), 0, np.arange(4, dtype=np.int64)) for i in (1, 2)])
     return [_body(Path(path).read_bytes())]
 
 
@@ -254,7 +254,7 @@ def _catalogs() -> Sequence[bytes]:
 def run_keyframes(data: bytes) -> None:
     with suppress(WdsctlError, ValueError):
         found = KeyframeIndex.from_bytes(data)
-        assert len(found.pts) == len(found.numbers) == len(found.positions)
+        assert len(found.pts) == len(found.frame_numbers) == len(found.byte_offsets)
 
 
 def _keyframes() -> Sequence[bytes]:
@@ -270,7 +270,7 @@ def run_reference(data: bytes) -> None:
     """A reference that is taken leads to what is beneath its folder, whatever links stand there."""
     root = _reference_folder()
     with suppress(WdsctlError, UnicodeDecodeError):
-        path = inside(root, data.decode("utf-8", "surrogateescape"), "row 1")
+        path = resolve_reference(root, data.decode("utf-8", "surrogateescape"), "row 1")
         assert is_beneath(path, (root,)), f"{data!r} leads out"
 
 
@@ -288,22 +288,22 @@ def run_name(data: bytes) -> None:
     """A name is one key and one part by every rule, which together are the name again."""
     name = data.decode("utf-8", "surrogateescape")
     for rule in KEY_RULES:
-        split = split_by(name, rule)
+        split = split_name_by_rule(name, rule)
         if split is not None:
             assert f"{split[0]}.{split[1]}" == name, f"{rule} changes the name"
-            assert "." not in shard_key(split[0]).rpartition("/")[2]
-    spellings(name)
+            assert "." not in dotless_key(split[0]).rpartition("/")[2]
+    possible_keys(name)
     parts = tuple(part for part in name.split(",") if part)
     if parts:
-        choose_rule([Layout(parts, 1, "k")])
+        choose_key_rule([SampleLayout(parts, 1, "k")])
 
 
 def run_output(data: bytes) -> None:
     """What is shown has nothing in it that a terminal obeys, and no password."""
     text = data.decode("utf-8", "surrogateescape")
-    for line in (one_line(text), one_line(printable(text))):
+    for line in (escape_unprintable(text), escape_unprintable(printable_path(text))):
         assert line.isprintable() or all(c.isprintable() or c == " " for c in line), f"{line!r} is not printable"
-    said = shown(f"s3://user:SECRET@host/{text}")
+    said = redact_secrets(f"s3://user:SECRET@host/{text}")
     assert "SECRET" not in said, f"{said!r} shows the password"
 
 
@@ -321,7 +321,7 @@ def run_importers(data: bytes) -> None:
         os.makedirs(os.path.dirname(os.path.join(_folder(), name)) or ".", exist_ok=True)
         path = _file(name, data)
         root = path if form == "wids" else os.path.dirname(path)
-        with suppress(WdsctlError), importers.get(form).open(root, {}) as source:
+        with suppress(WdsctlError), importers.get_importer(form).open(root, {}) as source:
             for _, entry in zip(range(3), source.entries(), strict=False):
                 assert entry.key
 

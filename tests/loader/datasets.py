@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from tests.preparing import prepare_request
+from wdsctl.core.prepare.prepare import prepare
 from wdsctl.loader import DefaultTaskEncoder
 
 Parts = Mapping[str, bytes]
@@ -50,7 +51,7 @@ def a_dataset(
     for shard, start in enumerate(range(0, samples, shard_samples)):
         rows = range(start, min(start + shard_samples, samples))
         a_shard(root / f"shard-{shard:03}.tar", ((f"{i:06}", parts(i)) for i in rows))
-    prepare(str(root), None, PrepareOptions(**{"sample_type": "CrudeSample", **options}))
+    prepare(str(root), None, prepare_request(**{"sample_type": "CrudeSample", **options}))
     return str(root)
 
 

@@ -14,17 +14,17 @@ from typing import Any
 from torch import distributed
 
 from tests.core.job_states import job
+from wdsctl.core.checkpoint.state import merge_states
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.job_state import merge_states
 from wdsctl.loader import WorkerConfig
 from wdsctl.loader.distributed import (
+    all_gather_states,
     all_ranks,
     any_rank,
+    check_created_after_init,
     check_group,
-    check_place,
-    everybodys_states,
+    check_same_on_all_ranks,
     gather_states,
-    same_on_all,
     scatter_states,
 )
 
@@ -53,15 +53,15 @@ def calls(rank: int, world: int) -> dict[str, Any]:
         "of another world": scatter_states(states[:1] if rank == 0 else None) == states[:1],
         "of nobody": told(scatter_states, None),
         "everybody's": [
-            everybodys_states(states[rank]) == states,
-            everybodys_states(states if rank == last else elsewhere, src=last) == states,
-            everybodys_states(merged) == merged,
-            everybodys_states(None) is None,
+            all_gather_states(states[rank]) == states,
+            all_gather_states(states if rank == last else elsewhere, src=last) == states,
+            all_gather_states(merged) == merged,
+            all_gather_states(None) is None,
         ],
         "any": [any_rank(rank == last), any_rank(False)],
         "all": [all_ranks(True), all_ranks(rank == 0)],
-        "same": told(same_on_all, {"seed": 1}),
-        "other": told(same_on_all, {"seed": 7 if rank == last else 1, "split": "train"}),
+        "same": told(check_same_on_all_ranks, {"seed": 1}),
+        "other": told(check_same_on_all_ranks, {"seed": 7 if rank == last else 1, "split": "train"}),
         "mine": told(check_group, WorkerConfig(rank, world)),
         "not mine": told(check_group, WorkerConfig(0, 1)),
     }
@@ -87,7 +87,7 @@ def in_groups(rank: int, world: int) -> dict[str, Any]:
 def main(rank: int, world: int, store: str) -> None:
     early = WorkerConfig(num_workers=1)
     distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    places = [told(check_place, workers) for workers in (early, WorkerConfig(), WorkerConfig(0, 1))]
+    places = [told(check_created_after_init, workers) for workers in (early, WorkerConfig(), WorkerConfig(0, 1))]
     print(json.dumps({**calls(rank, world), **in_groups(rank, world), "places": places}))  # noqa: T201 - to the test
     distributed.barrier()
     distributed.destroy_process_group()

@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.loader.datasets import Parts, Raw, a_shard, numbered
 from tests.loader.running import through_json, training_of
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 from wdsctl.loader import Loader, SkipSample
 
 SAMPLES, NEW = 50, 24

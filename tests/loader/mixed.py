@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from wdsctl.core.blend_file import Blender
+from wdsctl.core.blend import Blender
 from wdsctl.loader import SkipSample, TrainDataset, WorkerConfig, get_train_dataset
 
 SIZES = (240, 90, 37)

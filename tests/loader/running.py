@@ -10,11 +10,11 @@ from typing import Any
 
 from tests.loader.datasets import Raw, digest
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset
-from wdsctl.loader.arguments import Path
-from wdsctl.loader.failures import reraise_exception
+from wdsctl.loader.recipe.arguments import DatasetPath
+from wdsctl.loader.runtime.failures import reraise_exception
 
 
-def training_of(path: Path, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
+def training_of(path: DatasetPath, rank: int = 0, world: int = 1, encoder: Any = None, **options: Any) -> Loader:
     """A rank of a training in windows of eight samples and batches of four, unless `options` say otherwise."""
     options = {"batch_size": 4, "shuffle_buffer_size": 8, "worker_config": WorkerConfig(rank, world), **options}
     return get_loader(get_train_dataset(path, task_encoder=encoder or Raw(), **options))

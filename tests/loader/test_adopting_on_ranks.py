@@ -90,7 +90,7 @@ def test_a_rank_alone_does_not_know_where_all_go_over(tmp_path: Path) -> None:
     resumed(root, states[0], 0, 2)  # nothing has grown yet
     grow(root)
 
-    with pytest.raises(StateMismatch, match="the states of all of them") as raised:
+    with pytest.raises(StateMismatch, match="the states of all ranks") as raised:
         resumed(root, states[0], 0, 2)
 
     assert "merge_states" in raised.value.hint

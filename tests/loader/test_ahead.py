@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from wdsctl.loader.engine import Ahead
+from wdsctl.loader.run.engine import PrefetchEngine
 from wdsctl.loader.workers import PoolOptions
 
 MB = 1 << 20
@@ -22,34 +22,51 @@ class Blob:
     def __init__(self, size: int, _worker: int, _resumed: Any) -> None:
         self.size = size
 
-    def do(self, _task: Any) -> bytes:
+    def run_task(self, _task: Any) -> bytes:
         return bytes(self.size)
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-@contextmanager
-def ahead(size: int, depth: int | None, last: int | None = None) -> Iterator[tuple[Ahead, list[int]]]:
-    """The engine, and the turns that it has submitted so far."""
-    submitted: list[int] = []
+class InTurn:
+    """Every turn is a task of its own number, and workers take turns."""
 
-    def task_of(turn: int) -> int:
-        submitted.append(turn)
+    def task_at(self, turn: int) -> int:
         return turn
 
-    engine = Ahead(
+    def worker_of(self, task: int) -> int:
+        return task % WORKERS
+
+    def resume_state_of(self, _worker: int) -> None:
+        """Nothing is to be known."""
+
+    def expand_result(self, result: bytes, _task: int) -> int:
+        return len(result)
+
+    def record_result(self, _result: int) -> None:
+        """No task depends on it."""
+
+
+@contextmanager
+def ahead(size: int, depth: int | None, last: int | None = None) -> Iterator[tuple[PrefetchEngine, list[int]]]:
+    """The engine, and the turns that it has submitted so far."""
+    submitted: list[int] = []
+    engine = PrefetchEngine(
         partial(Blob, size),
-        lambda _: None,
-        task_of,
-        lambda turn: turn % WORKERS,
-        lambda *_: None,
-        workers=WORKERS,
+        InTurn(),
+        worker_count=WORKERS,
         depth=depth,
-        last=last,
-        arrived=lambda _turn, result: len(result),
+        expected_turns=last,
         options=PoolOptions(),
     )
+    submit = engine._pool.submit
+
+    def noted(worker: int, task: int) -> None:
+        submitted.append(task)
+        submit(worker, task)
+
+    engine._pool.submit = noted  # type: ignore[method-assign]
     try:
         yield engine, submitted
     finally:
@@ -87,7 +104,7 @@ def test_no_turn_after_the_last_is_submitted_and_the_turns_begin_again(depth: in
     with ahead(100, depth, last=5) as (engine, submitted):
         for _ in range(3):
             assert [engine.draw(turn) for turn in range(5)] == [100] * 5
-            assert engine.again(5)
+            assert engine.try_rewind(5)
     assert submitted == [*range(5)] * 3
 
 
@@ -101,7 +118,7 @@ def test_a_turn_after_the_last_is_submitted_when_it_is_asked_for() -> None:
 def test_turns_do_not_begin_again_while_others_are_under_way() -> None:
     with ahead(100, 2) as (engine, _):
         engine.draw(0)
-        assert not engine.again(None)
+        assert not engine.try_rewind(None)
 
 
 def test_turns_do_not_begin_again_after_the_end_of_the_workers() -> None:
@@ -109,4 +126,4 @@ def test_turns_do_not_begin_again_after_the_end_of_the_workers() -> None:
     with ahead(100, 2) as (engine, _):
         engine.draw(0)
         engine.close()
-        assert not engine.again(None)
+        assert not engine.try_rewind(None)

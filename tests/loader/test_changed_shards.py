@@ -12,9 +12,9 @@ import pytest
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.running import digests, ids, saved_after, taken, through_json
 from wdsctl.core.errors import UsageError
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from wdsctl.loader.failures import ChangedShardError
+from wdsctl.loader.runtime.failures import ChangedShardError
 
 SHARDS = 4
 
@@ -99,7 +99,7 @@ def test_a_run_that_begins_leaves_it_out_and_says_how_much_is_lost(
     assert len({key[2] for key in ids(batches)}) == 20 * (SHARDS - 1)
     lines = [line for line in caplog.messages if "shard-001.tar" in line and "cannot be read" in line]
     assert len(lines) == 1
-    assert "20 samples, 25% of what is read" in lines[0]
+    assert "20 samples skipped, 25% of the split" in lines[0]
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -111,7 +111,7 @@ def test_a_lost_shard_is_one_warning_beside_the_share_of_failures(
         taken(loader, 60)
 
     (line,) = [line for line in caplog.messages if "shard-001.tar" in line and "of the last" not in line]
-    assert "restore what is gone" in line
+    assert "restore the shards" in line
 
 
 def test_an_option_chooses(dataset: Path) -> None:

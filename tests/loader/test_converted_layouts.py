@@ -12,9 +12,11 @@ import pytest
 from PIL import Image
 
 from tests.build import a_dataset
-from wdsctl.core.verbs.convert import convert
-from wdsctl.core.verbs.convert_report import ConvertOptions
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import (
     Cooker,
     DefaultTaskEncoder,
@@ -51,7 +53,7 @@ def cook_beside(path: Path) -> Any:
 
 
 def to(dest: Path, source: Path, **options: Any) -> Path:
-    convert([str(source)], str(dest), ConvertOptions(**options))
+    convert([str(source)], str(dest), ConvertRequest(**options))
     return dest
 
 
@@ -62,7 +64,7 @@ def test_media_apart_train_as_they_did_in_one_piece(tmp_path: Path, primary: Any
         shard |= {f"{i:03d}.png": _picture(i), f"{i:03d}.json": json.dumps({"caption": f"number {i}"}).encode()}
     source = tmp_path / "a"
     a_dataset(source, {"0.tar": shard})
-    prepare(str(source), None, PrepareOptions(split={"train": 1}))
+    prepare(str(source), None, PrepareRequest(split={"train": 1}))
 
     poly = to(tmp_path / "poly", source, layout="polylithic", media=("png",), primary=primary, shard_samples=5)
     back = to(tmp_path / "back", poly)
@@ -76,16 +78,16 @@ def test_media_apart_train_as_they_did_in_one_piece(tmp_path: Path, primary: Any
 def test_a_blend_with_a_store_becomes_one_dataset_and_two_again(tmp_path: Path) -> None:
     media = tmp_path / "media"
     a_dataset(media, {"0.tar": {f"p/{i}.png": _picture(i) for i in range(12)}})
-    prepare(str(media), None, PrepareOptions(split={"train": 1}))
+    prepare(str(media), None, PrepareRequest(split={"train": 1}))
     lines = [{"id": f"q{i}", "image": f"p/{11 - i}.png", "question": f"{i}?", "answer": f"{i}!"} for i in range(12)]
     (tmp_path / "questions.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    prepare(str(tmp_path / "questions.jsonl"), None, PrepareOptions(key="id"))
+    prepare(str(tmp_path / "questions.jsonl"), None, PrepareRequest(index=IndexRequest(key="id")))
     blend = tmp_path / "train.yaml"
     blend.write_text("splits:\n  train:\n    path: questions.jsonl\n    aux:\n      images: media\n")
 
-    mono = to(tmp_path / "mono", blend, form_options={"media": "image"})
+    mono = to(tmp_path / "mono", blend, format_options={"media": "image"})
     fields = {"image": "png", "context": "json[question]", "answers": "json[answer]"}
-    prepare(str(mono), None, PrepareOptions(sample_type="VQASample", field_map=fields))
+    prepare(str(mono), None, PrepareRequest(sample_type="VQASample", field_map=fields))
     poly = to(tmp_path / "poly", mono, layout="polylithic", media=("png",))
 
     @cooker

@@ -19,9 +19,10 @@ from tests.loader.datasets import digest
 from tests.loader.running import digests, saved_after, taken, through_json, training_of
 from tests.loader.stores.stores import blend
 from wdsctl.core.errors import StateMismatch
+from wdsctl.core.index.index import index
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.trace import read_trace
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
 from wdsctl.loader import (
     Cooker,
     DefaultTaskEncoder,
@@ -93,7 +94,7 @@ def test_another_process_goes_on_exactly_from_any_batch_with_other_workers(
 def test_a_primary_of_lines_with_media_in_a_folder_is_resumed_exactly(tmp_path: Path) -> None:
     lines = [json.dumps({"media": f"m/{i % 6}.png", "number": i}) for i in range(40)]
     (tmp_path / "qa.jsonl").write_text("\n".join(lines))
-    prepare(str(tmp_path / "qa.jsonl"), None, PrepareOptions(sample_type="CrudeSample"))
+    prepare(str(tmp_path / "qa.jsonl"), None, PrepareRequest(sample_type="CrudeSample"))
     path = blend(str(tmp_path / "qa.jsonl"), media=f"filesystem://{a_folder(tmp_path / 'files', IMAGES)}")
     truth = digests(packing(path), 16)
     pool = FileStoreCachePool(tmp_path / "cache")
@@ -169,7 +170,7 @@ def test_a_store_that_has_changed_since_is_warned_of_and_refused_if_strict(texts
     tars(media, {"more.tar": {"m/new.txt": b"new"}})
     index(str(media))
 
-    with pytest.warns(UserWarning, match="auxiliary stores are not what they were"):
+    with pytest.warns(UserWarning, match="auxiliary stores have changed"):
         training_of(texts, encoder=Texts()).load_state_dict(state)
     with pytest.raises(StateMismatch, match="media"):
         training_of(texts, encoder=Texts()).load_state_dict(state, strict=True)

@@ -9,9 +9,10 @@ import pytest
 
 from tests.loader.datasets import Raw, digest
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import SMALL
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.index.index import index
+from wdsctl.core.offsets.mapped_arrays import MAX_UNMAPPED_BYTES
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import Loader, Packing, WorkerConfig, get_loader, get_train_dataset
 
 SAMPLES = 40_000
@@ -23,7 +24,7 @@ def dataset(tmp_path: Path) -> Path:
     path = tmp_path / "data" / "lines.jsonl"
     path.parent.mkdir()
     path.write_text("".join(f"{json.dumps({'n': i, 'text': 'x' * (i % 90)})}\n" for i in range(SAMPLES)))
-    prepare(str(path.parent), None, PrepareOptions(sample_type="CrudeSample"))
+    prepare(str(path.parent), None, PrepareRequest(sample_type="CrudeSample"))
     return path.parent
 
 
@@ -39,7 +40,7 @@ def test_a_flipped_byte_in_the_offsets_ends_a_training_and_index_makes_the_file_
 ) -> None:
     (path,) = (dataset / ".wdsctl").glob("offsets-*.bin")
     whole = path.read_bytes()
-    assert len(whole) > SMALL
+    assert len(whole) > MAX_UNMAPPED_BYTES
     truth = [digest(batch) for batch in loader_of(dataset)]
     for at in (len(whole) // 3, len(whole) // 2, len(whole) * 4 // 5):
         data = bytearray(whole)

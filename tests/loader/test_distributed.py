@@ -12,7 +12,14 @@ import pytest
 from tests.core.job_states import a_rank_state
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader import WorkerConfig
-from wdsctl.loader.distributed import all_ranks, any_rank, check_group, gather_states, same_on_all, scatter_states
+from wdsctl.loader.distributed import (
+    all_ranks,
+    any_rank,
+    check_group,
+    check_same_on_all_ranks,
+    gather_states,
+    scatter_states,
+)
 
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["two", "three"])
@@ -78,7 +85,7 @@ def test_all_ranks_know_what_any_and_what_all_say(told: list[dict[str, Any]]) ->
 
 def test_a_plan_that_differs_is_refused_on_all_ranks_by_name(told: list[dict[str, Any]]) -> None:
     last = len(told) - 1
-    words = f"the plan of rank {last} is not that of rank 0:\n  seed: 1 on rank 0, 7 on rank {last}"
+    words = f"the plan of rank {last} differs from that of rank 0:\n  seed: 1 on rank 0, 7 on rank {last}"
 
     assert [each["same"] for each in told] == [None] * len(told)
     assert [each["other"] for each in told] == [["WDS520", words]] * len(told)
@@ -109,7 +116,7 @@ def test_without_torch_distributed_this_process_is_the_only_rank() -> None:
     assert gather_states(state) == [state]
     assert scatter_states([state]) == scatter_states(state) == state
     assert (any_rank(True), any_rank(False), all_ranks(True), all_ranks(False)) == (True, False, True, False)
-    same_on_all({"seed": 1})
+    check_same_on_all_ranks({"seed": 1})
     check_group(WorkerConfig())
     with pytest.raises(LoaderError, match="no states to give"):
         scatter_states(None)

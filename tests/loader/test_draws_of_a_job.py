@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, numbered
-from wdsctl.core.blend_file import Blender
+from wdsctl.core.blend import Blender
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, merge_states
 
 

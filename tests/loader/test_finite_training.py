@@ -236,7 +236,7 @@ def test_packs_and_groups_of_a_pass_have_every_sample_once_over_all_ranks(kind: 
     for _ in range(2):
         batches = [batch for loader in loaders for batch in loader]
         assert len(set(members(batches))) == len(members(batches)) == SAMPLES
-    with pytest.raises(TypeError, match="the length is not known"):
+    with pytest.raises(TypeError, match="the length is unknown"):
         len(loaders[0])
 
 

@@ -19,7 +19,7 @@ from tests.loader.datasets import a_dataset, digest, numbered
 from tests.loader.running import digests, taken, training_of
 from wdsctl.core.errors import LoaderError
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_val_dataset
-from wdsctl.loader.workers import Pool
+from wdsctl.loader.workers import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,7 @@ def test_threads_share_the_batches_of_a_loader(dataset: str, workers: int) -> No
             thread.join()
 
         assert sorted(got) == sorted(truth)
-        assert loader.state_dict()["drawn"] == 40
+        assert loader.state_dict()["batches_drawn"] == 40
 
 
 def test_of_two_loops_that_take_one_batch_apart_the_slower_one_is_told(dataset: str) -> None:
@@ -131,7 +131,7 @@ def test_of_two_loops_that_take_one_batch_apart_the_slower_one_is_told(dataset: 
         keys += islice(second, 3)
 
         assert keys[0] == keys[1]
-        with pytest.raises(LoaderError, match="taking apart") as caught:
+        with pytest.raises(LoaderError, match="this one is splitting") as caught:
             taken(first, 3)  # type: ignore[arg-type]
     assert caught.value.code == "WDS518"
 
@@ -142,14 +142,14 @@ def test_a_result_of_another_task_is_not_handed_out(dataset: str, monkeypatch: p
     with of(dataset, 2) as loader:
         batches = iter(loader)
         got = [digest(next(batches)) for _ in range(4)]
-        submit = Pool.submit
+        submit = WorkerPool.submit
 
         def shifted(pool: Any, worker: int, task: Any) -> None:
             submit(pool, worker, task._replace(number=task.number + 1))
 
         with monkeypatch.context() as patch:
-            patch.setattr(Pool, "submit", shifted)
-            with pytest.raises(LoaderError, match="due is") as caught:
+            patch.setattr(WorkerPool, "submit", shifted)
+            with pytest.raises(LoaderError, match="returned the result of") as caught:
                 got.extend(map(digest, batches))
         loader.close()
         got += digests(loader, 80 - len(got))
@@ -168,7 +168,7 @@ class Wrapped(IterableDataset[Any]):
 
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_several_workers_of_torchs_loader_cannot_all_give_the_same_batches(dataset: str, context: str) -> None:
-    with of(dataset, 0) as loader, pytest.raises(RuntimeError, match="WDS517: each of the 2 workers"):
+    with of(dataset, 0) as loader, pytest.raises(RuntimeError, match="WDS517: each of 2 workers"):
         next(iter(DataLoader(Wrapped(loader), batch_size=None, num_workers=2, multiprocessing_context=context)))
     with of(dataset, 0) as loader:
         one = DataLoader(Wrapped(loader), batch_size=None, num_workers=1, multiprocessing_context=context)

@@ -12,7 +12,7 @@ import pytest
 from tests.loader.datasets import a_dataset, a_shard, numbered
 from tests.loader.running import digests, ids, saved_after, training_of
 from wdsctl.core.errors import StateMismatch
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 SAMPLES = 96
 
@@ -33,10 +33,10 @@ def test_a_state_goes_on_with_the_generation_it_was_saved_on(tmp_path: Path) -> 
     resumed.load_state_dict(state)
 
     assert digests(resumed, 55) == truth
-    assert resumed.state_dict()["generation"] == [1]
+    assert resumed.state_dict()["generations"] == [1]
     assert fresh.config()["order"]["samples"] == SAMPLES + 30
     assert {key for batch in islice(fresh, 64) for key in batch["__key__"]} >= {f"new-{i}" for i in range(30)}
-    assert fresh.state_dict()["generation"] == [2]
+    assert fresh.state_dict()["generations"] == [2]
 
 
 def test_a_loader_that_is_running_does_not_see_what_is_added(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_a_state_goes_on_after_all_shards_were_touched(tmp_path: Path) -> None:
     resumed = training_of(root)
     resumed.load_state_dict(state)
     assert digests(resumed, 55) == truth
-    assert resumed.state_dict()["generation"] == [1]
+    assert resumed.state_dict()["generations"] == [1]
 
 
 @pytest.mark.parametrize("more", [False, True])
@@ -78,7 +78,7 @@ def test_a_state_goes_on_after_shards_were_renamed(tmp_path: Path, more: bool) -
     resumed = training_of(root)
     resumed.load_state_dict(state)
     assert ids(list(islice(resumed, 55))) == truth
-    assert resumed.state_dict()["generation"] == [1]
+    assert resumed.state_dict()["generations"] == [1]
 
 
 def test_a_catalog_without_rows_of_samples_trains_as_one_with_them(tmp_path: Path) -> None:

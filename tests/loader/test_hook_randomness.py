@@ -63,7 +63,7 @@ def test_hooks_draw_the_same_after_a_restore_between_two_outputs_of_a_sample(dat
     resumed = loader_of(dataset, Draws(), batch_size=3)
     resumed.load_state_dict(state)
 
-    assert state["cursors"]["0"]["stream"]["of"] == [1, 1], "one of the two that are made of pick 1 has left"
+    assert state["cursors"]["0"]["stream"]["upstream"] == [1, 1], "one of the two that are made of pick 1 has left"
     assert [(batch["copy"], batch["noise"], batch["cut"]) for batch in islice(resumed, 6)] == truth
 
 

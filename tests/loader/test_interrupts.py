@@ -13,7 +13,8 @@ from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import training_of
 from tests.loader.workers.interrupts import interrupted_within
 from wdsctl import loader as package
-from wdsctl.loader import Loader, WorkerConfig, passes
+from wdsctl.loader import Loader, WorkerConfig
+from wdsctl.loader.run import range_turns
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ def test_interrupts_at_any_moment_of_a_loop_lose_no_batch_and_repeat_none(
     interrupts = 0
     with endless_or_finite(dataset, kind, 2, prefetch_factor=prefetch) as loader:
         batches = iter(loader)
-        with interrupted_within(Loader._draw, package):
+        with interrupted_within(Loader._draw_or_begin_pass, package):
             while len(got) < len(truth):
                 try:
                     batch = next(batches)
@@ -73,7 +74,7 @@ def test_an_interrupt_while_the_next_pass_is_begun_without_the_last_ones_workers
         batches = iter(loader)
         assert [digest(next(batches)) for _ in first] == first
         with monkeypatch.context() as patch:
-            patch.setattr(passes, "RunJob", interrupt)
+            patch.setattr(range_turns, "epoch_of_pass", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 next(batches)
         assert [digest(batch) for batch in loader] == second

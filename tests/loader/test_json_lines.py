@@ -11,11 +11,12 @@ import pytest
 
 from tests.loader.datasets import Raw
 from tests.loader.running import digests, saved_after, strict, taken, training_of
+from tests.preparing import prepare_request
 from tests.remote import uploaded
 from wdsctl.core.errors import InputError, LoaderError, SampleFailed, StateMismatch, StorageError
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.trace import TraceOptions, trace
+from wdsctl.core.index.index import index
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import DefaultTaskEncoder, Packing, WorkerConfig, get_loader, get_val_dataset
 
 SAMPLES = 96
@@ -30,7 +31,7 @@ def a_file(folder: Path, data: bytes | None = None, name: str = "qa.jsonl", **op
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / name
     path.write_bytes(lines(SAMPLES) if data is None else data)
-    prepare(str(path), None, PrepareOptions(**options))
+    prepare(str(path), None, prepare_request(**options))
     return str(path)
 
 
@@ -136,7 +137,7 @@ def test_a_bad_line_fails_as_a_bad_sample_does_and_the_rest_comes(tmp_path: Path
     root = a_file(tmp_path, data, split={"val": 1})
     seen = numbers(list(get_loader(get_val_dataset(root, batch_size=1))))
     assert seen == [*range(10), *range(12, 22)]
-    with pytest.raises(SampleFailed, match="part 'json' cannot be decoded") as caught:
+    with pytest.raises(SampleFailed, match="cannot decode part 'json'") as caught:
         list(get_loader(get_val_dataset(root, batch_size=1, worker_config=strict())))
     assert "key 10" in caught.value.where
 
@@ -151,7 +152,7 @@ def test_a_line_of_200_mb_is_an_object_like_any_other(tmp_path: Path) -> None:
 
 
 def test_a_line_above_the_size_of_a_handle_is_read_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdsctl.loader.part_reader.LARGE", 20)
+    monkeypatch.setattr("wdsctl.loader.reading.part_reader.LAZY_PART_BYTES", 20)
     root = a_file(tmp_path, b'{"n": 0}\n{"n": 1, "text": "a long one"}\n', split={"val": 1})
     [batch] = list(get_loader(get_val_dataset(root, batch_size=2, worker_config=strict())))
     assert batch["json"][1] == {"n": 1, "text": "a long one"}
@@ -175,7 +176,7 @@ def test_a_trace_names_the_lines(tmp_path: Path) -> None:
     loader = training_of(root, encoder=Plain(), trace=str(tmp_path / "trace"))
     batch = taken(loader, 2)[1]
     loader.close()
-    report = trace(str(tmp_path / "trace"), TraceOptions(step=1))
+    report = query_trace(str(tmp_path / "trace"), TraceOptions(step=1))
     assert report.batches is not None
     assert [(line.dataset, line.key) for line in report.batches[0].samples] == [(root, key) for key in batch["__key__"]]
 
@@ -197,5 +198,5 @@ def test_a_url_of_no_file_is_said_so() -> None:
     with pytest.raises(InputError):
         prepare("faulty://store/none.jsonl")
     fsspec.filesystem("faulty").pipe_file("/store/x.jsonl.gz", b"x")
-    with pytest.raises(InputError, match="compressed lines"):
+    with pytest.raises(InputError, match="compressed JSONL"):
         prepare("faulty://store/x.jsonl.gz")

@@ -13,8 +13,8 @@ import torch
 
 from tests.loader.datasets import Parts, Raw, a_dataset
 from tests.loader.running import digests, saved_after, taken, through_json, training_of
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.trace import TraceOptions, trace
+from wdsctl.core.index.index import index
+from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import Loader, merge_states
 from wdsctl.loader.packing import Packing
 
@@ -185,7 +185,7 @@ def test_what_a_trace_tells_of_a_step_can_be_banned(options: Any, dataset: str, 
     with loader_of(dataset, options, trace=tmp_path / "trace") as loader:
         state = saved_after(loader, BEFORE)
         batches = taken(loader, 4)
-    report = trace(str(tmp_path / "trace"), TraceOptions(step=BEFORE + 2))
+    report = query_trace(str(tmp_path / "trace"), TraceOptions(step=BEFORE + 2))
     samples = [sample for batch in report.batches or () for sample in batch.samples]
     resumed = loader_of(dataset, options, ban=[sample.restore_key for sample in samples])
     resumed.load_state_dict(state)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset
 from tests.loader.running import saved_after, taken, through_json, training_of
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 from wdsctl.loader import Loader
 from wdsctl.loader.packing import Packing
 
@@ -164,13 +164,3 @@ def test_after_such_a_ban_states_go_on_exactly_whatever_is_banned_later(place: i
     for at in range(12):
         again = resumed_from(states[at], dataset, options, [])
         assert [(keys([batch]), packs([batch])) for batch in taken(again, 4)] == truth[at : at + 4]
-
-
-def test_a_state_from_before_packs_knew_their_bans_goes_on(dataset: str) -> None:
-    options = PACKS["buffers"]
-    loader = loader_of(dataset, options)
-    state = saved_after(loader, 2)
-    truth = keys(taken(loader, 1000))
-    del state["cursors"]["0"]["stream"]["of"]["bans"]
-
-    assert keys(taken(resumed_from(state, dataset, options, []), 1000)) == truth

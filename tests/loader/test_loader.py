@@ -175,7 +175,7 @@ def test_a_loader_that_traces_reads_a_state_once(dataset: str, tmp_path: Path) -
 def test_a_training_has_no_length_and_a_list_of_some_can_be_made(dataset: str) -> None:
     loader = loader_of(dataset)
 
-    with pytest.raises(TypeError, match="without end"):
+    with pytest.raises(TypeError, match="endless training"):
         len(loader)
     assert len([*islice(loader, 3)]) == 3
 
@@ -190,7 +190,7 @@ def test_every_loader_and_every_dataset_is_true_and_is_not_opened_for_it(dataset
     assert recipe
     assert loader
     assert get_val_dataset(dataset)
-    assert loader._run is None
+    assert loader._stream is None
 
 
 @pytest.mark.parametrize("what", ["a path", None, 7])
@@ -209,7 +209,7 @@ def test_a_split_that_there_is_not_is_refused_with_those_there_are(dataset: str)
 
 
 def test_a_split_without_samples_is_refused(tmp_path: Path) -> None:
-    from wdsctl.core.verbs.index import index
+    from wdsctl.core.index.index import index
 
     root = a_dataset(tmp_path, 10, shard_samples=5, split={"train": 1.0, "val": 1.0})
     loader = get_loader(get_val_dataset(root, task_encoder=Raw()))

@@ -8,12 +8,12 @@ import pytest
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader import Loader, WorkerConfig, get_loader, get_savable_loader, get_train_dataset
-from wdsctl.loader.making import NOT_NEEDED
+from wdsctl.loader.loader import IGNORED_ENERGON_OPTIONS
 
 pytestmark = pytest.mark.usefixtures("unopened")
 
 
-@pytest.mark.parametrize("name", sorted(NOT_NEEDED))
+@pytest.mark.parametrize("name", sorted(IGNORED_ENERGON_OPTIONS))
 def test_what_energons_loaders_need_is_taken_without_effect(name: str) -> None:
     given: Any = {name: 1}
 
@@ -31,7 +31,7 @@ def test_a_loader_may_be_given_the_worker_config_of_its_dataset_and_no_other() -
     dataset = get_train_dataset("anywhere", worker_config=WorkerConfig(1, 2, 3))
 
     assert isinstance(get_savable_loader(dataset, worker_config=WorkerConfig(1, 2, 3)), Loader)
-    with pytest.raises(UsageError, match="not that of its dataset"):
+    with pytest.raises(UsageError, match="differs from that of its dataset"):
         get_savable_loader(dataset, worker_config=WorkerConfig(0, 2, 3))
 
 

@@ -12,7 +12,7 @@ import torch
 
 from tests.loader.datasets import Raw, a_dataset, numbered
 from tests.loader.mixed import SIZES, a_blend, everything
-from wdsctl.core.blend_file import Blender
+from wdsctl.core.blend import Blender
 from wdsctl.loader import Loader, SkipSample, WorkerConfig, get_loader, get_train_dataset, merge_states
 
 STEPS = 600  # world batches of the undisturbed run: into the third epoch of the smallest dataset and more
@@ -61,11 +61,13 @@ def assert_crossed_everything(batches: list[Any], state: Any) -> None:
     passes = {source: {number for each, number, *_ in origins if each == source} for source in range(len(SIZES))}
     assert all(len(found) > 2 for found in passes.values()), "must cross epochs of every dataset"
     assert len({number >> 28 for source, _, number, *_ in origins if source == 0}) == 5, "must cross shards"
-    streams = [cursor["stream"]["of"] for cursor in state["cursors"].values()]
+    streams = [cursor["stream"]["upstream"] for cursor in state["cursors"].values()]
     assert any(stream["waiting"] for stream in streams), "something must wait in groups"
-    assert any(stream["of"]["packs"] for stream in streams), "some must stand within a packing buffer"
-    assert any(cursor["stream"]["left"] for cursor in state["cursors"].values()), "some must stand within a generator"
-    assert all(cursor["picks"] > 8 * 8 for cursor in state["cursors"].values()), "every lane must cross windows"
+    assert any(stream["upstream"]["packs"] for stream in streams), "some must stand within a packing buffer"
+    assert any(cursor["stream"]["emitted"] for cursor in state["cursors"].values()), (
+        "some must stand within a generator"
+    )
+    assert all(cursor["draws"] > 8 * 8 for cursor in state["cursors"].values()), "every lane must cross windows"
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from tests.loader.run.test_passes import SAMPLES, Skips, in_order, keys, loader_of
 from tests.loader.running import strict, taken, through_json, training_of
-from tests.loader.test_passes import SAMPLES, Skips, in_order, keys, loader_of
 from wdsctl.core.errors import SampleFailed
 from wdsctl.loader import Loader, SkipSample, get_loader, get_train_dataset, merge_states
 
@@ -52,7 +52,7 @@ def test_a_pass_goes_on_on_any_ranks_though_hooks_left_out_all_of_some_batches(a
 
     rest = [keys(list(loader)) for loader in resumed]
 
-    assert [state["drawn"] for state in states] == [6, 6, 3]
+    assert [state["batches_drawn"] for state in states] == [6, 6, 3]
     assert first == [[[12, 13, 14, 15]], [[16, 17, 18, 19]], [[8, 10, 11]]]
     assert sorted(key for rank in rest for batch in rank for key in batch) == [20, 21, 22, 23, 24]
     if after == 3:

@@ -11,11 +11,13 @@ import pytest
 
 from tests.loader.datasets import Parts, Raw, a_dataset, digest, numbered
 from tests.loader.running import digests, strict
+from tests.preparing import prepare_request
 from tests.remote import FaultyFileSystem, impatient, s3_server, uploaded
 from wdsctl.core.errors import SampleFailed, StorageError, UsageError, WdsctlError
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.view import create_view
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
 from wdsctl.loader import DefaultTaskEncoder, get_loader, get_train_dataset, get_val_dataset
 
 URL = "faulty://store/shards"
@@ -29,7 +31,7 @@ def both(
     """A dataset on a disk, and its copy in a store."""
     local = a_dataset(tmp_path / "local", samples, shard_samples=samples // 5, parts=parts, split=SPLIT, **options)
     uploaded(local, url)
-    prepare(url, None, PrepareOptions(**{"sample_type": "CrudeSample", "split": SPLIT, **options}))
+    prepare(url, None, prepare_request(**{"sample_type": "CrudeSample", "split": SPLIT, **options}))
     return local, url
 
 
@@ -98,8 +100,8 @@ def test_parts_that_are_read_one_by_one_are_fetched_together_too(tmp_path: Path)
 def test_a_url_counts_as_remote(tmp_path: Path) -> None:
     local, url = both(tmp_path, samples=3000)
 
-    assert a_training(local, lanes=1).config()["order"]["slice"] == 16
-    assert a_training(url, lanes=1).config()["order"]["slice"] == 128
+    assert a_training(local, lanes=1).config()["order"]["max_samples_per_sequence"] == 16
+    assert a_training(url, lanes=1).config()["order"]["max_samples_per_sequence"] == 128
 
 
 @pytest.mark.parametrize("damage", ["truncated", "longer"])
@@ -130,7 +132,7 @@ def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
         raise ConnectionResetError("reset by peer")
 
     FaultyFileSystem.fault.append(gone)
-    with pytest.raises((StorageError, SampleFailed), match="does not answer"):
+    with pytest.raises((StorageError, SampleFailed), match="does not respond"):
         digests(loader, 10)
     FaultyFileSystem.fault.clear()
 
@@ -138,14 +140,14 @@ def test_a_store_that_breaks_off_gives_an_error_and_then_the_same_batches(
 
 
 def test_views_of_a_url_are_refused() -> None:
-    with pytest.raises(UsageError, match="cannot be mapped"):
+    with pytest.raises(UsageError, match="URLs do not support"):
         get_train_dataset(URL, task_encoder=Raw(), raw="view")
 
 
 def test_no_password_is_in_the_sources_of_a_sample(tmp_path: Path) -> None:
     local = a_dataset(tmp_path / "local", 20)
     url = uploaded(local, "memory://ann:secret@store/shards")
-    prepare(url, None, PrepareOptions(sample_type="CrudeSample"))
+    prepare(url, None, PrepareRequest(sample_type="CrudeSample"))
 
     batch = next(iter(a_training(url)))
 
@@ -168,5 +170,5 @@ def test_s3_gives_the_stream_of_the_disk_and_tells_of_a_changed_object(tmp_path:
 def test_a_view_is_read_from_a_store_as_from_a_disk(tmp_path: Path) -> None:
     local, url = both(tmp_path)
     for root in (local, url):
-        create_view(root, "odd", Definition(where="position % 2 = 1"))
+        create_view(root, "odd", ViewDefinition(where="position % 2 = 1"))
     assert digests(a_training(f"{url}@odd"), 8) == digests(a_training(f"{local}@odd"), 8)

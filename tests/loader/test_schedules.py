@@ -9,7 +9,7 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, digest, numbered
 from tests.loader.running import digests, ids, rounds, saved_after, taken, through_json, training_of
-from wdsctl.core.blend_file import Blender
+from wdsctl.core.blend import Blender
 from wdsctl.core.errors import StateMismatch
 from wdsctl.loader import Loader, WorkerConfig, merge_states
 from wdsctl.loader.packing import Packing
@@ -120,7 +120,7 @@ def test_a_split_twice_goes_on_exactly(blend: Blender) -> None:
 
 
 def mixes(state: Any) -> list[Any]:
-    return [cursor["mix"] for _, cursor in sorted(state["cursors"].items(), key=lambda item: int(item[0]))]
+    return [cursor["weight_history"] for _, cursor in sorted(state["cursors"].items(), key=lambda item: int(item[0]))]
 
 
 def test_a_state_says_at_which_pick_of_each_lane_each_segment_began(blend: Blender) -> None:

@@ -9,12 +9,12 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset, a_shard, numbered
 from tests.loader.running import digests, saved_after, training_of
+from wdsctl.core.dataset.split_rules import Excludes
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
-from wdsctl.core.split_rules import Excludes
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import SplitRequest, split_by
-from wdsctl.core.verbs.view import create_view
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import SplitRequest, split_dataset
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.views import create_view
 from wdsctl.loader import get_loader, get_val_dataset
 
 FILE = """split_parts:
@@ -58,13 +58,13 @@ def test_the_file_may_stand_where_energon_keeps_it(dataset: str) -> None:
 
 def test_what_the_catalog_excludes_is_in_no_split_of_a_file(dataset: str) -> None:
     written(dataset)
-    split_by(dataset, SplitRequest(excludes=Excludes(keys=("000007",), shards=("shard-002.tar",))))
+    split_dataset(dataset, SplitRequest(excludes=Excludes(keys=("000007",), shards=("shard-002.tar",))))
     assert keys_of(dataset, split_config="mine.yaml") == [0, 1, 2, 6, 8, 9]
 
 
 def test_of_a_view_the_file_says_which_split_a_sample_is_in(dataset: str) -> None:
     written(dataset)
-    create_view(dataset, "odd", Definition(where="position % 2 = 1"))
+    create_view(dataset, "odd", ViewDefinition(where="position % 2 = 1"))
     assert keys_of(f"{dataset}@odd", split_config="mine.yaml") == [key for key in TRAIN if key % 2]
 
 
@@ -113,9 +113,9 @@ def test_a_training_goes_on_when_shards_come_that_the_file_lists_by_then(dataset
         ("{000..002}", "{000..009}", "mine.yaml:2", "6 names in the file are not in the dataset: shard-004.tar"),
         ("- shard-001.tar", "- shard-01.tar", "mine.yaml:5", "1 name .* shard-01.tar"),
         ("{000003..000005}", "{000003..000011}", "mine.yaml:5", "2 names .* shard-000.tar/000010"),
-        ("{000..002}", "{1..%s}" % ("9" * 5000), "mine.yaml:2", "cannot be expanded"),
-        ("  val:", "  v/al:", "mine.yaml:3", "cannot name a split"),
-        ("exclude:", "exclud:", "mine.yaml:5", "no key"),
+        ("{000..002}", "{1..%s}" % ("9" * 5000), "mine.yaml:2", "cannot expand"),
+        ("  val:", "  v/al:", "mine.yaml:3", "is not a valid split name"),
+        ("exclude:", "exclud:", "mine.yaml:5", "unknown key"),
     ],
 )
 def test_what_is_wrong_with_the_file_is_said_with_its_line(
@@ -130,7 +130,7 @@ def test_what_is_wrong_with_the_file_is_said_with_its_line(
 
 def test_files_and_splits_that_are_not_there_are_said(dataset: str) -> None:
     written(dataset)
-    with pytest.raises(InputError, match=r"no split_config 'other\.yaml'"):
+    with pytest.raises(InputError, match=r"split_config 'other\.yaml' does not exist"):
         keys_of(dataset, split_config="other.yaml")
     with pytest.raises(InputError, match="no split 'vall'; it has train, val") as caught:
         keys_of(dataset, "vall", split_config="mine.yaml")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.loader.datasets import Raw, a_dataset
 from tests.loader.running import digests, saved_after, training_of
+from wdsctl.core.dataset.split_rules import Excludes, SplitRule
 from wdsctl.core.errors import InputError
-from wdsctl.core.split_rules import Excludes, SplitRule
-from wdsctl.core.verbs.split import SplitRequest, split_by
+from wdsctl.core.split.split import SplitRequest, split_dataset
 from wdsctl.loader import get_loader, get_val_dataset
 
 SAMPLES = 100
@@ -20,7 +20,7 @@ SAMPLES = 100
 @pytest.fixture
 def dataset(tmp_path: Path) -> str:
     root = a_dataset(tmp_path / "data", SAMPLES)
-    split_by(root, SplitRequest(rule=SplitRule({}, by="key"), folds=4))
+    split_dataset(root, SplitRequest(rule=SplitRule({}, by="key"), folds=4))
     return root
 
 
@@ -59,7 +59,7 @@ def test_a_blend_file_names_splits_of_sets(dataset: str, tmp_path: Path) -> None
 
 
 def test_what_is_excluded_comes_in_no_split(dataset: str) -> None:
-    split_by(dataset, SplitRequest(excludes=Excludes(keys=("000003", "000050"), shards=("shard-002.tar",))))
+    split_dataset(dataset, SplitRequest(excludes=Excludes(keys=("000003", "000050"), shards=("shard-002.tar",))))
     everything = [key for name in ("train", "fold-0/val", "fold-0/train") for key in keys_of_val(dataset, name)]
 
     assert len(everything) == 2 * (SAMPLES - 2 - 30)

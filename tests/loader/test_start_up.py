@@ -44,14 +44,13 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
     [
         "wdsctl.loader",
         "wdsctl.loader.order.shuffle",
-        "wdsctl.loader.order.geometry",
+        "wdsctl.loader.order.rank_lanes",
         "wdsctl.loader.order.lane_order",
-        "wdsctl.loader.order.runs",
-        "wdsctl.loader.order.blend",
-        "wdsctl.loader.order.mixing",
+        "wdsctl.loader.order.passes",
+        "wdsctl.loader.order.mixture",
         "wdsctl.loader.packing",
         "wdsctl.loader.packing.options",
-        "wdsctl.loader.packing.windows",
+        "wdsctl.loader.packing.plan",
     ],
 )
 def test_the_arithmetic_of_orders_blends_and_packs_needs_no_torch(module: str) -> None:

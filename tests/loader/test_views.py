@@ -14,29 +14,30 @@ from hypothesis import strategies as st
 from tests.build import rewritten
 from tests.loader.datasets import Raw, a_dataset, a_shard, digest, numbered
 from tests.loader.running import digests, taken, through_json, training_of
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch
-from wdsctl.core.place import locate
-from wdsctl.core.selections import of_split, selected
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.view import create_view
-from wdsctl.core.verbs.view_look import export_lines
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.index.index import index
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.selections import read_view_samples, select_split
+from wdsctl.core.views.show import iter_exported_names
+from wdsctl.core.views.views import create_view
 from wdsctl.loader import Blender, WorkerConfig, get_loader, get_train_dataset, get_val_dataset
-from wdsctl.loader.arguments import Path as Named
+from wdsctl.loader.recipe.arguments import DatasetPath as Named
 
 
 def a_viewed(root: Path, samples: int = 60, **options: Any) -> str:
     """A dataset split by sample, with the view `odd` of every other sample."""
     path = a_dataset(root, samples, split={"train": 3, "val": 1}, split_by="sample", **options)
-    create_view(path, "odd", Definition(where="position % 2 = 1"))
+    create_view(path, "odd", ViewDefinition(where="position % 2 = 1"))
     return path
 
 
 def keys_of(root: str, view: str, split: str) -> set[str]:
     """The samples of a view in a split, from the lists of both."""
-    create_view(root, f"in-{split}", Definition(split=split), replace=True)
-    one, other = (set(b"".join(export_lines(root, name)).decode().split()) for name in (view, f"in-{split}"))
+    create_view(root, f"in-{split}", ViewDefinition(split=split), replace=True)
+    one, other = (set(b"".join(iter_exported_names(root, name)).decode().split()) for name in (view, f"in-{split}"))
     return one & other
 
 
@@ -61,7 +62,7 @@ def test_any_view_comes_once_an_epoch(tmp_path_factory: pytest.TempPathFactory, 
     home = tmp_path_factory.mktemp("any")
     root = a_dataset(home / "data", 40, shard_samples=7)
     (home / "keys.txt").write_text("".join(f"{i:06}\n" for i in sorted(chosen)), encoding="utf-8")
-    create_view(root, "some", Definition(keys=str(home / "keys.txt")))
+    create_view(root, "some", ViewDefinition(keys=str(home / "keys.txt")))
 
     assert sorted(seen(f"{root}@some", shuffle_buffer_size=window)) == [f"{i:06}" for i in sorted(chosen)]
 
@@ -115,17 +116,17 @@ def test_a_view_that_was_redefined_is_refused_and_the_line_says_so(tmp_path: Pat
     taken(training, 3)
     state = through_json(training.state_dict())
     assert state["plan"]["order"]["views"]["0"]
-    create_view(root, "odd", Definition(where="position % 2 = 0"), replace=True)
+    create_view(root, "odd", ViewDefinition(where="position % 2 = 0"), replace=True)
 
     again = training_of(f"{root}@odd")
     with pytest.raises(StateMismatch, match="views: ") as raised:
         again.load_state_dict(state)
-    assert "not the data it was" in raised.value.message
+    assert "changed data" in raised.value.message
 
 
 def test_a_state_of_the_whole_dataset_is_no_state_of_its_view(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
-    create_view(root, "all", Definition(where="position >= 0"))
+    create_view(root, "all", ViewDefinition(where="position >= 0"))
     state = through_json(training_of(root).state_dict())
     again = training_of(f"{root}@all")
     with pytest.raises(StateMismatch, match="views: "):
@@ -134,7 +135,7 @@ def test_a_state_of_the_whole_dataset_is_no_state_of_its_view(tmp_path: Path) ->
 
 def test_a_view_of_the_same_samples_under_another_name_goes_on(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
-    create_view(root, "same", Definition(where="id % 2 = 1"))
+    create_view(root, "same", ViewDefinition(where="id % 2 = 1"))
     training = training_of(f"{root}@odd")
     taken(training, 3)
     state, truth = through_json(training.state_dict()), digests(training, 5)
@@ -171,7 +172,7 @@ def test_a_view_that_is_not_there_or_has_nothing_of_the_split_is_told(tmp_path: 
     root = a_viewed(tmp_path)
     with pytest.raises(InputError, match="no view 'even'; it has odd"):
         seen(f"{root}@even")
-    create_view(root, "v", Definition(split="val"))
+    create_view(root, "v", ViewDefinition(split="val"))
     with pytest.raises(InputError, match="the view 'v' has no samples in the split 'train'"):
         seen(f"{root}@v")
 
@@ -187,14 +188,14 @@ def test_joins_take_views(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_a_view_is_of_its_split(tmp_path: Path) -> None:
-    from wdsctl.core.verbs.trace import TraceOptions, trace
+    from wdsctl.core.trace.trace import TraceOptions, query_trace
 
     root = a_viewed(tmp_path / "data")
     with get_loader(
         get_train_dataset(f"{root}@odd", batch_size=4, task_encoder=Raw(), trace=tmp_path / "traces")
     ) as loader:
         taken(loader, 3)
-    report = trace(str(tmp_path / "traces"), TraceOptions(step=1))
+    report = query_trace(str(tmp_path / "traces"), TraceOptions(step=1))
     assert report.findings == ()
     assert report.batches is not None
     assert {sample.key for sample in report.batches[0].samples} <= keys_of(root, "odd", "train")
@@ -203,13 +204,13 @@ def test_a_trace_of_a_view_is_of_its_split(tmp_path: Path) -> None:
 def test_views_of_a_split_are_bits_and_states_stay_small(tmp_path: Path) -> None:
     root = a_viewed(tmp_path)
     place = locate(root)
-    assert set(selected(place, "odd")) == set(of_split(place, "train"))
+    assert set(read_view_samples(place, "odd")) == set(select_split(place, "train"))
     assert len(json.dumps(training_of(f"{root}@odd").state_dict())) < 4000
 
 
 def test_a_file_of_lines_has_views(tmp_path: Path) -> None:
     path = tmp_path / "qa.jsonl"
     path.write_text("".join(json.dumps({"n": i}) + "\n" for i in range(20)), encoding="utf-8")
-    prepare(str(path), None, PrepareOptions(sample_type="CrudeSample"))
-    create_view(str(path), "few", Definition(where="position < 6"))
+    prepare(str(path), None, PrepareRequest(sample_type="CrudeSample"))
+    create_view(str(path), "few", ViewDefinition(where="position < 6"))
     assert len(set(seen(f"{path}@few"))) == 6

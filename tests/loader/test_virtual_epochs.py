@@ -68,7 +68,7 @@ def test_a_loop_over_the_last_batch_ends_and_a_new_loop_has_a_whole_epoch(datase
 
     state = loader.state_dict()
 
-    assert state["virtual"] == 0
+    assert state["batches_handed_out"] == 0
     assert next(stream, None) is None
     assert found + all_digests(loader) == truth
     longer = loader_of(dataset, virtual_epoch_length=LENGTH + 2)
@@ -89,11 +89,11 @@ def test_an_epoch_that_is_counted_by_the_trainer_and_not_ended_is_over_all_the_s
 def test_nothing_is_counted_without_virtual_epochs_so_that_they_can_be_turned_on(dataset: str) -> None:
     loader = training_of(dataset, lanes=2)
     state = saved_after(loader, LENGTH + 3)
-    assert state["virtual"] == 0
+    assert state["batches_handed_out"] == 0
 
     for virtual in (0, LENGTH + 3):  # as earlier states have it
         resumed = loader_of(dataset)
-        resumed.load_state_dict({**state, "virtual": virtual})
+        resumed.load_state_dict({**state, "batches_handed_out": virtual})
         assert [len(list(resumed)) for _ in range(2)] == [LENGTH, LENGTH]
 
 

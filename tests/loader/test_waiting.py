@@ -12,8 +12,8 @@ import pytest
 
 from tests.loader.mixed import Everything, a_blend, everything
 from tests.loader.running import through_json
+from wdsctl.core.checkpoint.summary import summarize_state
 from wdsctl.core.errors import StateMismatch
-from wdsctl.core.state_facts import describe
 from wdsctl.loader import Loader, get_loader
 
 
@@ -55,7 +55,7 @@ def test_a_restore_makes_every_sample_and_pack_once(blend: Any, steps: int) -> N
     rest = list(islice(resumed, 24))  # every lane, three times
 
     assert [batch["__key__"] for batch in rest] == [batch["__key__"] for batch in islice(loader, 24)]
-    assert describe(state).pending > 5
+    assert summarize_state(state).pending > 5
     assert set(encoder.encoded.values()) == {1}
     assert set(encoder.packed.values()) == {1}
 
@@ -65,7 +65,7 @@ def test_a_state_keeps_within_its_budget_at_every_step(blend: Any) -> None:
 
     for _ in islice(loader, 150):
         state = through_json(loader.state_dict())
-        assert len(json.dumps(state)) <= describe(state).budget_bytes
+        assert len(json.dumps(state)) <= summarize_state(state).budget_bytes
 
 
 @pytest.mark.parametrize("damage", ["g", "?", "D"])
@@ -74,11 +74,11 @@ def test_what_waits_and_is_damaged_is_refused(blend: Any, damage: str) -> None:
     next(islice(loader, 30, None))
     state = through_json(loader.state_dict())
     for cursor in state["cursors"].values():
-        cursor["stream"]["of"]["waiting"] += damage
+        cursor["stream"]["upstream"]["waiting"] += damage
     resumed = loader_of(blend)
     resumed.load_state_dict(state)
 
-    with pytest.raises(StateMismatch, match="is not what its stages left") as raised:
+    with pytest.raises(StateMismatch, match="the state of a lane is damaged") as raised:
         next(iter(resumed))
 
     assert raised.value.code == "WDS502"

@@ -115,7 +115,7 @@ def a_journal_that_names(victim: Path) -> Attack:
     return attack
 
 
-#: What is done to a catalog whose tables are those of version 4.
+#: What is done to a catalog.
 ATTACKS: dict[str, Attack] = {
     "a view that never ends in the place of the shards": a_view_in_the_place_of(
         "shard", "1 AS id, '' AS path, 1 AS size, 1 AS samples, 'ok' AS status, NULL AS removed"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from wdsctl.core.block_sums import seal
+from wdsctl.core.offsets.block_checksums import append_checksums
 
 
 def change_column(path: Path, name: str, change: Callable[[Any], None], *, table: str = "columns") -> None:
@@ -45,4 +45,4 @@ def _read(path: Path, table: str) -> tuple[bytearray, Any]:
 def _write(path: Path, data: bytearray) -> None:
     with open(path, "w+b") as file:
         file.write(data)
-        seal(file)
+        append_checksums(file)

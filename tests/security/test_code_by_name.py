@@ -15,10 +15,10 @@ import pytest
 
 from tests.loader.datasets import a_dataset
 from tests.loader.running import strict, taken, training_of
-from wdsctl.core.columns import ShardPiece, column_path, find_column, read_column, write_column
+from wdsctl.core.columns.column_file import ColumnShard, column_path, find_column, read_column, write_column
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import UsageError
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 EVIL = """\
 import os, pathlib
@@ -68,14 +68,14 @@ def first(path: Any, **options: Any) -> Any:
         "{__module__: wds_evil, __function__: joined}",
         "{__module__: subprocess, __class__: Popen}",
         "{__module__: megatron.energon, __function__: get_train_dataset}",
-        "{__module__: wdsctl.core.column_function, __function__: find_python}",
+        "{__module__: wdsctl.core.columns.spec, __function__: find_python}",
     ],
 )
 def test_a_joiner_that_a_blend_file_names_is_not_run(joiner: str, dataset: str, ran: Path, tmp_path: Path) -> None:
     blend = tmp_path / "blend.yaml"
     blend.write_text(f"splits:\n  train:\n    join:\n    - path: data\n    - path: data\n    joiner: {joiner}\n")
 
-    with pytest.raises(UsageError, match="runs only with your leave") as raised:
+    with pytest.raises(UsageError, match="may only name with trust_code") as raised:
         first(str(blend))
 
     assert (raised.value.code, raised.value.where) == ("WDS270", f"{blend}:6")
@@ -98,7 +98,7 @@ def test_a_sample_type_that_dataset_yaml_names_is_not_imported(named: str, datas
     path = Path(dataset) / ".wdsctl" / "dataset.yaml"
     path.write_text(f"subflavors: {{a: 1}}\n{named}\nfield_map: {{text: txt}}\n")
 
-    with pytest.raises(UsageError, match="runs only with your leave") as raised:
+    with pytest.raises(UsageError, match="may only name with trust_code") as raised:
         first(dataset)
 
     assert raised.value.code == "WDS270"
@@ -109,7 +109,7 @@ def test_a_sample_type_that_dataset_yaml_names_is_not_imported(named: str, datas
 def test_a_sample_type_of_a_member_of_a_join_is_not_imported(dataset: str, ran: Path) -> None:
     (Path(dataset) / ".wdsctl" / "dataset.yaml").write_text("sample_type: wds_evil:Kept\nfield_map: {text: txt}\n")
 
-    with pytest.raises(UsageError, match="runs only with your leave"):
+    with pytest.raises(UsageError, match="may only name with trust_code"):
         first({"join": {"a": {"path": dataset}, "b": {"path": dataset}}})
 
     assert not ran.exists()
@@ -142,8 +142,8 @@ def test_a_column_that_the_dataset_brings_is_not_worked_out_by_its_function(data
     os.unlink(column_path(place, "n", 1))
     at, pieces = 0, []
     for i, (shard, samples, _) in enumerate(column.table.tolist()):
-        mark = column.marks.tobytes()[16 * i : 16 * (i + 1)]
-        pieces.append(ShardPiece(shard, mark, 0, column.values[at : at + samples]))
+        mark = column.shard_digests.tobytes()[16 * i : 16 * (i + 1)]
+        pieces.append(ColumnShard(shard, mark, 0, column.values[at : at + samples]))
         at += samples
     write_column(column_path(place, "n", 1), facts, iter(pieces))
     assert read_column(column_path(place, "n", 1)).facts.function == "wds_evil:number"

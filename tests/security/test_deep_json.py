@@ -15,11 +15,11 @@ PACKAGE = Path(wdsctl.__file__).parent
 #: What they read is our own, or what the caller's decode function raises is asked for by its name.
 OURS = {
     "core/json_text.py",  # the door itself
-    "core/field_path.py",  # a name in quotes
+    "core/samples/fields.py",  # a name in quotes
     "loader/distributed.py",  # what other ranks of the job have written
-    "core/verbs/convert_made_from.py",  # what was written a moment before
-    "loader/training.py",  # the same
-    "loader/decoding/parts.py",  # BAD_TEXT has RecursionError
+    "core/convert/destination.py",  # what was written a moment before
+    "loader/run/lane_turns.py",  # the same
+    "loader/decoding/parts.py",  # TEXT_DECODE_ERRORS has RecursionError
 }
 
 

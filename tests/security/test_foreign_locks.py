@@ -13,13 +13,13 @@ from typer.main import get_command
 
 from tests.build import a_dataset
 from tests.cli.conftest import Wdsctl, wdsctl
-from wdsctl.cli.apps import full_app
-from wdsctl.core.lock import Holder
-from wdsctl.core.verbs.index import index
+from wdsctl.cli.app import build_full_app
+from wdsctl.core.dataset.lock import LockHolder
+from wdsctl.core.index.index import index
 
 __all__ = ["wdsctl"]
 
-FAR = Holder("another\x1b[2J", 7, "1", 0.0, "far", "wdsctl index d")
+FAR = LockHolder("another\x1b[2J", 7, "1", 0.0, "far", "wdsctl index d")
 
 
 def a_locked_dataset(folder: Path, *, ahead: float = 0.0) -> Path:
@@ -39,7 +39,6 @@ WRITING = {
     "validate": ("validate", "ROOT", "--quarantine"),
     "repair": ("repair", "ROOT", "--in-place", "--yes"),
     "convert": ("convert", "SOURCE", "ROOT", "--yes"),
-    "catalog migrate": ("catalog", "migrate", "ROOT"),
     "catalog vacuum": ("catalog", "vacuum", "ROOT"),
 }
 
@@ -52,7 +51,7 @@ def test_every_command_that_may_wait_for_a_lock_may_break_it() -> None:
             found[f"{name} {each}".strip()] = {option for one in command.params for option in one.opts}
         return found
 
-    every = commands(get_command(full_app()), "")
+    every = commands(get_command(build_full_app()), "")
     assert {name for name, options in every.items() if "--wait" in options} == set(WRITING)
     assert {name for name, options in every.items() if "--break-lock" in options} == set(WRITING)
 
@@ -68,7 +67,7 @@ def test_a_foreign_lock_is_named_and_broken_on_request(wdsctl: Wdsctl, tmp_path:
     assert "\x1b" not in refused.stderr
     broken = wdsctl(*words, "--break-lock")
     assert broken.code in {0, 1}, broken.stderr
-    assert "breaks the lock of another wdsctl: process 7 on another" in broken.stderr
+    assert "breaking the lock of another wdsctl: process 7 on another" in broken.stderr
     assert not (root / ".wdsctl" / "lock").exists()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 
 @pytest.mark.parametrize("end", [b"", b"x" * 512])

@@ -13,15 +13,15 @@ import pytest
 from tests.build import a_dataset, samples
 from tests.core.dumps import catalog_of
 from tests.security.hostile_arrays import change_column, change_header
-from wdsctl.core.block_sums import seal
-from wdsctl.core.columns import find_column
+from wdsctl.core.columns.column_file import find_column
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, WdsctlError
-from wdsctl.core.join_index import JoinIndex
-from wdsctl.core.name_index import open_name_index
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.index.index import index
+from wdsctl.core.joins.index import JoinIndex
+from wdsctl.core.offsets.block_checksums import append_checksums
+from wdsctl.core.offsets.key_index import open_key_index
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import get_loader, get_train_dataset
 
 pytestmark = pytest.mark.timeout(120)
@@ -55,7 +55,7 @@ def root(tmp_path: Path) -> str:
         },
     )
     index(root)
-    split(root, {"train": 1})
+    split_by_ratios(root, {"train": 1})
     return root
 
 
@@ -63,7 +63,7 @@ def root(tmp_path: Path) -> str:
 def uniform(tmp_path: Path) -> str:
     root = a_dataset(tmp_path / "uniform", {"a.tar": samples(0, 8, "bin", "txt"), "b.tar": samples(8, 8, "bin", "txt")})
     index(root)
-    split(root, {"train": 1})
+    split_by_ratios(root, {"train": 1})
     return root
 
 
@@ -146,7 +146,7 @@ def test_a_header_of_endless_brackets_is_refused(uniform: str) -> None:
     text = b"[" * 100_000
     path.write_bytes(bytes(data[:8]) + len(text).to_bytes(8, "little") + text)
     with open(path, "r+b") as file:
-        seal(file)
+        append_checksums(file)
     with pytest.raises(CatalogError):
         Offsets(str(path))
 
@@ -157,7 +157,7 @@ def _is_refused(root: str) -> None:
     assert caught.value.code == "WDS302"
     offsets = Offsets(str(offsets_of(root)))
     with pytest.raises(CatalogError):
-        offsets.check()
+        offsets.check_all()
     with pytest.raises(CatalogError):
         _one_by_one(offsets)
 
@@ -170,7 +170,7 @@ def _one_by_one(offsets: Offsets) -> None:
 
 def test_honest_files_go_on(root: str, uniform: str) -> None:
     assert (len(all_of(root)), len(all_of(uniform))) == (20, 16)
-    Offsets(str(offsets_of(root))).check()
+    Offsets(str(offsets_of(root))).check_all()
 
 
 @pytest.mark.parametrize("change", [put(0, -1), every(-(1 << 62))])
@@ -179,7 +179,11 @@ def test_a_column_has_no_numbers_below_zero(uniform: str, change: Change) -> Non
     path = catalog_of(uniform).parent / "columns" / "n-1.bin"
     change_column(path, "values", change, table="arrays")
     column = find_column(locate(uniform), "n", 1)
-    for ask in (lambda: column.checked[0], lambda: column.checked[np.array([0, 3])], lambda: column.values):
+    for ask in (
+        lambda: column.checked_values[0],
+        lambda: column.checked_values[np.array([0, 3])],
+        lambda: column.values,
+    ):
         with pytest.raises(CatalogError) as caught:
             ask()
         assert caught.value.code == "WDS311"
@@ -200,9 +204,9 @@ def test_a_column_has_the_samples_of_the_shards(uniform: str) -> None:
 @pytest.mark.parametrize("change", [every(1 << 30), put(0, 16)])
 def test_names_that_lead_nowhere_are_made_again(uniform: str, change: Change) -> None:
     place = locate(uniform)
-    open_name_index(place, Offsets(str(offsets_of(uniform))))
+    open_key_index(place, Offsets(str(offsets_of(uniform))))
     change_column(catalog_of(uniform).with_name("names-1.bin"), "rows", change)
-    found = open_name_index(place, Offsets(str(offsets_of(uniform))))
+    found = open_key_index(place, Offsets(str(offsets_of(uniform))))
     assert found.find("000003").rows == (3,)
 
 
@@ -211,9 +215,9 @@ def test_a_join_leads_to_no_row_that_is_not_there(tmp_path: Path, partner: int) 
     path = tmp_path / "join"
     header = {"fingerprint": "f", "rows": 4, "members": 1, "skipped": 0}
     with open(path, "w+b") as file:
-        file.write(b"WDSJOIN2" + (240).to_bytes(8, "little") + json.dumps(header).encode().ljust(240))
+        file.write(b"WDSJOIN1" + (240).to_bytes(8, "little") + json.dumps(header).encode().ljust(240))
         file.write(np.array([1, 2, partner, 0], "<i8").tobytes().ljust(64, b"\0"))
-        seal(file)
+        append_checksums(file)
     join = JoinIndex(str(path), "f", 4, [5])
     assert join.partners(0, np.array([0, 1, 3])).tolist() == [0, 1, -1]
     with pytest.raises(CatalogError):

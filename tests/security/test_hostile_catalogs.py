@@ -16,17 +16,16 @@ import pytest
 from tests.build import some_shards
 from tests.core.dumps import catalog_of, query
 from tests.security.hostile import ATTACKS, a_journal_that_names, a_tree_that_holds_itself, schema_of, statements
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.quick import current_split
-from wdsctl.core.catalog.quick_facts import has_quarantine
-from wdsctl.core.catalog.view_reader import known_shards, stored_views
+from wdsctl.core.catalog.consistency import find_repeated_keys
+from wdsctl.core.catalog.ledger import Ledger, read_views
+from wdsctl.core.catalog.ledger_file import has_quarantine
+from wdsctl.core.catalog.read import Catalog, read_catalog_shards, read_generation_and_split
+from wdsctl.core.catalog.stage import open_draft
 from wdsctl.core.errors import CatalogError, InputError, WdsctlError
-from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
-from wdsctl.core.verbs.sql import sql
+from wdsctl.core.index.index import index
+from wdsctl.core.index.vacuum import catalog_vacuum
+from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.views.sql import sql
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.timeout(120)
 def root(tmp_path: Path) -> str:
     root = some_shards(tmp_path / "data", 2)
     index(root)
-    split(root, {"train": 1, "val": 1})
+    split_by_ratios(root, {"train": 1, "val": 1})
     return root
 
 
@@ -49,8 +48,8 @@ def test_a_hostile_catalog_is_damaged_for_all_that_read_it(root: str, name: str)
     ATTACKS[name](path)
 
     reads: dict[str, Callable[[], object]] = {
-        "split": lambda: current_split(str(path), "train"),
-        "shards": lambda: known_shards(str(path)),
+        "split": lambda: read_generation_and_split(str(path), "train"),
+        "shards": lambda: read_catalog_shards(str(path)),
         "sql": lambda: _asked(root),
         "catalog": lambda: _read(str(path)),
     }
@@ -74,7 +73,7 @@ def _read(path: str) -> None:
     with Catalog(path) as catalog:
         catalog.facts()
         catalog.shards()
-        catalog.repeated_keys()
+        find_repeated_keys(catalog)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -85,7 +84,7 @@ def test_nothing_foreign_goes_into_the_next_catalog(root: str, name: str) -> Non
     before = path.read_bytes()
 
     with suppress(WdsctlError):
-        split(root, {"train": 2, "val": 1})
+        split_by_ratios(root, {"train": 2, "val": 1})
     with suppress(WdsctlError):
         some_shards(Path(root), 1, first=2)
         index(root)
@@ -101,7 +100,7 @@ def test_a_draft_is_no_copy_of_what_is_not_ours(root: str) -> None:
     ATTACKS["a trigger"](catalog_of(root))
     with (
         pytest.raises(CatalogError, match="the trigger 't', which is none of ours") as caught,
-        drafting(str(catalog_of(root))),
+        open_draft(str(catalog_of(root))),
     ):
         pass
     assert caught.value.code == "WDS302"
@@ -120,7 +119,7 @@ def test_a_journal_never_has_another_file_deleted(root: str, tmp_path: Path, nam
     victim = tmp_path / "victim.txt"
     victim.write_text("precious")
     path = ledger_of(root)
-    for read in (stored_views, has_quarantine, _opened):
+    for read in (read_views, has_quarantine, _opened):
         a_journal_that_names(victim)(path)
         with suppress(CatalogError):
             read(str(path))
@@ -131,10 +130,10 @@ def test_a_journal_is_no_link_to_a_file_elsewhere(root: str, tmp_path: Path) -> 
     victim = tmp_path / "victim.txt"
     path = ledger_of(root)
     path.with_name("ledger.sqlite-journal").symlink_to(victim)
-    with pytest.raises(InputError, match="a link stands"):
+    with pytest.raises(InputError, match="a link in the output folder"):
         _opened(str(path))
-    with pytest.raises(InputError, match="a link stands"):
-        stored_views(str(path))
+    with pytest.raises(InputError, match="a link in the output folder"):
+        read_views(str(path))
     assert not victim.exists()
 
 
@@ -159,7 +158,7 @@ def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None
     path = ledger_of(root)
     LEDGERS[name](path)
     with pytest.raises(CatalogError) as caught:
-        stored_views(str(path))
+        read_views(str(path))
     assert caught.value.code == "WDS302"
     assert has_quarantine(str(path))  # who reads it then says why
     with Ledger.open(str(path)) as ledger:
@@ -172,7 +171,7 @@ def test_a_hostile_ledger_is_damaged_and_set_aside(root: str, name: str) -> None
 def test_a_generation_that_cannot_be_is_damage(root: str, value: str) -> None:
     statements(f"UPDATE meta SET value = '{value}' WHERE key = 'generation'")(catalog_of(root))
     with pytest.raises(CatalogError, match="generation") as caught:
-        current_split(str(catalog_of(root)), "train")
+        read_generation_and_split(str(catalog_of(root)), "train")
     assert caught.value.code == "WDS302"
 
 
@@ -189,7 +188,7 @@ def test_ctrl_c_ends_a_statement(root: str) -> None:
 
 def _ask_for_ever(catalog: Catalog) -> None:
     while True:
-        catalog.repeated_keys()
+        find_repeated_keys(catalog)
 
 
 @contextmanager

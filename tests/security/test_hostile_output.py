@@ -22,13 +22,13 @@ from rich.console import Console
 from typer.main import get_command
 
 from tests.cli.conftest import Stream, Wdsctl, wdsctl
-from wdsctl.cli.apps import full_app
-from wdsctl.cli.asking import Terminal
-from wdsctl.cli.commands.get import Plain
-from wdsctl.cli.progress import Bars, Lines, Tally
+from wdsctl.cli.app import build_full_app
+from wdsctl.cli.commands.get import PlainTextFilter
+from wdsctl.cli.progress import BarProgress, LineProgress, PhaseProgress
+from wdsctl.cli.wizard import TerminalPrompter
+from wdsctl.core.dataset.lock import LockHolder
 from wdsctl.core.errors import InputError, WdsctlError
-from wdsctl.core.lock import Holder
-from wdsctl.loader.logs import log
+from wdsctl.loader.runtime.logs import logger
 
 __all__ = ["wdsctl"]
 
@@ -65,8 +65,8 @@ def a_hostile_tar(path: Path, shard: int) -> None:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset whose every name is hostile, in a folder whose name is, with a damaged shard, a lock and a ledger."""
-    from wdsctl.core.verbs.index import index
-    from wdsctl.core.verbs.split import split
+    from wdsctl.core.index.index import index
+    from wdsctl.core.split.split import split_by_ratios
 
     folder = tmp_path_factory.mktemp("world") / f"d{CANARY}"
     folder.mkdir()
@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with suppress(WdsctlError):
         index(str(folder))
     with suppress(WdsctlError):
-        split(str(folder), (("a", 1.0), ("b", 1.0)))  # type: ignore[arg-type]
+        split_by_ratios(str(folder), (("a", 1.0), ("b", 1.0)))  # type: ignore[arg-type]
     return folder
 
 
@@ -130,7 +130,6 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "explain": [(CANARY,)],
     "catalog info": [("ROOT",)],
     "catalog check": [("ROOT",)],
-    "catalog migrate": [("ROOT",)],
     "catalog vacuum": [("ROOT",)],
     "view create": [("ROOT", f"v{CANARY}", "--where", "position = 0"), ("ROOT", "v", "--where", f"key = {CANARY}")],
     "view list": [("ROOT",)],
@@ -139,9 +138,7 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "view export": [("ROOT", "v1"), ("ROOT", "v1", "--format", "jsonl")],
     "view refresh": [("ROOT",)],
     "view delete": [("ROOT", CANARY)],
-    "config show": [()],
-    "config path": [()],
-    "config check": [("--config", "CONFIG")],
+    "config show": [(), ("--config", "CONFIG")],
     "checkpoint info": [("ROOT",), ("STATE",)],
     "checkpoint diff": [("STATE", "STATE")],
     "checkpoint redistribute": [("STATE", "DEST", "--ranks", "2")],
@@ -155,7 +152,7 @@ def commands(group: object, name: str = "") -> Iterator[str]:
 
 
 def test_every_command_is_asked() -> None:
-    assert set(commands(get_command(full_app()))) == set(ASKED)
+    assert set(commands(get_command(build_full_app()))) == set(ASKED)
 
 
 @pytest.fixture
@@ -244,7 +241,7 @@ def test_an_error_is_harmless_wherever_it_is_shown() -> None:
 
 def test_the_holder_of_a_lock_is_named_harmlessly(wdsctl: Wdsctl, world: Path) -> None:
     lock = world / ".wdsctl" / "lock"
-    lock.write_text(json.dumps(asdict(Holder(CANARY, 7, "1", 0.0, "far", CANARY))))
+    lock.write_text(json.dumps(asdict(LockHolder(CANARY, 7, "1", 0.0, "far", CANARY))))
     try:
         result = wdsctl("index", world)
         assert result.code == 6
@@ -260,7 +257,7 @@ def test_what_libraries_warn_of_is_harmless(wdsctl: Wdsctl, world: Path, monkeyp
         warnings.warn(CANARY, stacklevel=1)
         raise InputError("x", hint="y")
 
-    monkeypatch.setattr("wdsctl.core.verbs.ls.listing", warning)
+    monkeypatch.setattr("wdsctl.core.inspect.ls.open_listing", warning)
     result = wdsctl("ls", world)
     assert "FORGED" in result.stderr
     assert_harmless(result.stderr)
@@ -269,14 +266,14 @@ def test_what_libraries_warn_of_is_harmless(wdsctl: Wdsctl, world: Path, monkeyp
 def test_the_loaders_log_is_harmless_with_its_tracebacks() -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    log.addHandler(handler)
+    logger.addHandler(handler)
     try:
         try:
             raise ValueError(CANARY.replace("\n", ""))
         except ValueError as error:
-            log.warning("left out %s: %s", CANARY.replace("\n", ""), error, exc_info=True)
+            logger.warning("left out %s: %s", CANARY.replace("\n", ""), error, exc_info=True)
     finally:
-        log.removeHandler(handler)
+        logger.removeHandler(handler)
     assert "Traceback" in stream.getvalue()
     assert_harmless(stream.getvalue())
 
@@ -285,22 +282,22 @@ def test_a_question_is_harmless(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Stream(is_terminal=True)
     monkeypatch.setattr(sys, "stderr", asked)
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n"))
-    Terminal().text(f"use {CANARY.replace(chr(10), '')}", CANARY)
+    TerminalPrompter().text(f"use {CANARY.replace(chr(10), '')}", CANARY)
     assert_harmless(asked.getvalue())
 
 
 def test_progress_is_harmless() -> None:
     said: list[str] = []
     clock = iter(range(0, 10_000, 100))
-    with Lines(said.append, clock=lambda: float(next(clock)), look_every_s=1e9) as lines:
+    with LineProgress(said.append, clock=lambda: float(next(clock)), check_every_s=1e9) as lines:
         lines.phase("scan", items=3)
         lines.advance(items=1, doing=CANARY)
-        lines.tick()
+        lines.print_if_due()
         lines.note(CANARY)
     assert_harmless("\n".join(said))
     stream = io.StringIO()
-    bars = Bars(Console(file=stream, width=9999))
-    bars.tally = Tally("scan", 0.0, doing=CANARY)
+    bars = BarProgress(Console(file=stream, width=9999))
+    bars.current = PhaseProgress("scan", 0.0, doing=CANARY)
     bars.note(CANARY)
     bars.console.print(bars.render())
     assert_harmless(stream.getvalue())
@@ -308,15 +305,15 @@ def test_progress_is_harmless() -> None:
 
 @pytest.mark.parametrize("text", ["plain\n", "caf\u00e9 \u65e5\u672c\u3000\u8a9e", "\u200dx", "a\r\nb\r\n"])
 def test_text_that_no_terminal_minds_is_shown(text: str) -> None:
-    assert Plain().takes(text.encode())
+    assert PlainTextFilter().accepts(text.encode())
 
 
 @pytest.mark.parametrize("text", ["safe\rFORGED", "\x1b[2J", "a\u202eb", "a\u2066b", "\u009b2J", "\x08", "\x07"])
 def test_text_that_a_terminal_would_obey_is_not_shown(text: str) -> None:
-    assert not Plain().takes(text.encode())
+    assert not PlainTextFilter().accepts(text.encode())
 
 
 def test_a_return_at_the_end_of_a_piece_is_seen_with_the_next() -> None:
-    plain = Plain()
-    assert plain.takes(b"safe\r")
-    assert not plain.takes(b"FORGED")
+    plain = PlainTextFilter()
+    assert plain.accepts(b"safe\r")
+    assert not plain.accepts(b"FORGED")

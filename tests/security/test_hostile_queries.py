@@ -13,10 +13,10 @@ import pytest
 from tests.build import a_dataset
 from tests.security.hostile import statements
 from wdsctl.core.errors import UsageError
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.sql import sql
-from wdsctl.core.verbs.view import create_view, refresh_views
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.index.index import index
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.sql import sql
+from wdsctl.core.views.views import create_view, refresh_views
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -24,11 +24,11 @@ ENDLESS = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELEC
 BACKTRACKS = "(a|aa)+b"
 
 DEFINITIONS = {
-    "a query without end": Definition(sql=ENDLESS),
-    "a query with an expression that tries for ever": Definition(
+    "a query without end": ViewDefinition(sql=ENDLESS),
+    "a query with an expression that tries for ever": ViewDefinition(
         sql=f"SELECT id FROM v_sample WHERE key REGEXP '{BACKTRACKS}'"
     ),
-    "an expression that tries for ever": Definition(where=f"key REGEXP '{BACKTRACKS}'"),
+    "an expression that tries for ever": ViewDefinition(where=f"key REGEXP '{BACKTRACKS}'"),
 }
 
 
@@ -47,7 +47,7 @@ def test_a_view_takes_no_longer_than_it_may(root: str, name: str) -> None:
 
 
 def test_a_view_of_somebody_else_is_not_made_again_without_end(root: str) -> None:
-    create_view(root, "v", Definition(where="size > 0"))
+    create_view(root, "v", ViewDefinition(where="size > 0"))
     text = DEFINITIONS["an expression that tries for ever"].as_text().replace("'", "''")
     statements(f"UPDATE view SET expression = '{text}'")(Path(root) / ".wdsctl" / "ledger.sqlite")
     with pytest.raises(UsageError) as caught:

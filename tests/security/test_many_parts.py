@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from tests.build import a_shard, an_archive
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.repair import RepairRequest, repair
-from wdsctl.core.verbs.validate import validate
+from wdsctl.core.index.index import index
+from wdsctl.core.repair.repair import RepairRequest, repair
+from wdsctl.core.validate.validate import validate
 
 
 def test_one_sample_of_twenty_thousand_parts_is_validated_in_seconds(tmp_path: Path) -> None:

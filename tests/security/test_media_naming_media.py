@@ -16,20 +16,17 @@ import av
 import pytest
 
 import wdsctl
+from wdsctl.core.convert.parts import AudioTranscodeOptions, ImageTranscodeOptions
+from wdsctl.core.convert.transcode import AUDIO_ERRORS, IMAGE_ERRORS, transcode_audio, transcode_image
 from wdsctl.core.errors import SampleFailed
-from wdsctl.core.media import image, thumbnail, whole_image
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media import image, thumbnail
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.decode_check import check_image_decodes, check_stream_decodes
 from wdsctl.core.media.facts import Unreadable
-from wdsctl.core.media.stream import DEMUXERS, OPTIONS
-from wdsctl.core.media.whole_image import judge_image
-from wdsctl.core.media.whole_stream import judge_stream
-from wdsctl.core.transcode import image as transcode_images
-from wdsctl.core.transcode.audio import BAD_SOUND, transcode_audio
-from wdsctl.core.transcode.image import BAD_IMAGE, transcode_image
-from wdsctl.core.transcode.options import AudioOptions, ImageOptions
-from wdsctl.loader.av.decoder import AVDecoder
-from wdsctl.loader.av.media_part import MediaPart
+from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.core.media.stream import CONTAINER_OPTIONS, DEMUXERS
 from wdsctl.loader.decoding import pillow
+from wdsctl.loader.decoding.av.decoder import AVDecoder, MediaPartDecoder
 
 PACKAGE = Path(wdsctl.__file__).parent
 
@@ -136,25 +133,25 @@ def name(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_reader_follows_what_a_medium_names(name: str, attack: str) -> None:
     data = ATTACKS[attack](name)
 
-    with pytest.raises(BAD_SOUND):
-        transcode_audio("a.wav", data, AudioOptions("wav"))
-    with pytest.raises(BAD_IMAGE):
-        transcode_image("a.png", data, ImageOptions("png"))
+    with pytest.raises(AUDIO_ERRORS):
+        transcode_audio("a.wav", data, AudioTranscodeOptions("wav"))
+    with pytest.raises(IMAGE_ERRORS):
+        transcode_image("a.png", data, ImageTranscodeOptions("png"))
     with pytest.raises(SampleFailed):
         AVDecoder(data).get_audio()
     container = _opened_by_pyav(data)
     assert container is None or sum(frame.samples for frame in container.decode(audio=0)) == 0
-    assert judge_image(data).is_ == "broken"
+    assert check_image_decodes(data).outcome == "broken"
     for form in DEMUXERS:
-        assert judge_stream(ByteRange.in_memory(data), form).is_ != "sound"
-        assert isinstance(thumbnail.thumbnail(ByteRange.in_memory(data), "video", form, 8, 8), Unreadable)
-    for form in image.READERS:
-        assert isinstance(thumbnail.thumbnail(ByteRange.in_memory(data), "image", form, 8, 8), Unreadable)
+        assert check_stream_decodes(ByteRangeFile.from_bytes(data), form).outcome != "sound"
+        assert isinstance(thumbnail.make_thumbnail(ByteRangeFile.from_bytes(data), "video", form, 8, 8), Unreadable)
+    for form in image.PILLOW_READERS:
+        assert isinstance(thumbnail.make_thumbnail(ByteRangeFile.from_bytes(data), "image", form, 8, 8), Unreadable)
 
 
 def _opened_by_pyav(data: bytes) -> Any:
     try:
-        return MediaPart("wav", "pyav", video_decode_audio=True, max_pixels=1000)(data)
+        return MediaPartDecoder("wav", "pyav", video_decode_audio=True, max_pixels=1000)(data)
     except SampleFailed:
         return None
 
@@ -185,10 +182,10 @@ def test_every_medium_is_opened_by_named_formats_and_no_protocol() -> None:
     read = [(path, call) for path, call in opened if ast.unparse(call.args[1]) != "'w'"]
 
     assert len(read) >= 4
-    assert [path for path, call in read if _given(call, "container_options") != "OPTIONS"] == []
-    assert OPTIONS["protocol_whitelist"] == "none"
+    assert [path for path, call in read if _given(call, "container_options") != "CONTAINER_OPTIONS"] == []
+    assert CONTAINER_OPTIONS["protocol_whitelist"] == "none"
     openers = {"hls", "concat", "dash", "sdp", "rtsp", "asx", "image2", "lavfi", "tty", "vobsub", "imf", "applehttp"}
-    assert not openers & set(OPTIONS["format_whitelist"].split(","))
+    assert not openers & set(CONTAINER_OPTIONS["format_whitelist"].split(","))
 
 
 def test_every_image_is_opened_by_named_formats_none_of_which_runs_programs() -> None:
@@ -196,8 +193,12 @@ def test_every_image_is_opened_by_named_formats_none_of_which_runs_programs() ->
 
     assert len(opened) >= 4
     assert [path for path, call in opened if not _given(call, "formats")] == []
-    named = {*whole_image.FORMATS, *transcode_images._FORMATS, *pillow.COMMON, *pillow.RARE}
-    named |= {form for _, form in image.READERS.values()}
+    named = {
+        *PILLOW_FORMATS,
+        *pillow.COMMON_FORMATS,
+        *pillow.RARE_FORMATS,
+    }
+    named |= {form for _, form in image.PILLOW_READERS.values()}
     assert not named & {"EPS", "WMF", "FPX", "MIC", "GBR", "PDF", "SVG", "HDF5", "GRIB", "BUFR", "IM", "FITS"}
 
 

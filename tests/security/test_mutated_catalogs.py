@@ -18,8 +18,8 @@ from tests.build import a_dataset, samples
 from tests.core.dumps import catalog_of
 from wdsctl.cli.main import main
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
 from wdsctl.loader import get_loader, get_train_dataset
 from wdsctl.loader.loader import Loader
 
@@ -66,7 +66,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("sound") / "data"
     a_dataset(root, {f"s{i}.tar": samples(i * 8, 8, "bin", "txt") for i in range(3)})
     index(str(root))
-    split(str(root), {"train": 2, "val": 1}, by="sample")
+    split_by_ratios(str(root), {"train": 2, "val": 1}, by="sample")
     index(str(root), columns={"n": "size:bin"})
     return root
 

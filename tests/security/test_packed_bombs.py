@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from wdsctl.core.convert.importers.packed import IMPORTER
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers.compressed_tars import IMPORTER
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
@@ -32,14 +32,14 @@ def test_a_header_that_promises_gigabytes_is_damage(tmp_path: Path, kind: bytes)
 
 
 def test_the_parts_of_a_sample_are_counted_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("wdsctl.core.convert.importers.packed._LARGEST", 1 << 20)
+    monkeypatch.setattr("wdsctl.core.importers.compressed_tars._MAX_SAMPLE_BYTES", 1 << 20)
     with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
         for part in ("a", "b", "c"):
             member = tarfile.TarInfo(f"key.{part}")
             member.size = 1 << 19
             archive.addfile(member, io.BytesIO(bytes(1 << 19)))
     with IMPORTER.open(str(tmp_path), {}) as source:
-        (known,) = source.known()
+        (known,) = source.list_samples()
         with pytest.raises(WdsctlError, match="a sample has more than") as caught:
-            source.read(known.place)
+            source.read(known.sample_index)
     assert caught.value.code == "WDS233"

@@ -11,10 +11,10 @@ from typing import NoReturn
 
 import pytest
 
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.regular_file import regular
-from wdsctl.core.verbs.convert import convert
-from wdsctl.core.verbs.convert_report import ConvertOptions
+from wdsctl.core.safe_open import regular_file_opener
 
 
 def _socket(path: Path) -> None:
@@ -53,9 +53,9 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "file"
     MADE[kind](path)
 
-    with pytest.raises(OSError, match="no regular file"), open(path, "rb", opener=regular):
+    with pytest.raises(OSError, match="not a regular file"), open(path, "rb", opener=regular_file_opener):
         pass
-    with pytest.raises(OSError, match="no regular file"), open("/dev/zero", "rb", opener=regular):
+    with pytest.raises(OSError, match="not a regular file"), open("/dev/zero", "rb", opener=regular_file_opener):
         pass
 
 
@@ -68,4 +68,4 @@ def test_convert_waits_for_nothing_in_a_folder(tmp_path: Path, name: str, kind: 
     MADE[kind](source / name)
 
     with pytest.raises(WdsctlError):
-        convert([str(source)], str(tmp_path / "made"), ConvertOptions())
+        convert([str(source)], str(tmp_path / "made"), ConvertRequest())

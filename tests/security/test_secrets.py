@@ -19,7 +19,7 @@ from tests.build import a_shard
 from tests.cli.conftest import Wdsctl, wdsctl
 from tests.security.test_hostile_output import ASKED, CANARY
 from wdsctl.core.errors import InputError
-from wdsctl.loader.logs import log
+from wdsctl.loader.runtime.logs import logger
 
 __all__ = ["wdsctl"]
 
@@ -117,15 +117,15 @@ def test_an_error_holds_no_secret_wherever_it_goes(store: str) -> None:
 def test_the_loaders_log_holds_no_secret_with_its_tracebacks(store: str) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
-    log.addHandler(handler)
+    logger.addHandler(handler)
     try:
         for url in urls(store):
             try:
                 raise OSError(f"no answer from {url}")
             except OSError as error:
-                log.warning("%s: %s", url, error, exc_info=True)
+                logger.warning("%s: %s", url, error, exc_info=True)
     finally:
-        log.removeHandler(handler)
+        logger.removeHandler(handler)
     assert "Traceback" in stream.getvalue()
     assert SECRET not in stream.getvalue()
 
@@ -133,12 +133,13 @@ def test_the_loaders_log_holds_no_secret_with_its_tracebacks(store: str) -> None
 def test_the_loader_tells_saves_and_traces_no_secret(
     store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+    from wdsctl.core.prepare.prepare import prepare
+    from wdsctl.core.prepare.request import PrepareRequest
     from wdsctl.loader import get_savable_loader, get_train_dataset
 
     monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "catalogs"))
     open_, closed, missing, *_ = urls(store)
-    prepare(open_, None, PrepareOptions(sample_type="CrudeSample", split={"train": 1.0}))
+    prepare(open_, None, PrepareRequest(sample_type="CrudeSample", split={"train": 1.0}))
     dataset = get_train_dataset(open_, batch_size=1, shuffle_buffer_size=None, trace=str(tmp_path / "trace"))
     loader = get_savable_loader(dataset)
     for _ in zip(range(3), loader, strict=False):

@@ -22,17 +22,18 @@ import pytest
 
 from tests.build import Told, a_folder, a_shard, samples, some_shards
 from tests.cli.conftest import Wdsctl, wdsctl
-from wdsctl.core.checked_file import load_checked
-from wdsctl.core.columns import read_column
+from wdsctl.core.columns.column_file import read_column
+from wdsctl.core.convert.convert import convert
 from wdsctl.core.errors import InputError, StorageError, WdsctlError
-from wdsctl.core.files import drafted, remove_tree, set_aside, write_text
-from wdsctl.core.join_index import JoinIndex
-from wdsctl.core.shard_writer import write_shard
-from wdsctl.core.verbs.convert import convert
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.prepare_preview import preview
-from wdsctl.core.verbs.repair import RepairRequest, repair
+from wdsctl.core.files import load_checked, open_file_draft, remove_tree, set_aside, write_text
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.joins.index import JoinIndex
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.preview import preview_sample_type
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.repair.repair import RepairRequest, repair
+from wdsctl.core.shards.write import write_shard
 
 __all__ = ["wdsctl"]
 
@@ -194,8 +195,8 @@ def test_temporary_files_may_lie_behind_a_link(wdsctl: Wdsctl, tmp_path: Path, m
     (tmp_path / "tmp").symlink_to("disk")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     raw, root = a_folder(tmp_path / "raw", samples(0, 6)), some_shards(tmp_path / "d", 2)
-    assert preview(raw, str(tmp_path / "out"), PrepareOptions()) is not None
-    assert preview(root, None, PrepareOptions()) is not None
+    assert preview_sample_type(raw, str(tmp_path / "out"), PrepareRequest()) is not None
+    assert preview_sample_type(root, None, PrepareRequest()) is not None
     assert wdsctl("convert", root, tmp_path / "out", "--dry-run").code == 0
     assert wdsctl("split", root, "1,1").code == 6
     assert wdsctl("prepare", raw, tmp_path / "out", "--dry-run").code == 0
@@ -227,7 +228,7 @@ def test_no_shard_is_written_or_repaired_below_a_linked_folder(tmp_path: Path) -
     before = looks(victim)
     raw = a_folder(tmp_path / "raw", samples(0, 6))
     with pytest.raises(InputError) as raised:
-        prepare(raw, str(tmp_path / "d"), PrepareOptions(template="sub/shard-{index:06d}.tar"))
+        prepare(raw, str(tmp_path / "d"), PrepareRequest(template="sub/shard-{index:06d}.tar"))
     assert raised.value.code == "WDS415"
     with pytest.raises(InputError, match="link"):
         write_shard(str(tmp_path / "d" / "sub" / "a.tar"), raw, [])
@@ -245,14 +246,14 @@ def test_a_plan_that_came_with_the_destination_deletes_nothing_outside(tmp_path:
     """The ledger of a destination names its shards, and those that are not planned any more are removed."""
     raw = a_folder(tmp_path / "raw", samples(0, 6))
     dest = tmp_path / "d"
-    prepare(raw, str(dest), PrepareOptions(shard_samples=3, take_unsure=True))
+    prepare(raw, str(dest), PrepareRequest(shard_samples=3, take_unsure=True))
     (tmp_path / "theirs.tar").write_bytes(b"theirs")
     with closing(sqlite3.connect(dest / ".wdsctl" / "ledger.sqlite")) as ledger, ledger:
         ledger.execute("UPDATE planned_shard SET name = '../theirs.tar' WHERE ordinal = 1")
     for name in ("000003.jpg", "000003.txt", "000004.jpg", "000004.txt", "000005.jpg", "000005.txt"):
         (tmp_path / "raw" / name).unlink()
     with suppress(WdsctlError):
-        prepare(raw, str(dest), PrepareOptions(shard_samples=3, missing="drop"))
+        prepare(raw, str(dest), PrepareRequest(shard_samples=3, index=IndexRequest(missing="drop")))
     assert (tmp_path / "theirs.tar").read_bytes() == b"theirs"
 
 
@@ -356,7 +357,7 @@ def test_nothing_is_written_elsewhere_while_somebody_flips_our_folder(tmp_path: 
     before = looks(victim)
     with flipping(root / ".wdsctl", victim) as attacked:
         attacked(lambda: index(str(root), rebuild=True))
-        attacked(lambda: prepare(str(root), None, PrepareOptions(split=None)))
+        attacked(lambda: prepare(str(root), None, PrepareRequest(split=None)))
     # SQLite makes the ledger's journal by itself, by its path: decision 31 says what remains of that.
     (victim / "ledger.sqlite-journal").unlink(missing_ok=True)
     assert looks(victim) == before
@@ -367,7 +368,7 @@ def test_nothing_is_written_elsewhere_while_somebody_flips_a_folder_of_shards(tm
     (tmp_path / "d" / "sub").mkdir(parents=True)
     victim = a_victim(tmp_path / "victim")
     before = looks(victim)
-    options = PrepareOptions(template="sub/shard-{index:06d}.tar", shard_samples=2)
+    options = PrepareRequest(template="sub/shard-{index:06d}.tar", shard_samples=2)
     with flipping(tmp_path / "d" / "sub", victim) as attacked:
         attacked(lambda: prepare(raw, str(tmp_path / "d"), options))
         attacked(lambda: write_shard(str(tmp_path / "d" / "sub" / "a.tar"), raw, []))
@@ -384,7 +385,7 @@ def test_the_door_alone_holds_against_flips(tmp_path: Path) -> None:
         remove_tree(str(here / "work"))
         write_text(str(here / "lock"), "x")
         set_aside(str(here / "lock"), "old")
-        with drafted(str(here / "columns")) as draft:
+        with open_file_draft(str(here / "columns")) as draft:
             os.makedirs(os.path.join(draft.path, "deep"))
             draft.publish()
         remove_tree(str(here / "columns"))
@@ -402,7 +403,7 @@ def test_a_destination_that_is_replaced_meanwhile_ends_the_run_and_nothing_is_wr
     before = looks(victim)
     told = Told(at_advance=lambda: _replace_by_link(dest, victim))
     runs: dict[str, Callable[[], object]] = {
-        "prepare": lambda: prepare(raw, str(dest), PrepareOptions(shard_samples=2), progress=told),
+        "prepare": lambda: prepare(raw, str(dest), PrepareRequest(shard_samples=2), progress=told),
         "convert": lambda: convert([some_shards(tmp_path / "s", 4)], str(dest), progress=told),
     }
     with pytest.raises(WdsctlError) as raised:
@@ -414,7 +415,7 @@ def test_a_destination_that_is_replaced_meanwhile_ends_the_run_and_nothing_is_wr
 
 def test_a_folder_that_is_moved_while_a_file_is_made_in_it_gets_no_file(tmp_path: Path) -> None:
     (tmp_path / "d").mkdir()
-    with drafted(str(tmp_path / "d" / "x")) as draft:
+    with open_file_draft(str(tmp_path / "d" / "x")) as draft:
         Path(draft.path).write_text("x")
         os.rename(tmp_path / "d", tmp_path / "moved")
         (tmp_path / "d").mkdir()

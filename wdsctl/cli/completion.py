@@ -1,7 +1,7 @@
-"""What a shell offers for an option or argument: names that the dataset before it has. Standard library only.
+"""Shell completion of names in the dataset on the command line. Standard library only.
 
-A shell puts what is offered onto the command line as it is, and zsh evaluates it: a key `k$(touch x)` would run. What
-has a letter in it that any shell gives a meaning, or begins like an option, is not offered.
+A shell inserts a completion unquoted, and zsh evaluates it: a key `k$(touch x)` would run. So names with a character
+that means something to a shell, or that begin like an option, are not offered.
 """
 
 from __future__ import annotations
@@ -16,112 +16,123 @@ import typer
 from typer.models import ParameterInfo
 
 if TYPE_CHECKING:
-    from wdsctl.core.catalog.browse import Browser
-    from wdsctl.core.place import Place
-
-Complete = Callable[[typer.Context, str], list[str]]
-
-MOST = 100  # names that are offered
-_CALM = re.compile(r"[\w./:,+@](?:[\w./:,+@%=-])*")
+    from wdsctl.core.catalog.browse import CatalogBrowser
+    from wdsctl.core.dataset.location import DatasetLocation
 
 
-def offer(parameters: Iterable[inspect.Parameter]) -> None:
-    """Let the parameters of a command that have a name of COMPLETED be completed."""
+Completer = Callable[[typer.Context, str], list[str]]
+
+MAX_COMPLETIONS = 100
+_SHELL_SAFE = re.compile(r"[\w./:,+@](?:[\w./:,+@%=-])*")
+
+
+def add_completers(parameters: Iterable[inspect.Parameter]) -> None:
+    """Add a completer to each parameter of a command that `COMPLETERS` names."""
     for parameter in parameters:
-        complete = COMPLETED.get(parameter.name)
+        complete = COMPLETERS.get(parameter.name)
         for info in getattr(parameter.annotation, "__metadata__", ()):
             if complete is not None and isinstance(info, ParameterInfo) and info.autocompletion is None:
                 info.autocompletion = complete
 
 
-def splits(context: typer.Context, incomplete: str) -> list[str]:
-    return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.splits()))
+def complete_splits(context: typer.Context, incomplete: str) -> list[str]:
+    return _dataset_names(context, incomplete, lambda _, browser: iter(browser.splits()))
 
 
-def sets(context: typer.Context, incomplete: str) -> list[str]:
-    def named(_place: Place, browser: Browser) -> Iterator[str]:
+def complete_sets(context: typer.Context, incomplete: str) -> list[str]:
+    def list_sets(_: DatasetLocation, browser: CatalogBrowser) -> Iterator[str]:
         return iter(dict.fromkeys(name.rpartition("/")[0] for name in browser.splits() if "/" in name))
 
-    return _of_dataset(context, incomplete, named)
+    return _dataset_names(context, incomplete, list_sets)
 
 
-def parts(context: typer.Context, incomplete: str) -> list[str]:
-    return _of_dataset(context, incomplete, lambda _place, browser: iter(browser.part_names()))
+def complete_parts(context: typer.Context, incomplete: str) -> list[str]:
+    return _dataset_names(context, incomplete, lambda _, browser: iter(browser.part_names()))
 
 
-def shards(context: typer.Context, incomplete: str) -> list[str]:
-    return _of_dataset(context, incomplete, lambda _, browser: (line.path for line in browser.shards(incomplete)))
+def complete_shards(context: typer.Context, incomplete: str) -> list[str]:
+    return _dataset_names(context, incomplete, lambda _, browser: (line.path for line in browser.shards(incomplete)))
 
 
-def keys(context: typer.Context, incomplete: str) -> list[str]:
-    return _of_dataset(context, incomplete, lambda place, browser: _keys(place, browser, incomplete))
+def complete_keys(context: typer.Context, incomplete: str) -> list[str]:
+    return _dataset_names(context, incomplete, lambda location, browser: _keys(location, browser, incomplete))
 
 
-def views(context: typer.Context, incomplete: str) -> list[str]:
-    """Of `wdsctl view` alone: elsewhere these parameters are files."""
-    from wdsctl.core.catalog.view_reader import stored_views
+def complete_views(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of views, for `wdsctl view` only: in other commands these parameters are files."""
+    from wdsctl.core.catalog.ledger import read_views
 
     if " view " not in context.command_path:
         return []
-    return _of_dataset(context, incomplete, lambda place, _: (view.name for view in stored_views(place.ledger)))
+    return _dataset_names(context, incomplete, lambda location, _: (view.name for view in read_views(location.ledger)))
 
 
-def codes(incomplete: str) -> list[str]:
-    from wdsctl.core.codes import CODES
+def complete_codes(incomplete: str) -> list[str]:
+    from wdsctl.core.codes import load_codes
 
-    return [code for code in CODES if code.startswith(incomplete.upper())]
+    return [code for code in load_codes() if code.startswith(incomplete.upper())]
 
 
-def levels(incomplete: str) -> list[str]:
-    """Of the last one in a list with commas."""
-    from wdsctl.core.checks.levels import ALL, LEVELS
+def complete_levels(incomplete: str) -> list[str]:
+    """Levels for the last entry of a list with commas."""
+    from wdsctl.core.validate.request import ALL_LEVELS_OPTION, LEVELS
 
     before, comma, last = incomplete.rpartition(",")
-    said = before.split(",")
-    return [f"{before}{comma}{name}" for name in (*LEVELS, ALL) if name.startswith(last) and name not in said]
+    listed = before.split(",")
+    return [
+        f"{before}{comma}{name}"
+        for name in (*LEVELS, ALL_LEVELS_OPTION)
+        if name.startswith(last) and name not in listed
+    ]
 
 
-def _keys(place: Place, browser: Browser, prefix: str) -> Iterator[str]:
+def _keys(location: DatasetLocation, browser: CatalogBrowser, prefix: str) -> Iterator[str]:
     if browser.has_rows:
         return (key for _, key in browser.keys(prefix))
-    from wdsctl.core.stored_samples import StoredSamples  # imports numpy, which rows do not need
+    from wdsctl.core.catalog.samples import StoredSamples  # imports numpy, which catalogs with sample rows do not need
 
-    return StoredSamples(place, browser.generation).keys(prefix)
+    return StoredSamples(location, browser.generation).keys(prefix)
 
 
-def _of_dataset(context: typer.Context, incomplete: str, names: Callable[[Place, Browser], Iterator[str]]) -> list[str]:
-    """Names of the dataset that the command line has so far. Of an error a shell has no place to tell."""
-    from wdsctl.core.catalog.browse import Browser
+def _dataset_names(
+    context: typer.Context, incomplete: str, list_names: Callable[[DatasetLocation, CatalogBrowser], Iterator[str]]
+) -> list[str]:
+    """Names in the dataset that is on the command line; none on any error, which a shell could not show."""
+    from wdsctl.core.catalog.browse import CatalogBrowser
+    from wdsctl.core.dataset.location import locate_view
     from wdsctl.core.errors import WdsctlError
-    from wdsctl.core.root_name import located
 
-    # Behind an option that still lacks its value, Typer has not given the words before it to their arguments.
+    # While an option lacks its value, Typer has not yet assigned the arguments before it.
     root = context.params.get("root") or next(iter(context.args), "")
     if not isinstance(root, str) or not root:
         return []
     try:
-        place, _ = located(root, context.params.get("catalog"))
-        with Browser(place.catalog) as browser:
-            return list(islice((name for name in names(place, browser) if _is_offered(name, incomplete)), MOST))
+        location, _ = locate_view(root, context.params.get("catalog"))
+        with CatalogBrowser(location.catalog) as browser:
+            return list(
+                islice(
+                    (name for name in list_names(location, browser) if _is_offered(name, incomplete)), MAX_COMPLETIONS
+                )
+            )
     except WdsctlError:
         return []
 
 
 def _is_offered(name: str, incomplete: str) -> bool:
-    return name.startswith(incomplete) and _CALM.fullmatch(name) is not None
+    return name.startswith(incomplete) and _SHELL_SAFE.fullmatch(name) is not None
 
 
-COMPLETED: dict[str, Complete | Callable[[str], list[str]]] = {
-    "code": codes,
-    "exclude_code": codes,
-    "first": views,
-    "key": keys,
-    "level": levels,
-    "name": views,
-    "names": views,
-    "of_set": sets,
-    "part": parts,
-    "second": views,
-    "shard": shards,
-    "split": splits,
+COMPLETERS: dict[str, Completer | Callable[[str], list[str]]] = {
+    "code": complete_codes,
+    "exclude_code": complete_codes,
+    "first": complete_views,
+    "key": complete_keys,
+    "level": complete_levels,
+    "name": complete_views,
+    "names": complete_views,
+    "split_set": complete_sets,
+    "part": complete_parts,
+    "second": complete_views,
+    "shard": complete_shards,
+    "split": complete_splits,
 }

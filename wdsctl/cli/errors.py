@@ -1,4 +1,4 @@
-"""What the boundary in `main` says when a command fails."""
+"""How a command ends: the exit codes of reports, and the messages of errors, which `main` writes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,54 @@ import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from wdsctl.cli.figures import path, relative, safe
-from wdsctl.cli.output import document, facts, has_color, write, write_drawn
-from wdsctl.core.errors import StorageError, UsageError, WdsctlError
-from wdsctl.core.urls import shown
+from wdsctl.cli.formatting import display_path, escape_line, relative_paths
+from wdsctl.cli.output import error_fields, has_color, json_document, write_plain, write_styled
+from wdsctl.core.errors import StorageError, UsageError, WdsctlError, findings_at_least
+from wdsctl.core.urls import redact_secrets
 
 if TYPE_CHECKING:
-    from wdsctl.core.config import Setting
+    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.index.index import IndexReport
+    from wdsctl.core.index.media_folder import MediaFolderReport
+    from wdsctl.core.inspect.inspect import InspectReport
+    from wdsctl.core.inspect.media_folder import MediaFolderInspectReport
 
-#: What Typer's checks say, by whichever library it checks with, and what we say.
-VOICE = (
+NO_SAMPLES = 3
+PARTIAL = 5
+
+
+def index_exit_code(report: IndexReport) -> int:
+    """3 without samples, unless a dry run has not read the shards yet; 5 with errors among the findings."""
+    is_known = not report.dry_run or report.added + report.changed == 0
+    if is_known and not report.samples:
+        return NO_SAMPLES
+    return PARTIAL if findings_at_least(report.findings, "error") else 0
+
+
+def media_folder_exit_code(report: MediaFolderReport | MediaFolderInspectReport) -> int:
+    """5 if files could not be read, or have changed since. Unreadable media are facts, not errors."""
+    findings = report.findings if hasattr(report, "findings") else report.stale
+    return PARTIAL if findings_at_least(findings, "error") else 0
+
+
+def inspect_exit_code(report: InspectReport) -> int:
+    if not report.samples:
+        return NO_SAMPLES
+    is_complete = report.statuses.keys() <= {"ok", "missing"}  # missing: the user chose to keep such shards
+    return 0 if is_complete and not findings_at_least(report.stale, "error") else PARTIAL
+
+
+def convert_exit_code(report: ConvertReport) -> int:
+    """5 if samples or shards failed, or samples were kept as they were."""
+    return PARTIAL if report.failed or report.kept or findings_at_least(report.findings, "error") else 0
+
+
+#: Typer's messages, from whichever library checks the value, and ours.
+TYPER_MESSAGE_REWRITES = (
     (
         re.compile(r"(?:-?\S+ is not in the range x>=|Input should be greater than or equal to )(-?\S+)"),
         r"\1 is the least",
@@ -32,20 +66,20 @@ VOICE = (
     (re.compile(r"(?:\S+ is not a valid float|Input should be a valid number.*)"), "a number is needed"),
     (re.compile(r"Value error, "), ""),
 )
-BUG = "this is a bug of wdsctl: please report it with the lines above and the command"
+BUG_MESSAGE = "this is a bug of wdsctl: please report it with the lines above and the command"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manner:
-    """How to speak of an error. Read from the bare words, because parsing them may be what failed."""
+class ErrorFormat:
+    """How to write an error. Read from the raw arguments, because parsing them may be what failed."""
 
     json: bool
     no_color: bool
     debug: bool
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Manner:
-        options = set(words[: words.index("--")] if "--" in words else words)
+    def from_args(cls, args: Sequence[str]) -> ErrorFormat:
+        options = set(args[: args.index("--")] if "--" in args else args)
         return cls(
             json="--json" in options,
             no_color="--no-color" in options,
@@ -53,95 +87,96 @@ class Manner:
         )
 
 
-def report(error: WdsctlError, manner: Manner, *, is_answered: bool = False) -> int:
-    """Say it, on stderr or as one JSON document on stdout. Returns the exit code.
+def report_error(error: WdsctlError, error_format: ErrorFormat, *, is_in_document: bool = False) -> int:
+    """Write an error to stderr, or as one JSON document to stdout, and return its exit code.
 
-    Where stdout takes no more, the document cannot come: the text comes in its place. `is_answered`: the end of a
-    document that had begun tells of it.
+    If stdout cannot be written, the text goes to stderr instead. `is_in_document`: the end of a JSON document that had
+    begun has the error already.
     """
-    if manner.debug:
-        _tell("".join(traceback.format_exception(error)))
-    if not is_answered and not (manner.json and _is_answered(error)):
-        text = as_text(error, is_colored=has_color(sys.stderr, manner.no_color))
-        _tell_drawn(_fitted(text) if sys.stderr.isatty() else text)
+    if error_format.debug:
+        _write_stderr("".join(traceback.format_exception(error)))
+    if not is_in_document and not (error_format.json and _write_json_error(error)):
+        text = format_error(error, is_colored=has_color(sys.stderr, error_format.no_color))
+        _write_stderr_styled(_wrap_to_terminal(text) if sys.stderr.isatty() else text)
     return error.exit_code
 
 
-def as_text(error: WdsctlError, *, is_colored: bool) -> str:
+def format_error(error: WdsctlError, *, is_colored: bool) -> str:
     head = f"error[{error.code}]"
     if is_colored:
         head = typer.style(head, fg="red", bold=True)
-    lines = [f"{head}: {_lines(error.message)}"]
+    lines = [f"{head}: {_indent_lines(error.message)}"]
     if error.where:
-        lines.append(f"  --> {path(error.where)}")
-    lines.append(f"  help: {_lines(error.hint)}")
+        lines.append(f"  --> {display_path(error.where)}")
+    lines.append(f"  help: {_indent_lines(error.hint)}")
     return "\n".join(lines) + "\n"
 
 
-def _fitted(text: str) -> str:
-    """As wide as the terminal; the head, which is coloured, is measured without its colour."""
-    from wdsctl.cli.output import width
-    from wdsctl.cli.wrapping import wrapped
+def _wrap_to_terminal(text: str) -> str:
+    """Wrap a message, measuring its coloured head without the escape sequences."""
+    from wdsctl.cli.output import terminal_width, wrap_lines
 
-    head, mark, rest = text.rpartition("\x1b[0m")
-    bare = re.sub("\x1b\\[[0-9;]*m", "", head)
-    fitted = wrapped(bare + rest, width(sys.stderr))
-    return head + mark + fitted[len(bare) :]
+    head, reset, rest = text.rpartition("\x1b[0m")
+    plain_head = re.sub("\x1b\\[[0-9;]*m", "", head)
+    wrapped = wrap_lines(plain_head + rest, terminal_width(sys.stderr))
+    return head + reset + wrapped[len(plain_head) :]
 
 
-def from_typer(
-    error: typer.TyperException, settings: Mapping[str, Setting] | None = None, *, words: str = ""
+def convert_typer_error(
+    error: typer.TyperException, origins: Mapping[str, tuple[str, str]] | None = None, *, command_line: str = ""
 ) -> UsageError:
-    """Typer's usage errors in our shape; its suggestions are part of its message.
+    """Typer's usage error as ours; its suggestions are part of its message.
 
-    `settings`: where values are from that were not on the command line, by parameter. `words`: the command that was
-    given, which Typer does not know yet where it cannot take the line apart.
+    `origins`: the configured options and the variable or file of each, by parameter. `command_line`: the command that
+    was typed, for errors that Typer raises before it has found the command.
     """
     message = error.format_message().strip().removesuffix(".").replace("\n\t", " ")
-    for theirs, ours in VOICE:
-        message = theirs.sub(ours, message)
+    for pattern, replacement in TYPER_MESSAGE_REWRITES:
+        message = pattern.sub(replacement, message)
     context = getattr(error, "ctx", None)
-    command = context.command_path if context is not None else f"wdsctl {words}".rstrip()
+    command = context.command_path if context is not None else f"wdsctl {command_line}".rstrip()
     message = message[:1].lower() + message[1:]
     parameter = getattr(getattr(error, "param", None), "name", "")
-    setting = (settings or {}).get(parameter)
-    if setting is not None and _is_from_defaults(context, parameter):
-        return UsageError(
-            f"{setting.key}: {message}", where=setting.origin, hint="mend it there, or give the option", code="WDS010"
-        )
+    source = context.get_parameter_source(parameter) if context is not None else None
+    if source is not None and source.name in {"DEFAULT_MAP", "ENVIRONMENT"}:
+        _, origin = (origins or {}).get(parameter, ("", ""))
+        return UsageError(message, where=origin, hint="correct the value there, or pass the option", code="WDS010")
     return UsageError(message, hint=f"`{command} --help` lists what it accepts")
 
 
-def _is_from_defaults(context: Any, parameter: str) -> bool:
-    """Whether a value was not on the command line. Typer has no public name for where a value is from."""
-    source = context.get_parameter_source(parameter) if context is not None else None
-    return source is not None and source.name == "DEFAULT_MAP"
+def mention_configured_options(error: WdsctlError, origins: Mapping[str, tuple[str, str]]) -> None:
+    """Add to the hint of a usage error which of the options in its message were not typed but configured."""
+    if not isinstance(error, UsageError):
+        return
+    for flag, origin in origins.values():
+        if re.search(rf"{re.escape(flag)}(?![\w-])", error.message):
+            error.hint += f"; {display_path(origin)} sets {flag}, and --config none ignores files"
 
 
-def bug() -> int:
-    """The traceback of the exception being handled stays: it is for us."""
-    _tell(f"{traceback.format_exc()}\n{BUG}\n")
+def report_bug() -> int:
+    """Write the traceback of the exception being handled, for a bug report."""
+    _write_stderr(f"{traceback.format_exc()}\n{BUG_MESSAGE}\n")
     return 1
 
 
-def _is_answered(error: WdsctlError) -> bool:
+def _write_json_error(error: WdsctlError) -> bool:
     try:
-        write(sys.stdout, document({"error": facts(error)}))
+        write_plain(sys.stdout, json_document({"error": error_fields(error)}))
     except StorageError:
         return False
     return True
 
 
-def _tell(text: str) -> None:
-    """Write to stderr. Where that takes no more either, the exit code is all that can still be said."""
+def _write_stderr(text: str) -> None:
+    """Write to stderr. If that fails, too, only the exit code is left."""
     with suppress(StorageError):
-        write(sys.stderr, shown(text))
+        write_plain(sys.stderr, redact_secrets(text))
 
 
-def _tell_drawn(text: str) -> None:
+def _write_stderr_styled(text: str) -> None:
     with suppress(StorageError):
-        write_drawn(sys.stderr, text)
+        write_styled(sys.stderr, text)
 
 
-def _lines(text: str) -> str:
-    return "\n  ".join(safe(line) for line in relative(text).split("\n"))
+def _indent_lines(text: str) -> str:
+    return "\n  ".join(escape_line(line) for line in relative_paths(text).split("\n"))

@@ -6,80 +6,75 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.main import get_command
 
 from wdsctl.cli import errors
-from wdsctl.cli.apps import app_for
-from wdsctl.cli.bare_options import filled
-from wdsctl.cli.coercion import lighten
-from wdsctl.cli.configured import defaults_for
-from wdsctl.cli.options import command_of, common_first
-from wdsctl.cli.output import Answered, PipeClosed, unwritable, write
-from wdsctl.cli.start import INTERRUPTED, UNWRITTEN, LeftUnwritten
-from wdsctl.core.called import typed
-from wdsctl.core.errors import WdsctlError
-from wdsctl.core.os_errors import is_full
-from wdsctl.core.printable import one_line
-from wdsctl.core.urls import shown
-
-if TYPE_CHECKING:
-    from wdsctl.core.config import Setting
+from wdsctl.cli.app import build_app, fill_bare_options, use_plain_coercion
+from wdsctl.cli.config import attach_config
+from wdsctl.cli.interrupts import INTERRUPTED_MESSAGE, INTERRUPTED_UNWRITTEN_MESSAGE, InterruptedBeforeWrite
+from wdsctl.cli.options import move_common_options, split_command
+from wdsctl.cli.output import PartialDocument, PipeClosed, output_error, write_plain
+from wdsctl.core.errors import WdsctlError, is_out_of_space
+from wdsctl.core.invocation import recording_invocation
+from wdsctl.core.text import escape_unprintable
+from wdsctl.core.urls import redact_secrets
 
 #: What a shell sets when it asks for completion (Typer's name for it).
-COMPLETION = "_WDSCTL_COMPLETE"
+COMPLETION_VARIABLE = "_WDSCTL_COMPLETE"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command line; returns its exit code. Every error ends here."""
-    given = common_first(list(sys.argv[1:] if argv is None else argv))
-    words = filled(given)
-    manner = errors.Manner.of(words)
+    """Run one command line and return its exit code. Every error ends here."""
+    typed = move_common_options(list(sys.argv[1:] if argv is None else argv))
+    args = fill_bare_options(typed)
+    error_format = errors.ErrorFormat.from_args(args)
+    origins: dict[str, tuple[str, str]] = {}
     try:
-        settings: dict[str, Setting] = {}
         try:
-            defaults, settings = defaults_for(words)
-            with typed(*command_of(given)):
-                return _run(words, defaults)
+            with recording_invocation(*split_command(typed)):
+                return _run(args, origins)
         except typer.TyperException as error:
-            return errors.report(errors.from_typer(error, settings, words=_command_in(given)), manner)
+            usage_error = errors.convert_typer_error(error, origins, command_line=_find_command(typed))
+            return errors.report_error(usage_error, error_format)
         except WdsctlError as error:
-            return errors.report(error, manner)
-        except Answered as answered:
-            return errors.report(answered.error, manner, is_answered=True)
+            errors.mention_configured_options(error, origins)
+            return errors.report_error(error, error_format)
+        except PartialDocument as partial:
+            return errors.report_error(partial.error, error_format, is_in_document=True)
     except PipeClosed:
         return _pipe_closed()
     except Exception:  # noqa: BLE001 - the one boundary: what is not ours is a bug, and keeps its traceback
-        return errors.bug()
+        return errors.report_bug()
 
 
-def _command_in(given: list[str]) -> str:
-    command = command_of(given)[0]
+def _find_command(args: list[str]) -> str:
+    command = split_command(args)[0]
     return "" if command.startswith("-") else command
 
 
-def _warned(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
-    """What libraries warn of may be words out of a file."""
-    write(sys.stderr, shown(f"{category.__name__}: {one_line(str(message))}\n"))
+def _show_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> None:
+    """Write a library's warning without control characters: its text may come from data."""
+    write_plain(sys.stderr, redact_secrets(f"{category.__name__}: {escape_unprintable(str(message))}\n"))
 
 
-def _run(words: list[str], defaults: dict[str, Any]) -> int:
-    command = lighten(get_command(app_for(words, is_completing=COMPLETION in os.environ)))
+def _run(args: list[str], origins: dict[str, tuple[str, str]]) -> int:
+    command = use_plain_coercion(get_command(build_app(args, is_completing=COMPLETION_VARIABLE in os.environ)))
+    attach_config(command, origins)
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _warned
-            code = command(args=words, prog_name="wdsctl", standalone_mode=False, default_map=defaults or None) or 0
+            warnings.showwarning = _show_warning
+            code = command(args=args, prog_name="wdsctl", standalone_mode=False) or 0
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        if error.filename is None and is_full(error):  # help, which Typer writes
-            raise unwritable(sys.stdout, error) from error
+        if error.filename is None and is_out_of_space(error):  # help, which Typer writes
+            raise output_error(sys.stdout, error) from error
         raise
-    except LeftUnwritten:
-        write(sys.stderr, f"{UNWRITTEN}\n")
+    except InterruptedBeforeWrite:
+        write_plain(sys.stderr, f"{INTERRUPTED_UNWRITTEN_MESSAGE}\n")
         return 130
     except (KeyboardInterrupt, typer.Abort):
         code = 130
@@ -89,7 +84,7 @@ def _run(words: list[str], defaults: dict[str, Any]) -> int:
             raise PipeClosed from error
         code = error.code if isinstance(error.code, int) else 0
     if code == 130:
-        write(sys.stderr, f"{INTERRUPTED}\n")
+        write_plain(sys.stderr, f"{INTERRUPTED_MESSAGE}\n")
     return int(code)
 
 

@@ -1,157 +1,207 @@
-"""Arguments and options that several commands share, and those that all have."""
+"""Arguments and options that several or all commands share, and the wrapper that adds them (`with_common`).
+
+Empty paths are refused. An unset shell variable produces them, and they would name the working directory.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.models import ArgumentInfo, ParameterInfo
 
-from wdsctl.cli.completion import offer
-from wdsctl.cli.empty_paths import refuse_empty
+from wdsctl.cli.completion import add_completers
 from wdsctl.cli.output import Output
-from wdsctl.core.config_file import passed_over
+from wdsctl.core.errors import UsageError
+from wdsctl.core.invocation import parse_size_bytes
 
-Root = Annotated[
+#: Metavars of arguments and options that are paths.
+PATH_METAVARS = frozenset(
+    {"A", "[B]", "DEST", "DIR", "FILE", "FILE|DIR/|-", "FILES", "FOLDER", "OUT", "ROOT", "SOURCE", "SOURCE... DEST"}
+)
+
+
+def parse_size_option(text: str | int) -> int:
+    """`parse_size_bytes` for Typer, which passes the default, a number, too. Raises typer.BadParameter."""
+    try:
+        return parse_size_bytes(text)
+    except UsageError as error:
+        raise typer.BadParameter(f"{error.message}; {error.hint}") from error
+
+
+def parse_field_map_option(text: str) -> dict[str, str]:
+    """`image=jpg,caption=txt` or a JSON object; `image=jpg,png` takes a jpg, or else a png."""
+    from wdsctl.core.samples.fields import parse_field_map_text
+
+    return parse_field_map_text(text) if text.strip() else {}
+
+
+def refuse_empty(parameters: Iterable[inspect.Parameter], values: Mapping[str, Any]) -> None:
+    """Raise UsageError if the value of a path parameter is empty and is not its default."""
+    for parameter in parameters:
+        value = values[parameter.name]
+        if value == parameter.default or "" not in (value if isinstance(value, list) else [value]):
+            continue
+        for info in getattr(parameter.annotation, "__metadata__", ()):
+            if isinstance(info, ParameterInfo) and info.metavar in PATH_METAVARS:
+                # Within `Annotated`, `default` holds the first name of an option.
+                name = info.metavar.strip("[]") if isinstance(info, ArgumentInfo) else info.default
+                raise UsageError(
+                    f"{'one of ' if isinstance(value, list) else ''}{name} is empty",
+                    hint="an unset variable, perhaps; for the working directory, write .",
+                )
+
+
+RootArgument = Annotated[
     str,
     typer.Argument(
         metavar="ROOT",
-        help="The dataset: a folder with shards in it, at any depth, one .tar or .jsonl file, or a URL of any.",
+        help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these.",
     ),
 ]
 #: Of commands that make the catalog, and so decide which shards it has.
-Shards = Annotated[
+ShardsArgument = Annotated[
     str,
     typer.Argument(
         metavar="ROOT",
-        help="The dataset: a folder with shards in it, at any depth, one .tar or .jsonl file, or a URL of any. "
+        help="The dataset: a folder with shards at any depth, a .tar or .jsonl file, or a URL of one of these. "
         "Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
     ),
 ]
-Catalog = Annotated[
+CatalogOption = Annotated[
     str | None,
-    typer.Option("--catalog", metavar="DIR", help="Keep the catalog in DIR instead of ROOT/.wdsctl."),
+    typer.Option("--catalog", metavar="DIR", help="Folder of the catalog. [default: ROOT/.wdsctl]"),
 ]
-Workers = Annotated[
+WorkersOption = Annotated[
     int | None,
-    typer.Option("--workers", metavar="N", min=1, help="Processes. [default: the usable CPUs, at most 16]"),
+    typer.Option("--workers", metavar="N", min=1, help="Number of processes. [default: the usable CPUs, at most 16]"),
 ]
-Exclude = Annotated[
+ExcludeOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--exclude", metavar="PATTERN", help="Pass over shards whose path matches, such as 'val/*' (repeatable)."
-    ),
+    typer.Option("--exclude", metavar="PATTERN", help="Skip shards whose path matches, such as 'val/*' (repeatable)."),
 ]
-By = Annotated[
+ByOption = Annotated[
     Literal["auto", "shard", "sample", "key"],
     typer.Option(
-        "--by", metavar="auto|shard|sample|key", help="Split whole shards, single samples, or samples by their key."
+        "--by", metavar="auto|shard|sample|key", help="Assign whole shards, single samples, or samples by key."
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another split.")]
-Missing = Annotated[
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the split.")]
+MissingOption = Annotated[
     Literal["error", "keep", "drop"],
     typer.Option(
         "--missing",
         metavar="error|keep|drop",
-        help="What to do about shards, and raw samples, that vanished.",
+        help="If shards or raw files no longer exist: stop, keep their samples, or drop them.",
     ),
 ]
-Media = Annotated[
+MediaOption = Annotated[
     str | None,
     typer.Option(
         "--media",
         metavar="[SELECTION]",
-        help="Read what images, sounds and videos are, by header: jpg,mp4 or '*.seg.png' or content. [bare: all]",
+        help="Read facts of images, audio and video from their headers. SELECTION: jpg,mp4 or '*.seg.png' or content. "
+        "[no value: all media]",
     ),
 ]
-MediaIndex = Annotated[
+MediaIndexOption = Annotated[
     bool,
-    typer.Option("--media-index", help="Index videos for seeking, too: reads all of them, and decodes nothing."),
+    typer.Option(
+        "--media-index",
+        help="Also record the keyframes of videos, for fast seeking. Reads whole files, decodes nothing.",
+    ),
 ]
-Key = Annotated[
+KeyOption = Annotated[
     str | None,
-    typer.Option("--key", metavar="FIELD", help="Of JSONL: take keys from this field. [default: the lines' numbers]"),
+    typer.Option("--key", metavar="FIELD", help="JSONL: the field that holds the key. [default: the line number]"),
 ]
-KeyUntil = Annotated[
+KeyUntilOption = Annotated[
     Literal["first-dot", "last-dot", "known-extension"] | None,
     typer.Option(
         "--key-until",
         metavar="first-dot|last-dot|known-extension",
-        help="Where keys end in names with several dots; kept. [default: as the names call for; of tars the first dot]",
+        help="Where the key ends in a file name with several dots. [default: detected; first-dot for tars]",
         show_default=False,
     ),
 ]
-Wait = Annotated[
+WaitOption = Annotated[
     float,
     typer.Option(
         "--wait",
         metavar="[SECONDS]",
         min=0,
-        help="Wait for another wdsctl that writes to the dataset. [bare: a week; default: do not wait]",
+        help="Wait while another wdsctl process writes to the dataset. [no value: a week; default: do not wait]",
         show_default=False,
     ),
 ]
-BreakLock = Annotated[
+BreakLockOption = Annotated[
     bool,
-    typer.Option("--break-lock", help="Take the lock from a holder that is gone; with --yes from one that runs here."),
+    typer.Option(
+        "--break-lock",
+        help="Remove the lock of a process that has ended; with --yes, also of one that still runs on this machine.",
+    ),
 ]
-SampleRows = Annotated[
+SampleRowsOption = Annotated[
     bool | None,
     typer.Option(
         "--sample-rows/--no-sample-rows",
-        help="A row a sample in the catalog, or counts alone, for huge sets. "
-        "[default: rows, of lines none; then as it is]",
+        help="Store a catalog row for every sample, or only counts (for huge datasets). "
+        "[default: as in the last run; in the first run rows for tars, counts for JSONL]",
         show_default=False,
     ),
 ]
-Hash = Annotated[
+HashOption = Annotated[
     bool | None,
     typer.Option(
         "--hash/--no-hash",
-        help="Read shards as a whole, for their SHA-256. [default: no; then as it is]",
+        help="Compute the SHA-256 of every shard, by reading all of it. "
+        "[default: as in the last run; in the first run no]",
         show_default=False,
     ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Say what would be done, and write nothing.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done, and write nothing.")]
 
-COMMON: dict[str, Any] = {
-    "json": Annotated[bool, typer.Option("--json", help="Answer with one JSON document.")],
+COMMON_OPTIONS: dict[str, Any] = {
+    "json": Annotated[bool, typer.Option("--json", help="Print one JSON document.")],
     "quiet": Annotated[bool, typer.Option("--quiet", "-q", help="No progress, notes or hints on stderr.")],
-    "no_color": Annotated[bool, typer.Option("--no-color", help="No colours (as NO_COLOR).")],
-    "no_input": Annotated[bool, typer.Option("--no-input", help="Never ask; fail where an answer is needed.")],
-    "yes": Annotated[bool, typer.Option("--yes", "-y", help="Say yes to what would be asked to confirm.")],
-    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (as WDSCTL_DEBUG=1).")],
+    "no_color": Annotated[bool, typer.Option("--no-color", help="No colors (same as NO_COLOR).")],
+    "no_input": Annotated[bool, typer.Option("--no-input", help="Never prompt; fail if an answer is required.")],
+    "yes": Annotated[bool, typer.Option("--yes", "-y", help="Answer yes to all confirmations.")],
+    "debug": Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (same as WDSCTL_DEBUG=1).")],
     "config": Annotated[
-        str | None, typer.Option("--config", metavar="FILE", help="Take options from FILE, not from your own file.")
+        str | None,
+        typer.Option("--config", metavar="FILE", help="Read options from FILE instead of your own wdsctl.toml."),
     ],
     "allow_path": Annotated[
         list[str] | None,
         typer.Option(
             "--allow-path",
             metavar="DIR",
-            help="Let links and paths in the data lead into DIR, too (repeatable; as WDSCTL_ALLOW_PATH).",
+            help="Allow links and paths in the data to lead into DIR (repeatable; same as WDSCTL_ALLOW_PATH).",
         ),
     ],
 }
-CONFIG, ALLOW_PATH = "--config", "--allow-path"
-#: Those of them that have a value.
-VALUED = frozenset({CONFIG, ALLOW_PATH})
-#: Those of them that may also stand before the command.
-SPELLINGS = frozenset({"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", *VALUED})
-#: What a configuration says that a dataset may have brought along is not followed.
-PASSED_OVER = "wdsctl.toml here is not used: give `--config wdsctl.toml` if it is yours"
-#: Commands that have commands.
-GROUPS = frozenset({"catalog", "checkpoint", "config", "view"})
+CONFIG_FLAG, ALLOW_PATH_FLAG = "--config", "--allow-path"
+#: Common options with a value.
+COMMON_FLAGS_WITH_VALUE = frozenset({CONFIG_FLAG, ALLOW_PATH_FLAG})
+#: All spellings; these may also precede the command.
+COMMON_FLAGS = frozenset(
+    {"--json", "--quiet", "-q", "--no-color", "--no-input", "--yes", "-y", "--debug", *COMMON_FLAGS_WITH_VALUE}
+)
+#: A wdsctl.toml in the working directory may have come with data.
+UNUSED_CONFIG_MESSAGE = "wdsctl.toml in this folder has no effect; pass `--config wdsctl.toml` if it is yours"
+#: Commands with subcommands.
+COMMAND_GROUPS = frozenset({"catalog", "checkpoint", "config", "view"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Common:
+class CommonOptions:
     """The options that every command has."""
 
     json: bool = False
@@ -169,78 +219,91 @@ class Common:
 
 
 def with_common(function: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of COMMON; it gets them as its argument `common`.
+    """Add the options of `COMMON_OPTIONS` to a command, which receives them as its argument `common`.
 
-    Typer reads a command's options from its signature, so the signature is what changes.
+    Also adds `--break-lock` after `--wait`, adds completion, refuses empty paths, and allows the folders of
+    `--allow-path`. Typer reads options from a function's signature, so the wrapper has a signature of its own.
     """
 
     @functools.wraps(function)
     def command(**values: Any) -> int:
-        common = Common(**{name: values.pop(name) for name in COMMON})
-        if common.allow_path:  # before anything is opened, and for the processes that are started
-            from wdsctl.core.beneath import allow_path
+        common = CommonOptions(**{name: values.pop(name) for name in COMMON_OPTIONS})
+        if common.allow_path:  # before anything is opened, and for worker processes
+            from wdsctl.core.safe_open import allow_path
 
             allow_path(*common.allow_path)
-        refuse_empty(own, values)
-        is_breaking = values.pop("break_lock", False)
-        if not common.json and passed_over(os.environ, common.config):
-            common.output.say(PASSED_OVER)
+        refuse_empty(parameters, values)
+        breaks_lock = values.pop("break_lock", False)
+        from wdsctl.cli.config_file import has_unused_config
+
+        if not common.json and has_unused_config(os.environ, common.config):
+            common.output.note(UNUSED_CONFIG_MESSAGE)
         try:
-            with _breaking(common) if is_breaking else nullcontext():
+            with _break_lock(common) if breaks_lock else nullcontext():
                 return function(**values, common=common)
         except BrokenPipeError as error:
-            # Output tells a closed stdout by PipeClosed. Any other broken pipe is between our own processes, and
-            # Typer would take it for the first.
+            # A closed stdout raises PipeClosed. Any other broken pipe is between our own processes; Typer would take it
+            # for a closed stdout.
             raise RuntimeError("a pipe between processes of wdsctl broke") from error
 
-    own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
-    offer(own)
-    # What may wait for the holder of a lock may also go on without them.
-    at = next((number for number, each in enumerate(own, start=1) if each.name == "wait"), 0)
-    taken = [inspect.Parameter("break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLock)]
-    asked = [*own[:at], *taken, *own[at:]] if at else own
-    common = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=getattr(Common(), name), annotation=annotation)
-        for name, annotation in COMMON.items()
+    parameters = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "common"]
+    add_completers(parameters)
+    common_parameters = [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=getattr(CommonOptions(), name), annotation=annotation
+        )
+        for name, annotation in COMMON_OPTIONS.items()
     ]
-    command.__signature__ = inspect.Signature([*asked, *common], return_annotation=int)  # type: ignore[attr-defined]
+    signature = [*parameters, *common_parameters]
+    wait_index = next((i for i, parameter in enumerate(parameters) if parameter.name == "wait"), None)
+    if wait_index is not None:
+        break_lock = inspect.Parameter(
+            "break_lock", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=BreakLockOption
+        )
+        signature.insert(wait_index + 1, break_lock)
+    command.__signature__ = inspect.Signature(signature, return_annotation=int)  # type: ignore[attr-defined]
     return command
 
 
-def _breaking(common: Common) -> AbstractContextManager[None]:
-    from wdsctl.core.lock import breaking
+def make_group() -> typer.Typer:
+    """A command that has commands; without one it shows its help and exits with 2."""
+    group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+    group.callback(invoke_without_command=True)(exit_with_help)
+    return group
 
-    return breaking(common.output.say, living=common.yes)
+
+def exit_with_help(context: typer.Context) -> None:
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help(), err=True)
+        raise typer.Exit(2)
 
 
-def common_first(words: list[str]) -> list[str]:
-    """`--json inspect X` as `inspect --json X`: these options mean the same on both sides of the command."""
-    before, command, after = _parted(words)
-    if command in GROUPS:
-        between, inner, rest = _parted(after)
+def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:
+    from wdsctl.core.dataset.lock import break_locks
+
+    return break_locks(common.output.note, breaks_running=common.yes)
+
+
+def move_common_options(args: list[str]) -> list[str]:
+    """Move common options behind the command: `--json inspect X` becomes `inspect --json X`."""
+    before, command, after = _split_common_options(args)
+    if command in COMMAND_GROUPS:
+        between, inner, rest = _split_common_options(after)
         return [command, *([inner] if inner else []), *before, *between, *rest]
-    return [command, *before, *after] if command else words
+    return [command, *before, *after] if command else args
 
 
-def command_of(words: list[str]) -> tuple[str, list[str]]:
-    """The command that a line begins with, of one word or, in a group, of two, and the rest of the line."""
-    size = 2 if words[:1] and words[0] in GROUPS else 1
-    return " ".join(words[:size]), words[size:]
+def split_command(args: list[str]) -> tuple[str, list[str]]:
+    """The command (one word, or two in a group such as `view create`) and the arguments after it."""
+    size = 2 if args[:1] and args[0] in COMMAND_GROUPS else 1
+    return " ".join(args[:size]), args[size:]
 
 
-def _parted(words: list[str]) -> tuple[list[str], str, list[str]]:
-    """Common options, the command after them (or nothing), and the rest."""
+def _split_common_options(args: list[str]) -> tuple[list[str], str, list[str]]:
+    """The leading common options, the command after them (or an empty string), and the rest."""
     leading = 0
-    while leading < len(words) and words[leading].partition("=")[0] in SPELLINGS:
-        leading += 2 if words[leading] in VALUED else 1
-    if leading >= len(words) or words[leading].startswith("-"):
-        return words[:leading], "", words[leading:]
-    return words[:leading], words[leading], words[leading + 1 :]
-
-
-def worker_count(asked: int | None) -> int:
-    """As many processes as this process may use CPUs, 16 at most: more of them wait for the disk."""
-    if asked is not None:
-        return asked
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable, 16))
+    while leading < len(args) and args[leading].partition("=")[0] in COMMON_FLAGS:
+        leading += 2 if args[leading] in COMMON_FLAGS_WITH_VALUE else 1
+    if leading >= len(args) or args[leading].startswith("-"):
+        return args[:leading], "", args[leading:]
+    return args[:leading], args[leading], args[leading + 1 :]

@@ -1,43 +1,47 @@
-"""The one place that writes: data to stdout, everything else to stderr.
+"""Write to stdout and stderr: answers and data to stdout, everything else to stderr. No other module writes.
 
-What a terminal would obey is written by nobody but Rich and the drawings of pictures: texts are made harmless in
-`drawn` and `write`, whoever made them and wherever they go.
+Only Rich and image previews write terminal sequences. `render_text` and `write_plain` escape control characters in all
+other texts. On a terminal, lines are wrapped between words, and commands that people copy stay in one piece.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from wdsctl.cli.labelled import Labelled
-from wdsctl.core.errors import StorageError, WdsctlError
-from wdsctl.core.os_errors import is_full
-from wdsctl.core.printable import harmless, harmless_json
+from wdsctl.core.errors import StorageError, WdsctlError, is_out_of_space
+from wdsctl.core.text import escape_control_chars, escape_json_controls
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
+    from rich.table import Table
 
-SCHEMA = 1
-#: Lines that are piped are as long as they are; only a terminal has a width.
-UNLIMITED = 100_000
+
+JSON_SCHEMA_VERSION = 1
+#: The width if stdout is not a terminal: lines in pipes and files are not wrapped.
+UNLIMITED_COLUMNS = 100_000
+#: A column of text is readable from this width.
+MIN_TEXT_COLUMNS = 8
 
 T = TypeVar("T")
 
 
-class PipeClosed(Exception):  # noqa: N818 - no error of ours or of the user's
-    """Nobody reads stdout any more (`wdsctl inspect DATASET | head -1`)."""
+class PipeClosed(Exception):  # noqa: N818 - not an error
+    """The reader of stdout is gone (`wdsctl inspect DATASET | head -1`)."""
 
 
-class Answered(Exception):  # noqa: N818 - the error is what it holds
-    """What failed behind a document's first entries, and stands at the document's end."""
+class PartialDocument(Exception):  # noqa: N818 - it carries the error
+    """An error after the first entries of a JSON document, which ends with it."""
 
     def __init__(self, error: WdsctlError) -> None:
         super().__init__(error)
@@ -46,139 +50,124 @@ class Answered(Exception):  # noqa: N818 - the error is what it holds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """How this run of a command speaks."""
+    """The output options of a command."""
 
     json: bool = False
     quiet: bool = False
     no_color: bool = False
 
     def answer(self, command: str, report: T, render: Callable[[T], Iterable[RenderableType]]) -> None:
-        """The command's data, on stdout: one JSON document, or lines and tables for people."""
+        """Write the command's report to stdout: as one JSON document, or as lines and tables for people."""
         if self.json:
-            write(sys.stdout, document({"command": command, **plain(report)}))
+            write_plain(sys.stdout, json_document({"command": command, **to_json_types(report)}))
         else:
-            write_drawn(sys.stdout, drawn(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color)))
+            write_styled(
+                sys.stdout, render_text(render(report), sys.stdout, is_colored=has_color(sys.stdout, self.no_color))
+            )
 
-    def say(self, *pieces: RenderableType) -> None:
-        """Something beside the data, on stderr; nothing with --quiet. It ends no command: where stderr takes no more (a
-        full disk), the answer and the exit code still say what became of it."""
+    def note(self, *pieces: RenderableType) -> None:
+        """Write a note to stderr, unless --quiet. A failure to write (a full disk) is ignored."""
         if not self.quiet:
             with suppress(StorageError):
-                write_drawn(sys.stderr, drawn(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color)))
+                write_styled(
+                    sys.stderr, render_text(pieces, sys.stderr, is_colored=has_color(sys.stderr, self.no_color))
+                )
 
 
-def document(content: Mapping[str, Any]) -> str:
-    text = json.dumps({"schema": SCHEMA, **content}, ensure_ascii=False, indent=2, allow_nan=False)
-    return harmless_json(text) + "\n"
+def json_document(content: Mapping[str, Any]) -> str:
+    text = json.dumps({"schema": JSON_SCHEMA_VERSION, **content}, ensure_ascii=False, indent=2, allow_nan=False)
+    return escape_json_controls(text) + "\n"
 
 
-def in_json(value: Any) -> str:
-    """A piece of a document, on one line."""
-    return harmless_json(json.dumps(value, ensure_ascii=False))
+def json_line(value: Any) -> str:
+    """A part of a JSON document, on one line."""
+    return escape_json_controls(json.dumps(value, ensure_ascii=False))
 
 
-def listed(head: Mapping[str, Any], name: str, entries: Iterable[str]) -> Iterator[str]:
-    """A document whose last field is a list, entry by entry, each JSON already: there may be a billion of them.
+def json_list_document(head: Mapping[str, Any], name: str, entries: Iterable[str]) -> Iterator[str]:
+    """Stream a JSON document whose last field is a list. `entries`: JSON texts, perhaps a billion.
 
-    What fails before the first entry is raised. What fails behind it ends the document, as its field `error`, and is
-    raised as Answered: stdout stays one document.
+    An error before the first entry is raised. A later one ends the document, as its field `error`, and is raised as
+    PartialDocument: stdout stays one valid document.
     """
     rest = iter(entries)
     first = next(rest, None)
-    opening = in_json({"schema": SCHEMA, **head}).removesuffix("}")
+    opening = json_line({"schema": JSON_SCHEMA_VERSION, **head}).removesuffix("}")
     yield f'{opening}, "{name}": [' + ("" if first is None else f"\n{first}")
     try:
         for entry in rest:
             yield f",\n{entry}"
     except WdsctlError as error:
-        yield f'\n], "error": {in_json(facts(error))}}}\n'
-        raise Answered(error) from error
+        yield f'\n], "error": {json_line(error_fields(error))}}}\n'
+        raise PartialDocument(error) from error
     yield "]}\n" if first is None else "\n]}\n"
 
 
-def facts(error: WdsctlError) -> dict[str, str]:
-    """What a document says of an error."""
+def error_fields(error: WdsctlError) -> dict[str, str]:
+    """An error as fields of a JSON document."""
     return {"code": error.code, "message": error.message, "where": error.where, "hint": error.hint}
 
 
-def plain(value: Any) -> Any:
-    """Dataclasses, mappings and tuples as what JSON has."""
+def to_json_types(value: Any) -> Any:
+    """Convert dataclasses, mappings and tuples to types that JSON has."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: to_json_types(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_types(item) for item in value]
     return value
 
 
 def has_color(stream: TextIO, no_color: bool = False) -> bool:
-    """Whether to colour what goes to this stream: stdout and stderr are judged apart."""
-    is_refused = no_color or os.environ.get("NO_COLOR") or os.environ.get("WDSCTL_NO_COLOR")
-    return not is_refused and is_lively(stream)
+    """Whether to color the text of this stream."""
+    is_disabled = no_color or os.environ.get("NO_COLOR") or os.environ.get("WDSCTL_NO_COLOR")
+    return not is_disabled and is_interactive(stream)
 
 
-def is_lively(stream: TextIO) -> bool:
+def is_interactive(stream: TextIO) -> bool:
     """Whether the stream is a terminal that can move its cursor."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
-def is_file(stream: TextIO) -> bool:
-    """Whether the stream is kept, and not read by somebody at once."""
+def is_regular_file(stream: TextIO) -> bool:
+    """Whether the stream is a file on disk, rather than a pipe or terminal."""
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):  # a stream in memory has no descriptor
+    except (OSError, ValueError):  # streams in memory have no descriptor
         return False
 
 
-def can_write(stream: TextIO, letters: str) -> bool:
-    """Whether the stream's encoding has these letters."""
+def can_encode(stream: TextIO, characters: str) -> bool:
+    """Whether the stream's encoding has these characters."""
     try:
-        letters.encode(stream.encoding or "utf-8")
+        characters.encode(stream.encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return False
     return True
 
 
-def width(stream: TextIO) -> int:
+def terminal_width(stream: TextIO) -> int:
     """Columns to wrap prose to."""
     return shutil.get_terminal_size((80, 24)).columns if stream.isatty() else 80
 
 
-def drawn(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> str:
-    """On a terminal lines are broken between words, and tables fit it; elsewhere every line is as long as it is."""
-    pieces = list(pieces)
-    lines = None if stream.isatty() else undrawn(pieces)
-    if lines is None:
-        lines = _by_rich(pieces, stream, is_colored=is_colored)
-    # Cells are padded to their column's width: nobody wants the blanks in a file.
+def render_text(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> str:
+    """Render lines and tables: fitted to the width of a terminal, not wrapped elsewhere."""
+    lines = _rich_lines(pieces, stream, is_colored=is_colored)
+    # Rich pads cells to the width of their column.
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def undrawn(pieces: Iterable[RenderableType]) -> list[str] | None:
-    """Lines that are what they are on a stream without a width; None where something needs Rich, which is slow to load.
-
-    Rich takes control characters out, and tabs apart.
-    """
-    made: list[str] = []
-    for piece in pieces:
-        lines = piece.split("\n") if isinstance(piece, str) else piece.lines() if isinstance(piece, Labelled) else None
-        if lines is None or not all(map(str.isprintable, lines)):
-            return None
-        made += lines
-    return made
-
-
-def _by_rich(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> list[str]:
+def _rich_lines(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bool) -> list[str]:
     import io
 
     from rich.console import Console
-
-    from wdsctl.cli.wrapping import wrapped
+    from rich.table import Table
 
     console = Console(
         file=io.StringIO(),
-        width=width(stream) if stream.isatty() else UNLIMITED,
+        width=terminal_width(stream) if stream.isatty() else UNLIMITED_COLUMNS,
         force_terminal=is_colored,
         no_color=not is_colored,
         markup=False,
@@ -187,17 +176,32 @@ def _by_rich(pieces: Iterable[RenderableType], stream: TextIO, *, is_colored: bo
     )
     with console.capture() as capture:
         for piece in pieces:
+            if isinstance(piece, Table):
+                fit_table(piece, console.width)
             if isinstance(piece, str):
-                console.print(wrapped(harmless(piece), console.width), soft_wrap=True)
+                console.print(wrap_lines(escape_control_chars(piece), console.width), soft_wrap=True)
             else:
-                console.print(_Harmless(piece))
+                console.print(_Sanitized(piece))
     return capture.get().splitlines()
 
 
+def fit_table(table: Table, columns: int) -> None:
+    """Let all columns wrap if the terminal is too narrow for those that should not: Rich would cut their cells."""
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(str(cell)) for cell in (column.header, *column.cells)) for column in table.columns]
+    needed = sum(
+        width if column.no_wrap else min(width, MIN_TEXT_COLUMNS)
+        for width, column in zip(widths, table.columns, strict=True)
+    )
+    if needed + sum(table.padding[1::2]) * len(widths) > columns:
+        for column in table.columns:
+            column.no_wrap = False
+
+
 @dataclass(frozen=True, slots=True)
-class _Harmless:
-    """A piece for Rich whose texts are harmless, whatever cells and lines they were put into. What is for the terminal
-    alone is marked as such: pictures are."""
+class _Sanitized:
+    """A renderable with control characters escaped in all its texts. Control segments, such as images, pass."""
 
     piece: RenderableType
 
@@ -205,16 +209,16 @@ class _Harmless:
         from rich.segment import Segment
 
         for segment in console.render(self.piece, options):
-            yield segment if segment.control else Segment(harmless(segment.text), segment.style)
+            yield segment if segment.control else Segment(escape_control_chars(segment.text), segment.style)
 
 
-def write(stream: TextIO, text: str) -> None:
-    """A text without colours. Raises PipeClosed or StorageError."""
-    write_drawn(stream, harmless(text))
+def write_plain(stream: TextIO, text: str) -> None:
+    """Write a text, escaping control characters. Raises PipeClosed or StorageError."""
+    write_styled(stream, escape_control_chars(text))
 
 
-def write_drawn(stream: TextIO, text: str) -> None:
-    """What `drawn` made, with its colours. What the stream's encoding lacks is written as \\uNNNN."""
+def write_styled(stream: TextIO, text: str) -> None:
+    """Write a text of `render_text`, which may have colors. Writes `\\uNNNN` for what the stream cannot encode."""
     encoding = stream.encoding or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -222,17 +226,17 @@ def write_drawn(stream: TextIO, text: str) -> None:
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        raise unwritable(stream, error) from error
+        raise output_error(stream, error) from error
 
 
 def write_bytes(stream: TextIO, data: bytes) -> None:
-    """The same for bytes as they are, behind what was written as text.
+    """Write bytes unchanged, after any text written before.
 
-    A stream of text alone (a notebook's) gets what of them is UTF-8, and the rest as \\xNN.
+    A stream without a buffer (a notebook's) gets them as UTF-8, with `\\xNN` for invalid bytes.
     """
     buffer = getattr(stream, "buffer", None)
     if buffer is None:
-        write(stream, data.decode("utf-8", "backslashreplace"))
+        write_plain(stream, data.decode("utf-8", "backslashreplace"))
         return
     try:
         stream.flush()
@@ -241,14 +245,52 @@ def write_bytes(stream: TextIO, data: bytes) -> None:
     except BrokenPipeError as error:
         raise PipeClosed from error
     except OSError as error:
-        raise unwritable(stream, error) from error
+        raise output_error(stream, error) from error
 
 
-def unwritable(stream: TextIO, error: OSError) -> StorageError:
-    """What to raise where a stream takes no more."""
+def output_error(stream: TextIO, error: OSError) -> StorageError:
+    """The error for a stream that cannot be written."""
     return StorageError(
-        f"cannot write the answer: {error.strerror}",
-        hint="the command itself is done; send its output somewhere with space, and run it again to see it",
+        f"cannot write the output: {error.strerror}",
+        hint="the command itself is complete; run it again with its output on a disk with space",
         where=getattr(stream, "name", "<stream>"),
-        code="WDS401" if is_full(error) else "WDS404",
+        code="WDS401" if is_out_of_space(error) else "WDS404",
     )
+
+
+#: Not wrapped within: commands in backticks, numbers with their units, arrows.
+_UNBREAKABLE = re.compile(r"`[^`\n]*`|\d [kKMGTP]i?B\b|\d (?:ms|min|s|h|%)(?!\w)|--> \S")
+#: Lines that begin so are commands to copy, and are not wrapped.
+_COMMAND_PREFIXES = ("next: ", "wdsctl ")
+_GLUE = "\ufdd0"  # a noncharacter: no text contains it
+
+
+def wrap_lines(text: str, columns: int) -> str:
+    """Wrap lines to `columns` between words; continuation lines are indented by two more spaces.
+
+    A longer word stays whole, and so do lines with escape sequences (images).
+    """
+    return "\n".join(_wrap_line(line, columns) for line in text.split("\n"))
+
+
+def _wrap_line(line: str, columns: int) -> str:
+    if _display_width(line) <= columns or "\x1b" in line or line.lstrip().startswith(_COMMAND_PREFIXES):
+        return line
+    text = line.lstrip(" ")
+    indent = line[: len(line) - len(text)]
+    tokens = _UNBREAKABLE.sub(lambda match: match[0].replace(" ", _GLUE), text).split(" ")
+    lines, current = [], indent + tokens[0]
+    for token in tokens[1:]:
+        if _display_width(f"{current} {token}") > columns:
+            lines.append(current)
+            current = f"{indent}  {token}"
+        else:
+            current = f"{current} {token}"
+    return "\n".join([*lines, current]).replace(_GLUE, " ")
+
+
+def _display_width(text: str) -> int:
+    """The number of terminal columns of a text."""
+    if text.isascii():
+        return len(text)
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

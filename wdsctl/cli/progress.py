@@ -1,6 +1,6 @@
-"""Progress on stderr: bars on a terminal, a plain line every 30 s elsewhere, nothing with --quiet.
+"""Show progress on stderr: a bar on a terminal, a line every 30 s elsewhere, nothing with --quiet.
 
-A thread of its own draws, so that the display moves also while the verb waits for one large shard.
+A separate thread draws, so that the display moves while a command waits for one large shard.
 """
 
 from __future__ import annotations
@@ -13,22 +13,29 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from wdsctl.cli.figures import count, duration, progress_of_size, relative, safe, size
-from wdsctl.cli.output import Output, has_color, is_lively
-from wdsctl.cli.wrapping import wrapped
-from wdsctl.core.progress import SILENT, Progress
-from wdsctl.core.urls import shown
+from wdsctl.cli.formatting import (
+    escape_line,
+    format_count,
+    format_duration,
+    format_size,
+    format_size_progress,
+    relative_paths,
+)
+from wdsctl.cli.output import Output, has_color, is_interactive, wrap_lines
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.urls import redact_secrets
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-LINE_EVERY_S = 30.0
-LOOK_EVERY_S = 0.5
-DRAWN_A_SECOND = 5
 
-#: What a phase counts.
-NOUNS = {
+LINE_EVERY_S = 30.0
+CHECK_EVERY_S = 0.5
+REFRESHES_PER_SECOND = 5
+
+#: Phase -> the noun for its items.
+PHASE_NOUNS = {
     "list": "files",
     "write": "samples",
     "scan": "shards",
@@ -41,26 +48,26 @@ NOUNS = {
 
 
 @contextmanager
-def listening(output: Output, *, is_streaming: bool = False) -> Iterator[Progress]:
-    """The progress for one call of a verb. However the call ends, the terminal is left as it was.
+def show_progress(output: Output, *, is_streaming: bool = False) -> Iterator[Progress]:
+    """Yield the progress of one command, and restore the terminal however the command ends.
 
-    `is_streaming`: data comes to stdout meanwhile. On a terminal its lines would run into a bar, and there is none.
+    `is_streaming`: the command also writes data to stdout. If that is a terminal, no bar is shown.
     """
     if output.quiet:
-        yield SILENT
-    elif is_lively(sys.stderr) and not (is_streaming and sys.stdout.isatty()):
+        yield SILENT_PROGRESS
+    elif is_interactive(sys.stderr) and not (is_streaming and sys.stdout.isatty()):
         from rich.console import Console
 
-        with Bars(Console(stderr=True, no_color=not has_color(sys.stderr, output.no_color))) as bars:
+        with BarProgress(Console(stderr=True, no_color=not has_color(sys.stderr, output.no_color))) as bars:
             yield bars
     else:
-        with Lines(output.say) as lines:
+        with LineProgress(output.note) as lines:
             yield lines
 
 
 @dataclass(slots=True)
-class Tally:
-    """How far a phase is."""
+class PhaseProgress:
+    """The progress of one phase."""
 
     name: str
     started_s: float
@@ -77,7 +84,7 @@ class Tally:
 
     @property
     def fraction(self) -> float | None:
-        """By bytes where they are known: shards differ in size."""
+        """The completed fraction: by bytes if their total is known, since shards differ in size."""
         if self.total_bytes:
             return min(1.0, self.size_bytes / self.total_bytes)
         if self.items_total:
@@ -86,43 +93,43 @@ class Tally:
 
     def done(self) -> list[str]:
         """`1,204/5,029 shards`, `9.8/40.0 GiB`."""
-        noun = NOUNS.get(self.name, "")
-        told = []
+        noun = PHASE_NOUNS.get(self.name, "")
+        texts = []
         if self.items_total:
-            told.append(f"{count(self.items)}/{count(self.items_total)} {noun}".rstrip())
+            texts.append(f"{format_count(self.items)}/{format_count(self.items_total)} {noun}".rstrip())
         elif self.items:
-            told.append(f"{count(self.items)} {noun}".rstrip())
+            texts.append(f"{format_count(self.items)} {noun}".rstrip())
         if self.total_bytes:
-            told.append(progress_of_size(self.size_bytes, self.total_bytes))
+            texts.append(format_size_progress(self.size_bytes, self.total_bytes))
         elif self.size_bytes:
-            told.append(size(self.size_bytes))
-        return told
+            texts.append(format_size(self.size_bytes))
+        return texts
 
     def speed(self, now_s: float) -> list[str]:
         seconds = now_s - self.started_s
-        return [f"{size(int(self.size_bytes / seconds))}/s"] if self.size_bytes and seconds > 1 else []
+        return [f"{format_size(int(self.size_bytes / seconds))}/s"] if self.size_bytes and seconds > 1 else []
 
     def eta(self, now_s: float) -> list[str]:
         seconds = now_s - self.started_s
         if not self.fraction or self.fraction == 1 or seconds < 1:
             return []
-        return [f"ETA {duration(seconds / self.fraction - seconds)}"]
+        return [f"ETA {format_duration(seconds / self.fraction - seconds)}"]
 
 
 @dataclass(slots=True)
-class Lines:
-    """For logs: `scan: 1,204/5,029 shards, 9.8/40.0 GiB, ETA 3 h 12 min`."""
+class LineProgress:
+    """Lines for logs: `scan: 1,204/5,029 shards, 9.8/40.0 GiB, ETA 3 h 12 min`."""
 
-    say: Callable[[str], None]
+    write_line: Callable[[str], None]
     clock: Callable[[], float] = time.monotonic
-    look_every_s: float = LOOK_EVERY_S
-    tally: Tally | None = None
-    said_s: float = 0.0
+    check_every_s: float = CHECK_EVERY_S
+    current: PhaseProgress | None = None
+    last_line_s: float = 0.0
     lock: threading.Lock = field(default_factory=threading.Lock)
     stopped: threading.Event = field(default_factory=threading.Event)
 
-    def __enter__(self) -> Lines:
-        threading.Thread(target=self._look, name="wdsctl-progress", daemon=True).start()
+    def __enter__(self) -> LineProgress:
+        threading.Thread(target=self._tick_until_stopped, name="wdsctl-progress", daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -133,51 +140,51 @@ class Lines:
     def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
         self.finish()
         with self.lock:
-            self.said_s = self.clock()
-            self.tally = Tally(name, self.said_s, items, size_bytes)
+            self.last_line_s = self.clock()
+            self.current = PhaseProgress(name, self.last_line_s, items, size_bytes)
 
     def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-        if self.tally is not None:
-            self.tally.add(items, size_bytes, doing)
+        if self.current is not None:
+            self.current.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        self.say(safe(shown(relative(message))))
+        self.write_line(escape_line(redact_secrets(relative_paths(message))))
 
-    def tick(self) -> None:
-        """Say how far it is, if the last line is long enough ago."""
+    def print_if_due(self) -> None:
+        """Write a line if the last one is `LINE_EVERY_S` old."""
         now_s = self.clock()
         with self.lock:
-            if self.tally is None or now_s - self.said_s < LINE_EVERY_S:
+            if self.current is None or now_s - self.last_line_s < LINE_EVERY_S:
                 return
-            self.said_s = now_s
-            doing = [f"at {safe(shown(self.tally.doing))}"] if self.tally.doing else []
-            self._line(self.tally, [*self.tally.done(), *self.tally.eta(now_s), *doing])
+            self.last_line_s = now_s
+            doing = [f"at {escape_line(redact_secrets(self.current.doing))}"] if self.current.doing else []
+            self._write_phase(self.current, [*self.current.done(), *self.current.eta(now_s), *doing])
 
     def finish(self) -> None:
-        """The phase is over; worth a line if it took long."""
+        """End the phase, with a line if it took long."""
         with self.lock:
-            tally, self.tally = self.tally, None
-            if tally is not None and (took_s := self.clock() - tally.started_s) >= LINE_EVERY_S:
-                self._line(tally, [*tally.done(), f"done in {duration(took_s)}"])
+            phase, self.current = self.current, None
+            if phase is not None and (took_s := self.clock() - phase.started_s) >= LINE_EVERY_S:
+                self._write_phase(phase, [*phase.done(), f"done in {format_duration(took_s)}"])
 
-    def _line(self, tally: Tally, facts: list[str]) -> None:
-        self.say(f"{tally.name}: {', '.join(facts)}")
+    def _write_phase(self, phase: PhaseProgress, facts: list[str]) -> None:
+        self.write_line(f"{phase.name}: {', '.join(facts)}")
 
-    def _look(self) -> None:
-        while not self.stopped.wait(self.look_every_s):
-            self.tick()
+    def _tick_until_stopped(self) -> None:
+        while not self.stopped.wait(self.check_every_s):
+            self.print_if_due()
 
 
 @dataclass(slots=True)
-class Bars:
-    """For people: a bar with its figures, and below it what the verb says it is at. Gone when the verb is done."""
+class BarProgress:
+    """A bar with its numbers, and the current item below. Removed when the command ends."""
 
     console: Console
     clock: Callable[[], float] = time.monotonic
-    tally: Tally | None = None
+    current: PhaseProgress | None = None
     live: Live | None = field(default=None, init=False)
 
-    def __enter__(self) -> Bars:
+    def __enter__(self) -> BarProgress:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -186,25 +193,25 @@ class Bars:
             self.live = None
 
     def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-        self.tally = Tally(name, self.clock(), items, size_bytes)
+        self.current = PhaseProgress(name, self.clock(), items, size_bytes)
         if self.live is None:
             from rich.live import Live
 
             self.live = Live(
                 console=self.console,
-                refresh_per_second=DRAWN_A_SECOND,
+                refresh_per_second=REFRESHES_PER_SECOND,
                 transient=True,
-                redirect_stdout=False,  # stdout is data, and stays where it points to
+                redirect_stdout=False,  # stdout carries data
                 get_renderable=self.render,
             )
             self.live.start()
 
     def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-        if self.tally is not None:
-            self.tally.add(items, size_bytes, doing)
+        if self.current is not None:
+            self.current.add(items, size_bytes, doing)
 
     def note(self, message: str) -> None:
-        line = wrapped(safe(shown(relative(message))), self.console.width)
+        line = wrap_lines(escape_line(redact_secrets(relative_paths(message))), self.console.width)
         self.console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def render(self) -> RenderableType:
@@ -213,16 +220,16 @@ class Bars:
         from rich.table import Table
         from rich.text import Text
 
-        tally = self.tally
-        if tally is None:
+        phase = self.current
+        if phase is None:
             return Text()
         now_s = self.clock()
         row = Table.grid(padding=(0, 1), expand=True)
         row.add_column(no_wrap=True)
         row.add_column(ratio=1)
         row.add_column(no_wrap=True)
-        fraction = tally.fraction
+        fraction = phase.fraction
         bar = ProgressBar(total=1.0, completed=fraction) if fraction is not None else Text()
-        row.add_row(tally.name, bar, ", ".join([*tally.done(), *tally.speed(now_s), *tally.eta(now_s)]))
-        doing = Text(f"  {safe(shown(tally.doing))}", style="dim", no_wrap=True, overflow="ellipsis")
-        return Group(row, doing) if tally.doing else row
+        row.add_row(phase.name, bar, ", ".join([*phase.done(), *phase.speed(now_s), *phase.eta(now_s)]))
+        doing = Text(f"  {escape_line(redact_secrets(phase.doing))}", style="dim", no_wrap=True, overflow="ellipsis")
+        return Group(row, doing) if phase.doing else row

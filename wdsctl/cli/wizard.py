@@ -1,60 +1,92 @@
-"""`wdsctl prepare` on a terminal: ask for what the flags do not say, and print the command that would not ask."""
+"""`wdsctl prepare` on a terminal: ask for missing options, and print the command that runs without questions."""
 
 from __future__ import annotations
 
 import contextlib
 import difflib
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 
-from wdsctl.cli import values
-from wdsctl.cli.asking import Terminal, may_ask
-from wdsctl.cli.options import Common
+from wdsctl.cli.interrupts import InterruptedBeforeWrite
+from wdsctl.cli.options import CommonOptions, parse_field_map_option
 from wdsctl.cli.output import Output
-from wdsctl.cli.progress import listening
-from wdsctl.cli.start import LeftUnwritten
-from wdsctl.core.called import typed
-from wdsctl.core.command_line import quoted
+from wdsctl.cli.progress import show_progress
+from wdsctl.core.dataset.location import quote_shell_word
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.printable import harmless
-from wdsctl.core.urls import is_url, shown
+from wdsctl.core.invocation import recording_invocation
+from wdsctl.core.text import escape_control_chars, escape_unprintable
+from wdsctl.core.urls import is_url, redact_secrets
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from wdsctl.core.detect import Detection
-    from wdsctl.core.root_spec import RootSpec
-    from wdsctl.core.verbs.prepare import PrepareOptions, PrepareReport
+    from wdsctl.core.dataset.root_spec import RootSpec
+    from wdsctl.core.prepare.prepare import PrepareReport
+    from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.samples.detect import Detection
+
+
+_ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
+
+
+class TerminalPrompter:
+    """Asks on stderr, even if stdout is a file: Python's `input` would write part of the prompt to stdout."""
+
+    def text(self, question: str, default: str) -> str:
+        prompt = f"{question} [{escape_unprintable(default)}]" if default else question
+        try:
+            with contextlib.redirect_stdout(sys.stderr):
+                answer = typer.prompt(escape_control_chars(prompt), default=default, show_default=False, err=True)
+        except typer.Abort:  # Ctrl-C or Ctrl-D: end the line of the prompt
+            typer.echo(err=True)
+            raise
+        return str(answer).strip()
+
+    def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
+        """Whether the answer is yes: y, n, or Enter for the default. `choices`: the text that ? shows."""
+        help_choice = "/?" if choices else ""
+        while True:
+            answer = self.text(f"{question} [{'Y/n' if default else 'y/N'}{help_choice}]", "").lower()
+            if answer in _ANSWERS or not answer:
+                return _ANSWERS.get(answer, default)
+            typer.echo(escape_control_chars(choices) if answer == "?" and choices else "y is yes, n is no", err=True)
+
+
+def may_ask(common: CommonOptions) -> bool:
+    """Whether to ask questions: stdin and stderr are terminals, without --no-input and --json."""
+    return not (common.no_input or common.json) and sys.stdin.isatty() and sys.stderr.isatty()
+
 
 T = TypeVar("T")
 
-#: Options of the verb whose flag has another name.
-FLAGS = {"split_by": "--by", "moved": "--yes", "may_move": "--yes", "hashed": "--hash"}
-#: Options without one: the number of workers changes nothing, and which shards were chosen the catalog knows.
-UNSAID = ("workers", "selection", "take_unsure")
+#: Fields of `PrepareRequest` -> their flag, if it has another name.
+FLAG_OF_OPTION = {"split_by": "--by", "moved": "--yes", "may_move": "--yes", "hashed": "--hash"}
+#: Fields without a flag in the printed command: workers do not change the result, and the catalog has the selection.
+OPTIONS_WITHOUT_FLAG = ("workers", "selection", "take_unsure")
 
 
-MOST_LINES = 16  # of reasons, on a screen of 24 lines of 80
-LINE = 70
+MAX_REASON_LINES = 16  # fits a terminal of 24 lines and 80 columns with the question
+LINE_CHARACTERS = 70
 
-#: What a question mark shows.
-SOURCES = """  photos/            raw files: 0001.jpg and 0001.txt make a sample
+#: Texts that the answer ? shows.
+SOURCE_HELP = """  photos/            raw files: 0001.jpg and 0001.txt form a sample
   shards/            tars or JSONL at any depth, prepared in place
-  labels.jsonl       one file of lines
+  labels.jsonl       a JSONL file
   'shards/a-*.tar'   some of the shards"""
-DESTS = """  a folder that is made, for the shards: the raw files stay as they are.
-  Enter alone takes the one in brackets."""
-SPLITS = """  8,1,1                   train, val and test, exactly by these shares
+DEST_HELP = """  A new folder for the shards. The raw files are not modified.
+  Press Enter for the folder in brackets."""
+SPLIT_HELP = """  8,1,1                   train, val and test with exactly these shares
   train=0.98,val=0.02     splits by name
-  Enter alone             all is train; `wdsctl split` divides it later"""
+  Enter                   all samples in train; `wdsctl split` changes it later"""
 
 
-class Ask(Protocol):
-    """Who answers: a person at a terminal, or a test."""
+class Prompter(Protocol):
+    """Answers questions: a person at a terminal, or a test."""
 
     def text(self, question: str, default: str) -> str: ...
 
@@ -63,212 +95,223 @@ class Ask(Protocol):
 
 @dataclass(slots=True)
 class Interview:
-    """Asks, and knows whether it has. With `yes`, values are still asked for, confirmations are not.
+    """Asks questions, and records whether it did. `yes`: confirm without asking; values are still asked for.
 
-    `choices`: what is shown to who answers with a question mark, before the question is asked again.
+    `choices`: the text that the answer ? shows, before the question is repeated.
     """
 
-    ask: Ask
+    prompter: Prompter
     yes: bool = False
-    has_asked: bool = False
+    has_prompted: bool = False
 
     def text(self, question: str, default: str = "", *, choices: str = "") -> str:
-        self.has_asked = True
-        while (answer := self.ask.text(question, default).strip()) == "?" and choices:
-            typer.echo(harmless(choices), err=True)
+        self.has_prompted = True
+        while (answer := self.prompter.text(question, default).strip()) == "?" and choices:
+            typer.echo(escape_control_chars(choices), err=True)
         return answer
 
     def confirm(self, question: str, *, default: bool = True, choices: str = "") -> bool:
         if self.yes:
             return True
-        self.has_asked = True
-        return self.ask.confirm(question, default=default, choices=choices)
+        self.has_prompted = True
+        return self.prompter.confirm(question, default=default, choices=choices)
 
     def ask_until(
         self, question: str, parse: Callable[[str], T], output: Output, *, default: str = "", choices: str = ""
     ) -> T:
-        """Ask until `parse` takes the answer: what it raises is said, and the question comes again."""
+        """Ask until `parse` accepts the answer; show each error that it raises."""
         while True:
             try:
                 return parse(self.text(question, default, choices=choices))
             except WdsctlError as error:
-                output.say(f"{error.message} ({error.hint})")
+                output.note(f"{error.message} ({error.hint})")
             except typer.BadParameter as error:
-                output.say(error.message)
+                output.note(error.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One call of the verb `prepare`."""
+class PrepareCommand:
+    """The arguments of `prepare`."""
 
     source: str
     dest: str | None
-    options: PrepareOptions
+    request: PrepareRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of it. `request` is complete; `has_asked` tells whether repeating it would ask again."""
+class PrepareOutcome:
+    """The report of `prepare`, and the request with the answers. `has_prompted`: whether there were questions."""
 
-    request: Request
+    command: PrepareCommand
     report: PrepareReport
-    has_asked: bool = False
+    has_prompted: bool = False
 
 
-def prepare(request: Request, common: Common) -> Outcome:
-    """Run the verb, with questions before it where somebody is there to answer. Nothing is written before the last."""
+def prepare_interactively(command: PrepareCommand, common: CommonOptions) -> PrepareOutcome:
+    """Run `prepare`, on a terminal after questions. Nothing is written before the last answer."""
     if not may_ask(common):
-        return Outcome(request=request, report=run(request, common.output))
-    return converse(request, Interview(Terminal(), yes=common.yes), common.output)
+        return PrepareOutcome(command=command, report=run_prepare(command, common.output))
+    return prepare_with_questions(command, Interview(TerminalPrompter(), yes=common.yes), common.output)
 
 
-def ask_source(common: Common) -> RootSpec:
-    """What is to be prepared, where nobody has said it. Raises UsageError where nobody can be asked."""
+def ask_source(common: CommonOptions) -> RootSpec:
+    """Ask for the source. Raises UsageError without a terminal."""
     if not may_ask(common):
         raise UsageError("missing argument 'SOURCE'", hint="`wdsctl prepare --help` lists what it accepts")
     question = "data to prepare: folder of raw files or tars, or a .jsonl file (? explains)"
-    with nothing_written():
-        return Interview(Terminal()).ask_until(question, _source, common.output, choices=SOURCES)
+    with report_unwritten_interrupt():
+        return Interview(TerminalPrompter()).ask_until(question, _parse_source, common.output, choices=SOURCE_HELP)
 
 
-def _source(text: str) -> RootSpec:
-    from wdsctl.core.root_spec import root_spec
-    from wdsctl.core.verbs.prepare_source import look, refuse_other_forms
+def _parse_source(text: str) -> RootSpec:
+    from wdsctl.core.dataset.root_spec import parse_root_spec
+    from wdsctl.core.prepare.source import detect_source_kind, refuse_other_formats
 
     if not text:
-        raise UsageError("an empty name", hint="for the folder you are in, write .")
-    spec = root_spec(text)
-    if spec.selection is None and look(spec.root) == "folder":
-        refuse_other_forms(spec.root, None)
+        raise UsageError("the path is empty", hint="for the working directory, write .")
+    spec = parse_root_spec(text)
+    if spec.selection is None and detect_source_kind(spec.root) == "folder":
+        refuse_other_formats(spec.root, None)
     return spec
 
 
 @contextlib.contextmanager
-def nothing_written() -> Iterator[None]:
-    """Around questions that come before the first write: who leaves them is told that nothing was written."""
+def report_unwritten_interrupt() -> Iterator[None]:
+    """Raise InterruptedBeforeWrite for Ctrl-C within the block, which must come before the first write."""
     try:
         yield
-    except (KeyboardInterrupt, typer.Abort) as left:
-        raise LeftUnwritten from left
+    except (KeyboardInterrupt, typer.Abort) as interrupt:
+        raise InterruptedBeforeWrite from interrupt
 
 
-def run(request: Request, output: Output) -> PrepareReport:
-    from wdsctl.core.verbs.prepare import prepare as verb
+def run_prepare(command: PrepareCommand, output: Output) -> PrepareReport:
+    from wdsctl.core.prepare.prepare import prepare as verb
 
-    with listening(output) as progress:
-        return verb(request.source, request.dest, request.options, progress=progress)
+    with show_progress(output) as progress:
+        return verb(command.source, command.dest, command.request, progress=progress)
 
 
-def look_at(request: Request, output: Output) -> Detection | None:
-    """The sample type that some of the samples look like; None where dataset.yaml or Energon says it."""
-    from wdsctl.core.place import locate
-    from wdsctl.core.verbs.index_after import is_told
-    from wdsctl.core.verbs.prepare_preview import preview
+def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | None:
+    """Detect the sample type from some samples; None if dataset.yaml or Energon determines it."""
+    from wdsctl.core.dataset.location import locate
+    from wdsctl.core.index.index import is_energon_imported
+    from wdsctl.core.prepare.preview import preview_sample_type
 
-    options, root = request.options, request.dest or request.source
-    if options.dry_run or (_is_prepared(root, options.catalog) and not options.redetect):
+    request, root = command.request, command.dest or command.source
+    if request.index.dry_run or (_is_prepared(root, request.catalog) and not request.redetect):
         return None
-    if (is_url(root) or os.path.exists(root)) and not is_told(locate(root, options.catalog)):
+    if (is_url(root) or os.path.exists(root)) and not is_energon_imported(locate(root, request.catalog)):
         return None
-    with listening(output) as progress:
-        return preview(request.source, request.dest, options, progress=progress)
+    with show_progress(output) as progress:
+        return preview_sample_type(command.source, command.dest, request, progress=progress)
 
 
-def converse(
-    request: Request,
+def prepare_with_questions(
+    command: PrepareCommand,
     interview: Interview,
     output: Output,
-    run: Callable[[Request, Output], PrepareReport] = run,
-    look: Callable[[Request, Output], Detection | None] = look_at,
-) -> Outcome:
-    """Complete the request, let the user judge the sample type that some samples look like, and run it."""
-    from wdsctl.core.verbs.split import WouldMove
+    run: Callable[[PrepareCommand, Output], PrepareReport] = run_prepare,
+    detect: Callable[[PrepareCommand, Output], Detection | None] = detect_sample_type,
+) -> PrepareOutcome:
+    """Complete the request, let the user confirm the detected sample type, and run `prepare`."""
+    from wdsctl.core.split.split import SamplesWouldMoveError
 
-    with nothing_written():
-        request = judge(complete(request, interview, output), look, interview, output)
+    with report_unwritten_interrupt():
+        command = confirm_sample_type(ask_missing(command, interview, output), detect, interview, output)
     try:
-        with _noted(request, interview):
-            report = run(request, output)
-    except WouldMove as refused:
-        from wdsctl.cli.render.split import moved_lines
+        with _record_answers(command, interview):
+            report = run(command, output)
+    except SamplesWouldMoveError as refused:
+        from wdsctl.cli.commands.split_output import render_moves
 
-        output.say(*moved_lines(refused.report))
+        output.note(*render_moves(refused.report))
         if not interview.confirm("move them?", default=False):
             raise
-        request = replace(request, options=replace(request.options, may_move=True))
-        with _noted(request, interview):
-            report = run(request, output)
-    return Outcome(request=request, report=report, has_asked=interview.has_asked)
+        command = replace(command, request=replace(command.request, may_move=True))
+        with _record_answers(command, interview):
+            report = run(command, output)
+    return PrepareOutcome(command=command, report=report, has_prompted=interview.has_prompted)
 
 
-def _noted(request: Request, interview: Interview) -> contextlib.AbstractContextManager[None]:
-    """What was answered is noted as if it had been typed."""
-    return typed("prepare", _words(request)[2:]) if interview.has_asked else contextlib.nullcontext()
+def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib.AbstractContextManager[None]:
+    """Record the answers in the history as if they had been typed."""
+    return (
+        recording_invocation("prepare", _command_line(command)[2:])
+        if interview.has_prompted
+        else contextlib.nullcontext()
+    )
 
 
-def complete(request: Request, interview: Interview, output: Output) -> Request:
-    """Ask for the destination of a raw folder, and for the split of a dataset that is new."""
-    from wdsctl.core.ratios import parse_ratios
-    from wdsctl.core.verbs.prepare import check_places
-    from wdsctl.core.verbs.prepare_source import look, refuse_other_forms
+def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
+    """Ask for the destination of raw files, and for the split of a new dataset."""
+    from wdsctl.core.dataset.split_rules import parse_split_shares
+    from wdsctl.core.prepare.prepare import check_source_and_dest
+    from wdsctl.core.prepare.source import detect_source_kind, refuse_other_formats
 
-    dest, options = request.dest, request.options
+    dest, request = command.dest, command.request
 
-    def usable(answer: str) -> str:
-        check_places(request.source, answer, options)
+    def check_dest(answer: str) -> str:
+        check_source_and_dest(command.source, answer, request)
         return answer
 
     if dest is not None:
-        check_places(request.source, dest, options)
-    kind = "folder" if dest is not None else "tars" if options.selection else look(request.source)
+        check_source_and_dest(command.source, dest, request)
+    kind = "folder" if dest is not None else "tars" if request.index.selection else detect_source_kind(command.source)
     if kind == "lines":
-        output.say("JSONL, in place: nothing is written but the catalog")
+        output.note("JSONL is prepared in place: only the catalog is written")
     if dest is None and kind == "folder":
-        refuse_other_forms(request.source, None)  # whatever the destination, which need not be asked for then
+        refuse_other_formats(command.source, None)  # before the question: no destination would help
         question = "folder for the shards (? explains)"
-        dest = interview.ask_until(question, usable, output, default=beside(request.source), choices=DESTS)
-    root = dest or request.source
-    if options.split is None and not (_is_prepared(root, options.catalog) or _is_divided(root)):
-        question = "split, such as 8,1,1 (empty: all is train; ? explains)"
-        split = interview.ask_until(question, lambda text: parse_ratios(text) if text else None, output, choices=SPLITS)
-        options = replace(options, split=split)
-    return replace(request, dest=dest, options=options)
+        dest = interview.ask_until(
+            question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
+        )
+    root = dest or command.source
+    if request.split is None and not (_is_prepared(root, request.catalog) or _has_energon_splits(root)):
+        question = "split, such as 8,1,1 (empty: all in train; ? explains)"
+        split = interview.ask_until(
+            question, lambda text: parse_split_shares(text) if text else None, output, choices=SPLIT_HELP
+        )
+        request = replace(request, split=split)
+    return replace(command, dest=dest, request=request)
 
 
-def beside(source: str) -> str:
-    """A folder for the shards: next to the raw folder, however that is spelt."""
+def default_dest(source: str) -> str:
+    """The default folder for shards: next to the raw folder, with the suffix `-shards`."""
     path = source.rstrip(os.sep)
     return f"{os.path.abspath(source) if os.path.basename(path) in ('', '.', '..') else path}-shards"
 
 
-def judge(
-    request: Request, look: Callable[[Request, Output], Detection | None], interview: Interview, output: Output
-) -> Request:
-    """The request with the sample type that some samples look like, or with the one that the user says instead."""
-    from wdsctl.cli.render.pieces import labelled
+def confirm_sample_type(
+    command: PrepareCommand,
+    detect: Callable[[PrepareCommand, Output], Detection | None],
+    interview: Interview,
+    output: Output,
+) -> PrepareCommand:
+    """Add the detected sample type to the request, or the one that the user names instead."""
+    from wdsctl.cli.tables import labelled_lines
 
-    options = request.options
-    if options.sample_type or options.field_map or (detection := look(request, output)) is None:
-        return request
-    output.say("this looks like:", labelled(_on_screen(detection)))
+    request = command.request
+    if request.sample_type or request.field_map or (detection := detect(command, output)) is None:
+        return command
+    output.note("detected:", labelled_lines(_fit_to_screen(detection)))
     choices = "y: use it. n: name another sample type:\n" + _type_lines()
-    if interview.confirm("use it?" if detection.is_sure else "this is not sure; use it?", choices=choices):
-        accepted = replace(options, sample_type=detection.sample_type, field_map=dict(detection.field_map))
-        return replace(request, options=accepted)
-    sample_type = interview.ask_until("sample type (? lists them)", _sample_type, output, choices=_type_lines())
-    fields = _fields_of(sample_type, detection, interview, output)
-    return replace(request, options=replace(options, sample_type=sample_type, field_map=fields))
+    if interview.confirm("use it?" if detection.is_sure else "the detection is uncertain; use it?", choices=choices):
+        accepted = replace(request, sample_type=detection.sample_type, field_map=dict(detection.field_map))
+        return replace(command, request=accepted)
+    sample_type = interview.ask_until("sample type (? lists them)", _parse_sample_type, output, choices=_type_lines())
+    fields = _ask_fields(sample_type, detection, interview, output)
+    return replace(command, request=replace(request, sample_type=sample_type, field_map=fields))
 
 
-def _on_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
-    """What was recognised and why, as far as it fits on a screen with the question below it."""
-    from wdsctl.cli.render.prepare import detection_rows
+def _fit_to_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
+    """The detection and its reasons, cut to fit a screen together with the question."""
+    from wdsctl.cli.commands.prepare_output import detection_rows
 
     rows = detection_rows(detection)
     shown, lines = rows[:1], 0
-    for i, (_, said) in enumerate(rows[1:], 1):
-        lines += 1 + len(str(said)) // LINE
-        if lines > MOST_LINES:
+    for i, (_, text) in enumerate(rows[1:], 1):
+        lines += 1 + len(str(text)) // LINE_CHARACTERS
+        if lines > MAX_REASON_LINES:
             left = len(rows) - i
             return [*shown, ("", f"... and {left} more {'reason' if left == 1 else 'reasons'}")]
         shown.append(rows[i])
@@ -276,95 +319,112 @@ def _on_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
 
 
 def _type_lines() -> str:
-    """The sample types with the fields that each needs, a line each."""
-    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+    """The sample types with their required fields, one per line."""
+    from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
-    needs = {name: ", ".join(field.name for field in fields if field.required) for name, fields in SAMPLE_TYPES.items()}
-    return "\n".join([*(f"  {name}: {said}" for name, said in needs.items()), f"  {CRUDE}: the parts as they are"])
+    required = {
+        name: ", ".join(field.name for field in fields if field.required) for name, fields in SAMPLE_TYPES.items()
+    }
+    return "\n".join(
+        [*(f"  {name}: {fields}" for name, fields in required.items()), f"  {CRUDE}: all parts, undecoded"]
+    )
 
 
-def command_lines(request: Request, width: int) -> list[str]:
-    """The command, on as many lines as it takes, each but the last going on in the next as shells have it."""
+def command_lines(command: PrepareCommand, width: int) -> list[str]:
+    """The command on lines of at most `width` characters, continued with backslashes."""
     lines = ["  "]
-    for word in map(quoted, _words(request)):
-        if lines[-1].strip() and len(f"{lines[-1]} {word} \\") > width:
+    for argument in map(quote_shell_word, _command_line(command)):
+        if lines[-1].strip() and len(f"{lines[-1]} {argument} \\") > width:
             lines.append("     ")
-        lines[-1] += word if lines[-1] == "  " else f" {word}"
+        lines[-1] += argument if lines[-1] == "  " else f" {argument}"
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
-def _words(request: Request) -> list[str]:
-    from wdsctl.core.verbs.prepare import PrepareOptions
+def _command_line(command: PrepareCommand) -> list[str]:
+    from wdsctl.core.prepare.request import PrepareRequest
 
-    words = ["wdsctl", "prepare", shown(request.source), *([request.dest] if request.dest is not None else [])]
-    defaults = PrepareOptions()
-    for field in fields(PrepareOptions):
-        value = getattr(request.options, field.name)
-        if value != getattr(defaults, field.name) and field.name not in UNSAID:
-            words += [word for word in _flag(field.name, value) if word != "--yes" or word not in words]
-    return [*words, "--no-input"]
+    line = ["wdsctl", "prepare", redact_secrets(command.source), *([command.dest] if command.dest is not None else [])]
+    for name, value in _changed_options(command.request, PrepareRequest()):
+        line += [argument for argument in _flag(name, value) if argument != "--yes" or argument not in line]
+    return [*line, "--no-input"]
+
+
+def _changed_options(request: Any, defaults: Any) -> Iterator[tuple[str, object]]:
+    """The fields that differ from `defaults` and have a flag, including those of nested requests."""
+    for field in fields(request):
+        value, default = getattr(request, field.name), getattr(defaults, field.name)
+        if value == default or field.name in OPTIONS_WITHOUT_FLAG:
+            continue
+        if field.name == "media":  # MediaRequest; `selection` of an IndexRequest has no flag
+            yield from (
+                (name, each) for name, each in (("media", value.selection), ("media_index", value.keyframes)) if each
+            )
+        elif is_dataclass(value):
+            yield from _changed_options(value, default)
+        else:
+            yield field.name, value
 
 
 def _flag(name: str, value: object) -> list[str]:
-    flag = FLAGS.get(name, f"--{name.replace('_', '-')}")
+    flag = FLAG_OF_OPTION.get(name, f"--{name.replace('_', '-')}")
     if name == "exclude" and isinstance(value, tuple):
         return [word for pattern in value for word in (flag, str(pattern))]
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
     if name == "field_map" and isinstance(value, Mapping):
-        from wdsctl.core.fields import option_text
+        from wdsctl.core.samples.fields import format_field_map_text
 
-        return [flag, option_text(dict(value))]
+        return [flag, format_field_map_text(dict(value))]
     if isinstance(value, Mapping):
-        # repr keeps every digit of a share; 8.0 is 8 to people.
+        # repr keeps every digit of a share; people write 8.0 as 8.
         return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]
     if isinstance(value, tuple):
         return [flag, ",".join(value)]
     return [flag, str(value)]
 
 
-def _fields_of(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
-    """Ask where the fields are, until the answer fits the type and the parts that there are."""
-    from wdsctl.core.fields import validate_field_map
-    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+def _ask_fields(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:
+    """Ask for the field map, until the answer fits the sample type and the parts."""
+    from wdsctl.core.samples.fields import validate_field_map
+    from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
     def parse(text: str) -> dict[str, str]:
-        fields = values.field_map(text)
+        fields = parse_field_map_option(text)
         validate_field_map(sample_type, fields, detection.kinds)
         return fields
 
     if sample_type == CRUDE:
         return {}
-    form = ",".join(f"{field.name}=PART" for field in SAMPLE_TYPES[sample_type] if field.required)
-    every = [f"  {field.name}{'' if field.required else ' (may be left out)'}" for field in SAMPLE_TYPES[sample_type]]
+    example = ",".join(f"{field.name}=PART" for field in SAMPLE_TYPES[sample_type] if field.required)
+    fields = [f"  {field.name}{'' if field.required else ' (optional)'}" for field in SAMPLE_TYPES[sample_type]]
     parts = ", ".join(detection.kinds)
-    choices = "\n".join([f"fields of {sample_type}:", *every, f"parts: {parts}", "of JSON a field: json[text]"])
-    return interview.ask_until(f"field map, {form} (parts: {parts}; ? explains)", parse, output, choices=choices)
+    choices = "\n".join([f"fields of {sample_type}:", *fields, f"parts: {parts}", "a field of JSON: json[text]"])
+    return interview.ask_until(f"field map, {example} (parts: {parts}; ? explains)", parse, output, choices=choices)
 
 
-def _sample_type(text: str) -> str:
-    from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+def _parse_sample_type(text: str) -> str:
+    from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 
     names = [*SAMPLE_TYPES, CRUDE]
     exact = {name.lower(): name for name in names}
     name = exact.get(text.lower()) or exact.get(f"{text.lower()}sample")
     if name is None:
         near = difflib.get_close_matches(text, names, n=3)
-        raise UsageError(f"there is no sample type {text!r}", hint=f"choose from {', '.join(near or names)}")
+        raise UsageError(f"no sample type {text!r}", hint=f"choose from {', '.join(near or names)}")
     return name
 
 
 def _is_prepared(root: str, catalog: str | None) -> bool:
-    from wdsctl.core.place import locate
+    from wdsctl.core.dataset.location import locate
 
     return (is_url(root) or os.path.exists(root)) and os.path.exists(locate(root, catalog).dataset_yaml)
 
 
-def _is_divided(root: str) -> bool:
-    """Whether Energon has divided it, whose splits are taken over."""
-    from wdsctl.core.formats.energon_meta import energon_meta
+def _has_energon_splits(root: str) -> bool:
+    """Whether Energon has split the dataset; `prepare` imports its splits."""
+    from wdsctl.core.energon.meta import energon_meta
 
     if not is_url(root) and not os.path.isdir(root):
         return False
     with energon_meta(root) as meta:
-        return meta.is_divided()
+        return meta.has_split()

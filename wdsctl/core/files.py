@@ -1,64 +1,73 @@
-"""All that is written and deleted, without following a link, and files that are there whole or not at all.
+"""Write and delete files atomically, without following links.
 
-A file is built beside its place, synced, and renamed over what is there. Every path given here is reached by
-`wdsctl/core/folders.py`: a link on the way is refused, and what the user named is to be `resolved` before.
+A writer builds a file under a temporary name, syncs it, and renames it to its final name. Every path is opened
+through `wdsctl/core/directories.py`, which refuses links; callers first resolve paths that the user named.
+
+`encode_checked` writes JSON facts and bytes with a checksum, for result files that are not synced. Layout: bytes 0-3,
+the CRC-32 of the rest; bytes 4-11, the length of the facts as u64; the facts; the bytes. Other programs may write to
+the dataset's folder, so contents that do not fit count as damage, like a wrong checksum.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from itertools import count
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
+from zlib import crc32
 
-from wdsctl.core.errors import InputError, WdsctlError
-from wdsctl.core.folders import Folder, held, linked
-from wdsctl.core.os_errors import translated
+from wdsctl.core.directories import OpenFolder, link_error, open_folder
+from wdsctl.core.errors import InputError, WdsctlError, translate_os_errors
+from wdsctl.core.json_text import read_json
 
-_DEEPEST = 100  # folders in one another that are removed: ours are three deep, and descriptors are few
+_MAX_REMOVE_DEPTH = 100  # nested folders; wdsctl's own are three deep, and descriptors are limited
 
 
-class Draft(NamedTuple):
-    """A file, or a folder of files, that is being made beside its place. `path`: to open it by."""
+class FileDraft(NamedTuple):
+    """A file or folder under construction beside its target. Open it by `path`."""
 
-    folder: Folder
+    folder: OpenFolder
     name: str
     target: str
 
     @property
     def path(self) -> str:
-        return self.folder.at(self.name)
+        return self.folder.path_of(self.name)
 
     def publish(self, *, durable: bool = True) -> None:
-        """Make it durable and let it take its place. Raises StorageError WDS416 where the folder is not there now."""
-        self.folder.check()
-        made = os.stat(self.name, dir_fd=self.folder.handle, follow_symlinks=False)
-        if not (stat.S_ISREG(made.st_mode) or stat.S_ISDIR(made.st_mode)):
-            raise linked(os.path.join(self.folder.path, self.name))
+        """Sync the draft and rename it to its target.
+
+        Raises StorageError WDS416 if the folder was moved or replaced.
+        """
+        self.folder.check_in_place()
+        status = os.stat(self.name, dir_fd=self.folder.descriptor, follow_symlinks=False)
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):
+            raise link_error(os.path.join(self.folder.path, self.name))
         if durable:
-            _sync(self.folder, self.name)
-        if stat.S_ISDIR(made.st_mode):
+            _fsync_in(self.folder, self.name)
+        if stat.S_ISDIR(status.st_mode):
             _remove(self.folder, self.target)
-        handle = self.folder.handle
+        handle = self.folder.descriptor
         os.replace(self.name, self.target, src_dir_fd=handle, dst_dir_fd=handle)
         if durable:
-            _sync(self.folder, ".")
+            _fsync_in(self.folder, ".")
 
 
 @contextmanager
-def drafted(path: str) -> Iterator[Draft]:
-    """A draft of the file or folder `path`, which is made in the block, and is gone after it unless it was published.
+def open_file_draft(path: str) -> Iterator[FileDraft]:
+    """Create a draft of the file or folder `path`, and remove it after the block unless it was published.
 
-    OSErrors come out as ours. The folder of `path` is made.
+    Creates the folder of `path`. Raises OSErrors as WdsctlErrors.
     """
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path), held(above, make=True) as folder:
-        # Not the process's number: containers that share a folder often run one of the same number.
-        draft = Draft(folder, f".{name}.{int.from_bytes(os.urandom(4), 'big')}.partial", name)
+    with translate_os_errors(path), open_folder(above, create=True) as folder:
+        # Random, not the process ID: containers that share a folder often have equal process IDs.
+        draft = FileDraft(folder, f".{name}.{int.from_bytes(os.urandom(4), 'big')}.partial", name)
         try:
             yield draft
         except WdsctlError as error:
@@ -70,162 +79,166 @@ def drafted(path: str) -> Iterator[Draft]:
 
 
 @contextmanager
-def replacing(path: str, *, durable: bool = True) -> Iterator[str]:
-    """A new name beside `path` to build a file under; when the block ends well, that file becomes `path`.
+def replace_atomically(path: str, *, durable: bool = True) -> Iterator[str]:
+    """Yield a temporary path beside `path`; if the block succeeds, rename that file to `path`.
 
-    Whatever goes wrong, `path` is what it was before and nothing is left over. OSErrors come out as ours.
-    `durable=False` leaves out the sync, for files whose reader can tell that they are damaged and make them again.
+    If the block fails, `path` is unchanged and the temporary file is removed. Raises OSErrors as WdsctlErrors.
+    `durable=False` skips the sync, for files whose reader detects damage and can compute them again.
     """
-    with drafted(path) as draft:
+    with open_file_draft(path) as draft:
         yield draft.path
         draft.publish(durable=durable)
 
 
-def write_whole(path: str, write: Callable[[BinaryIO], None], *, durable: bool = True) -> None:
-    """Write a file through `write`, atomically. It may read again what it has written."""
-    with replacing(path, durable=durable) as draft, open(draft, "x+b") as file:
+def write_atomically(path: str, write: Callable[[BinaryIO], None], *, durable: bool = True) -> None:
+    """Write a file through `write`, atomically. `write` may also read what it has written."""
+    with replace_atomically(path, durable=durable) as draft, open(draft, "x+b") as file:
         write(file)
 
 
 def write_text(path: str, text: str) -> None:
     """Write a small text file as UTF-8, atomically."""
-    write_whole(path, lambda file: _write_all(file, text.encode()))
+    write_atomically(path, lambda file: _write_all(file, text.encode()))
 
 
 def make_folder(path: str) -> None:
-    """Make a folder, and those above it; it may be there."""
-    with translated(path), held(path, make=True):
+    """Create a folder and its parents; it may already exist."""
+    with translate_os_errors(path), open_folder(path, create=True):
         pass
 
 
 def check_folder(path: str) -> None:
-    """Raise InputError WDS415 where a link stands on the way to a folder that is there."""
-    with translated(path), held(path):
+    """Raise InputError WDS415 if a link stands on the way to an existing folder."""
+    with translate_os_errors(path), open_folder(path):
         pass
 
 
-def made_in(folder: Folder, name: str) -> int:
-    """The descriptor of a new file in a folder, to read and write. Raises FileExistsError where anything is there."""
-    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder.handle)
+def create_in(folder: OpenFolder, name: str) -> int:
+    """Create a file in a folder, and return a descriptor for reading and writing.
+
+    Raises FileExistsError if the name is taken.
+    """
+    return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder.descriptor)
 
 
 def remove_file(path: str) -> None:
-    """Remove a file, or a link itself, that may be gone already."""
+    """Remove a file, or a link itself. It may already be gone."""
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path, "remove"), suppress(FileNotFoundError), held(above) as folder:
+    with translate_os_errors(path, "remove"), suppress(FileNotFoundError), open_folder(above) as folder:
         unlink_in(folder, name)
 
 
 def remove_tree(path: str) -> None:
-    """Remove a folder with all that is in it, or a file, or a link itself. What the system does not let go stays."""
+    """Remove a folder and its contents, or a file, or a link itself. Entries that the system keeps stay."""
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path, "remove"), suppress(FileNotFoundError), held(above) as folder:
+    with translate_os_errors(path, "remove"), suppress(FileNotFoundError), open_folder(above) as folder:
         _remove(folder, name)
 
 
-def remove_empty(path: str) -> None:
-    """Remove an empty folder. Raises OSError where it is not there, or not empty."""
+def remove_empty_folder(path: str) -> None:
+    """Remove an empty folder. Raises OSError if it does not exist or is not empty."""
     above, name = os.path.split(os.path.abspath(path))
-    with held(above) as folder:
+    with open_folder(above) as folder:
         rmdir_in(folder, name)
 
 
-def set_aside(path: str, why: str) -> str:
-    """Rename a file that is of no use, so that it is kept, to the first free `PATH.WHY-N`. Returns the new path."""
+def set_aside(path: str, reason: str) -> str:
+    """Keep an unusable file under the first free name `PATH.REASON-N`. Returns the new path."""
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path), held(above) as folder:
-        aside = next(each for n in count(1) if folder.look(each := f"{name}.{why}-{n}") is None)
-        # SQLite would apply a journal that stayed behind to the next file of this name.
+    with translate_os_errors(path), open_folder(above) as folder:
+        aside = next(each for n in count(1) if folder.lstat(each := f"{name}.{reason}-{n}") is None)
+        # SQLite would apply a remaining journal to the next file with this name.
         with suppress(FileNotFoundError):
             rename_in(folder, f"{name}-journal", f"{aside}-journal")
         rename_in(folder, name, aside)
     return os.path.join(os.path.dirname(path), aside)
 
 
-def keep_as(path: str, other: str) -> None:
-    """Give a file a second name in its folder, or copy it there where the file system has no hard links."""
+def link_or_copy(path: str, other: str) -> None:
+    """Give a file a second name in its folder, or copy it if the file system has no hard links."""
     above, name = os.path.split(os.path.abspath(path))
     second = os.path.basename(other)
-    with translated(path), held(above) as folder:
+    with translate_os_errors(path), open_folder(above) as folder:
         try:
             link_in(folder, name, second)
         except OSError:
             _copy(folder, name, second)
 
 
-def link_in(folder: Folder, name: str, other: str) -> None:
-    """Give a file a second name in its folder. Raises FileExistsError where anything has that name, and OSError."""
-    os.link(name, other, src_dir_fd=folder.handle, dst_dir_fd=folder.handle, follow_symlinks=False)
+def link_in(folder: OpenFolder, name: str, other: str) -> None:
+    """Create a hard link in the same folder. Raises FileExistsError if the name is taken, and OSError."""
+    os.link(name, other, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor, follow_symlinks=False)
 
 
-def touch_in(folder: Folder, name: str) -> None:
-    """Note that a file was used just now. Raises OSError."""
-    os.utime(name, dir_fd=folder.handle, follow_symlinks=False)
+def touch_in(folder: OpenFolder, name: str) -> None:
+    """Set the file's times to now. Raises OSError."""
+    os.utime(name, dir_fd=folder.descriptor, follow_symlinks=False)
 
 
-def rmdir_in(folder: Folder, name: str) -> None:
-    """Remove an empty folder. Raises OSError where it is not there, or not empty."""
-    os.rmdir(name, dir_fd=folder.handle)
+def rmdir_in(folder: OpenFolder, name: str) -> None:
+    """Remove an empty folder. Raises OSError if it does not exist or is not empty."""
+    os.rmdir(name, dir_fd=folder.descriptor)
 
 
-def unlink_in(folder: Folder, name: str) -> None:
-    """Remove a file, or a link itself, that may be gone already."""
+def unlink_in(folder: OpenFolder, name: str) -> None:
+    """Remove a file, or a link itself. It may already be gone."""
     with suppress(FileNotFoundError):
-        os.unlink(name, dir_fd=folder.handle)
+        os.unlink(name, dir_fd=folder.descriptor)
 
 
-def move(source: Folder, target: Folder, name: str) -> None:
-    """Move a file from one folder to another one."""
-    os.rename(name, name, src_dir_fd=source.handle, dst_dir_fd=target.handle)
+def move_file(source: OpenFolder, target: OpenFolder, name: str) -> None:
+    """Move a file to another folder."""
+    os.rename(name, name, src_dir_fd=source.descriptor, dst_dir_fd=target.descriptor)
 
 
 def touch(path: str) -> None:
-    """Note that a file was used just now. Raises OSError."""
+    """Set the file's times to now. Raises OSError."""
     above, name = os.path.split(os.path.abspath(path))
-    with held(above) as folder:
+    with open_folder(above) as folder:
         touch_in(folder, name)
 
 
-def read_in(folder: Folder, name: str) -> int:
-    """The descriptor of a file in a folder, to read. Raises InputError WDS415 of a link, WDS417 of a pipe, OSError.
+def open_in(folder: OpenFolder, name: str) -> int:
+    """Open a file in a folder for reading, and return its descriptor.
 
-    Not to wait for whoever writes into a pipe.
+    Raises InputError WDS415 for a link and WDS417 for a pipe or device, and OSError. Does not block on a pipe without
+    a writer.
     """
     try:
-        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.handle)
+        handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder.descriptor)
     except OSError as error:
-        found = folder.look(name)
+        found = folder.lstat(name)
         if found is not None and stat.S_ISLNK(found.st_mode):
-            raise linked(os.path.join(folder.path, name)) from error
+            raise link_error(os.path.join(folder.path, name)) from error
         raise
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.path.join(folder.path, name))
-        raise no_file(os.path.join(folder.path, name))
+        raise not_regular_error(os.path.join(folder.path, name))
     return handle
 
 
-def open_own(path: str) -> int:
-    """The descriptor of a file of ours, to read, reached without following any link. Raises as `read_in`."""
+def open_without_links(path: str) -> int:
+    """Open a file of wdsctl's own for reading without following links. Raises as `open_in`."""
     above, name = os.path.split(os.path.abspath(path))
-    with held(above) as folder:
-        return read_in(folder, name)
+    with open_folder(above) as folder:
+        return open_in(folder, name)
 
 
-def no_file(path: str) -> InputError:
-    """What is raised where a pipe, a device or a folder stands in the place of a file."""
+def not_regular_error(path: str) -> InputError:
+    """Build the error for a pipe, a device or a folder in the place of a file."""
     return InputError(
-        "it is no regular file",
+        "not a regular file",
         where=path,
-        hint="look at what put it there, and move it away",
+        hint="find out which program made it, and move it elsewhere",
         code="WDS417",
     )
 
 
-def sync(path: str) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
+def fsync_path(path: str) -> None:
+    """Flush a file, or the entries of a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -233,44 +246,44 @@ def sync(path: str) -> None:
         os.close(handle)
 
 
-def _sync(folder: Folder, name: str) -> None:
-    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.handle)
+def _fsync_in(folder: OpenFolder, name: str) -> None:
+    handle = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.descriptor)
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
-def rename_in(folder: Folder, name: str, other: str) -> None:
-    """Give a file another name in its folder, over what has that name."""
-    os.replace(name, other, src_dir_fd=folder.handle, dst_dir_fd=folder.handle)
+def rename_in(folder: OpenFolder, name: str, other: str) -> None:
+    """Rename a file within its folder, and replace a file that has the new name."""
+    os.replace(name, other, src_dir_fd=folder.descriptor, dst_dir_fd=folder.descriptor)
 
 
-def _remove(folder: Folder, name: str, depth: int = 0) -> None:
-    """Remove what has this name, if anything has. Links are removed and never entered."""
-    found = folder.look(name)
+def _remove(folder: OpenFolder, name: str, depth: int = 0) -> None:
+    """Remove the entry with this name, if it exists. Links are removed, never followed."""
+    found = folder.lstat(name)
     if found is None:
         return
     with suppress(FileNotFoundError):
         if not stat.S_ISDIR(found.st_mode):
-            os.unlink(name, dir_fd=folder.handle)
+            os.unlink(name, dir_fd=folder.descriptor)
             return
-    if depth == _DEEPEST:
+    if depth == _MAX_REMOVE_DEPTH:
         return
-    with suppress(OSError):  # a folder of somebody else's, or a file that a server keeps for who has it open
-        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.handle)
+    with suppress(OSError):  # no permission, or a file that a file server keeps while a client has it open
+        handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.descriptor)
         try:
-            below = Folder(os.path.join(folder.path, name), handle)
+            below = OpenFolder(os.path.join(folder.path, name), handle)
             for each in os.listdir(handle):
-                with suppress(OSError):  # what is left is told by the folder's not being empty
+                with suppress(OSError):  # `rmdir` fails if an entry is left
                     _remove(below, each, depth + 1)
         finally:
             os.close(handle)
-        os.rmdir(name, dir_fd=folder.handle)
+        os.rmdir(name, dir_fd=folder.descriptor)
 
 
-def _copy(folder: Folder, name: str, other: str) -> None:
-    with open(read_in(folder, name), "rb") as source, open(made_in(folder, other), "wb") as file:
+def _copy(folder: OpenFolder, name: str, other: str) -> None:
+    with open(open_in(folder, name), "rb") as source, open(create_in(folder, other), "wb") as file:
         shutil.copyfileobj(source, file, 1 << 20)
         was = os.fstat(source.fileno())
         file.flush()
@@ -281,3 +294,54 @@ def _copy(folder: Folder, name: str, other: str) -> None:
 
 def _write_all(file: BinaryIO, data: bytes) -> None:
     file.write(data)
+
+
+CRC_BYTES = 4  # bytes at the start: the CRC-32 of the rest
+LENGTH_BYTES = 8  # bytes of the length of the facts
+
+#: What reading facts raises if they do not have the expected form.
+MALFORMED_ERRORS = (
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
+    MemoryError,
+)
+
+BytesLike = bytes | memoryview
+
+
+def encode_checked(facts: Mapping[str, Any], pieces: Iterable[BytesLike] = ()) -> list[BytesLike]:
+    """Encode facts and the pieces that follow them, as buffers to write in this order."""
+    head = json.dumps(facts, separators=(",", ":")).encode()
+    rest = [len(head).to_bytes(LENGTH_BYTES, "little"), head, *pieces]
+    check = 0
+    for piece in rest:
+        check = crc32(piece, check)
+    return [check.to_bytes(CRC_BYTES, "little"), *rest]
+
+
+def decode_checked(data: bytes) -> tuple[dict[str, Any], memoryview] | None:
+    """Return the facts and the bytes that follow them; None if the data is damaged."""
+    rest = memoryview(data)[CRC_BYTES:]
+    if crc32(rest).to_bytes(CRC_BYTES, "little") != data[:CRC_BYTES] or len(rest) < LENGTH_BYTES:
+        return None
+    at = LENGTH_BYTES + int.from_bytes(rest[:LENGTH_BYTES], "little")
+    try:
+        facts = read_json(bytes(rest[LENGTH_BYTES:at]))
+    except MALFORMED_ERRORS:
+        return None
+    return (facts, rest[at:]) if isinstance(facts, dict) else None
+
+
+def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[BytesLike] = ()) -> None:
+    write_atomically(path, lambda file: file.writelines(encode_checked(facts, pieces)), durable=False)
+
+
+def load_checked(path: str) -> tuple[dict[str, Any], memoryview] | None:
+    """Return what `save_checked` wrote; None if the file is damaged."""
+    with translate_os_errors(path, "read"), open(open_without_links(path), "rb") as file:
+        return decode_checked(file.read())

@@ -1,4 +1,4 @@
-"""How a verb tells what it is doing. The command line draws it; a test records it; nobody has to listen."""
+"""Progress of a command: the command line draws it, a test records it, and callers may ignore it."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Protocol
 
 class Progress(Protocol):
     def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
-        """A new phase begins (`scan`, `write`, `merge`, ...), with its totals where they are known."""
+        """Begin a phase (`scan`, `write`, `merge`, ...), with its totals if they are known."""
 
     def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None:
-        """So much more is done; `doing` names the slowest thing under way, where there is one."""
+        """Add to what is done. `doing` names the slowest current item, if there is one."""
 
     def note(self, message: str) -> None:
-        """Something the user should read even if the bars scroll by."""
+        """Show a message that the user should read even if the bars scroll by."""
 
 
-class Silent:
-    """Nobody listens."""
+class SilentProgress:
+    """Shows nothing."""
 
     def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None: ...
 
@@ -26,4 +26,4 @@ class Silent:
     def note(self, message: str) -> None: ...
 
 
-SILENT = Silent()
+SILENT_PROGRESS = SilentProgress()

@@ -1,8 +1,8 @@
-"""Opens SQLite files that are written in place, so that no other file is written through a link or a second name.
+"""Open SQLite files for writing in place, never through a link or a hard link.
 
-SQLite takes paths and follows links. So its file is looked at, and what may lie beside it, before it is opened; it is
-opened without being made; and before the first statement it is told from the descriptors of this process that it is
-the file that was looked at.
+SQLite takes paths and follows links. Before it opens the file, this module examines the file and the files that
+SQLite may keep beside it, and does not let SQLite create the file. Before the first statement, it looks among the
+descriptors of this process for the examined file.
 """
 
 from __future__ import annotations
@@ -12,115 +12,115 @@ import sqlite3
 import stat
 from urllib.parse import quote
 
-from wdsctl.core.errors import InputError, StorageError
-from wdsctl.core.files import made_in, no_file, write_whole
-from wdsctl.core.folders import Folder, held, linked
-from wdsctl.core.os_errors import translated
+from wdsctl.core.directories import OpenFolder, link_error, open_folder
+from wdsctl.core.errors import InputError, StorageError, translate_os_errors
+from wdsctl.core.files import create_in, not_regular_error, write_atomically
 
-_BESIDE = ("-journal", "-wal", "-shm")
-_FDS = "/proc/self/fd"
+_SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
+_DESCRIPTORS_FOLDER = "/proc/self/fd"
 
 
 def open_in_place(
-    path: str, *, make: bool = False, timeout_seconds: float = 5.0, check_same_thread: bool = True
+    path: str, *, create: bool = False, timeout_seconds: float = 5.0, check_same_thread: bool = True
 ) -> sqlite3.Connection:
-    """A connection to the file, which is a file of this name alone. It opens no transactions of its own.
+    """Connect to a file to write it in place. The connection begins no transactions by itself.
 
-    `make`: it is made where it is missing, and copied where it has other names (hard links), so that those stay as they
-    are. Raises InputError WDS415 where it, or a file of SQLite's beside it, is a link, WDS417 where one is no file of
-    its own; sqlite3.Error, PermissionDenied, StorageError.
+    `create`: create a missing file, and replace a file that has other hard links by a copy, so that the others stay
+    unchanged. Raises InputError WDS415 if the file or a side file of SQLite is a link. Raises InputError WDS417 if
+    one is not a regular file, if a side file has hard links, or if side files prevent the copy. Also raises
+    StorageError WDS416 if another program replaced the file, sqlite3.Error, PermissionDenied and StorageError.
     """
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path), held(above) as folder:
-        if make:
-            if folder.look(name) is None:
-                _make(folder, name)
+    with translate_os_errors(path), open_folder(above) as folder:
+        if create:
+            if folder.lstat(name) is None:
+                _create_file(folder, name)
             elif _has_other_names(folder, name):
-                _copy(folder, name)
-        _check_beside(folder, name)
-        was = _file(folder, name)
+                _replace_with_copy(folder, name)
+        _check_side_files(folder, name)
+        was = _stat_regular(folder, name)
         uri = f"file:{quote(os.fsencode(os.path.abspath(path)))}?mode=rw"
         connection = sqlite3.connect(
             uri, uri=True, timeout=timeout_seconds, isolation_level=None, check_same_thread=check_same_thread
         )
         try:
-            now = _file(folder, name)
-            folder.check()
-            if was is None or now is None or not os.path.samestat(was, now) or not _has_open(was):
+            now = _stat_regular(folder, name)
+            folder.check_in_place()
+            if was is None or now is None or not os.path.samestat(was, now) or not _is_open_here(was):
                 raise StorageError(
-                    "the file was replaced while it was opened",
+                    "another program replaced the file while wdsctl opened it",
                     where=path,
-                    hint="run the same command again when nothing else writes to its folder",
+                    hint="run the same command again when no other program writes to the folder",
                     code="WDS416",
                 )
-        except BaseException:
+        except BaseException:  # also Ctrl-C: no other code has the connection yet
             connection.close()
             raise
     return connection
 
 
-def check_beside(path: str) -> None:
-    """Raise InputError where a link, a pipe or a file of other names lies where SQLite keeps its journal.
+def check_side_files(path: str) -> None:
+    """Raise InputError if SQLite's journal is a link, a pipe or a file with hard links.
 
-    Asked again before each transaction, since SQLite makes its journal anew in each.
+    Call it before each transaction, since each one creates a new journal.
     """
     above, name = os.path.split(os.path.abspath(path))
-    with translated(path), held(above) as folder:
-        _check_beside(folder, name)
+    with translate_os_errors(path), open_folder(above) as folder:
+        _check_side_files(folder, name)
 
 
-def _check_beside(folder: Folder, name: str) -> None:
-    for suffix in _BESIDE:
-        found = _file(folder, f"{name}{suffix}")
+def _check_side_files(folder: OpenFolder, name: str) -> None:
+    for suffix in _SIDE_FILE_SUFFIXES:
+        found = _stat_regular(folder, f"{name}{suffix}")
         if found is not None and found.st_nlink > 1:
-            raise _of_two_names(os.path.join(folder.path, name + suffix))
+            raise _hard_link_error(os.path.join(folder.path, name + suffix))
 
 
-def _make(folder: Folder, name: str) -> None:
+def _create_file(folder: OpenFolder, name: str) -> None:
     try:
-        os.close(made_in(folder, name))
+        os.close(create_in(folder, name))
     except FileExistsError:
-        return  # another process made it at the same time
+        return  # another process created it at the same time
 
 
-def _file(folder: Folder, name: str) -> os.stat_result | None:
-    found = folder.look(name)
+def _stat_regular(folder: OpenFolder, name: str) -> os.stat_result | None:
+    found = folder.lstat(name)
     if found is not None and stat.S_ISLNK(found.st_mode):
-        raise linked(os.path.join(folder.path, name))
+        raise link_error(os.path.join(folder.path, name))
     if found is not None and not stat.S_ISREG(found.st_mode):
-        raise no_file(os.path.join(folder.path, name))
+        raise not_regular_error(os.path.join(folder.path, name))
     return found
 
 
-def _has_other_names(folder: Folder, name: str) -> bool:
-    found = _file(folder, name)
+def _has_other_names(folder: OpenFolder, name: str) -> bool:
+    found = _stat_regular(folder, name)
     return found is not None and found.st_nlink > 1
 
 
-def _copy(folder: Folder, name: str) -> None:
-    """Put a copy of a file in its place, so that its other names keep what they have."""
+def _replace_with_copy(folder: OpenFolder, name: str) -> None:
+    """Replace a file by a copy, so that its other hard links stay unchanged."""
     path = os.path.join(folder.path, name)
-    if any(folder.look(f"{name}{suffix}") is not None for suffix in _BESIDE):
-        raise _of_two_names(path)  # what the journal says belongs to the file that is there
+    if any(folder.lstat(f"{name}{suffix}") is not None for suffix in _SIDE_FILE_SUFFIXES):
+        raise _hard_link_error(path)  # the journal belongs to the original file
     with open(path, "rb") as source:
         data = source.read()
-    write_whole(path, lambda file: file.writelines([data]))
+    write_atomically(path, lambda file: file.writelines([data]))
 
 
-def _of_two_names(path: str) -> InputError:
+def _hard_link_error(path: str) -> InputError:
     return InputError(
-        "the file has another name, whose content would be changed with it (a hard link)",
+        "the file has a hard link: a change would also change the other file",
         where=path,
-        hint="put a copy in its place: `cp FILE FILE.copy && mv FILE.copy FILE`",
+        hint="replace it by a copy: `cp FILE FILE.copy && mv FILE.copy FILE`",
         code="WDS417",
     )
 
 
-def _has_open(file: os.stat_result) -> bool:
-    """Whether this process has the file open; where that cannot be told, it has."""
-    if not os.path.isdir(_FDS):
+def _is_open_here(file: os.stat_result) -> bool:
+    """Whether this process has the file open; True if the system cannot tell."""
+    if not os.path.isdir(_DESCRIPTORS_FOLDER):
         return True
-    for descriptor in os.listdir(_FDS):
+    for descriptor in os.listdir(_DESCRIPTORS_FOLDER):
         try:
             if os.path.samestat(os.fstat(int(descriptor)), file):
                 return True

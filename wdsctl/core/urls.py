@@ -1,21 +1,24 @@
-"""Roots that are URLs: told apart from paths, and shown without what must stay secret. Text only; nothing is opened."""
+"""Distinguish URLs from paths, and remove secrets from texts. Works on text only; opens nothing."""
 
 from __future__ import annotations
 
 import os
 import re
 from functools import lru_cache
+from typing import TypeVar
 from urllib.parse import unquote
+
+from wdsctl.core.text import escape_to_line
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)(::[A-Za-z][\w+.:-]*)?://")
 _IDENTITY_USER = re.compile(r"(://)[^/\s@]*@")
 _IDENTITY_QUERY = re.compile(r"(://[^\s?'\"]*)\?[^\s'\"]*")
 
-HIDDEN = "***"
-SHORTEST = 8  # letters of a variable's value that is taken out of texts: shorter ones may be any word
+SECRET_MASK = "***"  # noqa: S105 - replaces a secret
+MIN_SECRET_CHARS = 8  # minimum length of an environment variable's value to mask: shorter values may be ordinary words
 
-#: A URL among words: in quotes it ends with them, unless what follows goes on with it. One that was taken for a path
-#: has a single slash.
+#: A URL within text. A quote ends it, unless characters of a URL follow. A URL that passed through path functions has a
+#: single slash.
 _URL_IN_TEXT = re.compile(
     r"(?:[A-Za-z][A-Za-z0-9+.-]*://|(?<![A-Za-z])(?:https?|s?ftps?|ssh|s3a?|gc?s|abfss?|az|wasbs?|webdavs?):/"
     r"|[A-Za-z][A-Za-z0-9+.-]+:/(?=[^/\s:@]+:[^\s]*@))"
@@ -23,24 +26,24 @@ _URL_IN_TEXT = re.compile(
 )
 _SCHEME = re.compile(r"(:/{1,2})")
 _HOST_AND_PORT = re.compile(r"(?:localhost|\[[0-9A-Fa-f:.]+\]|[\w-]+(?:\.[\w-]+)+):\d{1,5}")
-#: A URL that is itself the parameter of another, or the name of a file.
+#: A percent-encoded URL: a parameter of another URL, or a file name.
 _ENCODED_USER = re.compile(r"(?i)(%3A%2F%2F)[^\s'\"/&]*%40")
 _ENCODED_QUERY = re.compile(r"(?i)(%3A%2F%2F[^\s'\"/&]*?)%3F[^\s'\"/&]*")
 _VALUE = r"(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s\"'&;,)}\]]+)"
-#: `name=value` of what is secret by its name; of short names only as parameters of a URL.
-_PAIR = re.compile(
+#: `name=value` with a name that marks a secret. Short names count only as URL parameters.
+_SECRET_PAIR = re.compile(
     r"(?i)((?:(?<![A-Za-z0-9])(?:x-(?:amz|goog)-(?:signature|credential|security-token)|awsaccesskeyid|"
     r"(?:aws_)?secret_?(?:access_?)?key|(?:aws_)?session_?token|client_?secret|(?:access|refresh|id|auth|bearer)_?token|"
     r"api_?key|account_?key|sas_?token|sharedaccess(?:signature|key)|shared_access_signature|password|passwd|pwd)"
     r"|(?<=[?&])(?:sig|signature|token|key|secret|credential))"
     r"[\"']?(?:\s*=\s*|%3D|(?<=[\"'])\s*:\s*))" + _VALUE
 )
-_HEADER = re.compile(
+_SECRET_HEADER = re.compile(
     r"(?i)((?<![A-Za-z])(?:proxy-authorization|authorization|set-cookie|cookie|x-api-key|x-auth-token|"
     r"x-amz-security-token|x-ms-authorization-auxiliary)[\"']?\s*[:=]\s*)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\r\n'\"}]+)"
 )
-#: Without one of them there is nothing for the two to find, which are slow to look.
-_SIGNS = (
+#: A quick test: a text without any of these has no match for the two slow patterns above.
+_SECRET_HINTS = (
     "sig",
     "token",
     "secret",
@@ -58,19 +61,22 @@ _SECRET_NAME = re.compile(
 
 
 def is_url(root: str) -> bool:
-    """Whether a root names a store that is not mounted: `s3://bucket/shards`. `file://` is a path like any other."""
+    """Whether a root is a URL such as `s3://bucket/shards`. A `file://` URL counts as a path."""
     scheme = protocol(root)
     return scheme not in ("", "file")
 
 
 def protocol(root: str) -> str:
-    """`s3` of `s3://bucket/shards`; empty for a path."""
+    """Return `s3` for `s3://bucket/shards`, and "" for a path."""
     match = _URL.match(root)
     return match[1].lower() if match else ""
 
 
-def plain(root: str) -> str:
-    """A path as it is, `file:///data/shards` as `/data/shards`, and any other URL without slashes at its end."""
+def normalize_root(root: str) -> str:
+    """Remove trailing slashes from a URL, and turn `file:///data/shards` into `/data/shards`.
+
+    Returns a path unchanged.
+    """
     if protocol(root) == "file":
         return unquote("/" + root.partition("://")[2].removeprefix("localhost").lstrip("/"))
     if not is_url(root):
@@ -80,38 +86,41 @@ def plain(root: str) -> str:
 
 
 def is_chained(root: str) -> bool:
-    """Whether a URL is of several layers, as fsspec has them: `simplecache::s3://bucket/shards`."""
+    """Whether a URL has several fsspec layers: `simplecache::s3://bucket/shards`."""
     return is_url(root) and "::" in root.partition("://")[0]
 
 
-def identity(root: str) -> str:
-    """What names the data of a URL, whoever reads it: without user, password and query. It may not be printed: where a
-    password has a slash in it, a piece of it stays."""
+def url_identity(root: str) -> str:
+    """Return a URL without user, password and query, to identify its data for all users.
+
+    Do not print the result: if the password contains a slash, a piece of it remains.
+    """
     return _IDENTITY_QUERY.sub(r"\1", _IDENTITY_USER.sub(r"\1", root))
 
 
-def shown(text: str) -> str:
-    """Words as they may be printed, logged and stored: URLs in them without user, password, query and tokens, and
-    without what a header, a parameter or a variable of the environment holds that is secret.
+def redact_secrets(text: str) -> str:
+    """Remove secrets from a text, to print, log or store it.
 
-    Every error passes here as it is made, and so do notes, logs, tracebacks and command lines. Paths come back as they
-    are. Of a URL with a password all goes up to the last `@`: there may be slashes and others of it in a password.
+    Removes users, passwords, queries and tokens from URLs, and masks secret values of headers, parameters and
+    environment variables. Errors call it when they are created, and so do notes, logs, tracebacks and command lines.
+    Does not change paths. From a URL with a password, removes everything up to the last `@`, since a password may
+    contain slashes and `@`.
     """
     if ":/" in text:
         whole = _URL.match(text) is not None and not any(map(str.isspace, text))
-        text = _bare(text) if whole else _URL_IN_TEXT.sub(lambda found: _bare(found[0]), text)
+        text = _redact_url(text) if whole else _URL_IN_TEXT.sub(lambda found: _redact_url(found[0]), text)
     if "%" in text:
         text = _ENCODED_QUERY.sub(r"\1", _ENCODED_USER.sub(r"\1", text))
     low = text.lower()
-    if any(word in low for word in _SIGNS):
-        text = _PAIR.sub(_hidden, _HEADER.sub(_hidden, text))
-    for value in _secrets():
-        text = text.replace(value, HIDDEN)
+    if any(word in low for word in _SECRET_HINTS):
+        text = _SECRET_PAIR.sub(_mask_value, _SECRET_HEADER.sub(_mask_value, text))
+    for value in _environment_secrets():
+        text = text.replace(value, SECRET_MASK)
     return text
 
 
-def _bare(url: str) -> str:
-    """One URL without what is not shown of it."""
+def _redact_url(url: str) -> str:
+    """Remove user, password, query and secret fragments from one URL."""
     scheme, slashes, rest = _SCHEME.split(url, maxsplit=1)
     authority = rest.partition("/")[0]
     if "@" in rest and (":" in authority and not _HOST_AND_PORT.fullmatch(authority)):
@@ -123,18 +132,35 @@ def _bare(url: str) -> str:
     return f"{scheme}{slashes}{path if '=' in fragment else path + mark + fragment}"
 
 
-def _hidden(found: re.Match[str]) -> str:
-    return f"{found[1]}{HIDDEN}"
+def _mask_value(found: re.Match[str]) -> str:
+    return f"{found[1]}{SECRET_MASK}"
 
 
-def _secrets() -> list[str]:
-    """What the environment holds that is secret, the longest first."""
-    values = (os.environ.get(name, "") for name in _secret_names(len(os.environ)))
-    secret = {value for value in values if len(value) >= SHORTEST and not value.startswith(("/", "~", "."))}
+def _environment_secrets() -> list[str]:
+    """Return the secret values in the environment, the longest first."""
+    values = (os.environ.get(name, "") for name in _secret_variable_names(len(os.environ)))
+    secret = {value for value in values if len(value) >= MIN_SECRET_CHARS and not value.startswith(("/", "~", "."))}
     return sorted(secret, key=lambda value: (-len(value), value))
 
 
 @lru_cache(maxsize=4)
-def _secret_names(_size: int) -> list[str]:
-    """`_size`: how many variables there are, so that one more is seen: looking at all is slow."""
+def _secret_variable_names(_size: int) -> list[str]:
+    """Return the names of secret environment variables.
+
+    `_size`: the number of variables. It is the cache key, so that a new variable is noticed without a slow search.
+    """
     return [name for name in os.environ if _SECRET_NAME.search(name)]
+
+
+ValueT = TypeVar("ValueT")
+
+
+def redact_repr(kind: type[ValueT]) -> type[ValueT]:
+    """Remove secrets and escape control characters in a class's `repr`."""
+    plain = kind.__repr__
+
+    def redacted(self: ValueT) -> str:
+        return escape_to_line(redact_secrets(plain(self)))
+
+    kind.__repr__ = redacted  # type: ignore[method-assign, assignment]
+    return kind

@@ -1,6 +1,6 @@
-"""The runtime: batches for training from a prepared dataset, in an order that can be saved and resumed exactly.
+"""The loader: batches for training from prepared datasets, in an order that can be saved and resumed exactly.
 
-Names are looked up when they are first used, so that the order's arithmetic can be imported without torch.
+Names are imported when they are first used, so that the order's arithmetic can be imported without torch.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from wdsctl.core.beneath import allow_path
-    from wdsctl.core.blend_file import Blender
-    from wdsctl.loader.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
-    from wdsctl.loader.batch import Batch, CrudeBatch
-    from wdsctl.loader.batching import batch_list, batch_pad_stack, batch_stack, generic_batch
-    from wdsctl.loader.cache import CachePool, FileStoreCachePool, Lazy, NoCachePool
-    from wdsctl.loader.cooking import Cooker, basic_sample_keys, cooker
-    from wdsctl.loader.dataset import TrainDataset, ValDataset, get_train_dataset, get_val_dataset, get_val_datasets
+    from wdsctl.core.blend import Blender
+    from wdsctl.core.safe_open import allow_path
+    from wdsctl.loader.batching.batch import Batch, CrudeBatch
+    from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
     from wdsctl.loader.decoding import SampleDecoder
-    from wdsctl.loader.failures import FatalSampleError, log_exception, reraise_exception
-    from wdsctl.loader.hook_options import stateless
-    from wdsctl.loader.lazy_part import LazyPart
-    from wdsctl.loader.loader import Loader
-    from wdsctl.loader.making import get_loader, get_savable_loader
+    from wdsctl.loader.decoding.av import AVData, AVDecoder, AVMetadata, get_clips_uniform, get_single_frames_uniform
+    from wdsctl.loader.interop.webdataset import as_webdataset
+    from wdsctl.loader.loader import Loader, get_loader, get_savable_loader
     from wdsctl.loader.packing import Buckets, Packing
-    from wdsctl.loader.registry import register_joiner, register_sample_type
+    from wdsctl.loader.recipe.dataset import (
+        TrainDataset,
+        ValDataset,
+        get_train_dataset,
+        get_val_dataset,
+        get_val_datasets,
+    )
+    from wdsctl.loader.recipe.hooks import stateless
+    from wdsctl.loader.recipe.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
+    from wdsctl.loader.recipe.worker_config import WorkerConfig
+    from wdsctl.loader.resume.state import merge_states
+    from wdsctl.loader.runtime.failures import FatalSampleError, SkipSample, Stats, log_exception, reraise_exception
     from wdsctl.loader.samples import (
         AudioSample,
         CaptioningSample,
@@ -44,35 +49,33 @@ if TYPE_CHECKING:
         VQASample,
         edataclass,
     )
-    from wdsctl.loader.skip import SkipSample
-    from wdsctl.loader.states import merge_states
-    from wdsctl.loader.stats import Stats
+    from wdsctl.loader.samples.lazy_part import LazyPart
+    from wdsctl.loader.samples.registry import register_joiner, register_sample_type
     from wdsctl.loader.stores import FileStore, open_store
-    from wdsctl.loader.task_encoder import AugmentTaskEncoder, DefaultTaskEncoder, TaskEncoder
-    from wdsctl.loader.webdataset_pipeline import as_webdataset
-    from wdsctl.loader.worker_config import WorkerConfig
+    from wdsctl.loader.stores.cache import CachePool, Lazy, NoCachePool
+    from wdsctl.loader.stores.cookers import Cooker, basic_sample_keys, cooker
+    from wdsctl.loader.stores.disk_cache import FileStoreCachePool
 
-_PLACES = {
-    "av": ("AVData", "AVDecoder", "AVMetadata", "get_clips_uniform", "get_single_frames_uniform"),
-    "cache": ("CachePool", "FileStoreCachePool", "Lazy", "NoCachePool"),
-    "stats": ("Stats",),
-    "stores": ("FileStore", "open_store"),
-    "packing": ("Buckets", "Packing"),
-    "failures": ("FatalSampleError", "log_exception", "reraise_exception"),
-    "cooking": ("Cooker", "basic_sample_keys", "cooker"),
-    "batch": ("Batch", "CrudeBatch"),
-    "batching": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
-    "dataset": ("TrainDataset", "ValDataset", "get_train_dataset", "get_val_dataset", "get_val_datasets"),
+
+_EXPORTS_BY_MODULE = {
+    "batching.batch": ("Batch", "CrudeBatch"),
+    "batching.collate": ("batch_list", "batch_pad_stack", "batch_stack", "generic_batch"),
     "decoding": ("SampleDecoder",),
-    "hook_options": ("stateless",),
-    "lazy_part": ("LazyPart",),
-    "loader": ("Loader",),
-    "making": ("get_loader", "get_savable_loader"),
-    "registry": ("register_joiner", "register_sample_type"),
+    "decoding.av": ("AVData", "AVDecoder", "AVMetadata", "get_clips_uniform", "get_single_frames_uniform"),
+    "interop.webdataset": ("as_webdataset",),
+    "loader": ("get_loader", "get_savable_loader", "Loader"),
+    "packing": ("Buckets", "Packing"),
+    "recipe.dataset": ("get_train_dataset", "get_val_dataset", "get_val_datasets", "TrainDataset", "ValDataset"),
+    "recipe.hooks": ("stateless",),
+    "recipe.task_encoder": ("AugmentTaskEncoder", "DefaultTaskEncoder", "TaskEncoder"),
+    "recipe.worker_config": ("WorkerConfig",),
+    "resume.state": ("merge_states",),
+    "runtime.failures": ("FatalSampleError", "log_exception", "reraise_exception", "SkipSample", "Stats"),
     "samples": (
         "AudioSample",
         "CaptioningSample",
         "CrudeSample",
+        "edataclass",
         "ImageClassificationSample",
         "ImageSample",
         "InterleavedSample",
@@ -82,19 +85,19 @@ _PLACES = {
         "SimilarityInterleavedSample",
         "SourceInfo",
         "TextSample",
-        "VQAOCRSample",
-        "VQASample",
         "VideoSample",
         "VidQASample",
-        "edataclass",
+        "VQAOCRSample",
+        "VQASample",
     ),
-    "skip": ("SkipSample",),
-    "states": ("merge_states",),
-    "task_encoder": ("AugmentTaskEncoder", "DefaultTaskEncoder", "TaskEncoder"),
-    "webdataset_pipeline": ("as_webdataset",),
-    "worker_config": ("WorkerConfig",),
+    "samples.lazy_part": ("LazyPart",),
+    "samples.registry": ("register_joiner", "register_sample_type"),
+    "stores": ("FileStore", "open_store"),
+    "stores.cache": ("CachePool", "Lazy", "NoCachePool"),
+    "stores.cookers": ("basic_sample_keys", "Cooker", "cooker"),
+    "stores.disk_cache": ("FileStoreCachePool",),
 }
-_MODULE_OF = {name: module for module, names in _PLACES.items() for name in names}
+_MODULE_OF = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
 
 __all__ = [
     "AVData",
@@ -167,9 +170,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "Blender":
-        return import_module("wdsctl.core.blend_file").Blender
+        return import_module("wdsctl.core.blend").Blender
     if name == "allow_path":
-        return import_module("wdsctl.core.beneath").allow_path
+        return import_module("wdsctl.core.safe_open").allow_path
     if name in _MODULE_OF:
         return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""What the ranks of a job tell one another: states, flags, and whether they run the same plan.
+"""Communication between the ranks of a job: gathers states and flags, compares plans, and balances passes (`uneven`).
 
-Values travel as JSON in tensors of bytes, so that nothing is unpickled, over any backend that has all_gather (gloo,
-NCCL). Every rank of the group makes the same calls in the same order. Where torch.distributed is not initialised, this
+Values are sent as JSON in tensors of bytes, so that nothing is unpickled, over any backend with all_gather (gloo,
+NCCL). Every rank of the group must make the same calls in the same order. If torch.distributed is not initialized, this
 process is the only rank.
 """
 
@@ -11,170 +11,177 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from wdsctl.core.errors import LoaderError, UsageError, several
-from wdsctl.core.job_state import differences, listed
-from wdsctl.loader.plan import digest
-from wdsctl.loader.worker_config import WorkerConfig
+from wdsctl.core.checkpoint.state import describe_differences, shorten_list
+from wdsctl.core.errors import LoaderError, UsageError, join_indented
+from wdsctl.core.hashing import json_digest
+from wdsctl.loader.recipe.dataset import Dataset, TrainDataset
+from wdsctl.loader.recipe.worker_config import WorkerConfig
+from wdsctl.loader.run.build import has_random_hooks
+from wdsctl.loader.run.rank_stream import RankStream
+from wdsctl.loader.runtime.randomness import preserve_generators
 
 if TYPE_CHECKING:
     import torch
 
-    from wdsctl.core.state_form import State
+    from wdsctl.core.checkpoint.state import LoaderState
 
 
-def gather_states(state: State, group: Any = None, dst: int | None = 0) -> list[State] | None:
-    """The states of all ranks of the group, in their order, on process `dst` of the whole job; None on the others.
+def gather_states(state: LoaderState, group: Any = None, dst: int | None = 0) -> list[LoaderState] | None:
+    """The states of all ranks of the group, in order, on process `dst` of the whole job; None on other processes.
 
-    Without a `dst`, all ranks have them.
+    If `dst` is None, all ranks get the states.
     """
-    to = _rank(group) if dst is None else _rank_of(dst, group)
-    states = _all_values(state, group)
-    return states if _rank(group) == to else None
+    to = _group_rank(group) if dst is None else _group_rank_of(dst, group)
+    states = _all_gather_json(state, group)
+    return states if _group_rank(group) == to else None
 
 
-def everybodys_states(states: Any, group: Any = None, src: int | None = None) -> Any:
-    """The states of all ranks, on all of them: what rank `src` of the group holds, or what each gives.
+def all_gather_states(states: Any, group: Any = None, src: int | None = None) -> Any:
+    """The states of all ranks, on all ranks: those that rank `src` of the group passes, or those that each rank passes.
 
-    Where ranks give more than their own state, that is what each of them has.
+    If ranks pass more than their own state, each rank gets what it passed.
     """
     if src is not None:
-        return _given_by(src, states, group)
-    given = _all_values(states, group)
-    is_own = all(isinstance(each, dict) and each.get("kind") == "rank" for each in given)
-    return given if is_own else states
+        return _broadcast_states(src, states, group)
+    gathered = _all_gather_json(states, group)
+    is_own = all(isinstance(each, dict) and each.get("kind") == "rank" for each in gathered)
+    return gathered if is_own else states
 
 
-def scatter_states(states: Sequence[State] | State | None, group: Any = None, src: int = 0) -> Any:
-    """What this rank restores of what rank `src` of the group holds: the states of all ranks, or a merged one.
+def scatter_states(states: Sequence[LoaderState] | LoaderState | None, group: Any = None, src: int = 0) -> Any:
+    """The states from which this rank restores, out of those that rank `src` of the group passes: the states of all
+    ranks, or a merged one.
 
-    The rank's own state where there is one for each rank of the group, else all that was given, which a loader merges.
-    Of a pass it is all, too: one rank may have ended it while another has batches left. What the other processes give
-    is not looked at. Raises LoaderError on all of them where `src` has none.
+    Returns the rank's own state if there is one for each rank of the group, otherwise all states, which a loader
+    merges. Also returns all states of a finite pass, as one rank may have ended the pass while another has batches
+    left. Ignores what other processes pass. Raises LoaderError on all ranks if `src` passes none.
     """
-    given = _given_by(src, states, group)
-    if isinstance(given, list) and len(given) == _size(group):
-        own = given[_rank(group)]
-        if isinstance(own, dict) and own.get("rank") == _rank(group) and own.get("pass") is None:
+    received = _broadcast_states(src, states, group)
+    if isinstance(received, list) and len(received) == _group_size(group):
+        own = received[_group_rank(group)]
+        if isinstance(own, dict) and own.get("rank") == _group_rank(group) and own.get("pass") is None:
             return own
-    return given
+    return received
 
 
-def _given_by(src: int, states: Any, group: Any) -> Any:
-    """What rank `src` of the group gives, on all of them. Raises LoaderError on all of them where it has none."""
-    if not 0 <= src < _size(group):
+def _broadcast_states(src: int, states: Any, group: Any) -> Any:
+    """Send what rank `src` of the group passes to all ranks. Raises LoaderError on all ranks if `src` passes none."""
+    if not 0 <= src < _group_size(group):
         raise UsageError(
-            f"there is no rank {src} among the {_size(group)} that share the data",
+            f"there is no rank {src} among the {_group_size(group)} that share the data",
             hint="src_rank is a rank of the data-parallel group, from 0, and not one of the whole job",
         )
-    given = _all_values(states if _rank(group) == src else None, group)[src]
-    if given is None:
+    received = _all_gather_json(states if _group_rank(group) == src else None, group)[src]
+    if received is None:
         raise LoaderError(
             f"rank {src} has no states to give",
             hint="give what save_state_global() returned there, or the rank that has it as src_rank",
         )
-    return given
+    return received
 
 
 def any_rank(flag: bool, group: Any = None) -> bool:
-    """Whether it is so on any rank of the group."""
-    return any(_all_numbers(int(flag), group))
+    """Whether the flag is set on any rank of the group."""
+    return any(_all_gather_ints(int(flag), group))
 
 
 def all_ranks(flag: bool, group: Any = None) -> bool:
-    """Whether it is so on all ranks of the group."""
-    return all(_all_numbers(int(flag), group))
+    """Whether the flag is set on all ranks of the group."""
+    return all(_all_gather_ints(int(flag), group))
 
 
-def same_on_all(value: Any, group: Any = None) -> None:
+def check_same_on_all_ranks(value: Any, group: Any = None) -> None:
     """Raise LoaderError WDS520 on all ranks, naming those that differ, unless a JSON value is the same on all.
 
-    16 bytes a rank travel; the values themselves only where they differ.
+    Sends 16 bytes per rank, and the values themselves only if they differ.
     """
-    own = digest(value)
-    if not any_rank(own != _all_values(own, group)[0], group):
+    own = json_digest(value)
+    if not any_rank(own != _all_gather_json(own, group)[0], group):
         return
-    values = _all_values(value, group)
-    names = [digest(each) for each in values]
+    values = _all_gather_json(value, group)
+    names = [json_digest(each) for each in values]
     odd = [rank for rank, name in enumerate(names) if name != names[0]]
-    lines = _what_differs(values[0], values[odd[0]], ("on rank 0", f"on rank {odd[0]}"))
+    lines = _describe_differences(values[0], values[odd[0]], ("on rank 0", f"on rank {odd[0]}"))
     raise LoaderError(
-        several(f"the plan of rank{'s' * (len(odd) > 1)} {listed(odd)} is not that of rank 0:", *lines),
+        join_indented(
+            f"the plan of rank{'s' * (len(odd) > 1)} {shorten_list(odd)} differs from that of rank 0:", *lines
+        ),
         hint="give all ranks the same dataset, seed and arguments, and catalogs of the same generation",
         code="WDS520",
     )
 
 
-def is_running(workers: WorkerConfig) -> bool:
-    """Whether the ranks of a WorkerConfig can talk: torch.distributed is initialised, and its group is theirs."""
+def has_process_group(workers: WorkerConfig) -> bool:
+    """Whether the ranks of a WorkerConfig can communicate: torch.distributed is initialized with their group."""
     group = workers.data_parallel_group
-    return workers.world_size > 1 and _is_running() and _size(group) == workers.world_size
+    return workers.world_size > 1 and _is_initialized() and _group_size(group) == workers.world_size
 
 
 def check_group(workers: WorkerConfig) -> None:
     """Raise UsageError unless the group of a WorkerConfig is that of its rank and world size."""
     group = workers.data_parallel_group
-    there = _rank(group), _size(group)
+    there = _group_rank(group), _group_size(group)
     if there != (workers.rank, workers.world_size):
         what = "torch.distributed has" if group is None else "its data_parallel_group has"
         raise UsageError(
             f"the loader is rank {workers.rank} of {workers.world_size}, and {what} this process as rank {there[0]} of "
             f"{there[1]}",
-            hint="give WorkerConfig the data_parallel_group of its ranks; what ranks agree on goes over it",
+            hint="pass the data_parallel_group of the ranks to WorkerConfig; the ranks communicate over it",
         )
 
 
-def check_place(workers: WorkerConfig) -> None:
-    """Raise UsageError where a loader took itself for the only rank, and torch.distributed has others by now."""
-    if workers.is_alone_by_default and _size(workers.data_parallel_group) > 1:
+def check_created_after_init(workers: WorkerConfig) -> None:
+    """Raise UsageError if a loader was created as the only rank, and torch.distributed has other ranks by now."""
+    if workers.has_default_rank and _group_size(workers.data_parallel_group) > 1:
         raise UsageError(
             f"the loader was made before torch.distributed was initialised, as rank 0 of 1: each of the "
-            f"{_size(workers.data_parallel_group)} ranks would get the same batches",
+            f"{_group_size(workers.data_parallel_group)} ranks would get the same batches",
             hint="make the dataset after init_process_group (with Lightning in train_dataloader), or give "
             "WorkerConfig(rank=..., world_size=...), which may be 0 and 1",
         )
 
 
-def _what_differs(one: Any, other: Any, places: tuple[str, str]) -> list[str]:
+def _describe_differences(one: Any, other: Any, labels: tuple[str, str]) -> list[str]:
     if isinstance(one, dict) and isinstance(other, dict):
-        return differences(one, other, places)
-    return [f"{one!r} {places[0]}, {other!r} {places[1]}"]
+        return describe_differences(one, other, labels)
+    return [f"{one!r} {labels[0]}, {other!r} {labels[1]}"]
 
 
-def _all_values(value: Any, group: Any) -> list[Any]:
+def _all_gather_json(value: Any, group: Any) -> list[Any]:
     """A JSON value of each rank, in the order of the ranks."""
-    if not _is_running():
+    if not _is_initialized():
         return [json.loads(json.dumps(value))]
     import torch
 
     data = json.dumps(value, separators=(",", ":")).encode()
-    sizes = _all_numbers(len(data), group)
-    # Ranks give tensors of one size: all_gather asks for it.
+    sizes = _all_gather_ints(len(data), group)
+    # all_gather needs tensors of one size.
     own = torch.zeros(max(sizes), dtype=torch.uint8)
     own[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    rows = _all_gathered(own, group)
+    rows = _all_gather_tensor(own, group)
     return [json.loads(row[:size].numpy().tobytes()) for row, size in zip(rows, sizes, strict=True)]
 
 
-def _all_numbers(number: int, group: Any) -> list[int]:
-    if not _is_running():
+def _all_gather_ints(number: int, group: Any) -> list[int]:
+    if not _is_initialized():
         return [number]
     import torch
 
-    return [int(row) for row in _all_gathered(torch.tensor([number], dtype=torch.int64), group)]
+    return [int(row) for row in _all_gather_tensor(torch.tensor([number], dtype=torch.int64), group)]
 
 
-def _all_gathered(own: torch.Tensor, group: Any) -> list[torch.Tensor]:
+def _all_gather_tensor(own: torch.Tensor, group: Any) -> list[torch.Tensor]:
     import torch
     from torch import distributed
 
-    mine = own.to(_device(group))
-    rows = [torch.empty_like(mine) for _ in range(_size(group))]
-    distributed.all_gather(rows, mine, group=group)
+    on_device = own.to(_collective_device(group))
+    rows = [torch.empty_like(on_device) for _ in range(_group_size(group))]
+    distributed.all_gather(rows, on_device, group=group)
     return [row.cpu() for row in rows]
 
 
-def _device(group: Any) -> torch.device:
-    """Where the group's backend takes tensors from."""
+def _collective_device(group: Any) -> torch.device:
+    """The device of the group's backend."""
     import torch
     from torch import distributed
 
@@ -184,36 +191,119 @@ def _device(group: Any) -> torch.device:
     return torch.device("xpu") if backend == "xccl" else torch.device("cpu")
 
 
-def _is_running() -> bool:
+def _is_initialized() -> bool:
     from torch import distributed
 
     return bool(distributed.is_available() and distributed.is_initialized())
 
 
-def _rank_of(process: int, group: Any) -> int:
+def _group_rank_of(global_rank: int, group: Any) -> int:
     """The rank in the group of a process of the whole job."""
     from torch import distributed
 
-    if not _is_running() or group is None:
-        if not 0 <= process < _size(group):
-            raise UsageError(f"there is no process {process} in this job", hint="processes count from 0")
-        return process
+    if not _is_initialized() or group is None:
+        if not 0 <= global_rank < _group_size(group):
+            raise UsageError(f"there is no process {global_rank} in this job", hint="processes count from 0")
+        return global_rank
     ranks = distributed.get_process_group_ranks(group)
-    if process not in ranks:
+    if global_rank not in ranks:
         raise UsageError(
-            f"process {process} is not in the data-parallel group, which has {listed(ranks)}",
+            f"process {global_rank} is not in the data-parallel group, which has {shorten_list(ranks)}",
             hint="give the rank, in the whole job, of a process of the group",
         )
-    return ranks.index(process)
+    return ranks.index(global_rank)
 
 
-def _rank(group: Any) -> int:
+def _group_rank(group: Any) -> int:
     from torch import distributed
 
-    return distributed.get_rank(group) if _is_running() else 0
+    return distributed.get_rank(group) if _is_initialized() else 0
 
 
-def _size(group: Any) -> int:
+def _group_size(group: Any) -> int:
     from torch import distributed
 
-    return distributed.get_world_size(group) if _is_running() else 1
+    return distributed.get_world_size(group) if _is_initialized() else 1
+
+
+def needs_balance(dataset: Dataset) -> bool:
+    """Whether ranks may have unequal numbers of batches in a pass, and the recipe requires equal numbers."""
+    is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
+    return not is_endless and dataset.uneven != "keep" and dataset.worker_config.world_size > 1
+
+
+class RankBalancer:
+    """Draws the batches of one rank so that all ranks have equally many in each pass: see `needs_balance`.
+
+    `is_padding`: whether the last drawn batch only pads the pass.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.is_padding = False
+        self._uneven = dataset.uneven
+        self._workers = dataset.worker_config
+        self._has_random_hooks = has_random_hooks(dataset)
+        self._last_batch: Any = None
+
+    def draw(self, stream: RankStream) -> Any:
+        """The stream's next batch, or the last batch again. Raises StopIteration when the pass is over.
+
+        A rank without a last batch, because it was restored or has none in this pass, makes a batch of its pass again
+        (`make_padding_batch`). Raises LoaderError WDS510 if the ranks need to communicate and cannot, WDS511 if no
+        batch can be made.
+        """
+        self.is_padding = False
+        batch = self._draw_balanced(stream)
+        self._last_batch = batch if self._uneven == "pad" else None
+        return batch
+
+    def forget_last_batch(self) -> None:
+        """Forget the last batch at the end of a pass, so that it does not pad the next pass."""
+        self._last_batch = None
+
+    def batches_per_pass(self, stream: RankStream) -> int:
+        """The batches of every rank in a pass: as many as the first rank has, which has most, or the last one."""
+        return stream.pass_length(0 if self._uneven == "pad" else self._workers.world_size - 1)
+
+    def _draw_balanced(self, stream: RankStream) -> Any:
+        drops = self._uneven == "drop"
+        if stream.has_fixed_length and not self._has_random_hooks:
+            # Every range of positions is one batch: the number of each rank is known without communication.
+            if not stream.has_more(self._workers.world_size - 1 if drops else 0):
+                raise StopIteration
+            return stream.draw() if stream.has_more(self._workers.rank) else self._draw_padding(stream)
+        self._check_group()
+        batch: Any = None
+        try:
+            batch = stream.draw()
+            has_ended = False
+        except StopIteration:
+            has_ended = True
+        ask = any_rank if drops else all_ranks
+        if ask(has_ended, self._workers.data_parallel_group):
+            raise StopIteration
+        return self._draw_padding(stream) if has_ended else batch
+
+    def _check_group(self) -> None:
+        """Check that the ranks can communicate, because hooks may drop or add batches at any time."""
+        if not has_process_group(self._workers):
+            raise LoaderError(
+                f"uneven={self._uneven!r} with hooks, packing or grouping needs the ranks to agree on every "
+                "batch, and torch.distributed is not running for them",
+                hint="initialise torch.distributed first (and give data_parallel_group), or uneven='keep'",
+                code="WDS510",
+            )
+
+    def _draw_padding(self, stream: RankStream) -> Any:
+        if self._last_batch is None:
+            with preserve_generators():
+                self._last_batch = stream.make_padding_batch()
+        if self._last_batch is None:
+            raise LoaderError(
+                "this rank has no batch, and can make none of its pass to pad with",
+                hint="check the log for failures of this rank alone; uneven='keep' needs no padding",
+                code="WDS511",
+            )
+        stream.record_padding()
+        self.is_padding = True
+        return self._last_batch

@@ -1,31 +1,36 @@
-"""The loader: iterate it, save it at any moment, and go on from there on any number of ranks and workers."""
+"""The loader: iterate it, save it at any moment, and resume on any number of ranks and workers.
+
+Also the functions that create it, with the options of Energon's loaders.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import Any, TypeVar
 
+from wdsctl.core.checkpoint.state import copy_json
 from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.core.job_state import copied
+from wdsctl.core.text import escape_control_chars, pluralize, short_repr
+from wdsctl.core.urls import redact_secrets
 from wdsctl.loader import distributed
-from wdsctl.loader.dataset import Dataset, TrainDataset, ValDataset, is_count_preserving
-from wdsctl.loader.even_ranks import EvenRanks
-from wdsctl.loader.moving import pinned_where_it_can_be
-from wdsctl.loader.passes import Passes
-from wdsctl.loader.randomness import callers_generators_kept
-from wdsctl.loader.recipes import draws_randomly
-from wdsctl.loader.restoring import restored
-from wdsctl.loader.running import Running, tracer_of
-from wdsctl.loader.source import Source
-from wdsctl.loader.states import State
-from wdsctl.loader.stats import Stats
-from wdsctl.loader.training import Training
+from wdsctl.loader.batching.batch import maybe_pin
+from wdsctl.loader.distributed import RankBalancer, needs_balance
+from wdsctl.loader.reading.source import SplitSource
+from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset, describe_order
+from wdsctl.loader.recipe.worker_config import WorkerConfig
+from wdsctl.loader.resume.restore import restore_by_key
+from wdsctl.loader.resume.state import LoaderState
+from wdsctl.loader.run.engine import RuntimeOptions, open_tracer
+from wdsctl.loader.run.rank_stream import RankStream
+from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.randomness import preserve_generators
+from wdsctl.loader.stores.cache import CachePool
 
 T = TypeVar("T")
 
@@ -33,73 +38,100 @@ T = TypeVar("T")
 class Loader:
     """The batches of one rank.
 
-    Breaking out of a `for` loop over a training loses nothing: the next one goes on with the very next batch. A
-    training never ends, unless it has virtual epochs or was made with `repeat=False`; then the next loop begins the
-    next pass. So does a loop that finds nothing left: after a `break` at the last batch, or of a state that was saved
-    there, if all ranks have equally many batches. A loop over a validation is one pass, from its first batch, however
-    the last loop was left; it goes on only where a state was restored.
+    Breaking out of a `for` loop over a training loses nothing: the next loop continues with the very next batch. A
+    training never ends, unless it has virtual epochs or was created with `repeat=False`; then the next loop begins the
+    next pass. A loop also begins the next pass if no batch is left, after a `break` at the last batch or in a state
+    that was saved there, and all ranks have equally many batches. A loop over a validation is one pass from its first
+    batch, however the last loop ended; it continues a pass only after a state was restored.
 
     Threads that draw from one loader share its batches: each batch goes to one of them. A process that is forked from
     the one that opened the loader cannot draw from it (LoaderError WDS517).
     """
 
-    def __init__(self, dataset: Dataset, running: Running | None = None, *, pin_memory: bool = False) -> None:
+    def __init__(
+        self, dataset: Dataset, runtime_options: RuntimeOptions | None = None, *, pin_memory: bool = False
+    ) -> None:
         self._dataset = dataset
-        self._running = running or Running()
-        self._pins = pin_memory
-        self._run: Training | Passes | None = None
-        # Workers have generators of their own; in this process those are the caller's.
-        self._keeps = draws_randomly(dataset) and not dataset.worker_config.num_workers
-        self._checked = False
-        self._ranks = EvenRanks(dataset)
-        self._drawn_from: Training | Passes | None = None  # the run that has handed out a batch
-        self._before_pass: State | None = None  # until a pass that was begun has handed out a batch
-        self._made_in = os.getpid()
-        self._owner: int | None = None  # the process that opened the run
-        self._lock = RLock()  # of the thread that draws
+        self._runtime_options = runtime_options or RuntimeOptions()
+        self._pin_memory = pin_memory
+        self._stream: RankStream | None = None
+        self._are_ranks_checked = False
+        self._balancer = RankBalancer(dataset) if needs_balance(dataset) else None
+        self._last_drawn_stream: RankStream | None = None  # the stream of the last batch
+        self._state_before_pass: LoaderState | None = None  # until the new pass has handed out a batch
+        self._created_pid = os.getpid()
+        self._owner_pid: int | None = None  # the process that opened the stream
+        self._lock = RLock()  # held by the thread that draws
 
     def __iter__(self) -> Iterator[Any]:
-        for run, offered, batch in self._loop(anew=isinstance(self._dataset, ValDataset)):
-            # Nothing between this and the yield, where an interrupt could lose the batch. Where another thread's loop
-            # was quicker, it is that one's.
-            self._before_pass = None
+        for run, offered, batch in self._draw_loop(from_start=isinstance(self._dataset, ValDataset)):
+            # No statement may come between `accept` and the yield, where an interrupt could lose the batch. `accept`
+            # returns False if the loop of another thread has handed out the batch.
+            self._state_before_pass = None
             if run.accept(offered):
                 yield batch
 
-    def unbatched(self, take_apart: Callable[[Any], Sequence[T]]) -> Iterator[T]:
-        """What `take_apart` makes of each batch (one thing or more), one by one.
+    def unbatched(self, split_batch: Callable[[Any], Sequence[T]]) -> Iterator[T]:
+        """The parts that `split_batch` returns for each batch (one or more), one by one.
 
-        A batch counts as handed out when the last of it has left; until then, states stand before it.
+        A batch counts as handed out with the last of its parts; until then, states are before it.
         """
-        for run, offered, batch in self._loop():
-            *first, last = take_apart(batch)
+        for run, offered, batch in self._draw_loop():
+            *first, last = split_batch(batch)
             yield from first
-            self._before_pass = None
+            self._state_before_pass = None
             if not run.accept(offered):
                 raise LoaderError(
-                    "another loop over this loader has begun and handed out the batch that this one is taking apart",
-                    hint="give up a loop before the next one begins, or give each of them a loader of its own",
+                    "another loop over this loader has begun and handed out the batch that this one is splitting",
+                    hint="end one loop before starting the next one, or use a loader for each",
                     code="WDS518",
                 )
             yield last
 
     def __len__(self) -> int:
-        """Batches of this rank in one `for` loop. TypeError where there is no end, or where hooks decide."""
+        """Batches of this rank in one `for` loop. Raises TypeError for an endless training, or if hooks decide."""
         if isinstance(self._dataset, TrainDataset) and self._dataset.virtual_epoch_length:
             return self._dataset.virtual_epoch_length
-        run = self._opened()
-        if isinstance(run, Passes):
-            return self._ranks.length(run)
+        run = self._open_stream()
         if run.is_endless:
             raise TypeError(
-                "a training has no length: it goes on without end (iterate the Loader itself: it takes the place of "
-                "torch's DataLoader)"
+                "an endless training has no length (iterate the Loader itself, in the place of torch's DataLoader)"
             )
-        raise TypeError("packing and grouping decide how many batches there are: the length is not known")
+        if self._balancer is not None:
+            return self._balancer.batches_per_pass(run)
+        return run.pass_length(self._dataset.worker_config.rank)
 
     def __bool__(self) -> bool:
-        """A loader is there, however many batches it has: trainers ask `if loader:`. Opens nothing."""
+        """True, however many batches there are: trainers write `if loader:`. Opens nothing."""
         return True
+
+    def __repr__(self) -> str:
+        """What is read, batch size, rank, order and position. Opens nothing."""
+        dataset, workers, stream = self._dataset, self._dataset.worker_config, self._stream
+        named = (
+            short_repr(redact_secrets(dataset.path)) if isinstance(dataset.path, str) else type(dataset.path).__name__
+        )
+        sources = () if stream is None else stream.streams.sources
+        amount = pluralize(sum(source.n for source in sources), "sample")
+        opened = f": {pluralize(len(sources), 'dataset')}, {amount}" if sources else ""
+        size = "single samples" if dataset.batch_size is None else f"of {pluralize(dataset.batch_size, 'sample')}"
+        names = ("packing", "buckets")
+        batch_kind = ", ".join([size, *(name for name in names if getattr(dataset, name) is not None)])
+        lines = [
+            f"Loader of {named}, split {dataset.split_part!r}{opened}",
+            f"  batches   {batch_kind}",
+            f"  rank      {workers.rank} of {workers.world_size}, {pluralize(workers.num_workers, 'worker')}",
+            f"  order     seed {dataset.seed}, {describe_order(dataset)}",
+            f"  position  {self._describe_position()}",
+        ]
+        return escape_control_chars("\n".join(lines))
+
+    def _describe_position(self) -> str:
+        if self._stream is None:
+            return "at the beginning; nothing is open yet"
+        state = self.state_dict()
+        position = f"after {pluralize(state['batches_drawn'], 'batch', 'batches')} of all ranks"
+        return position if state["pass"] is None else f"pass {state['pass']}, {position}"
 
     def __enter__(self) -> Loader:
         return self
@@ -109,227 +141,303 @@ class Loader:
 
     @property
     def is_padding(self) -> bool:
-        """Whether the batch that was handed out last only evens out the ranks."""
-        return self._ranks.is_padding
+        """Whether the batch that was handed out last only pads an uneven pass."""
+        return self._balancer is not None and self._balancer.is_padding
 
     @property
     def stats(self) -> Stats:
-        """What this loader has handed out, skipped and left out, and where the time went."""
-        return self._opened().stats
+        """What this loader has handed out, skipped and left out, and the time it took."""
+        return self._open_stream().stats
 
     @property
-    def sources(self) -> tuple[Source, ...]:
-        """The datasets that are read, by the number that restore keys have for them."""
-        return self._opened().streams.sources
+    def sources(self) -> tuple[SplitSource, ...]:
+        """The datasets that are read, by their numbers in restore keys."""
+        return self._open_stream().streams.sources
 
     def config(self) -> dict[str, Any]:
-        """Everything that decides what comes, resolved: the plan, as JSON."""
-        plan = self._opened().plan
-        return {"fingerprint": plan.fingerprint(), "order": plan.order, "recipe": plan.recipe}
+        """Everything that decides the batches, resolved: the plan, as JSON."""
+        plan = self._open_stream().loader_plan
+        return {"fingerprint": plan.fingerprint(), "order": plan.order_facts, "recipe": plan.recipe_facts}
 
-    def state_dict(self) -> State:
-        """Where this rank stands: after the batch that was handed out last. JSON, under a millisecond.
+    def state_dict(self) -> LoaderState:
+        """The state of this rank after the last batch that was handed out. JSON, under a millisecond.
 
-        Nobody is asked: what workers have made ahead is made again by whoever resumes. Where the first batch of a pass
-        fails, that is after the last one of the pass before, as on ranks that have not begun the next one.
+        Does not ask workers: a resumed run makes prefetched batches again. If the first batch of a pass fails, the
+        state is that after the last batch of the previous pass, as on ranks that have not begun the next one.
         """
-        before = self._before_pass
-        return self._opened().state_dict() if before is None else copied(before)
+        before = self._state_before_pass
+        return self._open_stream().state_dict() if before is None else copy_json(before)
 
-    def load_state_dict(self, state: State | Sequence[State], *, strict: bool = False) -> None:
-        """Go where a state says, at any time: this rank's own state, all ranks' states, or a merged one.
+    def load_state_dict(self, state: LoaderState | Sequence[LoaderState], *, strict: bool = False) -> None:
+        """Continue from a state, at any time: this rank's own state, all ranks' states, or a merged one.
 
-        Raises StateMismatch where the state belongs to other data, another order or too few ranks. Other hooks or
-        another batch size draw a warning, and are refused if `strict`.
+        Raises StateMismatch if the state belongs to other data, another order or too few ranks. Other hooks or another
+        batch size cause a warning, and are refused if `strict`.
         """
-        given: Any = state
-        # None would begin anew; a checkpoint that lost its state must not.
-        run = self._new({} if given is None else given, strict=strict)
+        loaded_state: Any = state
+        # None must not start from the beginning: the checkpoint may have lost its state.
+        run = self._new_stream({} if loaded_state is None else loaded_state, strict=strict)
         self.close()
-        self._run, self._before_pass = run, None
+        self._stream, self._state_before_pass = run, None
 
-    def save_state_rank(self) -> State:
-        """What `state_dict` says, under the name that Energon has for it."""
+    def save_state_rank(self) -> LoaderState:
+        """`state_dict` under Energon's name."""
         return self.state_dict()
 
-    def restore_state_rank(self, state: State | Sequence[State] | None, *, strict: bool = False) -> None:
-        """What `load_state_dict` does; None, from a job that had not begun, changes nothing."""
+    def restore_state_rank(self, state: LoaderState | Sequence[LoaderState] | None, *, strict: bool = False) -> None:
+        """`load_state_dict` under Energon's name; None, from a job that had not begun, changes nothing."""
         if state is not None:
             self.load_state_dict(state, strict=strict)
 
-    def save_state_global(self, global_dst_rank: int | None = 0) -> list[State] | None:
-        """The states of all ranks, on this global rank; None on the others. All ranks of the group call it.
+    def save_state_global(self, global_dst_rank: int | None = 0) -> list[LoaderState] | None:
+        """The states of all ranks, on this global rank; None on the others. All ranks of the group must call it.
 
-        Where no rank is given (None), all of them have the states.
+        If `global_dst_rank` is None, all ranks get the states.
         """
         return distributed.gather_states(self.state_dict(), self._group, global_dst_rank)
 
     def restore_state_global(
-        self, state: State | Sequence[State] | None, *, src_rank: int | None = None, strict: bool = False
+        self, state: LoaderState | Sequence[LoaderState] | None, *, src_rank: int | None = None, strict: bool = False
     ) -> None:
-        """Go where the states of all ranks say: those that every rank gives, or those that `src_rank` alone gives, a
-        rank of the data-parallel group."""
+        """Continue from the states of all ranks, which every rank passes, or only `src_rank`, a rank of the
+        data-parallel group."""
         if isinstance(self._dataset, TrainDataset) and self._dataset.adopt is not None:
-            state = distributed.everybodys_states(state, self._group, src_rank)
+            state = distributed.all_gather_states(state, self._group, src_rank)
         elif src_rank is not None:
             state = distributed.scatter_states(state, self._group, src_rank)
         self.restore_state_rank(state, strict=strict)
 
     def restore_sample(self, restore_key: Sequence[Any]) -> Any:
-        """One sample or pack, encoded, or one batch, made once more from its `__restore_key__`. Nothing is moved.
+        """Make one encoded sample or pack, or one batch, again from its `__restore_key__`. Does not move the loader.
 
-        A batch is made of the samples that its key names. Raises LoaderError WDS502 where hooks that are generators
-        make several batches of them, and their keys do not tell which one is meant.
+        A batch is made of the samples that its key names. Raises LoaderError WDS502 if generator hooks make several
+        batches of these samples that their keys do not distinguish.
         """
         if isinstance(restore_key, str) or not isinstance(restore_key, Sequence):
             raise UsageError(f"{restore_key!r} is no restore key", hint="give `__restore_key__` of a sample or a batch")
-        run = self._opened()
-        with callers_generators_kept():
+        run = self._open_stream()
+        with preserve_generators():
             handler = self._dataset.worker_config.restore_error_handler
-            return restored(run.streams, run.pipeline, restore_key, handler)
+            return restore_by_key(run.streams, run.pipeline, restore_key, handler)
 
     def can_restore_sample(self) -> bool:
-        """Always: hooks are seeded by their samples. Energon has this question."""
+        """Always True, as hooks are seeded by their samples. For compatibility with Energon."""
         return True
 
     def start(self) -> None:
-        """Open the datasets and start the workers now. Otherwise the first batch does, which may be after threads and
-        CUDA are up: the process is forked once for them."""
+        """Open the datasets and start the workers now, before threads and CUDA run: the process is forked once for the
+        workers. Otherwise the first batch does so."""
         self._check_process()
-        self._opened().start()
+        self._open_stream().start()
 
     def close(self) -> None:
-        """End the workers and close the shards. The loader may be iterated again: it goes on where it was."""
-        if self._run is not None:
-            self._run.close()
-        if self._running.tracer is not None and self._owner == os.getpid():
-            self._running.tracer.flush()
+        """End the workers and close the shards. Iterating again continues from the same position."""
+        if self._stream is not None:
+            self._stream.close()
+        if self._runtime_options.tracer is not None and self._owner_pid == os.getpid():
+            self._runtime_options.tracer.flush()
 
     @property
     def _group(self) -> Any:
         return self._dataset.worker_config.data_parallel_group
 
-    def _loop(self, *, anew: bool = False) -> Iterator[tuple[Any, Any, Any]]:
-        """The batches of one `for` loop, each behind the run that is to accept it, and what that is to accept."""
+    def _draw_loop(self, *, from_start: bool = False) -> Iterator[tuple[Any, Any, Any]]:
+        """The batches of one `for` loop, each with the stream that must accept it, and the argument of `accept`."""
         begins = True
         while True:
             try:
                 self._check_process()
                 with self._lock:
-                    drawn = self._draw(begins=begins, anew=anew)
+                    drawn = self._draw_or_begin_pass(is_loop_start=begins, from_start=from_start)
             except StopIteration:
                 return
             begins = False
             yield drawn
 
     def _check_process(self) -> None:
-        """Raise LoaderError in a process that was forked from the one that opened the loader: both would take the same
-        batches, and of workers, each would take some of what the other one is due."""
-        if self._owner not in (None, os.getpid()):
+        """Raise LoaderError in a process that was forked from the one that opened the loader: both would get the same
+        batches, or take each other's from the workers."""
+        if self._owner_pid not in (None, os.getpid()):
             raise LoaderError(
-                f"process {self._owner} opened this loader, and this is process {os.getpid()}, forked from it: "
+                f"process {self._owner_pid} opened this loader, and this is process {os.getpid()}, forked from it: "
                 "both would train on the same batches",
-                hint="make a loader in this process: get_loader(dataset), with a rank of its own if both are to draw",
+                hint="create a loader here: get_loader(dataset), with a rank of its own if both processes train",
                 code="WDS517",
             )
         torch_data = sys.modules.get("torch.utils.data")
         worker = torch_data.get_worker_info() if torch_data is not None else None
-        if worker is not None and worker.num_workers > 1 and self._made_in != os.getpid():
+        if worker is not None and worker.num_workers > 1 and self._created_pid != os.getpid():
             raise LoaderError(
-                f"each of the {worker.num_workers} workers of torch's DataLoader would give all batches of this loader",
+                f"each of {worker.num_workers} workers of torch's DataLoader would return all batches of this loader",
                 hint="iterate the loader itself, and give num_workers to its WorkerConfig",
                 code="WDS517",
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For processes that are spawned: a loader that is not open. Raises LoaderError WDS517 for one that is."""
-        if self._run is not None:
+        """Pickle a loader that is not open, for spawned processes. Raises LoaderError WDS517 for an open one."""
+        if self._stream is not None:
             raise LoaderError(
                 "a loader that is open cannot be sent to another process: both would train on the same batches",
-                hint="send its dataset, and make a loader of it there: get_loader(dataset)",
+                hint="send its dataset, and create the loader there: get_loader(dataset)",
                 code="WDS517",
             )
-        made = partial(Loader, pin_memory=self._pins)
-        return made, (self._dataset, self._running), {"_made_in": self._made_in}
+        make_loader = partial(Loader, pin_memory=self._pin_memory)
+        return make_loader, (self._dataset, self._runtime_options), {"_created_pid": self._created_pid}
 
-    def _draw(self, *, begins: bool, anew: bool) -> tuple[Any, Any, Any]:
-        """The next batch, the same one until the run that it comes with accepts it. StopIteration ends a pass.
+    def _draw_or_begin_pass(self, *, is_loop_start: bool, from_start: bool) -> tuple[Any, Any, Any]:
+        """The next batch, the same one until its stream accepts it. StopIteration ends a pass.
 
-        A loop that `begins` where the last one had handed out everything is not empty: it has the next pass. That is
-        so where all ranks have equally many batches; elsewhere one rank would be a pass ahead of another. One that
-        begins `anew` does not go on with a pass that another loop has left; with one that was restored it does.
+        `is_loop_start`: if the last loop handed out all batches, the loop begins the next pass, provided that all ranks
+        have equally many batches; otherwise one rank would be a pass ahead of another. `from_start`: the loop does not
+        continue a pass that another loop has left, but does continue a restored one.
         """
-        run = self._opened()
-        if begins and (run.is_over or (anew and run is self._drawn_from and run.given > 0)):
-            self._begin_next(run)
-        goes_on = begins and run.given > 0 and run.is_even
+        run = self._open_stream()
+        if is_loop_start and (
+            run.is_over or (from_start and run is self._last_drawn_stream and run.batches_handed_out > 0)
+        ):
+            self._begin_next_pass(run)
+        may_continue = is_loop_start and run.batches_handed_out > 0 and run.has_even_ranks
         try:
-            drawn = self._drawn()
+            drawn = self._draw_batch()
         except StopIteration:
-            if not goes_on:
+            if not may_continue:
                 raise
             if run.is_over:
-                self._begin_next(run)
-            drawn = self._drawn()
-        self._drawn_from = run
+                self._begin_next_pass(run)
+            drawn = self._draw_batch()
+        self._last_drawn_stream = run
         return drawn
 
-    def _drawn(self) -> tuple[Any, Any, Any]:
-        run = self._opened()
-        if not self._checked:
+    def _draw_batch(self) -> tuple[Any, Any, Any]:
+        run = self._open_stream()
+        if not self._are_ranks_checked:
             self._check_ranks(run)
         try:
-            if run.is_at_virtual_end:
-                raise StopIteration
-            batch = self._ranks.draw(run, partial(self._next, run))
+            batch = run.draw() if self._balancer is None else self._balancer.draw(run)
         except StopIteration:
             self._end_loop(run)
             raise
-        return run, run.offered, pinned_where_it_can_be(batch) if self._pins else batch
+        return run, run.pending, maybe_pin(batch) if self._pin_memory else batch
 
-    def _end_loop(self, run: Training | Passes) -> None:
-        """A `for` loop is over: the next one begins the next virtual epoch, or the next pass. Until it does, the rank
-        is where it was, as other ranks may still be in the same pass."""
-        self._ranks.forget()
-        run.end_loop()
-        self._before_pass = None
+    def _end_loop(self, stream: RankStream) -> None:
+        """End a `for` loop, so that the next loop begins the next virtual epoch or pass. Until then, the rank keeps its
+        position, as other ranks may still be in the same pass."""
+        if self._balancer is not None:
+            self._balancer.forget_last_batch()
+        stream.end_loop()
+        self._state_before_pass = None
         if not self._dataset.worker_config.persistent_workers:
-            run.close()
+            stream.close()
 
-    def _begin_next(self, run: Training | Passes) -> None:
-        self._ranks.forget()
-        if self._before_pass is None:
-            self._before_pass = run.state_dict()
-        run.begin_next()
+    def _begin_next_pass(self, stream: RankStream) -> None:
+        if self._balancer is not None:
+            self._balancer.forget_last_batch()
+        if self._state_before_pass is None:
+            self._state_before_pass = stream.state_dict()
+        stream.begin_next_pass()
 
-    def _next(self, run: Training | Passes) -> Any:
-        with callers_generators_kept() if self._keeps else nullcontext():
-            return run.draw()
-
-    def _check_ranks(self, run: Training | Passes) -> None:
-        """All ranks have the same plan, or none begins: a rank with other data would go unnoticed for weeks."""
-        self._checked = True
-        distributed.check_place(self._dataset.worker_config)
+    def _check_ranks(self, stream: RankStream) -> None:
+        """Check that all ranks have the same plan before any rank begins: otherwise a rank could read other data for
+        weeks without notice."""
+        self._are_ranks_checked = True
+        distributed.check_created_after_init(self._dataset.worker_config)
         if self._group is not None:
             distributed.check_group(self._dataset.worker_config)
-        if distributed.is_running(self._dataset.worker_config):
-            distributed.same_on_all({**run.plan.to_state(), "recipe": run.plan.recipe}, self._group)
+        if distributed.has_process_group(self._dataset.worker_config):
+            distributed.check_same_on_all_ranks(
+                {**stream.loader_plan.to_state(), "recipe": stream.loader_plan.recipe_facts}, self._group
+            )
 
-    def _opened(self) -> Training | Passes:
-        if self._run is None:
-            self._run = self._new(None, strict=False)
-        return self._run
+    def _open_stream(self) -> RankStream:
+        if self._stream is None:
+            self._stream = self._new_stream(None, strict=False)
+        return self._stream
 
-    def _new(self, state: Any, *, strict: bool) -> Training | Passes:
-        dataset, running = self._dataset, self._running
-        if self._owner not in (None, os.getpid()):
-            # The trace, and the lock that a thread of the other process may hold, are that process's.
+    def _new_stream(self, state: Any, *, strict: bool) -> RankStream:
+        dataset, running = self._dataset, self._runtime_options
+        if self._owner_pid not in (None, os.getpid()):
+            # The trace, and a lock that one of its threads may hold, belong to the other process.
             running.tracer, self._lock = None, RLock()
         running.is_tracing = dataset.trace is not None
-        is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
-        kind = Passes if not is_endless and is_count_preserving(dataset) else Training
-        run = kind(dataset, state, strict=strict, running=running)
+        run = RankStream(dataset, state, strict=strict, runtime_options=running)
         if running.is_tracing and running.tracer is None:
-            running.tracer = tracer_of(dataset, run.streams)
-        self._owner = os.getpid()
+            running.tracer = open_tracer(dataset, run.streams)
+        self._owner_pid = os.getpid()
         return run
+
+
+#: Arguments of Energon's loaders without effect: here states are exact at any moment, Python collects its garbage, and
+#: hung workers are replaced.
+IGNORED_ENERGON_OPTIONS = {
+    "checkpoint_every_sec",
+    "checkpoint_every_min_n_samples",
+    "n_checkpoints",
+    "gc_collect_every_n_steps",
+    "fail_on_timeout",
+}
+
+
+def get_savable_loader(
+    dataset: Dataset,
+    *,
+    pin_memory: bool = False,
+    watchdog_timeout_seconds: float | None = 60.0,
+    watchdog_initial_timeout_seconds: float | None = None,
+    ring_bytes: int | None = None,
+    max_failed_fraction: float | None = None,
+    cache_pool: CachePool | None = None,
+    prefetch_factor: int | None = None,
+    worker_config: WorkerConfig | None = None,
+    **energon_options: Any,
+) -> Loader:
+    """The loader of a dataset. Opens the dataset lazily, on the first batch or attribute access.
+
+    `pin_memory`: batches are in pinned memory, if there is an accelerator. `watchdog_timeout_seconds`: a worker that
+    takes longer for a batch is replaced, and its stack is logged; None waits forever.
+    `watchdog_initial_timeout_seconds`: the same for the first batch. `ring_bytes`: shared memory that a worker may
+    take, at most. `max_failed_fraction`: the run ends (WDS527) if more than this share of the last thousand samples of
+    a source fails, or of the last thousand batches; None: it continues, and logs a warning above 1 %. `cache_pool`: for
+    cookers with `need_cache`, by default a `NoCachePool`. `prefetch_factor`: overrides the WorkerConfig's.
+    `worker_config`: must be the dataset's. `energon_options`: further options of Energon's loaders, accepted without
+    effect.
+    """
+    if not isinstance(dataset, Dataset):
+        raise UsageError(
+            f"a loader runs a dataset, not a {type(dataset).__name__}",
+            hint="get_loader(get_train_dataset(path, batch_size=32))",
+        )
+    running = RuntimeOptions(
+        watchdog_timeout_seconds=watchdog_timeout_seconds,
+        watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
+        ring_bytes=ring_bytes,
+        max_failed_fraction=_check_fraction(max_failed_fraction),
+    )
+    _check_energon_options(dataset.worker_config, worker_config, energon_options)
+    if prefetch_factor is not None:
+        dataset = replace(dataset, worker_config=replace(dataset.worker_config, prefetch_factor=prefetch_factor))
+    if cache_pool is not None:
+        dataset = replace(dataset, cache_pool=cache_pool)
+    return Loader(dataset, running, pin_memory=pin_memory)
+
+
+def get_loader(dataset: Dataset, **options: Any) -> Loader:
+    """The same as `get_savable_loader`: every loader can be saved."""
+    return get_savable_loader(dataset, **options)
+
+
+def _check_fraction(fraction: float | None) -> float | None:
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise UsageError(f"max_failed_fraction is {fraction!r}", hint="give a share from 0 to 1, such as 0.05")
+    return None if fraction is None else float(fraction)
+
+
+def _check_energon_options(
+    dataset_config: WorkerConfig, worker_config: WorkerConfig | None, option_names: Iterable[str]
+) -> None:
+    """Raise UsageError for an argument that Energon's loaders do not have either, and for another WorkerConfig."""
+    for name in set(option_names) - IGNORED_ENERGON_OPTIONS:
+        raise UsageError(f"a loader has no argument {name!r}", hint="help(get_savable_loader) lists its arguments")
+    if worker_config not in (None, dataset_config):
+        raise UsageError(
+            "the loader's worker_config differs from that of its dataset", hint="pass it to get_train_dataset only"
+        )

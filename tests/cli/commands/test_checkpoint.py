@@ -23,7 +23,7 @@ def test_info_says_who_can_resume(wdsctl: Wdsctl, ckpt: Path) -> None:
     result = wdsctl("checkpoint", "info", ckpt)
 
     assert (result.code, result.stderr) == (0, "")
-    assert "any number of ranks can resume from this; with the same global batches 1, 2, 4, 8" in result.stdout
+    assert "any number of ranks can resume; with the same global batches: 1, 2, 4, 8" in result.stdout
 
 
 def test_info_of_an_incomplete_set_fails_and_names_the_ranks(wdsctl: Wdsctl, ckpt: Path) -> None:
@@ -50,14 +50,14 @@ def test_a_file_without_a_state_is_an_error_of_input(wdsctl: Wdsctl, tmp_path: P
     result = wdsctl("checkpoint", "info", tmp_path / "config.json")
 
     assert result.code == 3
-    assert result.stderr.startswith("error[WDS522]: there is no state of a wdsctl loader")
+    assert result.stderr.startswith("error[WDS522]: found no state of a wdsctl loader")
 
 
 def test_states_are_united_for_other_ranks(wdsctl: Wdsctl, ckpt: Path, tmp_path: Path) -> None:
     result = wdsctl("checkpoint", "redistribute", ckpt, tmp_path / "new", "--ranks", "6")
 
     assert result.code == 0
-    assert "on 6 ranks the 8 lanes split into 24" in result.stdout
+    assert "on 6 ranks, 8 lanes are split into 24" in result.stdout
     assert wdsctl("checkpoint", "info", tmp_path / "new" / "loader_rank5.json").code == 0
 
 
@@ -68,7 +68,7 @@ def test_files_that_are_there_are_overwritten_on_request_alone(wdsctl: Wdsctl, c
     refused = wdsctl(*words)
 
     assert refused.code == 2
-    assert "the file is there already" in refused.stderr
+    assert "the output file exists" in refused.stderr
     assert wdsctl(*words, "--force").code == wdsctl("--yes", *words).code == 0
 
 
@@ -88,7 +88,7 @@ def test_diff_fails_where_something_differs(wdsctl: Wdsctl, ckpt: Path, tmp_path
     result = wdsctl("checkpoint", "diff", ckpt, later)
 
     assert result.code == 1
-    assert result.stdout.startswith("steps: the second is 4 batches on\n")
+    assert result.stdout.startswith("steps: the second is 4 steps ahead\n")
     assert wdsctl("checkpoint", "diff", ckpt, ckpt).stdout == "the states are the same\n"
     assert wdsctl("checkpoint", "diff", ckpt, ckpt, "--json").document["is_same"] is True
 

@@ -55,7 +55,7 @@ def test_a_shard_that_is_gone_exits_with_5(in_a_process: Process, wdsctl: Wdsctl
     (shards / "train-000001.tar").unlink()
     result = in_a_process("checksum", str(shards))
     assert (result.returncode, len(result.stdout.splitlines())) == (5, 9)
-    assert "train-000001.tar: the shard is in the catalog and not there (WDS306)" in result.stderr
+    assert "train-000001.tar: the shard is in the catalog, but its file is missing (WDS306)" in result.stderr
 
 
 def test_a_file_of_sums_that_is_not_there_is_said(wdsctl: Wdsctl, shards: Path) -> None:

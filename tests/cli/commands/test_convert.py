@@ -9,8 +9,8 @@ import pytest
 
 from tests.build import a_dataset, an_image, some_shards
 from wdsctl.cli.main import main
-from wdsctl.core.lock import locked
-from wdsctl.core.place import META
+from wdsctl.core.dataset.location import META_FOLDER
+from wdsctl.core.dataset.lock import hold_lock
 
 
 @pytest.fixture(autouse=True)
@@ -60,7 +60,7 @@ def test_samples_that_are_left_out_end_in_code_5(tmp_path: Path, capsys: pytest.
     assert main(["convert", "a", "b", "--image", "jpeg:80", "--max-side", "20"]) == 5
 
     out = capsys.readouterr().out
-    assert "left out: 1 sample that could not be read or written anew" in out
+    assert "left out: 1 sample that could not be read or transcoded" in out
     assert "WDS341" in out
     assert "sample y" in out
 
@@ -107,7 +107,7 @@ def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(
     some_shards(tmp_path / "a", 1)
     words = ["convert", "a", "b", "--workers", "1"]
 
-    with locked(str(tmp_path / "b" / META / "lock")):
+    with hold_lock(str(tmp_path / "b" / META_FOLDER / "lock")):
         assert main(words) == 6
         assert f"process {os.getpid()} on {socket.gethostname()}, since" in capsys.readouterr().err
         assert main([*words, "--wait", "0.2"]) == 6
@@ -162,4 +162,4 @@ def test_a_split_that_is_not_there_is_told_in_words_of_the_command_line(
 
     said = capsys.readouterr().err
     assert "the dataset has no split 'nope'; it has train, val" in said
-    assert "help: choose one of these; `wdsctl split a train=8,val=1,test=1` divides it anew" in said
+    assert "help: choose one of these; `wdsctl split a train=8,val=1,test=1` divides it again" in said

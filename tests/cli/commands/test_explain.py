@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.cli.conftest import Wdsctl
-from wdsctl.core.codes import CODES
+from wdsctl.core.codes import load_codes
 
 
 def test_a_code_is_explained(wdsctl: Wdsctl) -> None:
@@ -12,7 +12,7 @@ def test_a_code_is_explained(wdsctl: Wdsctl) -> None:
 
 
 def test_without_a_code_all_are_listed(wdsctl: Wdsctl) -> None:
-    assert len(wdsctl("explain").stdout.splitlines()) == len(CODES) + 1
+    assert len(wdsctl("explain").stdout.splitlines()) == len(load_codes()) + 1
 
 
 def test_an_unknown_code_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
@@ -26,6 +26,6 @@ def test_programs_get_the_same(wdsctl: Wdsctl) -> None:
     assert document == {
         "schema": 1,
         "command": "explain",
-        "codes": [{"code": "WDS102", **CODES["WDS102"]._asdict()}],
+        "codes": [{"code": "WDS102", **load_codes()["WDS102"]._asdict()}],
     }
-    assert len(wdsctl("explain", "--json").document["codes"]) == len(CODES)
+    assert len(wdsctl("explain", "--json").document["codes"]) == len(load_codes())

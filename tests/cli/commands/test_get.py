@@ -9,7 +9,7 @@ import pytest
 
 from tests.build import a_dataset, an_image
 from tests.cli.conftest import Stream, Wdsctl
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 MEMBERS = {
     "1.jpg": an_image("JPEG"),
@@ -50,7 +50,7 @@ def test_parts_are_written_to_files(wdsctl: Wdsctl, root: str, tmp_path: Path) -
     assert (tmp_path / "out" / "1.jpg").read_bytes() == MEMBERS["1.jpg"]
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x").stderr == f"wrote {tmp_path}/x (7 B)\n"
     again = wdsctl("get", root, "1.txt", "-o", tmp_path / "x")
-    assert (again.code, "--yes replaces it" in again.stderr) == (2, True)
+    assert (again.code, "pass --yes to replace it" in again.stderr) == (2, True)
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "x", "--yes", "-q").stderr == ""
     assert wdsctl("get", root, "1", "-o", tmp_path / "y").code == 2  # two parts are no one file
 

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
-from wdsctl.core.lock import locked
-from wdsctl.core.place import locate
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
 
 
 def test_a_folder_of_tars_is_indexed(wdsctl: Wdsctl, shards: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_shard_that_is_kept_as_missing_is_told_in_one_line_and_fails_nothing(w
     assert (kept.code, again.code, shown.code, got.code) == (0, 0, 0, 3)
     assert (kept.stdout + again.stdout + shown.stdout).count("1 shard has vanished, and its rows are kept") == 3
     assert listed.stdout.split()[2] == "missing"
-    assert "has vanished: train-000003.tar" in got.stderr
+    assert "is missing: train-000003.tar" in got.stderr
     assert "index" in got.stderr
 
 
@@ -171,18 +171,18 @@ def test_a_renamed_shard_is_told(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards)
 
     assert "1 renamed, 9 unchanged" in result.stdout
-    assert "renamed: train-000003.tar is now other.tar" in result.stdout
+    assert "renamed: train-000003.tar -> other.tar" in result.stdout
 
 
 def test_hashes_and_rows_are_told(wdsctl: Wdsctl, shards: Path) -> None:
     result = wdsctl("index", shards, "--hash", "--no-sample-rows")
-    assert "without rows of samples" in result.stdout
+    assert "without sample rows" in result.stdout
     assert "hashed   10 of 10 shards" in result.stdout
     assert wdsctl("index", shards, "--sample-rows", "--json").document["sample_rows"] is True
 
 
 def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsctl, shards: Path) -> None:
-    with locked(locate(str(shards)).lock):
+    with hold_lock(locate(str(shards)).lock):
         refused = wdsctl("index", shards)
         waited = wdsctl("index", shards, "--wait", "0.2")
     assert (refused.code, waited.code) == (6, 6)

@@ -125,8 +125,8 @@ def test_paths_in_sentences_are_as_one_would_type_them_here(
     monkeypatch.chdir(shards.parent)
     result = wdsctl("inspect", "shards")
     assert result.stderr.splitlines()[-1] == (
-        "  help: `wdsctl prepare shards` makes it; one that is kept elsewhere is named by --catalog, in Python by "
-        "catalog="
+        "  help: `wdsctl prepare shards` creates one; to use a catalog in another folder, pass `--catalog DIR`, or "
+        "`catalog=` in Python"
     )
 
 
@@ -148,7 +148,7 @@ def test_a_sample_is_shown_as_people_read_it(wdsctl: Wdsctl, medley: str) -> Non
     result = wdsctl("inspect", medley, "--key", "k")
     lines = result.stdout.splitlines()
 
-    assert (result.code, lines[2].startswith("k  in a.tar, place 0, ")) == (0, True)
+    assert (result.code, lines[2].startswith("k  in a.tar, position 0, ")) == (0, True)
     assert "  jpg" in result.stdout
     assert "48x32 JPEG RGB" in result.stdout
     assert any(line.startswith(r"    \x1b[2Jclear wörds") for line in lines)
@@ -190,7 +190,7 @@ def test_samples_are_data_in_the_document(wdsctl: Wdsctl, medley: str) -> None:
 def test_statistics_are_drawn_and_are_data(wdsctl: Wdsctl, indexed: Path) -> None:
     shown = wdsctl("inspect", indexed, "--stats", "--random", "7", "--seed", "3")
     assert shown.code == 0
-    assert "contents are of 7 samples that were read (175 B), drawn by seed 3" in shown.stdout
+    assert "contents: of 7 samples (175 B) that were read, drawn by seed 3" in shown.stdout
     assert max(map(len, shown.stdout.splitlines()[1:])) <= 80
     document = wdsctl("inspect", indexed, "--stats", "--random", "7", "--seed", "3", "--json").document
     assert (document["samples"], document["read"], document["seed"]) == (30, 7, 3)

@@ -10,11 +10,11 @@ import pytest
 
 from tests.build import a_dataset, some_shards
 from tests.cli.conftest import Stream, Wdsctl
-from wdsctl.cli.commands.ls import document, write_all
-from wdsctl.cli.output import Answered
+from wdsctl.cli.commands.ls import listing_document, write_entries
+from wdsctl.cli.output import PartialDocument
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.ls import Listed, ListedShard, Listing
+from wdsctl.core.index.index import index
+from wdsctl.core.inspect.ls import DatasetListing, ListedShard, ListingEntry
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ def test_the_document_has_every_entry(wdsctl: Wdsctl, root: str) -> None:
 
 @pytest.mark.parametrize("number", [1, 60])
 def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def entries() -> Iterator[Listed]:
+    def entries() -> Iterator[ListingEntry]:
         yield from (ListedShard(path=f"{i}.tar", size_bytes=1, samples=1, status="ok") for i in range(number))
         raise CatalogError("it ends here", hint="make it again", where="here")
 
     stdout = Stream()
     monkeypatch.setattr(sys, "stdout", stdout)
-    with pytest.raises(Answered, match="it ends here"):
-        write_all(document(Listing("d", "shards", entries(), iter(()))))
+    with pytest.raises(PartialDocument, match="it ends here"):
+        write_entries(listing_document(DatasetListing("d", "shards", entries(), iter(()))))
     answer = json.loads(stdout.getvalue())
     assert len(answer["entries"]) == number
     assert answer["error"] == {"code": "WDS300", "message": "it ends here", "where": "here", "hint": "make it again"}
@@ -62,7 +62,7 @@ def test_what_fails_behind_the_first_entry_ends_the_one_document(number: int, mo
 def test_nothing_found_is_no_success(wdsctl: Wdsctl, root: str) -> None:
     assert (wdsctl("ls", root, "none").code, wdsctl("ls", root, "--samples", "--parts").code) == (3, 2)
     assert wdsctl("ls", root, "--split", "val").code == 3
-    assert wdsctl("ls", root, "none").stderr == "nothing is there that begins with 'none'\n"
+    assert wdsctl("ls", root, "none").stderr == "nothing found that begins with 'none'\n"
     assert wdsctl("ls", root, "none", "--quiet").stderr == ""
 
 

@@ -25,8 +25,8 @@ def test_facts_of_media_are_indexed_and_shown(wdsctl: Wdsctl, tars: str) -> None
     result = wdsctl("index", tars, "--media")
 
     assert result.code == 0
-    assert "media by auto: 3 images, 1 sound, 1 video, 2 unreadable" in result.stdout.splitlines()
-    assert "warning[WDS320]: a medium is unreadable" in result.stdout
+    assert "media by auto: 3 images, 1 audio file, 1 video, 2 unreadable" in result.stdout.splitlines()
+    assert "warning[WDS320]: a media file is unreadable" in result.stdout
     assert wdsctl("index", tars).stdout.splitlines()[0].startswith(f"{tars}: up to date")
 
 
@@ -46,8 +46,8 @@ def test_inspect_shows_the_media(wdsctl: Wdsctl, tars: str) -> None:
     wdsctl("index", tars, "--media")
     lines = wdsctl("inspect", tars, "--samples", "0").stdout.splitlines()
 
-    at = lines.index("media by auto: 3 images, 1 sound, 1 video, 2 unreadable")
-    assert lines[at + 1].split() == ["part", "kind", "media", "size", "width", "height", "total", "each", "what"]
+    at = lines.index("media by auto: 3 images, 1 audio file, 1 video, 2 unreadable")
+    assert lines[at + 1].split() == ["part", "kind", "media", "size", "width", "height", "total", "each", "format"]
     assert any(line.split()[:3] == ["mp4", "video", "1"] for line in lines[at + 2 :])
 
 
@@ -86,7 +86,7 @@ def test_a_folder_of_media_gets_a_catalog_of_its_own(wdsctl: Wdsctl, clips: str,
 
     assert result.code == 0
     assert lines[0].startswith(f"{clips}: a folder of media, 7 files, ")
-    assert "media by auto: 3 images, 1 sound, 1 video, 2 unreadable" in lines
+    assert "media by auto: 3 images, 1 audio file, 1 video, 2 unreadable" in lines
     again = wdsctl(command, clips, "--no-input")
     assert (again.code, again.stdout.splitlines()[0].startswith(f"{clips}: up to date (7 files")) == (0, True)
 
@@ -128,5 +128,5 @@ def test_a_folder_without_shards_is_refused_as_before_where_no_media_are_asked_f
 
 def test_a_dry_run_of_a_folder_of_media_writes_nothing(wdsctl: Wdsctl, clips: str) -> None:
     result = wdsctl("index", clips, "--media", "--dry-run")
-    assert (result.code, "would be looked at" in result.stdout) == (0, True)
+    assert (result.code, "would be read" in result.stdout) == (0, True)
     assert not Path(clips, ".wdsctl").exists()

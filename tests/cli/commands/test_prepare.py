@@ -19,7 +19,7 @@ from tests.build import linked_shards
 from tests.cli.conftest import Wdsctl, a_tar
 from tests.killing import Moment, environment
 from wdsctl.cli.commands.prepare import command
-from wdsctl.core.verbs.prepare import PrepareOptions
+from wdsctl.core.prepare.request import PrepareRequest
 
 
 def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: Path) -> None:
@@ -130,13 +130,16 @@ def test_a_folder_that_was_moved_and_changed_is_said_to_be_by_yes(wdsctl: Wdsctl
 
 
 def test_the_defaults_are_those_of_the_verb() -> None:
-    defaults = PrepareOptions()
+    defaults = PrepareRequest()
     ours = command.__kwdefaults__ or {}
     assert ours
-    names = {"by": "split_by"}
+    names = {"by": "split_by", "media": "selection", "media_index": "keyframes"}
     emptied = {"parts": "", "field_map": "", "exclude": None, "workers": None}
     for name, value in ours.items():
-        assert value == emptied.get(name, getattr(defaults, names.get(name, name))), name
+        holders = (defaults, defaults.index.media, defaults.index)
+        field = names.get(name, name)
+        holder = next(each for each in holders if hasattr(each, field))
+        assert value == emptied.get(name, getattr(holder, field)), name
 
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
@@ -174,7 +177,7 @@ def test_nothing_is_written_before_the_last_answer(photos: Path, shards: Path, t
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_a_source_that_is_not_named_is_asked_for(photos: Path, tmp_path: Path) -> None:
-    dialogue = [("data to prepare", "?"), ("labels.jsonl", ""), ("an empty name", "photos")]
+    dialogue = [("data to prepare", "?"), ("labels.jsonl", ""), ("the path is empty", "photos")]
     screen = at_a_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
 
     assert "wdsctl prepare photos made --sample-type" in screen
@@ -187,7 +190,7 @@ def test_a_source_or_destination_that_cannot_be_is_asked_for_again_at_once(photo
     (tmp_path / "notes.txt").write_text("")
     dialogue = [
         *[("data to prepare", "photo"), ("does not exist", "nothing"), ("the folder is empty", "photos")],
-        *[("shards", "photos/made"), ("in one another", "notes.txt"), ("is a file", "made")],
+        *[("shards", "photos/made"), ("overlap", "notes.txt"), ("is a file", "made")],
         *[("split", ""), ("use it?", "y")],
     ]
     screen = at_a_terminal(["prepare"], tmp_path, dialogue)
@@ -200,7 +203,7 @@ def test_what_is_wrong_with_the_places_on_the_command_line_is_said_before_any_qu
     photos: Path, tmp_path: Path
 ) -> None:
     screen = at_a_terminal(["prepare", "photos", "photos/made"], tmp_path, [], code=2)
-    assert "in one another" in screen
+    assert "overlap" in screen
     screen = at_a_terminal(["prepare", "photo", "made"], tmp_path, [], code=3)
     assert "does not exist" in screen
     screen = at_a_terminal(["prepare", linked_shards(tmp_path)], tmp_path, [], code=4)
@@ -288,7 +291,7 @@ def test_ctrl_c_leaves_no_traceback_and_says_how_to_go_on(tmp_path: Path) -> Non
 
     assert (done.returncode, done.stdout) == (130, "")
     assert len(list((tmp_path / "made").glob("*.tar"))) == 2
-    assert done.stderr == "interrupted; run the same command again to go on\n"
+    assert done.stderr == "interrupted; run the same command again to continue\n"
 
 
 @pytest.mark.parametrize("option", [("--sample-type", "Foo"), ("--field-map", "image=xyz,caption=txt")])
@@ -305,7 +308,7 @@ def test_shards_without_samples_are_no_success(wdsctl: Wdsctl, tmp_path: Path) -
     for verb in ("prepare", "index", "prepare", "inspect"):
         result = wdsctl(verb, tmp_path / "s")
         assert (result.code, "error[WDS119]: a dataset without samples" in result.stdout) == (3, True)
-    assert "2 members whose names make no key" in wdsctl("index", tmp_path / "s", "--rebuild").stdout
+    assert "2 members whose names have no key" in wdsctl("index", tmp_path / "s", "--rebuild").stdout
     split = wdsctl("split", tmp_path / "s", "8,1,1")
     assert (split.code, f"`wdsctl validate {tmp_path / 's'}` tells why" in split.stderr) == (3, True)
 
@@ -326,7 +329,7 @@ def test_some_shards_are_prepared_and_split_and_a_destination_is_refused(wdsctl:
     result = wdsctl("prepare", some, "--split", "3,1", "--hash", "--json")
 
     assert (refused.code, result.code) == (2, 0)
-    assert "leave DEST out" in refused.stderr
+    assert "remove DEST" in refused.stderr
     assert result.document["index"]["shards"] == 4
     assert result.document["index"]["hashed"] == 4
     assert result.document["split"]["splits"][0]["samples"] > 0

@@ -6,8 +6,8 @@ import pytest
 
 from tests.build import a_folder, tree
 from tests.cli.conftest import Wdsctl
-from wdsctl.core.lock import locked
-from wdsctl.core.place import META, locate
+from wdsctl.core.dataset.location import META_FOLDER, locate
+from wdsctl.core.dataset.lock import hold_lock
 
 LINES = b'\xef\xbb\xbf{"a": 1}\r\n{"a": "\xe9"}\n{"a": 2}\n'
 
@@ -20,7 +20,7 @@ def cut(truncated: Path) -> Path:
 def test_a_broken_shard_gets_a_copy_and_the_answer_says_how(wdsctl: Wdsctl, cut: Path, tmp_path: Path) -> None:
     result = wdsctl("repair", cut, tmp_path / "fixed")
     assert result.code == 5
-    assert result.stdout.startswith("error[WDS130]: something is missing from a repaired shard")
+    assert result.stdout.startswith("error[WDS130]: samples are missing from a repaired shard")
     assert "train-000004.tar" in result.stdout
     assert "1 repaired" in result.stdout
     assert max(map(len, result.stdout.splitlines())) < 200
@@ -31,9 +31,7 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
     root = a_folder(tmp_path / "in", {"a.tar": b"no tar"})
     result = wdsctl("repair", root, tmp_path / "fixed")
     assert result.code == 5
-    assert result.stdout.startswith(
-        "error[WDS157]: something could not be repaired\n  --> a.tar: it holds no tar members"
-    )
+    assert result.stdout.startswith("error[WDS157]: not repaired\n  --> a.tar: it holds no tar members")
     assert "1 beyond repair\n" in result.stdout  # and nothing is in DEST
 
 
@@ -41,8 +39,8 @@ def test_what_cannot_be_repaired_is_told_and_ends_with_5(wdsctl: Wdsctl, tmp_pat
     ("words", "said"),
     [
         (["--in-place"], "needs --yes"),
-        ([], "say where the fixed copies go"),
-        (["DEST", "--no-backup"], "--no-backup is of --in-place"),
+        ([], "missing DEST for the fixed copies"),
+        (["DEST", "--no-backup"], "--no-backup needs --in-place"),
         (["DEST", "--encoding", "klingon"], "--encoding klingon"),
         (["DEST", "--in-place", "--yes"], "exclude each other"),
     ],
@@ -65,7 +63,7 @@ def test_a_dry_run_in_place_needs_no_yes_and_writes_nothing(wdsctl: Wdsctl, cut:
 
 def test_in_place_keeps_what_was_there(wdsctl: Wdsctl, cut: Path) -> None:
     result = wdsctl("repair", cut, "--in-place", "--yes")
-    assert (result.code, "kept as 1 .bak file" in result.stdout) == (5, True)
+    assert (result.code, "originals are kept in 1 .bak file" in result.stdout) == (5, True)
     assert (cut / "train-000004.tar.bak").exists()
 
 
@@ -83,8 +81,8 @@ def test_of_two_runs_at_once_the_second_waits(
 ) -> None:
     wdsctl("index", cut)
     said = [tmp_path / "fixed" if word == "DEST" else word for word in words]
-    lock = str(tmp_path / "fixed" / META / "lock") if words == ("DEST",) else locate(str(cut)).lock
-    with locked(lock):
+    lock = str(tmp_path / "fixed" / META_FOLDER / "lock") if words == ("DEST",) else locate(str(cut)).lock
+    with hold_lock(lock):
         waited = wdsctl("repair", cut, *said, "--wait", "0.2")
     assert waited.code == 6
     assert "waiting for another wdsctl" in waited.stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Wdsctl
-from wdsctl.core.lock import locked
-from wdsctl.core.place import locate
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
 
 
 @pytest.mark.parametrize("ratios", ["8,1,1", "train=8,val=1,test=1"])
@@ -61,7 +61,7 @@ def test_one_set_may_be_shown_and_has_to_be_there(wdsctl: Wdsctl, shards: Path) 
     assert len(wdsctl("split", shards, "--json").document["sets"]) == 2
     unknown = wdsctl("split", shards, "--set", "halfs")
     assert unknown.code == 3
-    assert "no set of splits 'halfs'; it has halves" in unknown.stderr
+    assert "no split set 'halfs'; it has halves" in unknown.stderr
 
 
 def test_a_dry_run_changes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_dry_run_changes_nothing(wdsctl: Wdsctl, shards: Path) -> None:
 
 def test_of_two_runs_at_once_the_second_waits_or_says_who_is_at_it(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
-    with locked(locate(str(shards)).lock):
+    with hold_lock(locate(str(shards)).lock):
         refused = wdsctl("split", shards, "8,2")
         waited = wdsctl("split", shards, "8,2", "--wait", "0.2")
     assert (refused.code, waited.code) == (6, 6)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Stream, Wdsctl, a_tar
-from wdsctl.core.place import META
+from wdsctl.core.dataset.location import META_FOLDER
 
 
 @pytest.fixture
@@ -115,20 +115,20 @@ def test_split_yaml_goes_out_and_in(wdsctl: Wdsctl, films: Path, tmp_path: Path)
     ("words", "said"),
     [
         (["8,1", "--pattern", "a=b.tar"], "RATIOS and --pattern exclude each other"),
-        (["--group-by", "json:film"], "--group-by needs shares"),
+        (["--group-by", "json:film"], "--group-by only applies to ratios"),
         (["1,1", "--group-by", "film"], "does not say where a value is found"),
         (["1,1", "--group-by", "json:a", "--stratify", "b"], "does not say where a value is found"),
-        (["1,1", "--by", "key", "--group-by", "json:a"], "does not go with"),
-        (["--seed", "3"], "--seed needs shares"),
+        (["1,1", "--by", "key", "--group-by", "json:a"], "excludes --group-by"),
+        (["--seed", "3"], "--seed only applies to ratios"),
         (["1,1", "--rest", "val"], "--rest names the split"),
         (["--pattern", "a.tar"], "expected NAME=..."),
         (["--keys", "a=x", "--keys", "a=y"], "names a twice"),
-        (["--folds", "1"], "nothing to train on"),
-        (["--folds", "3", "--stratify", "json:label"], "--folds goes by key"),
-        (["1,1", "--set", "a/b"], "cannot name a set"),
+        (["--folds", "1"], "no sample to train on"),
+        (["--folds", "3", "--stratify", "json:label"], "--folds divides by key"),
+        (["1,1", "--set", "a/b"], "is not a valid name of a split set"),
         (["--exclude-code", "WDS999"], "there is no code WDS999"),
-        (["1,1", "--leaks"], "others are asked for"),
-        (["1,1", "--rest", "a/b", "--group-by", "json:film"], "cannot name a split"),
+        (["1,1", "--leaks"], "applies to existing splits"),
+        (["1,1", "--rest", "a/b", "--group-by", "json:film"], "is not a valid split name"),
     ],
 )
 def test_what_contradicts_itself_is_an_error_of_usage(wdsctl: Wdsctl, films: Path, words: list[str], said: str) -> None:
@@ -153,12 +153,12 @@ def test_to_drop_the_set_that_has_no_name_is_asked_for(
 
     refused = wdsctl("split", films, "--drop")
     assert (refused.code, refused.stdout) == (2, "")
-    assert "--drop without --set forgets train, val, and needs --yes" in refused.stderr
+    assert "--drop without --set deletes the splits train, val, and needs --yes" in refused.stderr
     monkeypatch.setattr("sys.stdin", Stream("\n", is_terminal=True))
     left = wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True))
     assert left.code == 2
-    assert "forget train, val of" in left.stderr
-    assert "nothing is forgotten: the answer was no" in left.stderr
+    assert "delete the splits train, val of" in left.stderr
+    assert "no split was deleted: the answer was no" in left.stderr
     assert len(wdsctl("split", films, "--json").document["sets"]) == 1
     monkeypatch.setattr("sys.stdin", Stream("y\n", is_terminal=True))
     assert wdsctl("split", films, "--drop", stderr=Stream(is_terminal=True)).code == 0
@@ -171,8 +171,8 @@ def test_what_is_dropped_is_told_and_is_in_dataset_yaml_no_more(wdsctl: Wdsctl, 
 
     told = wdsctl("split", films, "--drop", "--yes")
 
-    assert "sets (without a name), fold-0, fold-1 dropped" in told.stdout
+    assert "sets (default), fold-0, fold-1 dropped" in told.stdout
     lines = [line.split()[:3] for line in told.stdout.splitlines()]
     assert ["train", "(none)", "20"] in lines
     assert ["fold-1/val", "(none)"] in [line[:2] for line in lines]
-    assert "split" not in (films / META / "dataset.yaml").read_text()
+    assert "split" not in (films / META_FOLDER / "dataset.yaml").read_text()

@@ -7,8 +7,8 @@ import pytest
 
 from tests.build import some_shards
 from tests.cli.conftest import Wdsctl
+from wdsctl.core.index.index import index
 from wdsctl.core.trace import SourceFacts, TraceWriter
-from wdsctl.core.verbs.index import index
 
 
 @pytest.fixture

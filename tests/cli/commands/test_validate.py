@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Wdsctl, a_tar
-from tests.loader.av.media import sound
-from wdsctl.core.lock import locked
-from wdsctl.core.place import locate
+from tests.loader.decoding.av.media import sound
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def test_a_sound_dataset_passes(wdsctl: Wdsctl, shards: Path) -> None:
 
 def test_the_answer_of_the_default_level_says_that_media_were_not_decoded(wdsctl: Wdsctl, shards: Path) -> None:
     wdsctl("index", shards)
-    words = "structure only: media were not decoded; --level content does that"
+    words = "structure only: media were not decoded; --level content decodes them"
 
     assert words in wdsctl("validate", shards).stdout
     assert wdsctl("validate", shards, "--json").document["not_checked"] == words
@@ -85,7 +85,7 @@ def test_a_level_looks_deeper_and_the_answer_names_it(wdsctl: Wdsctl, with_broke
     assert wdsctl("validate", with_broken_json).code == 0
     result = wdsctl("validate", with_broken_json, "--level", "content")
     assert result.code == 1
-    assert "error[WDS144]: a part is no JSON\n  --> odd.tar (byte " in result.stdout
+    assert "error[WDS144]: a part is not valid JSON\n  --> odd.tar (byte " in result.stdout
     assert "; levels: structure, headers, content" in result.stdout
 
 
@@ -93,7 +93,7 @@ def test_a_second_run_says_that_nothing_was_read_again(wdsctl: Wdsctl, shards: P
     wdsctl("index", shards)
     wdsctl("validate", shards)
     result = wdsctl("validate", shards)
-    assert "not changed since they were validated" in result.stdout
+    assert "all shards are unchanged since the last validation" in result.stdout
     assert "not changed" not in wdsctl("validate", shards, "--again").stdout
 
 
@@ -117,7 +117,7 @@ def test_other_forms_go_to_stdout_or_into_a_file(
         (["--level", "deep"], "--level deep"),
         (["--sample", "0"], "--sample 0"),
         (["--refs", "image"], "FIELD=STORE"),
-        (["-o", "x"], "-o needs a form"),
+        (["-o", "x"], "-o needs --format"),
         (["--json", "--format", "sarif"], "contradict"),
         (["--shards", "none.tar"], "no shard of the"),
         (["--quarantine", "--release"], "contradict"),
@@ -133,7 +133,9 @@ def test_the_quarantine_is_told_and_released(wdsctl: Wdsctl, with_broken_json: P
     wdsctl("split", with_broken_json, "train=1")
     result = wdsctl("validate", with_broken_json, "--level", "content", "--quarantine", "--fail-on", "never")
     assert result.code == 0
-    assert "newly kept out of all splits: 1 sample and 0 whole shards; in quarantine in all: 1 sample" in result.stdout
+    assert (
+        "newly excluded from all splits: 1 sample and 0 whole shards; in quarantine in total: 1 sample" in result.stdout
+    )
     released = wdsctl("validate", with_broken_json, "--release", "--json").document
     assert released["released"] == 1
     assert released["splits"]["train"] > 0
@@ -147,7 +149,7 @@ def test_who_changes_the_quarantine_waits_for_another_writer_or_says_who_it_is(
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n")
     roots = [shards, tmp_path / "b.yaml"] if word == "--quarantine" else [shards]
     for root in roots:
-        with locked(locate(str(shards)).lock):
+        with hold_lock(locate(str(shards)).lock):
             refused = wdsctl("validate", root, word)
             waited = wdsctl("validate", root, word, "--wait", "0.2")
             assert wdsctl("validate", root).code == 0
@@ -168,10 +170,10 @@ def test_a_blend_file_is_validated_as_its_datasets(wdsctl: Wdsctl, with_broken_j
     released = wdsctl("validate", tmp_path / "b.yaml", "--release")
     assert (released.code, released.stdout.splitlines()[0]) == (
         0,
-        f"{tmp_path / 'b.yaml'}: 1 let in again from the quarantine",
+        f"{tmp_path / 'b.yaml'}: released 1 from quarantine",
     )
     refused = wdsctl("validate", tmp_path / "b.yaml", "--release", "--catalog", tmp_path)
-    assert (refused.code, "--catalog is of one dataset" in refused.stderr) == (2, True)
+    assert (refused.code, "--catalog names the catalog of one dataset" in refused.stderr) == (2, True)
 
 
 def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shards: Path, tmp_path: Path) -> None:
@@ -179,7 +181,7 @@ def test_the_files_of_splits_of_a_blend_file_are_looked_at(wdsctl: Wdsctl, shard
     (tmp_path / "b.yaml").write_text(f"splits:\n  train:\n    path: {shards}\n    split_config: mine.yaml\n")
     result = wdsctl("validate", tmp_path / "b.yaml")
     assert result.code == 1
-    assert "there is no split_config 'mine.yaml'" in result.stdout
+    assert "split_config 'mine.yaml' does not exist" in result.stdout
 
 
 def test_a_folder_in_the_place_of_the_answer_is_refused_before_anything_is_read(wdsctl: Wdsctl, shards: Path) -> None:
@@ -187,4 +189,4 @@ def test_a_folder_in_the_place_of_the_answer_is_refused_before_anything_is_read(
     result = wdsctl("validate", shards, "--format", "sarif", "-o", shards)
 
     assert (result.code, result.stdout) == (2, "")
-    assert "-o names a folder" in result.stderr
+    assert "-o is a folder" in result.stderr

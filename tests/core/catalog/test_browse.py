@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from tests.build import a_dataset, some_shards
 from tests.core.dumps import catalog_of
-from wdsctl.core.catalog.browse import Browser, after
-from wdsctl.core.catalog.placed import Members
+from wdsctl.core.catalog.browse import CatalogBrowser, prefix_end
+from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
 
 KEYS = ("a", "a/1", "b", "b2", "ü", "'; DROP TABLE sample; --", "%_", "\U0001f600")
 
@@ -33,13 +33,13 @@ def odd(tmp_path: Path) -> str:
 def test_texts_that_begin_so_are_those_between_two_bounds(prefix: str, text: str) -> None:
     if any(0xD800 <= ord(letter) < 0xE000 for letter in prefix + text):
         return
-    end = after(prefix)
+    end = prefix_end(prefix)
     low, wanted = prefix.encode(), text.encode()
     assert (low <= wanted and (end is None or wanted < end.encode())) == text.startswith(prefix)
 
 
 def test_a_key_is_found_wherever_it_stands_and_taken_as_it_is(odd: str) -> None:
-    with Browser(odd) as browser:
+    with CatalogBrowser(odd) as browser:
         assert [(each.shard, each.position) for each in browser.find("b")] == [("x.tar", 5), ("y.tar", 0)]
         assert [part.name for part in browser.find("b")[1].parts] == ["txt", "json"]
         for key in KEYS:
@@ -48,7 +48,7 @@ def test_a_key_is_found_wherever_it_stands_and_taken_as_it_is(odd: str) -> None:
 
 
 def test_samples_come_in_tar_order_and_with_a_prefix_by_key(odd: str) -> None:
-    with Browser(odd) as browser:
+    with CatalogBrowser(odd) as browser:
         assert [each.key for each in browser.samples()] == [*reversed(KEYS), "b"]
         assert [each.key for each in browser.samples("b")] == ["b", "b", "b2"]
         assert [key for _, key in browser.keys("b")] == ["b", "b", "b2"]
@@ -58,7 +58,7 @@ def test_samples_come_in_tar_order_and_with_a_prefix_by_key(odd: str) -> None:
 
 
 def test_a_listing_that_is_left_early_leaves_nothing_behind(odd: str) -> None:
-    with Browser(odd) as browser:
+    with CatalogBrowser(odd) as browser:
         rest = browser.samples()
         next(rest)
     del rest  # the catalog is closed by then: no error, or pytest would tell of one that was not raised
@@ -67,22 +67,22 @@ def test_a_listing_that_is_left_early_leaves_nothing_behind(odd: str) -> None:
 def test_members_of_a_split_are_told_by_their_bits(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 3)
     index(root)
-    split(root, {"train": 2, "val": 1}, by="sample")
-    with Browser(str(catalog_of(root))) as browser:
+    split_by_ratios(root, {"train": 2, "val": 1}, by="sample")
+    with CatalogBrowser(str(catalog_of(root))) as browser:
         train, val = browser.members("train"), browser.members("val")
         assert train is not None
         assert val is not None
         for sample in browser.samples():
             assert [train.has(sample.id), val.has(sample.id)].count(True) == 1
             assert browser.splits_of(sample.id) == ["train" if train.has(sample.id) else "val"]
-        assert train.count(browser.shard_samples()) + val.count(browser.shard_samples()) == 15
+        assert train.count(browser.shard_sample_counts()) + val.count(browser.shard_sample_counts()) == 15
         assert browser.members("test") is None
-    assert not Members({1: b"\x01"}).has(1 << 28 | 9)
+    assert not SplitMembers({1: b"\x01"}).has(1 << 28 | 9)
 
 
 def test_a_damaged_catalog_says_so(odd: str) -> None:
     with open(odd, "r+b") as file:
         file.seek(4096)
         file.write(os.urandom(os.path.getsize(odd) - 4096))
-    with pytest.raises(CatalogError, match="WDS302"), Browser(odd) as browser:
+    with pytest.raises(CatalogError, match="WDS302"), CatalogBrowser(odd) as browser:
         list(browser.samples())

@@ -8,19 +8,19 @@ from tests.build import a_dataset, a_folder
 from tests.core.catalog.test_schema import rebuilt
 from tests.core.dumps import catalog_of
 from tests.core.medley import a_medley, an_image, members
-from wdsctl.core.catalog.by_name import Names
+from wdsctl.core.catalog.browse import NameLookup
 from wdsctl.core.errors import CatalogError
+from wdsctl.core.index.index import index
+from wdsctl.core.index.media_folder import index_media_folder
+from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.media.facts import Unreadable
 from wdsctl.core.media.keyframes import KeyframeIndex
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media_folder import index_media_folder
-from wdsctl.core.verbs.media_request import MediaRequest
 
 ALL = MediaRequest(selection="auto", keyframes=True)
 
 
-def names_of(root: str) -> Names:
-    return Names(str(catalog_of(root)))
+def names_of(root: str) -> NameLookup:
+    return NameLookup(str(catalog_of(root)))
 
 
 def test_every_member_is_found_by_its_file_name_and_read_by_one_range(tmp_path: Path) -> None:
@@ -95,18 +95,12 @@ def test_of_a_part_that_a_sample_has_twice_the_last_one_is_found(tmp_path: Path)
     assert (tmp_path / "a.tar").read_bytes()[place.offset : place.offset + place.size] == b"last"
 
 
-def test_an_older_catalog_serves_names_too(tmp_path: Path) -> None:
-    with Names(rebuilt(tmp_path, 1)) as names:
-        [place] = names.find("x/2.jpg")
-        assert (place.path, place.size, names.facts(place)) == ("b/c.tar", 2, None)
-
-
 def test_a_catalog_that_is_missing_or_damaged_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(CatalogError, match="no catalog"):
-        Names(str(tmp_path / "catalog.sqlite"))
-    path = rebuilt(tmp_path, 1)
+        NameLookup(str(tmp_path / "catalog.sqlite"))
+    path = rebuilt(tmp_path)
     data = bytearray(Path(path).read_bytes())
     data[100:4096] = b"?" * 3996
     Path(path).write_bytes(data)
     with pytest.raises(CatalogError, match="damaged"):
-        Names(path)
+        NameLookup(path)

@@ -11,10 +11,9 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
-from wdsctl.core.catalog.database_file import error_of, open_database, page_problem
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.own_schema import catalog_schema
-from wdsctl.core.verbs.index import index
+from wdsctl.core.catalog.database_file import catalog_schema, error_text, find_page_problem, open_database
+from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.index.index import index
 
 
 def a_catalog(tmp_path: Path) -> str:
@@ -45,12 +44,12 @@ def test_opening_costs_a_fraction_of_a_millisecond_more(tmp_path: Path) -> None:
 
 
 def test_pages_that_are_sound_have_no_problem(tmp_path: Path) -> None:
-    assert page_problem(a_catalog(tmp_path)) == ""
+    assert find_page_problem(a_catalog(tmp_path)) == ""
 
 
 def test_a_statement_that_was_interrupted_is_ctrl_c_where_the_pages_are_sound(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        error_of(a_catalog(tmp_path), sqlite3.OperationalError("interrupted"))
+        error_text(a_catalog(tmp_path), sqlite3.OperationalError("interrupted"))
 
 
 def test_an_honest_statement_of_many_steps_goes_on(tmp_path: Path) -> None:
@@ -62,9 +61,9 @@ def test_an_honest_statement_of_many_steps_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_draft_of_a_new_catalog_takes_as_many_steps_as_it_needs(tmp_path: Path) -> None:
-    with drafting(str(tmp_path / "catalog.sqlite")) as draft:
+    with open_draft(str(tmp_path / "catalog.sqlite")) as draft:
         query = (
             "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000000) SELECT count(*) FROM n"
         )
         assert draft._connection.execute(query).fetchone() == (2_000_000,)
-    assert page_problem(str(tmp_path / "catalog.sqlite")) == ""
+    assert find_page_problem(str(tmp_path / "catalog.sqlite")) == ""

@@ -9,19 +9,19 @@ import pytest
 
 from tests.build import a_dataset, a_scan, a_shard, samples
 from tests.core.dumps import query
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.health import orphan_problems
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.dataset.split_rules import SplitRule
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.offsets import ShardRows
-from wdsctl.core.split_rules import SplitRule
-from wdsctl.core.splitting import SplitShard
-from wdsctl.core.units import ShardFile
+from wdsctl.core.index.catalog_check import orphan_problems
+from wdsctl.core.offsets.read import ShardColumns
+from wdsctl.core.shards.scan_unit import ShardFile
 
 
 def a_catalog(folder: Path, *shards: bytes) -> str:
     path = str(folder / "meta" / "catalog.sqlite")
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         draft.generation += 1
         for i, data in enumerate(shards):
             draft.add_shard(draft.next_shard_id(), ShardFile(f"{i}.tar", len(data), i), a_scan(data))
@@ -42,7 +42,7 @@ def test_a_draft_is_dropped_when_the_block_fails(tmp_path: Path) -> None:
     before = Path(path).read_bytes()
 
     def fail() -> None:
-        with drafting(path) as draft:
+        with open_draft(path) as draft:
             draft.remove_shard(1)
             raise ZeroDivisionError
 
@@ -58,7 +58,7 @@ def test_facts_that_make_no_sense_are_damage(tmp_path: Path, fact: str, value: s
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = ?", (f"{value} ", fact))
 
-    with pytest.raises(CatalogError) as caught, drafting(path):
+    with pytest.raises(CatalogError) as caught, open_draft(path):
         pass
     assert (caught.value.code, caught.value.where) == ("WDS302", path)
     assert os.listdir(tmp_path / "meta") == ["catalog.sqlite"]
@@ -68,11 +68,11 @@ def test_a_new_draft_knows_nothing_of_the_old_one(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
     with Catalog(path) as catalog:
         uuid = catalog.facts()["uuid"]
-    with drafting(path):
+    with open_draft(path):
         pass
     with Catalog(path) as catalog:
         assert catalog.facts()["uuid"] == uuid
-    with drafting(path, anew=True):
+    with open_draft(path, from_scratch=True):
         pass
     with Catalog(path) as catalog:
         assert catalog.shards() == []
@@ -89,11 +89,11 @@ def test_what_a_killed_run_of_the_same_number_left_is_no_beginning(tmp_path: Pat
 
 def test_a_shard_that_is_removed_leaves_no_row_of_it_but_its_own(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         draft.splits.begin_set("", SplitRule({"train": 1}))
-        draft.splits.add("", "train", [SplitShard(1, 2, b"\3"), SplitShard(2, 2, b"\3")])
-        draft.splits.exclude([SplitShard(1, 1, b"\4"), SplitShard(2, 1, b"\4")])
-    with drafting(path) as draft:
+        draft.splits.add_split_shards("", "train", [SplitShard(1, 2, b"\3"), SplitShard(2, 2, b"\3")])
+        draft.splits.store_excluded([SplitShard(1, 1, b"\4"), SplitShard(2, 1, b"\4")])
+    with open_draft(path) as draft:
         draft.remove_shard(2)
 
     assert orphan_problems(path) == []
@@ -102,10 +102,10 @@ def test_a_shard_that_is_removed_leaves_no_row_of_it_but_its_own(tmp_path: Path)
 
 def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         draft.remove_shard(2)
         assert draft.next_shard_id() == 3
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         assert draft.next_shard_id() == 4
 
 
@@ -121,10 +121,10 @@ def test_numbers_go_on_where_they_stopped(tmp_path: Path) -> None:
 def test_columns_come_back_from_rows_as_they_went_in(tmp_path: Path, data: bytes) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 2, "txt", "jpg")), data)
     scan = a_scan(data)
-    with drafting(path) as draft:
-        rows = draft.rows_of(2)
-        names = draft.numbers_of(scan)[scan.part_names]
-    made = ShardRows(scan.keys, scan.key_sizes, scan.counts, names, scan.part_offsets, scan.part_sizes)
+    with open_draft(path) as draft:
+        rows = draft.read_shard_columns(2)
+        names = draft.part_numbers(scan)[scan.part_names]
+    made = ShardColumns(scan.keys, scan.key_sizes, scan.counts, names, scan.part_offsets, scan.part_sizes)
 
     assert rows.keys == made.keys
     for column in ("key_sizes", "counts", "part_names", "part_offsets", "part_sizes"):
@@ -132,9 +132,9 @@ def test_columns_come_back_from_rows_as_they_went_in(tmp_path: Path, data: bytes
 
 
 def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> None:
-    from wdsctl.core.tar_header import header
+    from wdsctl.core.tar_header import build_tar_header
 
-    data = b"".join(header(f"{i:06d}.t".encode(), 0) for i in range(50_003)) + bytes(1024)
+    data = b"".join(build_tar_header(f"{i:06d}.t".encode(), 0) for i in range(50_003)) + bytes(1024)
     path = a_catalog(tmp_path, data)
 
     assert query(path, "SELECT count(*), min(key), max(key) FROM sample") == [(50_003, "000000", "050002")]
@@ -145,10 +145,10 @@ def test_rows_of_more_samples_than_one_block_are_all_there(tmp_path: Path) -> No
 
 def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)), a_shard(samples(3, 3)))
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         draft.splits.begin_set("", SplitRule({"train": 1.0}, "shard", 0))
-        draft.splits.add("", "train", [SplitShard(1, 3), SplitShard(2, 3)])
-    with drafting(path) as draft:
+        draft.splits.add_split_shards("", "train", [SplitShard(1, 3), SplitShard(2, 3)])
+    with open_draft(path) as draft:
         draft.generation += 1
         draft.remove_shard(1)
 
@@ -159,8 +159,8 @@ def test_a_removed_shard_leaves_its_row_and_takes_all_else_along(tmp_path: Path)
 
 def test_a_catalog_without_the_key_index_gets_it_again(tmp_path: Path) -> None:
     path = a_catalog(tmp_path, a_shard(samples(0, 3)))
-    with drafting(path) as draft:
-        draft.expect(1.0)
+    with open_draft(path) as draft:
+        draft.drop_index_before_growth(1.0)
 
     assert query(path, "SELECT name FROM sqlite_master WHERE name = 'sample_key'") == [("sample_key",)]
 
@@ -173,15 +173,15 @@ def test_a_sample_of_two_parts_takes_less_than_a_hundred_bytes(tmp_path: Path) -
 
 
 def a_dataset_bytes(files: dict[str, bytes]) -> bytes:
-    from wdsctl.core.tar_header import header
+    from wdsctl.core.tar_header import build_tar_header
 
-    return b"".join(header(name.encode(), 0) for name in files) + bytes(1024)
+    return b"".join(build_tar_header(name.encode(), 0) for name in files) + bytes(1024)
 
 
 def test_a_folder_that_is_a_file_is_an_error_of_writing(tmp_path: Path) -> None:
     a_dataset(tmp_path, {"meta": b"a file"})
 
-    with pytest.raises(OSError, match="cannot write"), drafting(str(tmp_path / "meta" / "catalog.sqlite")):
+    with pytest.raises(OSError, match="cannot write"), open_draft(str(tmp_path / "meta" / "catalog.sqlite")):
         pass
 
 
@@ -191,6 +191,6 @@ def test_a_draft_that_is_not_ready_is_dropped(tmp_path: Path) -> None:
     def refuse() -> None:
         raise CatalogError("somebody else has the lock", hint="try again", code="WDS304")
 
-    with pytest.raises(CatalogError, match="somebody else"), drafting(path, ready=refuse):
+    with pytest.raises(CatalogError, match="somebody else"), open_draft(path, before_publish=refuse):
         pass
     assert os.listdir(tmp_path) == []

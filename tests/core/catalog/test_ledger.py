@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.errors import CatalogError, PermissionDenied, StorageError
-from wdsctl.core.findings import Finding
-from wdsctl.core.shard_record import FormerKeys, ShardRecord
+from wdsctl.core.catalog.ledger import FormerKeys, Ledger, ShardRecord
+from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError
 
 FINDINGS = [
     Finding(code="WDS103", severity="error", message="damaged", shard="a.tar", offset=512),
@@ -72,33 +70,11 @@ def test_a_plan_knows_what_it_was_made_from(path: str, source: str | None) -> No
         ledger.replace_plan([a_record(0)], "/another")
         ledger.replace_plan([a_record(0)], source)
 
-    with Ledger.peek(path) as ledger:
+    with Ledger.open_for_reading(path) as ledger:
         assert ledger.plan_source() == source
 
 
-def test_a_ledger_of_the_first_version_goes_on(path: str) -> None:
-    with Ledger.open(path) as ledger:
-        ledger.replace_plan([a_record(0)])
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE plan_source")
-        connection.execute("PRAGMA user_version = 1")
-
-    with Ledger.peek(path) as ledger:
-        assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], None)
-    with Ledger.open(path) as ledger:
-        ledger.replace_plan(ledger.planned_shards(), "/raw")
-        assert (ledger.planned_shards(), ledger.plan_source()) == ([a_record(0)], "/raw")
-
-
-def test_a_ledger_of_version_four_knows_no_former_keys_and_is_brought_up_to_date(path: str) -> None:
-    with Ledger.open(path) as ledger:
-        ledger.replace_plan([a_record(0)])
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("DROP TABLE former_key")
-        connection.execute("PRAGMA user_version = 4")
-
-    with Ledger.peek(path) as ledger:
-        assert ledger.former_keys() == {}
+def test_former_keys_stay_until_the_shards_are_in_their_place(path: str) -> None:
     former = {
         a_record(0).name: FormerKeys("layout", {"new": "old", "a/b": "c.d"}),
         "1.tar": FormerKeys("", {"a": "b"}),
@@ -107,7 +83,7 @@ def test_a_ledger_of_version_four_knows_no_former_keys_and_is_brought_up_to_date
         ledger.replace_plan([a_record(0)._replace(state="renamed")], "/raw", former)
         ledger.forget_former_keys()
         assert ledger.former_keys() == former
-        ledger.mark_done(a_record(0).name)
+        ledger.set_shard_state(a_record(0).name)
         ledger.forget_former_keys()
         assert ledger.former_keys() == {"1.tar": former["1.tar"]}
 
@@ -116,7 +92,7 @@ def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/d\xff/ledger.sqlite")
     Ledger.open(path).close()
 
-    with Ledger.peek(path) as ledger:
+    with Ledger.open_for_reading(path) as ledger:
         assert ledger.runs() == []
     assert os.path.exists(path)
 
@@ -124,7 +100,7 @@ def test_a_ledger_in_a_folder_whose_name_is_not_utf8(tmp_path: Path) -> None:
 def test_a_shard_that_is_done_is_marked(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(0), a_record(1)])
-        ledger.mark_done("1.tar")
+        ledger.set_shard_state("1.tar")
 
         assert [record.state for record in ledger.planned_shards()] == ["planned", "done"]
 
@@ -134,7 +110,7 @@ def test_the_file_says_whose_it_is(path: str) -> None:
 
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA application_id").fetchone() == (0x5744534C,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (5,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
@@ -180,10 +156,10 @@ def test_an_empty_file_is_a_new_ledger(path: str) -> None:
 def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
     Ledger.open(path).close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 6")
+        connection.execute("PRAGMA user_version = 2")
     before = Path(path).read_bytes()
 
-    for opened in (Ledger.open, Ledger.peek):
+    for opened in (Ledger.open, Ledger.open_for_reading):
         with pytest.raises(CatalogError) as caught:
             opened(path)
         assert (caught.value.code, caught.value.exit_code, caught.value.where) == ("WDS303", 6, path)
@@ -191,7 +167,7 @@ def test_a_ledger_from_a_newer_wdsctl_is_left_alone(path: str) -> None:
 
 
 def test_peeking_makes_nothing(path: str, tmp_path: Path) -> None:
-    with Ledger.peek(path) as ledger:
+    with Ledger.open_for_reading(path) as ledger:
         assert ledger.planned_shards() == []
 
     assert os.listdir(tmp_path) == []
@@ -201,7 +177,7 @@ def test_peeking_sees_what_is_there(path: str) -> None:
     with Ledger.open(path) as ledger:
         ledger.replace_plan([a_record(0)])
 
-    with Ledger.peek(path) as ledger:
+    with Ledger.open_for_reading(path) as ledger:
         assert ledger.planned_shards() == [a_record(0)]
 
 
@@ -209,7 +185,7 @@ def test_peeking_at_a_damaged_ledger_leaves_it_in_place(path: str) -> None:
     Ledger.open(path).close()
     spoil(path, "no database")
 
-    with Ledger.peek(path) as ledger:
+    with Ledger.open_for_reading(path) as ledger:
         assert ledger.planned_shards() == []
 
     assert os.listdir(os.path.dirname(path)) == ["ledger.sqlite"]

@@ -12,13 +12,13 @@ import pytest
 
 from tests.build import a_dataset, a_folder, samples
 from tests.full_disk import files_of_at_most
-from wdsctl.core.catalog.line_rows import give_rows, with_rows
+from wdsctl.core.catalog.rows import add_implied_rows, copy_with_implied_rows
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError, StorageError
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.sql import sql
-from wdsctl.core.verbs.view import create_view
-from wdsctl.core.view_definition import Definition
+from wdsctl.core.index.index import index
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.sql import sql
+from wdsctl.core.views.views import create_view
 
 ROWS = "SELECT id, key, offset, size, parts FROM sample ORDER BY id"
 
@@ -41,7 +41,7 @@ def test_rows_are_those_that_a_catalog_would_keep(roots: tuple[str, str]) -> Non
     for root in roots:
         path = locate(root).catalog
         with closing(sqlite3.connect(path)) as connection:
-            given = give_rows(connection, path)
+            given = add_implied_rows(connection, path)
             found.append(connection.execute(ROWS).fetchall())
         assert given is (root == roots[0])
     assert found[0] == found[1]
@@ -63,7 +63,7 @@ def test_rows_are_those_that_a_catalog_would_keep(roots: tuple[str, str]) -> Non
 def test_a_query_has_the_same_answer(roots: tuple[str, str], query: str, view: str) -> None:
     answers = []
     for root in roots:
-        create_view(root, "long", Definition(where="size > 18 AND key LIKE '%1%'"))
+        create_view(root, "long", ViewDefinition(where="size > 18 AND key LIKE '%1%'"))
         with sql(root + view, query) as answer:
             answers.append((answer.columns, list(answer.rows)))
     assert answers[0] == answers[1]
@@ -84,14 +84,14 @@ def test_tars_without_rows_imply_none(tmp_path: Path) -> None:
     index(root, sample_rows=False)
     path = locate(root).catalog
     with closing(sqlite3.connect(path)) as connection:
-        assert not give_rows(connection, path)
+        assert not add_implied_rows(connection, path)
 
 
 def test_lines_of_which_there_are_none_imply_no_rows_and_need_none(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jsonl": b"\n", "b.jsonl": b""})
     index(root)
     with closing(sqlite3.connect(locate(root).catalog)) as connection:
-        assert give_rows(connection, locate(root).catalog)
+        assert add_implied_rows(connection, locate(root).catalog)
         assert connection.execute(ROWS).fetchall() == []
     with sql(root, "SELECT * FROM v_sample") as answer:
         assert list(answer.rows) == []
@@ -99,7 +99,7 @@ def test_lines_of_which_there_are_none_imply_no_rows_and_need_none(tmp_path: Pat
 
 def test_a_copy_takes_others_by_their_uri_and_is_filled_without_an_index(roots: tuple[str, str]) -> None:
     path = locate(roots[0]).catalog
-    with closing(with_rows(sqlite3.connect(path), path)) as copy:
+    with closing(copy_with_implied_rows(sqlite3.connect(path), path)) as copy:
         copy.execute("ATTACH ? AS other", (f"file:{path}?mode=ro",))
         assert copy.execute("SELECT count(*) FROM other.shard").fetchone() == (2,)
         assert copy.execute("SELECT count(*) FROM sqlite_master WHERE name = 'sample_key'").fetchone() == (0,)
@@ -113,9 +113,9 @@ def test_rows_that_could_not_be_made_are_asked_for_again(roots: tuple[str, str])
         aside = offsets.rename(offsets.with_suffix(".aside"))
         for _ in range(2):
             with pytest.raises(CatalogError, match="missing"):
-                give_rows(connection, place.catalog)
+                add_implied_rows(connection, place.catalog)
         aside.rename(offsets)
-        assert give_rows(connection, place.catalog)
+        assert add_implied_rows(connection, place.catalog)
         assert len(connection.execute(ROWS).fetchall()) == 35
 
 
@@ -126,7 +126,7 @@ def test_whoever_ends_the_copy_leaves_the_catalog_open(roots: tuple[str, str]) -
     path = locate(roots[0]).catalog
     with closing(sqlite3.connect(path)) as connection:
         with pytest.raises(KeyboardInterrupt):
-            with_rows(connection, path, stop)
+            copy_with_implied_rows(connection, path, stop)
         assert connection.execute("SELECT count(*) FROM shard").fetchone() == (2,)
 
 
@@ -135,10 +135,10 @@ def test_a_disk_without_room_for_rows_is_said_so(tmp_path: Path, monkeypatch: py
     index(root)
     path = locate(root).catalog
     monkeypatch.setenv("SQLITE_TMPDIR", os.fspath(tmp_path))
-    for ask in (lambda each: with_rows(each, path), lambda each: give_rows(each, path)):
+    for ask in (lambda each: copy_with_implied_rows(each, path), lambda each: add_implied_rows(each, path)):
         with closing(sqlite3.connect(path)) as connection:
-            with files_of_at_most(1 << 16), pytest.raises(StorageError, match="rows of lines cannot be made") as caught:
+            with files_of_at_most(1 << 16), pytest.raises(StorageError, match="rows of JSONL samples") as caught:
                 ask(connection)
             assert (caught.value.code, caught.value.where) == ("WDS401", os.fspath(tmp_path))
-            assert give_rows(connection, path)
+            assert add_implied_rows(connection, path)
             assert connection.execute("SELECT count(*) FROM sample").fetchone() == (120_000,)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
-from wdsctl.core.catalog.published import connect, reading
+from wdsctl.core.catalog.open_catalog import connect_catalog, open_catalog_connection
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 
 def test_a_published_catalog_is_read_where_nothing_can_be_written_and_whatever_its_name(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_a_published_catalog_is_read_where_nothing_can_be_written_and_whatever_i
     folder.mkdir()
     root = some_shards(folder, 1)
     index(root)
-    with reading(locate(root).catalog) as connection:
+    with open_catalog_connection(locate(root).catalog) as connection:
         assert connection.execute("SELECT count(*) FROM shard").fetchone() == (1,)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             connection.execute("DELETE FROM shard")
@@ -30,7 +30,7 @@ def test_a_reader_leaves_nothing_beside_the_catalog(tmp_path: Path) -> None:
     index(root)
     place = locate(root)
     before = sorted(os.listdir(os.path.dirname(place.catalog)))
-    with closing(connect(place.catalog)) as connection:
+    with closing(connect_catalog(place.catalog)) as connection:
         connection.execute("SELECT * FROM sample").fetchall()
         assert sorted(os.listdir(os.path.dirname(place.catalog))) == before
 
@@ -42,6 +42,6 @@ def test_damage_that_shows_while_reading_is_told_as_ours(tmp_path: Path) -> None
     data = bytearray(path.read_bytes())
     data[100:4096] = bytes(4096 - 100)
     path.write_bytes(data)
-    with pytest.raises(CatalogError) as caught, reading(str(path)) as connection:
+    with pytest.raises(CatalogError) as caught, open_catalog_connection(str(path)) as connection:
         connection.execute("SELECT * FROM meta").fetchall()
     assert caught.value.code == "WDS302"

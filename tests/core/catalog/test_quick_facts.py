@@ -5,45 +5,40 @@ from pathlib import Path
 import pytest
 
 from tests.build import some_shards
-from wdsctl.core.catalog.catalog import Catalog
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_quarantine import Quarantined, add_to_quarantine, release
-from wdsctl.core.catalog.quick_facts import facts, has_quarantine, has_splits
+from wdsctl.core.catalog.ledger_checks import QuarantineEntry, add_to_quarantine, delete_quarantine_entries
+from wdsctl.core.catalog.ledger_file import has_quarantine
+from wdsctl.core.catalog.read import has_splits, read_current_generation
+from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.place import Place, locate
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> DatasetLocation:
     root = some_shards(tmp_path, 2)
     index(root)
     return locate(root)
 
 
-def test_facts_are_those_that_the_catalog_says(place: Place) -> None:
-    with Catalog(place.catalog) as catalog:
-        assert facts(place.catalog) == catalog.facts()
-
-
-def test_a_catalog_has_splits_once_some_were_made(place: Place) -> None:
+def test_a_catalog_has_splits_once_some_were_made(place: DatasetLocation) -> None:
     assert not has_splits(place.catalog)
-    split(place.root, {"train": 1, "val": 1})
+    split_by_ratios(place.root, {"train": 1, "val": 1})
     assert has_splits(place.catalog)
 
 
-def test_a_quarantine_is_there_until_it_is_released(place: Place) -> None:
+def test_a_quarantine_is_there_until_it_is_released(place: DatasetLocation) -> None:
     assert not has_quarantine(place.ledger)
     with Ledger.open(place.ledger) as ledger:
-        add_to_quarantine(ledger, [Quarantined(shard="a.tar", layout_hash="x", code="WDS102", run_id=1)])
+        add_to_quarantine(ledger, [QuarantineEntry(shard="a.tar", layout_hash="x", code="WDS102", run_id=1)])
     assert has_quarantine(place.ledger)
     with Ledger.open(place.ledger) as ledger:
-        release(ledger)
+        delete_quarantine_entries(ledger)
     assert not has_quarantine(place.ledger)
 
 
-def test_a_quarantine_that_cannot_be_read_may_be_one(place: Place) -> None:
+def test_a_quarantine_that_cannot_be_read_may_be_one(place: DatasetLocation) -> None:
     assert not has_quarantine(f"{place.ledger}-of-another-name")
     Path(place.ledger).write_bytes(b"no database" * 100)
     assert has_quarantine(place.ledger)
@@ -54,7 +49,7 @@ def test_a_catalog_that_is_none_is_said_as_everywhere(tmp_path: Path, content: b
     path = tmp_path / "catalog.sqlite"
     if content is not None:
         path.write_bytes(content)
-    for ask in (facts, has_splits):
+    for ask in (read_current_generation, has_splits):
         with pytest.raises(CatalogError) as caught:
             ask(str(path))
         assert caught.value.code == code

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder
-from wdsctl.core.catalog.catalog import Catalog, RepeatedKey
+from wdsctl.core.catalog.consistency import RepeatedKey, find_repeated_keys
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import CatalogError
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 
 
 def named(*names: str) -> bytes:
@@ -19,8 +20,8 @@ def named(*names: str) -> bytes:
 
 def repeated(root: str, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
     with Catalog(locate(root).catalog) as catalog:
-        first = catalog.repeated_keys(limit)
-        assert catalog.repeated_keys(limit) == first
+        first = find_repeated_keys(catalog, limit)
+        assert find_repeated_keys(catalog, limit) == first
     return first
 
 

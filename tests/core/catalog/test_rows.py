@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.dumps import query
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.rows import sample_rows, shard_rows
-from wdsctl.core.shard_scan import ShardScan, texts
-from wdsctl.core.units import ShardFile
+from wdsctl.core.catalog.rows import parse_shard_columns, sample_rows
+from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.shards.shard_scan import ShardScan, split_texts
 
 SIZES = st.integers(0, 3) | st.integers(0, 10**6)
 KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
@@ -54,7 +54,7 @@ def test_rows_say_where_the_parts_are_and_are_read_back_as_the_columns_they_were
     assert [row[3] for row in rows] == scan.sizes.tolist()
     told = [[(name, size) for name, _, size in json.loads(row[4])] for row in rows]
     assert told == [[((4, 0, 7)[name], size) for name, size in parts] for _, parts in samples]
-    back = shard_rows((key, offset, parts) for _, key, offset, _, parts in rows)
+    back = parse_shard_columns((key, offset, parts) for _, key, offset, _, parts in rows)
     assert back.keys == scan.keys
     assert back.part_offsets.tolist() == scan.part_offsets.tolist()
 
@@ -64,7 +64,7 @@ def test_a_draft_takes_every_sample_once_whatever_their_number(tmp_path: Path, c
     scan = a_scan_of([(f"k{i}", [(0, i)]) for i in range(count)])
     path = str(tmp_path / "catalog.sqlite")
 
-    with drafting(path) as draft:
+    with open_draft(path) as draft:
         draft.add_shard(draft.next_shard_id(), ShardFile("a.tar", 1, 1), scan)
 
     rows = list(sample_rows(1, scan, np.array([0])))
@@ -76,6 +76,6 @@ def test_texts_lie_between_their_bounds(before: list[str], wanted: list[str]) ->
     every = [*before, *wanted]
     bounds = np.cumsum([0, *(len(text.encode()) for text in every)])
 
-    found = texts("".join(every).encode(), bounds[len(before) :])
+    found = split_texts("".join(every).encode(), bounds[len(before) :])
 
     assert found == wanted

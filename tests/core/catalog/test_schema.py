@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset, samples
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.identity import APPLICATION_ID, VERSION
-from wdsctl.core.catalog.quick import current_generation, read_split
-from wdsctl.core.catalog.schema import SAMPLES_A_SHARD
-from wdsctl.core.catalog.totals import SplitCount
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.catalog.consistency import find_repeated_keys
+from wdsctl.core.catalog.open_catalog import CATALOG_APPLICATION_ID, CATALOG_SCHEMA_VERSION
+from wdsctl.core.catalog.read import Catalog, read_current_generation, read_split
+from wdsctl.core.catalog.schema import MAX_SHARD_SAMPLES
+from wdsctl.core.catalog.values import SplitCount
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
 
-def rebuilt(folder: Path, version: int) -> str:
+def rebuilt(folder: Path, version: int = CATALOG_SCHEMA_VERSION) -> str:
     path = str(folder / "catalog.sqlite")
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript((GOLDEN / f"catalog-v{version}.sql").read_text())
@@ -41,7 +41,7 @@ def a_small_catalog(root: Path) -> str:
     for path in sorted(root.rglob("*.tar")):
         os.utime(path, ns=(10**18, 10**18))
     index(str(root))
-    split(str(root), {"train": 2, "val": 1}, by="sample", seed=1)
+    split_by_ratios(str(root), {"train": 2, "val": 1}, by="sample", seed=1)
     return str(root / ".wdsctl" / "catalog.sqlite")
 
 
@@ -62,7 +62,7 @@ def schema_of(path: str) -> list[tuple[str, str, str]]:
         return [(kind, name, " ".join(sql.split()).replace("( ", "(").replace(" )", ")")) for kind, name, sql in rows]
 
 
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
+@pytest.mark.parametrize("version", range(1, CATALOG_SCHEMA_VERSION + 1))
 def test_every_released_catalog_can_be_read(tmp_path: Path, version: int) -> None:
     path = rebuilt(tmp_path, version)
 
@@ -78,31 +78,31 @@ def test_every_released_catalog_can_be_read(tmp_path: Path, version: int) -> Non
             ("seg.png", 1, 1),
         ]
         assert catalog.splits() == [SplitCount("train", 2.0, 2, 4), SplitCount("val", 1.0, 2, 2)]
-        assert catalog.repeated_keys() == (0, [])
-    assert current_generation(path) == 1
+        assert find_repeated_keys(catalog) == (0, [])
+    assert read_current_generation(path) == 1
     assert sum(part.samples for part in read_split(path, "train")) == 4
 
 
 def test_a_catalog_made_today_is_the_golden_one_of_its_version(tmp_path: Path) -> None:
-    golden = rebuilt(tmp_path, VERSION)
+    golden = rebuilt(tmp_path, CATALOG_SCHEMA_VERSION)
 
     made = a_small_catalog(tmp_path / "data")
     assert schema_of(made) == schema_of(golden)
-    assert text_of(made) == (GOLDEN / f"catalog-v{VERSION}.sql").read_text()
+    assert text_of(made) == (GOLDEN / f"catalog-v{CATALOG_SCHEMA_VERSION}.sql").read_text()
 
 
 def test_a_catalog_says_whose_it_is(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(rebuilt(tmp_path, VERSION))) as connection:
-        assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
-        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+    with closing(sqlite3.connect(rebuilt(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
+        assert connection.execute("PRAGMA application_id").fetchone() == (CATALOG_APPLICATION_ID,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (CATALOG_SCHEMA_VERSION,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 def test_the_views_write_the_number_of_a_shard_as_its_id_has_it(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(rebuilt(tmp_path, VERSION))) as connection:
+    with closing(sqlite3.connect(rebuilt(tmp_path, CATALOG_SCHEMA_VERSION))) as connection:
         rows = connection.execute("SELECT id, position FROM v_sample").fetchall()
         (split_rows,) = connection.execute("SELECT samples FROM v_split WHERE name = 'val'").fetchall()
         parts = connection.execute("SELECT count(*) FROM v_part").fetchone()
 
-    assert all(position == id & (SAMPLES_A_SHARD - 1) for id, position in rows)  # noqa: A001
+    assert all(position == id & (MAX_SHARD_SAMPLES - 1) for id, position in rows)  # noqa: A001
     assert (len(rows), split_rows, parts) == (6, (2,), (11,))

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import MetaData, create_engine, inspect
 
 from tests.docs.pages import ROOT
-from wdsctl.core.catalog import ledger_schema, schema
-from wdsctl.core.catalog.schema_text import catalog_statements, ledger_statements
+from wdsctl.core.catalog import schema
+from wdsctl.core.catalog.database_file import catalog_statements, ledger_statements
+from wdsctl.core.catalog.open_catalog import VIEWS
 
 FOLDER = ROOT / "wdsctl" / "core" / "catalog"
 
@@ -24,7 +25,10 @@ def test_the_texts_are_up_to_date() -> None:
 
 @pytest.mark.parametrize(
     ("statements", "metadata", "views"),
-    [(catalog_statements(), schema.metadata, set(schema.VIEWS)), (ledger_statements(), ledger_schema.metadata, set())],
+    [
+        (catalog_statements(), schema.catalog_metadata, set(VIEWS)),
+        (ledger_statements(), schema.ledger_metadata, set()),
+    ],
 )
 def test_the_statements_make_every_table_to_the_letter(
     statements: list[str], metadata: MetaData, views: set[str]

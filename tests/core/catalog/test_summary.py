@@ -8,10 +8,10 @@ import pytest
 
 from tests.build import some_shards
 from tests.core.dumps import catalog_of
-from wdsctl.core.catalog.drafting import drafting
-from wdsctl.core.catalog.published import reading
-from wdsctl.core.catalog.summary import read_summary, summary_of
-from wdsctl.core.verbs.index import index
+from wdsctl.core.catalog.open_catalog import open_catalog_connection
+from wdsctl.core.catalog.stage import open_draft
+from wdsctl.core.catalog.totals import read_catalog_summary, summarize_catalog
+from wdsctl.core.index.index import index
 
 _MANY = """
 WITH RECURSIVE number(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM number WHERE i < {shards})
@@ -28,7 +28,7 @@ def a_catalog_of(folder: Path, shards: int, *, removed: str = "0") -> str:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(_MANY.format(shards=shards))
         connection.execute(f"UPDATE shard SET removed = 2 WHERE {removed}")
-    with drafting(path):
+    with open_draft(path):
         pass  # adds up the totals
     return path
 
@@ -42,9 +42,9 @@ def steps_of(path: str) -> int:
         count += 1
         return 0
 
-    with reading(path) as connection:
+    with open_catalog_connection(path) as connection:
         connection.set_progress_handler(tick, 1)
-        summary_of(connection, first=50, spread=50)
+        summarize_catalog(connection, first=50, spread=50)
     return count
 
 
@@ -54,7 +54,7 @@ def test_a_summary_reads_no_more_of_many_shards_than_of_few(tmp_path: Path) -> N
 
 
 def test_the_spread_is_even_over_all_shards(tmp_path: Path) -> None:
-    summary = read_summary(a_catalog_of(tmp_path, 1_000), first=3, spread=10)
+    summary = read_catalog_summary(a_catalog_of(tmp_path, 1_000), first=3, spread=10)
 
     assert [row.id for row in summary.spread] == [1, 101, 201, 301, 401, 501, 601, 701, 801, 901]
     assert [row.id for row in summary.first] == [1, 2, 3]
@@ -63,7 +63,7 @@ def test_the_spread_is_even_over_all_shards(tmp_path: Path) -> None:
 
 def test_shards_that_have_been_removed_are_in_no_spread(tmp_path: Path) -> None:
     path = a_catalog_of(tmp_path, 1_000, removed="id <= 500 OR id % 2 = 0 OR id BETWEEN 600 AND 749")
-    summary = read_summary(path, first=2, spread=10)
+    summary = read_catalog_summary(path, first=2, spread=10)
 
     assert [row.id for row in summary.spread] == [501, 551, 751, 801, 851, 901, 951]
     assert [row.id for row in summary.first] == [501, 503]
@@ -71,7 +71,7 @@ def test_shards_that_have_been_removed_are_in_no_spread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shards", [2, 9, 10])
 def test_of_few_shards_all_are_there(tmp_path: Path, shards: int) -> None:
-    summary = read_summary(a_catalog_of(tmp_path, shards), first=10, spread=10)
+    summary = read_catalog_summary(a_catalog_of(tmp_path, shards), first=10, spread=10)
 
     assert [row.id for row in summary.spread] == list(range(1, shards + 1))
     assert summary.has_all

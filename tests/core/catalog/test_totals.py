@@ -10,40 +10,39 @@ import pytest
 from tests.build import a_dataset, an_image, rewritten, samples, some_shards
 from tests.core.catalog.test_schema import rebuilt
 from tests.core.dumps import catalog_of
-from wdsctl.core.catalog.catalog import Catalog
-from wdsctl.core.catalog.fact_names import TOTALS
-from wdsctl.core.catalog.identity import VERSION
-from wdsctl.core.catalog.published import reading
-from wdsctl.core.catalog.totals import Totals, counted_totals, totals_of
-from wdsctl.core.columns import digest_of
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import locate
-from wdsctl.core.verbs.catalog_check import catalog_check
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media_request import MediaRequest
-from wdsctl.core.verbs.split import split
+from wdsctl.core.catalog.open_catalog import open_catalog_connection
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.totals import Totals, compute_totals, read_totals
+from wdsctl.core.catalog.values import TOTALS_FACT
+from wdsctl.core.columns.column_file import digest_shards
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.index.catalog_check import catalog_check
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import MediaRequest
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.split.split import split_by_ratios
 
 
 def kept_and_counted(path: Path | str) -> tuple[Totals, Totals]:
-    with reading(str(path)) as connection:
+    with open_catalog_connection(str(path)) as connection:
         facts = dict(connection.execute("SELECT key, value FROM meta"))
-        assert TOTALS in facts
-        return totals_of(connection, facts), counted_totals(connection)
+        assert TOTALS_FACT in facts
+        return read_totals(connection, facts), compute_totals(connection)
 
 
 def without(path: Path | str, totals: str | None) -> Path | str:
     """The catalog with other totals, or none."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("DELETE FROM meta WHERE key = ?", (TOTALS,))
+        connection.execute("DELETE FROM meta WHERE key = ?", (TOTALS_FACT,))
         if totals is not None:
-            connection.execute("INSERT INTO meta VALUES (?, ?)", (TOTALS, totals))
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (TOTALS_FACT, totals))
     return path
 
 
 def test_totals_are_the_sums_of_the_shards_after_everything_that_changes_them(tmp_path: Path) -> None:
     root = some_shards(tmp_path, 12)
     index(root)
-    split(root, {"train": 9, "val": 3})
+    split_by_ratios(root, {"train": 9, "val": 3})
     rewritten(tmp_path / "shard-003.tar", samples(50, 7))
     (tmp_path / "shard-001.tar").unlink()
     (tmp_path / "shard-002.tar").rename(tmp_path / "other.tar")
@@ -68,9 +67,9 @@ def test_the_digest_of_totals_names_the_shards_of_the_offsets_file(tmp_path: Pat
     (tmp_path / "shard-002.tar").rename(tmp_path / "a.tar")
     (tmp_path / "shard-003.tar").unlink()
     report = index(root, missing="keep")
-    offsets = Offsets(locate(root).offsets(report.generation))
+    offsets = Offsets(locate(root).offsets_path(report.generation))
 
-    assert kept_and_counted(catalog_of(root))[0].digest == digest_of(offsets.shards)
+    assert kept_and_counted(catalog_of(root))[0].digest == digest_shards(offsets.shards)
 
 
 def test_what_media_are_on_the_whole_is_among_the_totals(tmp_path: Path) -> None:
@@ -79,15 +78,14 @@ def test_what_media_are_on_the_whole_is_among_the_totals(tmp_path: Path) -> None
     kept, counted = kept_and_counted(catalog_of(root))
 
     with Catalog(str(catalog_of(root))) as catalog:
-        assert kept == replace(counted, media=tuple(catalog.media.lines()))
+        assert kept == replace(counted, media=tuple(catalog.media_reader.summaries()))
     assert (len(kept.media or ()), kept.without_facts) == (2, 0)
 
 
-@pytest.mark.parametrize("version", range(1, VERSION + 1))
 @pytest.mark.parametrize("totals", [None, "no JSON", "[1]", "{}", '{"shards": 9, "of_tomorrow": 1}'])
-def test_a_catalog_without_totals_that_are_known_is_added_up(tmp_path: Path, version: int, totals: str | None) -> None:
-    with reading(str(without(rebuilt(tmp_path, version), totals))) as connection:
-        found = totals_of(connection, dict(connection.execute("SELECT key, value FROM meta")))
+def test_a_catalog_without_totals_that_are_known_is_added_up(tmp_path: Path, totals: str | None) -> None:
+    with open_catalog_connection(str(without(rebuilt(tmp_path), totals))) as connection:
+        found = read_totals(connection, dict(connection.execute("SELECT key, value FROM meta")))
 
     assert (found.shards, found.samples, found.statuses) == (3, 6, {"bad": 1, "ok": 2})
     assert [(part.name, part.samples) for part in found.parts] == [("jpg", 6), ("txt", 4), ("seg.png", 1)]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.catalog.typed_rows import Kind, is_one_line, typed
+from wdsctl.core.catalog.database_file import ValueType, check_row_types, is_one_line
 
 
 @pytest.mark.parametrize(
@@ -22,14 +22,14 @@ from wdsctl.core.catalog.typed_rows import Kind, is_one_line, typed
         ((True,), ("text?",)),
     ],
 )
-def test_a_value_of_another_kind_is_damage(row: tuple[Any, ...], kinds: tuple[Kind, ...]) -> None:
+def test_a_value_of_another_kind_is_damage(row: tuple[Any, ...], kinds: tuple[ValueType, ...]) -> None:
     with pytest.raises(sqlite3.DatabaseError):
-        list(typed([row], *kinds))
+        list(check_row_types([row], *kinds))
 
 
 def test_rows_that_are_as_they_should_be_come_as_they_are() -> None:
     rows = [(1, "a", None, b"", 0.5), ((1 << 35) - 1, "ü b", 0, None, 2)]
-    assert list(typed(rows, "shard", "name", "count?", "blob?", "number")) == rows
+    assert list(check_row_types(rows, "shard", "name", "count?", "blob?", "number")) == rows
 
 
 def test_a_name_of_any_script_is_one_line() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_dataset
-from wdsctl.core.compare.content import SPAN, Contents
-from wdsctl.core.compare.side import opened_side
-from wdsctl.core.verbs.index import index
+from wdsctl.core.compare.samples import READ_SPAN_BYTES, ByteComparer
+from wdsctl.core.compare.sides import open_side
+from wdsctl.core.index.index import index
 
 #: Sizes of the parts of each sample, in bytes.
 SIZES = [(1, 2000), (), (600, 0), (5000, 1), (3, 3), (512,), (4000, 4000), (7,)]
@@ -28,17 +28,17 @@ def a_side(root: Path, changed: int | None = None) -> str:
     return path
 
 
-@pytest.mark.parametrize("span", [1, 600, 3000, 10_000, SPAN])
+@pytest.mark.parametrize("span", [1, 600, 3000, 10_000, READ_SPAN_BYTES])
 @pytest.mark.parametrize("changed", range(len(SIZES)))
 def test_the_sample_that_differs_is_found_however_much_is_read_together(
     tmp_path: Path, changed: int, span: int
 ) -> None:
     with ExitStack() as open_:
-        one = open_.enter_context(opened_side(a_side(tmp_path / "one")))
-        other = open_.enter_context(opened_side(a_side(tmp_path / "other", changed)))
-        contents = open_.enter_context(closing(Contents(one, other, span=span)))
-        found = list(contents.differing(0, 0))
-        alike = [contents.is_same(row, row) for row in range(len(SIZES))]
+        one = open_.enter_context(open_side(a_side(tmp_path / "one")))
+        other = open_.enter_context(open_side(a_side(tmp_path / "other", changed)))
+        contents = open_.enter_context(closing(ByteComparer(one, other, span_bytes=span)))
+        found = list(contents.find_differing(0, 0))
+        alike = [contents.has_same_bytes(row, row) for row in range(len(SIZES))]
 
     expected = [changed] if any(SIZES[changed]) else []
     assert found == expected

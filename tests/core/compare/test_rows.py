@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.compare.rows import _INSERT, Drift, Match, Row, waiting_rows
+from wdsctl.core.compare.samples import _INSERT_ROW_SQL, DiffRow, SampleMatch, SplitDriftCounter, open_diff_rows
 from wdsctl.core.errors import StorageError
 
 SAMPLES = st.lists(
@@ -15,11 +15,12 @@ SAMPLES = st.lists(
 )
 
 
-def matched(first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]) -> list[Match]:
-    with waiting_rows() as rows:
+def matched(first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]) -> list[SampleMatch]:
+    with open_diff_rows() as rows:
         for side, samples in enumerate((first, second)):
             rows._connection.executemany(
-                _INSERT, [Row(key, side, path, i, parts, b"") for i, (key, path, parts) in enumerate(samples)]
+                _INSERT_ROW_SQL,
+                [DiffRow(key, side, path, i, parts, b"") for i, (key, path, parts) in enumerate(samples)],
             )
         return list(rows.matches())
 
@@ -29,26 +30,26 @@ def test_every_sample_comes_once_and_as_many_pairs_are_alike_as_can_be(
     first: list[tuple[bytes, int, bytes]], second: list[tuple[bytes, int, bytes]]
 ) -> None:
     found = matched(first, second)
-    assert sorted(match.first.row for match in found if match.first) == list(range(len(first)))
-    assert sorted(match.second.row for match in found if match.second) == list(range(len(second)))
+    assert sorted(match.first.offsets_row for match in found if match.first) == list(range(len(first)))
+    assert sorted(match.second.offsets_row for match in found if match.second) == list(range(len(second)))
     pairs = [match for match in found if match.first and match.second]
     assert all(match.first and match.second and match.first.key == match.second.key for match in pairs)
-    assert sum(m.is_alike and not m.is_moved for m in pairs) == (Counter(first) & Counter(second)).total()
+    assert sum(m.has_same_parts and not m.is_moved for m in pairs) == (Counter(first) & Counter(second)).total()
     alike = Counter((key, parts) for key, _, parts in first) & Counter((key, parts) for key, _, parts in second)
-    assert sum(match.is_alike for match in pairs) == alike.total()
+    assert sum(match.has_same_parts for match in pairs) == alike.total()
     keys = Counter(key for key, *_ in first) & Counter(key for key, *_ in second)
     assert len(pairs) == keys.total()
 
 
 def test_a_full_disk_is_said_with_a_way_out() -> None:
-    with pytest.raises(StorageError, match="samples cannot be sorted") as caught, waiting_rows():
+    with pytest.raises(StorageError, match="samples cannot be sorted") as caught, open_diff_rows():
         raise sqlite3.OperationalError("database or disk is full")
     assert (caught.value.code, "SQLITE_TMPDIR" in caught.value.hint) == ("WDS401", True)
 
 
 def test_drift_is_counted_by_split() -> None:
-    drift = Drift(["train", "val"])
+    drift = SplitDriftCounter(["train", "val"])
     for before, after in ((b"\1", b"\2"), (b"\1", b"\1"), (b"\0", b"\2"), (b"\1", b"\2")):
-        drift.note(before, after)
-    drift.close()
+        drift.add(before, after)
+    drift.finish()
     assert (drift.left["train"], drift.entered["train"], drift.entered["val"]) == (2, 0, 3)

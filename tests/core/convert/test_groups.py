@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.convert.groups import Group, folder_name
-from wdsctl.core.convert.source import Known, Part, Source
+from wdsctl.core.convert.groups import SampleGrouper, folder_name
 from wdsctl.core.errors import StorageDown, UsageError
+from wdsctl.core.importers.protocol import Part, SampleListing, Source
 
 
 @given(st.text(min_size=1))
@@ -28,7 +28,7 @@ def test_different_values_have_different_folders(values: list[str]) -> None:
 @pytest.mark.parametrize("by", ["", "colour", "json", "json:", "split:x"])
 def test_ways_that_there_are_not_are_refused(by: str) -> None:
     with pytest.raises(UsageError):
-        Group(by)
+        SampleGrouper(by)
 
 
 class NotThere:
@@ -40,4 +40,4 @@ class NotThere:
 
 def test_samples_of_a_storage_that_is_down_are_not_taken_for_samples_without_the_field() -> None:
     with pytest.raises(StorageDown):
-        Group("json:label").of(cast("Source", NotThere()), 0, Known(0, "a", ()))
+        SampleGrouper("json:label").group_number(cast("Source", NotThere()), 0, SampleListing(0, "a", ()))

@@ -2,21 +2,28 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.convert.part_rules import check_rules, is_media, new_name, parse_renames, renamed, unmet
-from wdsctl.core.convert.recipe import PartRules
+from wdsctl.core.convert.parts import (
+    PartRules,
+    check_part_rules,
+    find_renamed_parts,
+    is_separated_part,
+    list_unmatched_options,
+    parse_renames,
+    renamed_part_name,
+)
 from wdsctl.core.errors import UsageError
 
 
 def test_parts_are_taken_left_out_and_renamed() -> None:
     rules = PartRules(keep=("jpg", "*.png"), drop=("mask.png",), rename=(("jpg", "image.jpg"),))
     names = ["jpg", "seg.png", "mask.png", "txt"]
-    assert [new_name(rules, name) for name in names] == ["image.jpg", "seg.png", None, None]
+    assert [renamed_part_name(rules, name) for name in names] == ["image.jpg", "seg.png", None, None]
 
 
 def test_a_medium_is_named_by_its_whole_name_or_its_last_word() -> None:
     names = ["mp4", "left.mp4", "mp4.json", "wav"]
-    assert [is_media(name, ("mp4",)) for name in names] == [True, True, False, False]
-    assert [is_media(name, ("left.*",)) for name in names] == [False, True, False, False]
+    assert [is_separated_part(name, ("mp4",)) for name in names] == [True, True, False, False]
+    assert [is_separated_part(name, ("left.*",)) for name in names] == [False, True, False, False]
 
 
 def test_renames_are_read() -> None:
@@ -31,18 +38,22 @@ def test_what_renames_nothing_is_refused(text: str) -> None:
 
 def test_parts_that_cannot_be_are_refused() -> None:
     with pytest.raises(UsageError):
-        check_rules(PartRules(keep=("a/b",)))
+        check_part_rules(PartRules(keep=("a/b",)))
 
 
 def test_a_renamed_part_meets_another_that_goes_along_under_its_new_name() -> None:
     rules = PartRules(drop=("npy",), rename=(("txt", "jpg"), ("cls", "npy"), ("a", "b"), ("b", "a")))
 
-    assert renamed(rules, ("jpg", "txt")) == (("txt", True),)
-    assert renamed(rules, ("cls", "npy", "txt")) == (("cls", False), ("txt", False))
-    assert renamed(rules, ("a", "b", "jpg")) == (("a", False), ("b", False))
+    assert find_renamed_parts(rules, ("jpg", "txt")) == (("txt", True),)
+    assert find_renamed_parts(rules, ("cls", "npy", "txt")) == (("cls", False), ("txt", False))
+    assert find_renamed_parts(rules, ("a", "b", "jpg")) == (("a", False), ("b", False))
 
 
 def test_rules_for_parts_that_are_not_there_are_named() -> None:
     rules = PartRules(keep=("jpg", "tx", "*.png"), drop=("jso",), rename=(("jpg", "image"), ("nope", "x")))
 
-    assert unmet(rules, ["jpg", "seg.png", "json"]) == ["--parts tx", "--drop-parts jso", "--rename-part nope"]
+    assert list_unmatched_options(["jpg", "seg.png", "json"], rules=rules) == [
+        "--parts tx",
+        "--drop-parts jso",
+        "--rename-part nope",
+    ]

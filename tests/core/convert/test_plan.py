@@ -7,11 +7,12 @@ from types import TracebackType
 
 import pytest
 
-from wdsctl.core.convert.plan import PlanRequest, make_plan
+from wdsctl.core.convert.plan import write_plan
 from wdsctl.core.convert.plan_file import PlanFile
-from wdsctl.core.convert.source import Entry, Known, Part, Source
+from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.progress import SILENT
+from wdsctl.core.importers.protocol import Part, SampleListing, Source, SourceEntry
+from wdsctl.core.progress import SILENT_PROGRESS
 
 
 class Numbers:
@@ -26,27 +27,27 @@ class Numbers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         pass
 
-    def entries(self) -> Iterator[Entry]:
-        return (Entry(f"{i * 7919 % self.count:07d}", 1000) for i in range(self.count))
+    def entries(self) -> Iterator[SourceEntry]:
+        return (SourceEntry(f"{i * 7919 % self.count:07d}", 1000) for i in range(self.count))
 
     def read(self, place: int) -> tuple[Part, ...]:
         return (Part("bin", bytes(place)),)
 
-    def mark(self) -> bytes:
+    def digest(self) -> bytes:
         return b""
 
 
-def plan(path: Path, source: Source, request: PlanRequest) -> PlanFile:
-    make_plan(str(path), [source], ["numbers"], request, {"fingerprint": "x"}, SILENT)
+def plan(path: Path, source: Source, request: ConvertRequest) -> PlanFile:
+    write_plan(str(path), [source], ["numbers"], request, {"fingerprint": "x"}, SILENT_PROGRESS)
     return PlanFile(str(path))
 
 
 def order(made: PlanFile) -> list[int]:
-    return [item.place for unit in made.units() for item in made.items(unit.first, unit.last)]
+    return [item.sample_index for unit in made.units() for item in made.samples(unit.first, unit.last)]
 
 
 def test_units_hold_all_samples_once_in_order(tmp_path: Path) -> None:
-    with plan(tmp_path / "p", Numbers(25), PlanRequest(shard_samples=10)) as made:
+    with plan(tmp_path / "p", Numbers(25), ConvertRequest(shard_samples=10)) as made:
         assert [(unit.name, unit.samples) for unit in made.units()] == [
             ("shard-000000.tar", 10),
             ("shard-000001.tar", 10),
@@ -57,9 +58,9 @@ def test_units_hold_all_samples_once_in_order(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["key", "shuffle"])
 def test_another_order_is_one_of_all_samples(tmp_path: Path, how: str) -> None:
-    request = PlanRequest(shard_samples=7, order="key" if how == "key" else "shuffle", seed=3)
+    request = ConvertRequest(shard_samples=7, order="key" if how == "key" else "shuffle", seed=3)
     with plan(tmp_path / "p", Numbers(101), request) as made:
-        keys = [item.key for unit in made.units() for item in made.items(unit.first, unit.last)]
+        keys = [item.key for unit in made.units() for item in made.samples(unit.first, unit.last)]
         assert sorted(order(made)) == list(range(101)) != order(made)
         assert (keys == sorted(keys)) == (how == "key")
 
@@ -68,7 +69,7 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
     peaks = []
     for count in (5_000, 50_000):
         tracemalloc.start()
-        plan(tmp_path / str(count), Numbers(count), PlanRequest(order="shuffle", shard_samples=1000)).close()
+        plan(tmp_path / str(count), Numbers(count), ConvertRequest(order="shuffle", shard_samples=1000)).close()
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
 
@@ -77,9 +78,9 @@ def test_memory_does_not_grow_with_the_samples(tmp_path: Path) -> None:
 
 def test_a_plan_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        plan(tmp_path / "p", Numbers(0), PlanRequest())
-    with pytest.raises(UsageError, match="do not list their parts"):
-        plan(tmp_path / "p", Numbers(5), PlanRequest(media=("mp4",), suffixes={"primary": ".tar", "media": ".tar"}))
+        plan(tmp_path / "p", Numbers(0), ConvertRequest())
+    with pytest.raises(UsageError, match="needs a source that lists its parts"):
+        plan(tmp_path / "p", Numbers(5), ConvertRequest(media=("mp4",)))
 
     assert list(tmp_path.iterdir()) == []
 
@@ -89,17 +90,17 @@ class InSplits(Numbers):
 
     split_names = ("lost", "kept")
 
-    def known(self) -> Iterator[Known]:
-        return (Known(i, str(i), (("bin", 1),), 1 + i) for i in range(self.count))
+    def list_samples(self) -> Iterator[SampleListing]:
+        return (SampleListing(i, str(i), (("bin", 1),), 1 + i) for i in range(self.count))
 
-    def read_some(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part, ...]:
+    def read_selected(self, place: int, wanted: Callable[[str], bool]) -> tuple[Part, ...]:
         return tuple(part for part in self.read(place) if wanted(part.name))
 
-    def will_need(self, places: list[int]) -> None: ...
+    def prefetch(self, places: list[int]) -> None: ...
 
 
 def test_a_split_that_does_not_go_along_is_no_other_one(tmp_path: Path) -> None:
     path = str(tmp_path / "p")
-    make_plan(path, [InSplits(2)], ["numbers"], PlanRequest(), {}, SILENT, splits=[[-1, 5]])
+    write_plan(path, [InSplits(2)], ["numbers"], ConvertRequest(), {}, SILENT_PROGRESS, splits=[[-1, 5]])
     with PlanFile(path) as made:
-        assert [item.splits for item in made.items(0, 1)] == [0, 1 << 5]
+        assert [item.splits for item in made.samples(0, 1)] == [0, 1 << 5]

@@ -7,33 +7,33 @@ from pathlib import Path
 import pytest
 
 from tests.security.hostile import statements
-from wdsctl.core.convert.plan_file import Done, DoneFile, PlanFile, new_plan
+from wdsctl.core.convert.plan_file import PlanFile, UnitResult, UnitResultFile, create_plan
 from wdsctl.core.errors import CatalogError, InputError, StorageError
 
-DONE = Done(3, 5, 700, "{}", (1, 2), (9,), "[]")
+DONE = UnitResult(3, 5, 700, "{}", (1, 2), (9,), "[]")
 
 
 def test_what_is_done_is_known_to_the_same_conversion_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "done.sqlite")
-    with DoneFile(path, "one") as done:
+    with UnitResultFile(path, "one") as done:
         done.add(DONE)
-    with DoneFile(path, "one") as done:
+    with UnitResultFile(path, "one") as done:
         assert done.all() == {3: DONE}
-    with DoneFile(path, "other") as done:
+    with UnitResultFile(path, "other") as done:
         assert done.all() == {}
 
 
 def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     (tmp_path / "done.sqlite").mkdir()
-    with pytest.raises(InputError, match="no regular file"):
-        DoneFile(str(tmp_path / "done.sqlite"), "one")
+    with pytest.raises(InputError, match="not a regular file"):
+        UnitResultFile(str(tmp_path / "done.sqlite"), "one")
     with pytest.raises(StorageError, match="disk is full"):
         _write_on_a_full_disk(str(tmp_path / "plan.sqlite"))
     assert [path.name for path in tmp_path.iterdir()] == ["done.sqlite"]
 
 
 def _write_on_a_full_disk(path: str) -> None:
-    with new_plan(path) as connection:
+    with create_plan(path) as connection:
         connection.execute("COMMIT")
         connection.execute("PRAGMA max_page_count = 10")
         connection.execute("BEGIN")
@@ -41,7 +41,7 @@ def _write_on_a_full_disk(path: str) -> None:
 
 
 def a_plan(path: Path, *, name: str = "a.tar", folder: str = "") -> str:
-    with new_plan(str(path)) as connection:
+    with create_plan(str(path)) as connection:
         connection.execute("INSERT INTO grp VALUES (0, ?)", (folder,))
         connection.execute("INSERT INTO unit VALUES (0, '', 0, ?, 0, 1, 1, 10)", (name,))
     return str(path)
@@ -74,8 +74,8 @@ def test_a_plan_with_more_than_our_tables_is_damaged(tmp_path: Path, sql: str) -
 
 def test_what_is_done_is_not_read_from_a_file_with_more_than_our_tables(tmp_path: Path) -> None:
     path = tmp_path / "done.sqlite"
-    with DoneFile(str(path), "one") as done:
+    with UnitResultFile(str(path), "one") as done:
         done.add(DONE)
     statements("CREATE TRIGGER t AFTER INSERT ON done BEGIN DELETE FROM plan; END")(path)
     with pytest.raises(CatalogError, match="none of ours"):
-        DoneFile(str(path), "one")
+        UnitResultFile(str(path), "one")

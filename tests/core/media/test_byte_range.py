@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import StorageError
-from wdsctl.core.media.byte_range import PAGE, ByteRange
+from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
 
 DATA = bytes(range(251)) * 5000  # some pages, the last one cut
 
@@ -26,11 +26,11 @@ class Counted:
 
 
 @given(
-    head=st.integers(0, 2 * PAGE),
-    moves=st.lists(st.tuples(st.integers(-9, len(DATA) + 9), st.integers(-1, PAGE + 9)), max_size=8),
+    head=st.integers(0, 2 * PAGE_BYTES),
+    moves=st.lists(st.tuples(st.integers(-9, len(DATA) + 9), st.integers(-1, PAGE_BYTES + 9)), max_size=8),
 )
 def test_it_reads_like_a_file_in_memory(head: int, moves: list[tuple[int, int]]) -> None:
-    ours, plain = ByteRange(Counted(), len(DATA), head=DATA[:head]), io.BytesIO(DATA)
+    ours, plain = ByteRangeFile(Counted(), len(DATA), head=DATA[:head]), io.BytesIO(DATA)
     for to, size in moves:
         assert ours.seek(to) == plain.seek(max(0, to))
         assert ours.read(size) == plain.read(size)
@@ -38,7 +38,7 @@ def test_it_reads_like_a_file_in_memory(head: int, moves: list[tuple[int, int]])
 
 
 def test_it_seeks_from_all_three_places() -> None:
-    part = ByteRange.in_memory(DATA)
+    part = ByteRangeFile.from_bytes(DATA)
 
     assert (part.seek(7), part.seek(3, io.SEEK_CUR), part.seek(-2, io.SEEK_END)) == (7, 10, len(DATA) - 2)
     assert part.read() == DATA[-2:]
@@ -46,19 +46,19 @@ def test_it_seeks_from_all_three_places() -> None:
 
 def test_no_page_is_fetched_twice_and_the_head_never() -> None:
     read = Counted()
-    part = ByteRange(read, len(DATA), head=DATA[:PAGE])
-    for at in (0, PAGE - 10, 2 * PAGE, 5, PAGE, 2 * PAGE + 7):
+    part = ByteRangeFile(read, len(DATA), head=DATA[:PAGE_BYTES])
+    for at in (0, PAGE_BYTES - 10, 2 * PAGE_BYTES, 5, PAGE_BYTES, 2 * PAGE_BYTES + 7):
         part.seek(at)
         part.read(10)
 
-    assert read.reads == [(2 * PAGE, PAGE), (PAGE, PAGE)]
+    assert read.reads == [(2 * PAGE_BYTES, PAGE_BYTES), (PAGE_BYTES, PAGE_BYTES)]
 
 
 def test_past_its_limit_it_ends_and_says_so() -> None:
-    part = ByteRange(Counted(), len(DATA), most=2 * PAGE)
+    part = ByteRangeFile(Counted(), len(DATA), max_read_bytes=2 * PAGE_BYTES)
 
-    assert part.read() == DATA[: 2 * PAGE]
-    assert part.is_spent
+    assert part.read() == DATA[: 2 * PAGE_BYTES]
+    assert part.is_over_limit
     assert part.failure is None
     assert part.seek(0) == 0
     assert part.read(4) == DATA[:4]
@@ -68,16 +68,16 @@ def test_a_failure_is_kept_and_reads_as_the_end() -> None:
     def bad_disk(offset: int, size: int) -> bytes:
         raise StorageError("cannot read: input/output error", hint="look at the disk", where="a.tar")
 
-    part = ByteRange(bad_disk, 100, head=b"head")
+    part = ByteRangeFile(bad_disk, 100, head=b"head")
 
     assert part.read() == b"head"
     assert isinstance(part.failure, StorageError)
-    assert not part.is_spent
+    assert not part.is_over_limit
 
 
-@pytest.mark.parametrize("size", [0, 1, PAGE - 1, PAGE, PAGE + 1])
+@pytest.mark.parametrize("size", [0, 1, PAGE_BYTES - 1, PAGE_BYTES, PAGE_BYTES + 1])
 def test_it_ends_where_the_part_ends(size: int) -> None:
-    part = ByteRange(Counted(DATA[:size]), size)
+    part = ByteRangeFile(Counted(DATA[:size]), size)
 
     assert part.read() == DATA[:size]
     assert part.read(1) == b""

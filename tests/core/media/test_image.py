@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
-from wdsctl.core.media.image import READERS
-from wdsctl.core.media.probe import probe
-from wdsctl.core.sniff import sniff
+from wdsctl.core.media.image import PILLOW_READERS
+from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.sniff import sniff
 
 
 def facts_of(data: bytes) -> ImageFacts | Unreadable:
-    facts = probe(ByteRange.in_memory(data), sniff(data))
+    facts = probe_media(ByteRangeFile.from_bytes(data), sniff(data))
     assert isinstance(facts, ImageFacts | Unreadable)
     return facts
 
@@ -44,7 +44,7 @@ def a_png_header(width: int, height: int, *, bits: int = 8, color: int = 2) -> t
     return b"IHDR", struct.pack(">IIBBBBB", width, height, bits, color, 0, 0, 0)
 
 
-@pytest.mark.parametrize("form", sorted({name for _, name in READERS.values()} | {"WEBP"}))
+@pytest.mark.parametrize("form", sorted({name for _, name in PILLOW_READERS.values()} | {"WEBP"}))
 def test_size_mode_and_format_are_those_that_pillow_opens(form: str) -> None:
     data = an_image(form, "P" if form == "GIF" else "RGB")
     with Image.open(io.BytesIO(data)) as image:
@@ -144,7 +144,7 @@ def test_a_table_behind_the_pixels_is_found() -> None:
         reads.append(size)
         return moved[offset : offset + size]
 
-    facts = probe(ByteRange(read, len(moved)), sniff(moved[:4096], len(moved)))
+    facts = probe_media(ByteRangeFile(read, len(moved)), sniff(moved[:4096], len(moved)))
     assert isinstance(facts, ImageFacts)
     assert (facts.width, facts.height) == (30, 20)
     assert sum(reads) < len(moved) / 4
@@ -165,10 +165,10 @@ def test_whatever_stands_in_a_header_nothing_but_facts_comes_out(data: st.DataOb
         image[at] = byte
     cut = data.draw(st.integers(4, len(image)))
 
-    assert isinstance(probe(ByteRange.in_memory(bytes(image[:cut])), content), ImageFacts | Unreadable)
+    assert isinstance(probe_media(ByteRangeFile.from_bytes(bytes(image[:cut])), content), ImageFacts | Unreadable)
 
 
 def test_every_reader_is_a_format_that_sniff_names() -> None:
-    named = {sniff(an_image(name)).format for _, name in READERS.values()}
+    named = {sniff(an_image(name)).format for _, name in PILLOW_READERS.values()}
 
-    assert named == set(READERS)
+    assert named == set(PILLOW_READERS)

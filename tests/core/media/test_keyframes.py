@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from tests.core.films import a_film
 from wdsctl.core.errors import InputError
-from wdsctl.core.media.keyframe_scan import Scan, scan_keyframes
-from wdsctl.core.media.keyframes import KeyframeIndex
+from wdsctl.core.media.keyframes import KeyframeIndex, KeyframeScan, scan_keyframes
 
 NUMBERS = st.integers(-(1 << 62), 1 << 62)
 
@@ -36,7 +35,7 @@ def test_other_bytes_are_an_index_or_an_input_error(data: bytes) -> None:
         index = KeyframeIndex.from_bytes(data)
     except InputError:
         return
-    assert len(index.pts) == len(index.numbers) == len(index.positions)
+    assert len(index.pts) == len(index.frame_numbers) == len(index.byte_offsets)
 
 
 def test_a_keyframe_takes_some_bytes_and_an_hour_of_film_some_kilobytes() -> None:
@@ -57,7 +56,7 @@ def test_a_keyframe_takes_some_bytes_and_an_hour_of_film_some_kilobytes() -> Non
 def test_the_keyframe_to_enter_by_is_the_last_one_that_is_not_after() -> None:
     index = KeyframeIndex(Fraction(1, 10), 30, 5, 35, (5, 15, 25), (0, 10, 20), (0, 100, 200))
 
-    assert [index.at_tick(tick) for tick in (0, 5, 14, 15, 99)] == [0, 0, 0, 1, 2]
+    assert [index.keyframe_at_tick(tick) for tick in (0, 5, 14, 15, 99)] == [0, 0, 0, 1, 2]
 
 
 def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:
@@ -67,7 +66,7 @@ def test_a_scan_counts_frames_in_the_order_in_which_they_are_shown() -> None:
     assert scan is not None
     ticks = [tick * scan.index.time_base for tick in scan.pts]
     assert ticks == [Fraction(time, 24) for time in times]
-    assert (scan.index.frames, scan.index.numbers[0], scan.index.pts[0]) == (10, 0, scan.pts[0])
+    assert (scan.index.frames, scan.index.frame_numbers[0], scan.index.pts[0]) == (10, 0, scan.pts[0])
     assert scan.index.end > scan.pts[-1]
 
 
@@ -75,6 +74,6 @@ def test_a_film_that_does_not_say_when_its_frames_are_shown_has_no_index() -> No
     assert scanned(a_film("avi", video="libx264")) is None
 
 
-def scanned(data: bytes) -> Scan | None:
+def scanned(data: bytes) -> KeyframeScan | None:
     with av.open(io.BytesIO(data), "r") as container:
         return scan_keyframes(container, container.streams.video[0])

@@ -6,34 +6,34 @@ import sys
 import pytest
 
 from tests.core.films import a_wav
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import AudioFacts, Unreadable
-from wdsctl.core.media.probe import probe
-from wdsctl.core.sniff import Content, sniff
+from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.sniff import SniffedContent, sniff
 
 IMPORTED = """
 import sys
-from wdsctl.core.media.byte_range import ByteRange
-from wdsctl.core.media.probe import probe
-from wdsctl.core.sniff import Content
-probe(ByteRange.in_memory(b"nothing much"), Content({kind!r}, {form!r}))
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.sniff import SniffedContent
+probe_media(ByteRangeFile.from_bytes(b"nothing much"), SniffedContent({kind!r}, {form!r}))
 print(*sorted({{"av", "PIL", "torch", "numpy"}} & set(sys.modules)))
 """
 
 
 def test_what_is_no_medium_is_said_to_be_none() -> None:
-    assert probe(ByteRange.in_memory(b"words"), sniff(b"words")) == Unreadable(
+    assert probe_media(ByteRangeFile.from_bytes(b"words"), sniff(b"words")) == Unreadable(
         reason="text is no image, sound or video"
     )
 
 
 def test_a_head_and_the_rest_by_range_give_what_the_whole_gives() -> None:
     sound = a_wav()
-    part = ByteRange(lambda at, size: sound[at : at + size], len(sound), head=sound[:100])
+    part = ByteRangeFile(lambda at, size: sound[at : at + size], len(sound), head=sound[:100])
 
-    facts = probe(part, sniff(part.head, part.size))
+    facts = probe_media(part, sniff(part.head, part.size))
     assert isinstance(facts, AudioFacts)
-    assert facts == probe(ByteRange.in_memory(sound), sniff(sound))
+    assert facts == probe_media(ByteRangeFile.from_bytes(sound), sniff(sound))
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,6 @@ def test_pyav_is_imported_for_a_sound() -> None:
 
 
 def test_content_is_what_the_caller_says() -> None:
-    facts = probe(ByteRange.in_memory(a_wav()), Content("video", "mp4"))
+    facts = probe_media(ByteRangeFile.from_bytes(a_wav()), SniffedContent("video", "mp4"))
 
     assert facts == Unreadable(reason="FFmpeg cannot read it as mp4: invalid data found when processing input")

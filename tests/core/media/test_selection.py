@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
-from wdsctl.core.media.selection import Claim, parse_selection
+from wdsctl.core.media.selection import MediaGuess, parse_media_selection
 
 
 @pytest.mark.parametrize(
@@ -32,23 +32,23 @@ from wdsctl.core.media.selection import Claim, parse_selection
         ("mp4,*.seg.png", "1.mp4", "yes"),
     ],
 )
-def test_a_name_says_what_the_selection_makes_of_it(selection: str, name: str, claim: Claim) -> None:
-    assert parse_selection(selection).claim(name) == claim
+def test_a_name_says_what_the_selection_makes_of_it(selection: str, name: str, claim: MediaGuess) -> None:
+    assert parse_media_selection(selection).guess_by_name(name) == claim
 
 
 @pytest.mark.parametrize("text", ["", " ", "jpg,,mp4", "jpg,auto", "content,jpg", "a b", "a/*.png", "/jpg"])
 def test_what_says_nothing_is_refused_with_what_may_be_said(text: str) -> None:
     with pytest.raises(UsageError, match="which parts are media") as caught:
-        parse_selection(text)
+        parse_media_selection(text)
     assert (caught.value.code, "content" in caught.value.hint) == ("WDS321", True)
 
 
 @given(st.permutations(["jpg", "mp4", "*.seg.png", "a?"]))
 def test_equal_selections_have_one_spelling_whatever_their_order(words: list[str]) -> None:
-    assert parse_selection(",".join([*words, words[0]])).text == "jpg,mp4,*.seg.png,a?"
+    assert parse_media_selection(",".join([*words, words[0]])).text == "jpg,mp4,*.seg.png,a?"
 
 
 @given(st.lists(st.sampled_from(["jpg", ".PNG", "seg.png", "*.x", "?.y"]), min_size=1))
 def test_the_spelling_means_what_was_said(words: list[str]) -> None:
-    selection = parse_selection(",".join(words))
-    assert parse_selection(selection.text) == selection
+    selection = parse_media_selection(",".join(words))
+    assert parse_media_selection(selection.text) == selection

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.core.films import a_film, a_wav
-from wdsctl.core.media.byte_range import ByteRange
-from wdsctl.core.media.stated_size import missing_bytes
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.stream import count_missing_bytes
 
 FILES = {
     "wav": a_wav(),
@@ -18,7 +18,7 @@ FILES = {
 
 
 def missing(data: bytes, form: str) -> int:
-    return missing_bytes(ByteRange.in_memory(data), form)
+    return count_missing_bytes(ByteRangeFile.from_bytes(data), form)
 
 
 @pytest.mark.parametrize("form", FILES)

@@ -5,8 +5,8 @@ from typing import Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.media.facts import AudioFacts, Facts, ImageFacts, Unreadable, VideoFacts
-from wdsctl.core.media.stored import Numbers, facts_of, stored
+from wdsctl.core.media.catalog_facts import MediaMeasures, facts_from_columns, facts_to_columns
+from wdsctl.core.media.facts import AudioFacts, ImageFacts, MediumFacts, Unreadable, VideoFacts
 
 whole = st.integers(1, 1 << 40)
 seconds = st.none() | st.floats(0.001, 1e6)
@@ -68,8 +68,8 @@ def videos(draw: st.DrawFn) -> VideoFacts:
 
 
 @given(st.one_of(images(), sounds("wav"), videos(), st.builds(Unreadable, reason=st.text())))
-def test_facts_come_back_as_they_went_in(facts: Facts | Unreadable) -> None:
-    assert facts_of(*stored(facts)) == facts
+def test_facts_come_back_as_they_went_in(facts: MediumFacts | Unreadable) -> None:
+    assert facts_from_columns(*facts_to_columns(facts)) == facts
 
 
 def test_a_count_that_no_database_holds_is_left_out() -> None:
@@ -82,4 +82,4 @@ def test_a_count_that_no_database_holds_is_left_out() -> None:
         samples=1 << 63,
         samples_are="estimated",
     )
-    assert stored(absurd)[1] == Numbers(seconds=1.0)
+    assert facts_to_columns(absurd)[1] == MediaMeasures(seconds=1.0)

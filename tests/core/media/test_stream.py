@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from tests.core.films import a_film, a_wav
 from wdsctl.core.errors import StorageError
-from wdsctl.core.media.byte_range import PAGE, ByteRange
-from wdsctl.core.media.facts import AudioFacts, Facts, Unreadable, VideoFacts
-from wdsctl.core.media.probe import probe
+from wdsctl.core.media.byte_range import PAGE_BYTES, ByteRangeFile
+from wdsctl.core.media.facts import AudioFacts, MediumFacts, Unreadable, VideoFacts
+from wdsctl.core.media.probe import probe_media
+from wdsctl.core.media.sniff import SniffedContent, sniff
 from wdsctl.core.media.stream import DEMUXERS
-from wdsctl.core.sniff import Content, sniff
-from wdsctl.core.storage import LocalStorage
+from wdsctl.core.storage.storage import LocalStorage
 
 HALF_A_GIB = 512 << 20
 
 
-def facts_of(data: bytes) -> Facts | Unreadable:
-    return probe(ByteRange.in_memory(data), sniff(data))
+def facts_of(data: bytes) -> MediumFacts | Unreadable:
+    return probe_media(ByteRangeFile.from_bytes(data), sniff(data))
 
 
 def of_video(data: bytes) -> VideoFacts:
@@ -221,7 +221,7 @@ def test_cover_art_is_no_video() -> None:
 def test_an_mp4_with_sound_alone_is_audio_even_where_its_head_looks_like_video() -> None:
     sound = a_film("mp4", audio="aac")
 
-    facts = probe(ByteRange.in_memory(sound), Content("video", "mp4"))
+    facts = probe_media(ByteRangeFile.from_bytes(sound), SniffedContent("video", "mp4"))
     assert isinstance(facts, AudioFacts)
     assert facts.format == "mp4"
 
@@ -247,13 +247,13 @@ def test_a_video_cut_off_in_its_header_is_unreadable(container: str) -> None:
 def test_garbage_is_unreadable_and_says_nothing_on_its_own(form: str, capfd: pytest.CaptureFixture[str]) -> None:
     garbage = bytes((7 * n * n + n) % 251 for n in range(5000))
 
-    facts = probe(ByteRange.in_memory(garbage), Content("video", form))
+    facts = probe_media(ByteRangeFile.from_bytes(garbage), SniffedContent("video", form))
     assert isinstance(facts, Unreadable) or form in {"mpeg", "mp3", "mp2"}
     assert capfd.readouterr() == ("", "")
 
 
 def test_what_nothing_here_reads_says_so() -> None:
-    assert probe(ByteRange.in_memory(b"?"), Content("video", "hologram")) == Unreadable(
+    assert probe_media(ByteRangeFile.from_bytes(b"?"), SniffedContent("video", "hologram")) == Unreadable(
         reason="there is nothing here that reads hologram"
     )
 
@@ -296,7 +296,7 @@ def test_of_a_large_file_less_than_a_hundredth_is_read(a_large_film: tuple[str, 
     path, size = a_large_film
     storage = Metered()
 
-    facts = probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))
+    facts = probe_media(ByteRangeFile.from_storage(storage, path, 512, size), SniffedContent("video", "mp4"))
     storage.close()
     assert isinstance(facts, VideoFacts)
     assert (facts.frames, facts.has_audio) == (8, True)
@@ -306,12 +306,12 @@ def test_of_a_large_file_less_than_a_hundredth_is_read(a_large_film: tuple[str, 
 def test_a_header_that_is_too_far_away_is_given_up_on(a_large_film: tuple[str, int]) -> None:
     path, size = a_large_film
     storage = Metered()
-    part = ByteRange(lambda at, length: storage.read(path, 512 + at, length), size, most=PAGE)
+    part = ByteRangeFile(lambda at, length: storage.read(path, 512 + at, length), size, max_read_bytes=PAGE_BYTES)
 
-    facts = probe(part, Content("video", "mp4"))
+    facts = probe_media(part, SniffedContent("video", "mp4"))
     storage.close()
     assert facts == Unreadable(reason="its header needs more than 262,144 bytes to be read")
-    assert storage.read_bytes <= PAGE
+    assert storage.read_bytes <= PAGE_BYTES
 
 
 def test_a_shard_that_cannot_be_read_is_an_error_and_not_a_broken_medium(
@@ -323,7 +323,7 @@ def test_a_shard_that_cannot_be_read_is_an_error_and_not_a_broken_medium(
     storage = LocalStorage("/")
 
     with pytest.raises(StorageError):
-        probe(ByteRange.of(storage, path, 512, size), Content("video", "mp4"))
+        probe_media(ByteRangeFile.from_storage(storage, path, 512, size), SniffedContent("video", "mp4"))
     storage.close()
     assert capfd.readouterr() == ("", "")
 
@@ -350,5 +350,5 @@ def test_whatever_stands_in_a_file_nothing_but_facts_comes_out(data: st.DataObje
         film[at] = byte
     cut = data.draw(st.integers(1, len(film)))
 
-    facts = probe(ByteRange.in_memory(bytes(film[:cut])), Content("video", form))
+    facts = probe_media(ByteRangeFile.from_bytes(bytes(film[:cut])), SniffedContent("video", form))
     assert isinstance(facts, AudioFacts | VideoFacts | Unreadable)

@@ -10,20 +10,20 @@ from PIL import Image
 
 from tests.build import an_image
 from tests.core.films import a_film, a_wav
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import Unreadable
-from wdsctl.core.media.thumbnail import Picture, thumbnail
-from wdsctl.core.sniff import sniff
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.media.thumbnail import RgbImage, make_thumbnail
 
 
-def drawn(data: bytes, width: int = 12, height: int = 12) -> Picture | Unreadable:
+def drawn(data: bytes, width: int = 12, height: int = 12) -> RgbImage | Unreadable:
     content = sniff(data)
-    return thumbnail(ByteRange.in_memory(data), content.kind, content.format, width, height)
+    return make_thumbnail(ByteRangeFile.from_bytes(data), content.kind, content.format, width, height)
 
 
-def a_picture(data: bytes, width: int = 12, height: int = 12) -> Picture:
+def a_picture(data: bytes, width: int = 12, height: int = 12) -> RgbImage:
     made = drawn(data, width, height)
-    assert isinstance(made, Picture)
+    assert isinstance(made, RgbImage)
     assert len(made.rgb) == 3 * made.width * made.height
     return made
 

@@ -5,8 +5,8 @@ import io
 import pytest
 from PIL import Image
 
-from wdsctl.core.media.byte_range import ByteRange
-from wdsctl.core.media.webp import webp_header
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.image import read_webp_header
 
 
 def a_webp(mode: str, size: tuple[int, int], *, frames: int = 1, **options: object) -> bytes:
@@ -23,7 +23,7 @@ def a_webp(mode: str, size: tuple[int, int], *, frames: int = 1, **options: obje
 def test_the_header_agrees_with_pillow(mode: str, size: tuple[int, int], *, frames: int, lossless: bool) -> None:
     data = a_webp(mode, size, frames=frames, lossless=lossless)
     with Image.open(io.BytesIO(data)) as image:
-        header = webp_header(ByteRange.in_memory(data))
+        header = read_webp_header(ByteRangeFile.from_bytes(data))
 
         assert (header.width, header.height, header.has_alpha) == (*image.size, image.mode == "RGBA")
 
@@ -32,16 +32,16 @@ def test_exif_is_found_behind_the_pixels() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
 
-    header = webp_header(ByteRange.in_memory(a_webp("RGB", (30, 20), exif=exif)))
+    header = read_webp_header(ByteRangeFile.from_bytes(a_webp("RGB", (30, 20), exif=exif)))
     assert header.exif == exif.tobytes().removeprefix(b"Exif\0\0")
 
 
 @pytest.mark.parametrize("size", [12, 16, 20, 28])
 def test_a_header_that_is_cut_off_is_an_error(size: int) -> None:
     with pytest.raises(ValueError, match="ends in its header"):
-        webp_header(ByteRange.in_memory(a_webp("RGB", (30, 20))[:size]))
+        read_webp_header(ByteRangeFile.from_bytes(a_webp("RGB", (30, 20))[:size]))
 
 
 def test_a_file_without_an_image_is_an_error() -> None:
     with pytest.raises(ValueError, match="no image"):
-        webp_header(ByteRange.in_memory(b"RIFF\x20\0\0\0WEBPICCP\x0a\0\0\0" + bytes(10)))
+        read_webp_header(ByteRangeFile.from_bytes(b"RIFF\x20\0\0\0WEBPICCP\x0a\0\0\0" + bytes(10)))

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from wdsctl.core.media.facts import AudioFacts, ImageFacts, VideoFacts
-from wdsctl.core.media.words import in_words
+from wdsctl.core.media.facts import AudioFacts, ImageFacts, VideoFacts, describe_facts
 
 SOUND = AudioFacts(
     format="mp4",
@@ -38,13 +37,15 @@ IMAGE = ImageFacts(
 
 
 def test_a_video_says_its_size_codec_rate_time_and_sound() -> None:
-    assert in_words(FILM) == "1280x720 h264 29.97 fps 12.3 s, sound: aac 2 ch 48 kHz"
+    assert describe_facts(FILM) == "1280x720 h264 29.97 fps 12.3 s, sound: aac 2 ch 48 kHz"
 
 
 def test_a_video_says_that_it_is_silent_or_turned() -> None:
-    assert in_words(replace(FILM, audio=None, has_audio=False, fps=25.0)) == "1280x720 h264 25 fps 12.3 s, no sound"
-    assert in_words(replace(FILM, audio=None)).endswith(", sound: unknown codec")
-    assert in_words(replace(FILM, rotation=90)) == (
+    assert (
+        describe_facts(replace(FILM, audio=None, has_audio=False, fps=25.0)) == "1280x720 h264 25 fps 12.3 s, no sound"
+    )
+    assert describe_facts(replace(FILM, audio=None)).endswith(", sound: unknown codec")
+    assert describe_facts(replace(FILM, rotation=90)) == (
         "1280x720 h264 29.97 fps 12.3 s, rotated by 90, sound: aac 2 ch 48 kHz"
     )
 
@@ -52,16 +53,16 @@ def test_a_video_says_that_it_is_silent_or_turned() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     film = replace(FILM, fps=None, duration_s=None, audio=None, has_audio=False, rotation=None)
 
-    assert in_words(film) == "1280x720 h264, no sound"
+    assert describe_facts(film) == "1280x720 h264, no sound"
 
 
 @pytest.mark.parametrize(
     ("seconds", "shown"), [(0.04, "0.04 s"), (0.948, "0.95 s"), (3.2, "3.2 s"), (7200, "7,200.0 s")]
 )
 def test_a_sound_says_its_codec_channels_rate_and_time(seconds: float, shown: str) -> None:
-    assert in_words(replace(SOUND, rate_hz=44_100, duration_s=seconds)) == f"aac 2 ch 44.1 kHz {shown}"
+    assert describe_facts(replace(SOUND, rate_hz=44_100, duration_s=seconds)) == f"aac 2 ch 44.1 kHz {shown}"
 
 
 def test_an_image_says_its_size_format_and_mode() -> None:
-    assert in_words(IMAGE) == "640x480 JPEG RGB"
-    assert in_words(replace(IMAGE, orientation=6)) == "640x480 JPEG RGB, EXIF orientation 6"
+    assert describe_facts(IMAGE) == "640x480 JPEG RGB"
+    assert describe_facts(replace(IMAGE, orientation=6)) == "640x480 JPEG RGB, EXIF orientation 6"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.traces import Origin, keys
-from wdsctl.core.trace.block import HEAD_BYTES, NOBODY, Block, decode, encode, parse_head
+from wdsctl.core.trace.format import FRAME_HEAD_BYTES, NO_ORIGIN, TraceBlock, decode_block, encode_block, parse_head
 
 NUMBERS = st.integers(-(1 << 62), (1 << 62) - 1)
 SMALL = st.integers(0, (1 << 63) - 1)
@@ -16,22 +16,22 @@ ORIGINS = st.one_of(st.tuples(SMALL, SMALL, SMALL), st.tuples(SMALL, SMALL, SMAL
 BATCHES = st.lists(st.tuples(st.integers(0, 1 << 40), st.lists(ORIGINS, max_size=5)), min_size=1, max_size=8)
 
 
-def through(batches: list[tuple[int, list[Any]]]) -> Block:
+def through(batches: list[tuple[int, list[Any]]]) -> TraceBlock:
     """These batches written and read again."""
     numbers = [number for number, _ in batches]
-    data = encode(numbers, [len(each) for _, each in batches], [o for _, each in batches for o in each], 0, 0)
+    data = encode_block(numbers, [len(each) for _, each in batches], [o for _, each in batches for o in each], 0, 0)
     head = parse_head(data)
     assert head is not None
     assert (head.low, head.high, head.batches) == (numbers[0], numbers[-1], len(batches))
-    block = decode(head, data[HEAD_BYTES:])
+    block = decode_block(head, data[FRAME_HEAD_BYTES:])
     assert block is not None
     return block
 
 
-def content(block: Block) -> list[tuple[int, list[Origin]]]:
+def content(block: TraceBlock) -> list[tuple[int, list[Origin]]]:
     return [
-        (number, keys(block.origins[block.first[i] : block.first[i + 1]].tolist()))
-        for i, number in enumerate(block.numbers.tolist())
+        (number, keys(block.origins[block.origin_starts[i] : block.origin_starts[i + 1]].tolist()))
+        for i, number in enumerate(block.batch_numbers.tolist())
     ]
 
 
@@ -45,7 +45,7 @@ def test_what_is_written_is_read(batches: list[tuple[int, list[Origin]]]) -> Non
     "odd", [None, "key", ("pack", 0, (0, 0, 1)), (1, 2), (1, 2, 3, 4, 5), (0, 0, 1 << 63), (0, 0, "a"), 7]
 )
 def test_what_is_no_restore_key_is_kept_as_nobodys(odd: object) -> None:
-    assert content(through([(5, [(1, 2, 3), odd])])) == [(5, [(1, 2, 3), NOBODY])]
+    assert content(through([(5, [(1, 2, 3), odd])])) == [(5, [(1, 2, 3), NO_ORIGIN])]
 
 
 def test_a_piece_is_kept_as_the_sample_that_it_is_of() -> None:
@@ -60,16 +60,16 @@ def test_a_block_without_samples_is_one() -> None:
 
 
 def test_any_changed_byte_is_noticed() -> None:
-    data = encode([7, 8], [1, 1], [(0, 0, 1), (0, 0, 2)], 7, 0)
+    data = encode_block([7, 8], [1, 1], [(0, 0, 1), (0, 0, 2)], 7, 0)
     for at in range(len(data)):
         changed = data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
         head = parse_head(changed)
-        assert head is None or decode(head, changed[HEAD_BYTES:]) is None
+        assert head is None or decode_block(head, changed[FRAME_HEAD_BYTES:]) is None
 
 
 def test_a_body_of_another_shape_than_its_head_is_refused() -> None:
-    data = encode([7], [1], [(0, 0, 1)], 7, 0)
+    data = encode_block([7], [1], [(0, 0, 1)], 7, 0)
     head = parse_head(data)
     assert head is not None
     for body in (zlib.compress(b"short"), b"no zlib"):
-        assert decode(head._replace(length=len(body), crc=zlib.crc32(body)), body) is None
+        assert decode_block(head._replace(length=len(body), crc=zlib.crc32(body)), body) is None

@@ -9,20 +9,20 @@ import pytest
 
 from tests.build import a_dataset, samples, some_shards
 from tests.core.traces import a_source
-from wdsctl.core.catalog.quick import read_split
+from wdsctl.core.catalog.read import read_split
+from wdsctl.core.catalog.splits import split_digest
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.place import locate
-from wdsctl.core.ratios import parse_ratios
-from wdsctl.core.split_digest import split_digest
+from wdsctl.core.index.index import index
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.trace import SourceFacts
-from wdsctl.core.trace.datasets import Moved, TracedDataset, TracedDatasets, parse_moved
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.split import split
+from wdsctl.core.trace.datasets import MovedRoots, TracedDataset, TracedDatasets, parse_moved_roots
 
 
 def opened(root: str, **facts: Any) -> TracedDataset:
-    dataset = TracedDatasets(Moved({})).open(a_source(root=root, **facts))
+    dataset = TracedDatasets(MovedRoots({})).open(a_source(root=root, **facts))
     assert isinstance(dataset, TracedDataset), dataset
     return dataset
 
@@ -30,7 +30,7 @@ def opened(root: str, **facts: Any) -> TracedDataset:
 def traced(root: str, name: str) -> SourceFacts:
     """A source as a training on this split writes it down."""
     place = locate(root)
-    digest = split_digest(Offsets(place.offsets(1)), read_split(place.catalog, name))
+    digest = split_digest(Offsets(place.offsets_path(1)), read_split(place.catalog, name))
     return a_source(root=root, split=name, digest=digest)
 
 
@@ -68,49 +68,49 @@ def test_all_samples_of_a_key_are_found(tmp_path: Path) -> None:
     )
     index(root)
     dataset = opened(root)
-    assert dataset.ids_of("000003") == [1 << 28 | 3, 2 << 28 | 1]
-    assert dataset.ids_of("x/é") == [2 << 28]
-    assert dataset.ids_of("00003") == dataset.ids_of("") == []
+    assert dataset.find_ids("000003") == [1 << 28 | 3, 2 << 28 | 1]
+    assert dataset.find_ids("x/é") == [2 << 28]
+    assert dataset.find_ids("00003") == dataset.find_ids("") == []
 
 
 def test_a_generation_that_is_gone_is_read_from_the_present_one(root: str) -> None:
     some_shards(Path(root), 2, first=3)
     os.unlink(os.path.join(root, "shard-000.tar"))
     index(root, missing="drop")
-    os.unlink(locate(root).offsets(1))
+    os.unlink(locate(root).offsets_path(1))
     dataset = opened(root)
     located = dataset.locate(3 << 28 | 4)
     assert located is not None
     assert located.key == "000014"
     assert dataset.locate(1 << 28) is None
-    assert not dataset.is_other
+    assert not dataset.has_other_samples
 
 
 def test_a_split_that_was_made_anew_is_noticed(root: str) -> None:
-    split(root, parse_ratios("2,1"), by="shard")
+    split_by_ratios(root, parse_split_shares("2,1"), by="shard")
     facts = traced(root, "train")
-    datasets = TracedDatasets(Moved({}))
+    datasets = TracedDatasets(MovedRoots({}))
     assert isinstance(datasets.open(facts), TracedDataset)
-    assert not datasets.open(facts).is_other  # type: ignore[union-attr]
+    assert not datasets.open(facts).has_other_samples  # type: ignore[union-attr]
 
-    split(root, parse_ratios("1,2"), by="shard", may_move=True)
-    assert TracedDatasets(Moved({})).open(facts).is_other  # type: ignore[union-attr]
+    split_by_ratios(root, parse_split_shares("1,2"), by="shard", may_move=True)
+    assert TracedDatasets(MovedRoots({})).open(facts).has_other_samples  # type: ignore[union-attr]
 
 
 def test_a_dataset_that_is_gone_says_how_to_name_the_new_place(root: str, tmp_path: Path) -> None:
     shutil.move(root, tmp_path / "moved")
-    gone = TracedDatasets(Moved({})).open(a_source(root=root))
+    gone = TracedDatasets(MovedRoots({})).open(a_source(root=root))
     assert isinstance(gone, WdsctlError)
     assert (gone.code, gone.where) == ("WDS543", root)
     assert f"--root {root}=NEW" in gone.hint
 
-    there = TracedDatasets(parse_moved([f"{root}={tmp_path / 'moved'}"], [root])).open(a_source(root=root))
+    there = TracedDatasets(parse_moved_roots([f"{root}={tmp_path / 'moved'}"], [root])).open(a_source(root=root))
     assert isinstance(there, TracedDataset)
 
 
 def test_a_catalog_that_is_gone_is_told(root: str) -> None:
     shutil.rmtree(os.path.join(root, ".wdsctl"))
-    gone = TracedDatasets(Moved({})).open(a_source(root=root))
+    gone = TracedDatasets(MovedRoots({})).open(a_source(root=root))
     assert isinstance(gone, WdsctlError)
     assert "no catalog" in gone.message
 
@@ -130,22 +130,22 @@ def test_the_catalog_that_the_trace_names_is_used(root: str, tmp_path: Path) -> 
     ],
 )
 def test_moves_are_told_by_the_datasets_of_the_trace(word: str, folders: dict[str, str]) -> None:
-    assert parse_moved([word], ["/data/cats", "s3://b/day=3"]).folders == folders
+    assert parse_moved_roots([word], ["/data/cats", "s3://b/day=3"]).new_roots == folders
 
 
 @pytest.mark.parametrize("word", ["/dat=/new", "/data/cats", "/data/cats=", "=/new", "/elsewhere=/new"])
 def test_moves_of_what_is_not_in_the_trace_are_refused(word: str) -> None:
     with pytest.raises(UsageError, match="does not begin with a dataset") as error:
-        parse_moved([word], ["/data/cats"])
+        parse_moved_roots([word], ["/data/cats"])
     assert "/data/cats" in error.value.hint
 
 
 def test_a_folder_above_moves_what_is_below_and_nothing_beside_it(tmp_path: Path) -> None:
     (tmp_path / "cats").mkdir()
-    moved = Moved({"/data/": str(tmp_path)})
-    assert moved.place_of(a_source(root="/data/cats")).root == str(tmp_path / "cats")
+    moved = MovedRoots({"/data/": str(tmp_path)})
+    assert moved.locate(a_source(root="/data/cats")).root == str(tmp_path / "cats")
     with pytest.raises(WdsctlError, match="does not exist"):
-        moved.place_of(a_source(root="/database/cats"))
+        moved.locate(a_source(root="/database/cats"))
 
 
 def test_a_dataset_that_was_moved_may_be_named_from_the_working_directory(
@@ -154,7 +154,7 @@ def test_a_dataset_that_was_moved_may_be_named_from_the_working_directory(
     monkeypatch.chdir(tmp_path)
     known = [str(tmp_path / "cats"), "s3://b/dogs"]
 
-    assert parse_moved(["cats=/new"], known).folders == {known[0]: "/new"}
-    assert parse_moved([".=/new"], known).folders == {str(tmp_path): "/new"}
+    assert parse_moved_roots(["cats=/new"], known).new_roots == {known[0]: "/new"}
+    assert parse_moved_roots([".=/new"], known).new_roots == {str(tmp_path): "/new"}
     with pytest.raises(UsageError):
-        parse_moved(["dogs=/new"], known)
+        parse_moved_roots(["dogs=/new"], known)

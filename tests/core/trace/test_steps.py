@@ -3,19 +3,19 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.core.trace.steps import Steps, Stretch
+from wdsctl.core.trace.read import StepNumbering, StepSegment
 
 
 def test_a_step_is_one_batch_of_every_rank() -> None:
-    steps = Steps([Stretch(0, 4)])
-    assert list(steps.numbers(0)) == [0, 1, 2, 3]
-    assert list(steps.numbers(250)) == [1000, 1001, 1002, 1003]
+    steps = StepNumbering([StepSegment(0, 4)])
+    assert list(steps.batch_numbers(0)) == [0, 1, 2, 3]
+    assert list(steps.batch_numbers(250)) == [1000, 1001, 1002, 1003]
     assert [steps.step_of(number) for number in (0, 3, 4, 1003)] == [0, 0, 1, 250]
 
 
 def test_steps_go_on_counting_where_the_world_changes() -> None:
-    steps = Steps([Stretch(0, 4), Stretch(400, 2), Stretch(420, 6)])
-    assert [list(steps.numbers(step)) for step in (99, 100, 109, 110)] == [
+    steps = StepNumbering([StepSegment(0, 4), StepSegment(400, 2), StepSegment(420, 6)])
+    assert [list(steps.batch_numbers(step)) for step in (99, 100, 109, 110)] == [
         [396, 397, 398, 399],
         [400, 401],
         [418, 419],
@@ -24,31 +24,31 @@ def test_steps_go_on_counting_where_the_world_changes() -> None:
 
 
 def test_a_run_that_went_back_counts_from_there() -> None:
-    steps = Steps([Stretch(0, 4), Stretch(400, 2), Stretch(200, 8)])
-    assert list(steps.numbers(50)) == list(range(200, 208))
+    steps = StepNumbering([StepSegment(0, 4), StepSegment(400, 2), StepSegment(200, 8)])
+    assert list(steps.batch_numbers(50)) == list(range(200, 208))
     assert steps.step_of(400) == 75
 
 
 def test_tracing_that_began_late_counts_as_if_the_world_had_been_its_own() -> None:
-    steps = Steps([Stretch(40, 4)])
-    assert list(steps.numbers(10)) == [40, 41, 42, 43]
-    assert list(steps.numbers(9)) == [36, 37, 38, 39]
+    steps = StepNumbering([StepSegment(40, 4)])
+    assert list(steps.batch_numbers(10)) == [40, 41, 42, 43]
+    assert list(steps.batch_numbers(9)) == [36, 37, 38, 39]
 
 
 def test_without_a_trace_there_are_no_steps() -> None:
-    assert list(Steps([]).numbers(0)) == []
-    assert list(Steps([Stretch(0, 4)]).numbers(-1)) == []
+    assert list(StepNumbering([]).batch_numbers(0)) == []
+    assert list(StepNumbering([StepSegment(0, 4)]).batch_numbers(-1)) == []
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 7)), min_size=1, max_size=6))
 def test_every_batch_is_in_the_step_that_it_is_said_to_be_in(runs: list[tuple[int, int]]) -> None:
     """Runs that each go on from a step of the run before: the world's batches there are what saves know."""
-    stretches, steps = [Stretch(0, runs[0][1])], 0
+    stretches, steps = [StepSegment(0, runs[0][1])], 0
     for length, world in runs:
-        stretches.append(Stretch(stretches[-1].base + length * stretches[-1].world, world))
+        stretches.append(StepSegment(stretches[-1].base + length * stretches[-1].world, world))
         steps += length
-    counted = Steps(stretches)
-    numbers = [number for step in range(steps + 3) for number in counted.numbers(step)]
+    counted = StepNumbering(stretches)
+    numbers = [number for step in range(steps + 3) for number in counted.batch_numbers(step)]
     assert numbers == list(range(len(numbers)))
-    assert all(number in counted.numbers(counted.step_of(number)) for number in numbers)
+    assert all(number in counted.batch_numbers(counted.step_of(number)) for number in numbers)
     assert counted.step_of(stretches[-1].base) == steps

@@ -1,129 +1,266 @@
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
+import shutil
+import tarfile
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.core.traces import Origin, a_run, a_writer, origins_of, read, told
-from wdsctl.core.errors import InputError
-from wdsctl.core.trace.block import HEAD_BYTES
+from tests.build import a_shard, rewritten, samples, some_shards
+from tests.core.traces import a_source, a_writer
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.trace import SourceFacts
+from wdsctl.core.trace.trace import TraceOptions, TraceReport, query_trace
 
-RUNS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 4)), min_size=1, max_size=4)
-
-
-@settings(max_examples=60)
-@given(RUNS)
-def test_what_all_ranks_wrote_is_told_in_order_and_the_later_run_counts(
-    tmp_path_factory: pytest.TempPathFactory, runs: list[tuple[int, int, int]]
-) -> None:
-    folder = tmp_path_factory.mktemp("traces")
-    wanted: dict[int, list[Origin]] = {}
-    for run, (first, length, world) in enumerate(runs):
-        a_run(folder, world, first, first + length, run=run)
-        wanted |= {number: origins_of(number, run=run) for number in range(first, first + length)}
-
-    found = told(read(folder))
-
-    assert found == wanted
-    assert list(found) == sorted(found)
-    assert told(read(folder), start=7, stop=20) == {n: o for n, o in wanted.items() if 7 <= n < 20}
+STEPS, WORLD, BATCH = 6, 2, 3
 
 
-def test_a_step_has_one_batch_of_every_rank(tmp_path: Path) -> None:
-    a_run(tmp_path, 4, 0, 400)
-    trace = read(tmp_path)
-    assert [(batch.number, batch.run.rank, batch.step) for batch in trace.step(30)] == [
-        (120 + rank, rank, 30) for rank in range(4)
+@pytest.fixture
+def cats(tmp_path: Path) -> str:
+    """Four shards of five samples; key 000007 is the third of the second."""
+    root = some_shards(tmp_path / "cats", 4)
+    index(root)
+    return root
+
+
+@pytest.fixture
+def dogs(tmp_path: Path) -> str:
+    """Another dataset with the same keys."""
+    root = some_shards(tmp_path / "dogs", 1)
+    index(root)
+    return root
+
+
+@pytest.fixture
+def traces(tmp_path: Path, cats: str, dogs: str) -> str:
+    """Two ranks; batch n has the cats 3n, 3n + 1 and so on, pass after pass; the last in each is the first dog."""
+    return a_trace(tmp_path / "traces", [a_source(0, cats), a_source(1, dogs)])
+
+
+def a_trace(folder: Path, sources: list[SourceFacts]) -> str:
+    for rank in range(WORLD):
+        writer = a_writer(folder, rank, WORLD, sources)
+        for step in range(STEPS):
+            number = step * WORLD + rank
+            writer.add(number, [*map(cat, range(number * BATCH, number * BATCH + BATCH - 1)), (1, 0, 1 << 28, number)])
+        writer.close()
+    return str(folder)
+
+
+def cat(n: int) -> tuple[int, int, int]:
+    turn, n = divmod(n, 20)
+    return 0, turn, (n // 5 + 1) << 28 | n % 5
+
+
+def told(folder: str, **options: Any) -> TraceReport:
+    return query_trace(folder, TraceOptions(**options))
+
+
+def test_the_samples_of_a_step_are_told_with_their_places(traces: str, cats: str, dogs: str) -> None:
+    report = told(traces, step=1)
+
+    assert report.batches is not None
+    assert [(batch.number, batch.rank, batch.world, batch.step) for batch in report.batches] == [
+        (2, 0, 2, 1),
+        (3, 1, 2, 1),
     ]
-    assert [batch.number for batch in trace.step(30, rank=2)] == [122]
-    assert trace.step(100) == []
+    first, _, dog = report.batches[0].samples
+    assert (first.dataset, first.key, first.shard) == (cats, "000006", "shard-001.tar")
+    assert first.restore_key == (0, 0, 2 << 28 | 1)
+    assert [part.name for part in first.parts] == ["jpg", "txt"]
+    assert first.offset == first.parts[0].offset
+    assert first.size_bytes == first.parts[1].offset + 8 - first.parts[0].offset
+    assert first.layout_hash
+    assert (dog.dataset, dog.key, dog.restore_key) == (dogs, "000000", (1, 0, 1 << 28, 2))
+    assert report.findings == ()
 
 
-def test_steps_go_on_on_another_number_of_ranks(tmp_path: Path) -> None:
-    a_run(tmp_path, 4, 0, 40)
-    a_run(tmp_path, 2, 40, 60)
-    trace = read(tmp_path)
-    assert [batch.number for batch in trace.step(9)] == [36, 37, 38, 39]
-    assert [batch.number for batch in trace.step(10)] == [40, 41]
-    assert [batch.step for batch in trace.batches(58, 60)] == [19, 19]
+def test_a_batch_and_a_rank_can_be_asked_for(traces: str) -> None:
+    assert [batch.number for batch in told(traces, step=1, rank=1).batches or ()] == [3]
+    assert [batch.step for batch in told(traces, batch=7).batches or ()] == [3]
 
 
-def test_a_rank_that_goes_back_within_its_run_is_believed_last(tmp_path: Path) -> None:
-    writer = a_writer(tmp_path)
-    for number in range(10):
-        writer.add(number, origins_of(number))
-    for number in range(4, 7):
-        writer.add(number, origins_of(number, run=9))
-    writer.close()
-    assert told(read(tmp_path)) == {number: origins_of(number, run=9 * (4 <= number < 7)) for number in range(10)}
-
-
-def test_a_batch_that_is_told_twice_counts_once_and_as_it_was_last(tmp_path: Path) -> None:
-    writer = a_writer(tmp_path)
-    writer.add(0, origins_of(0))
-    writer.add(1, origins_of(1))
-    writer.add(1, origins_of(1, run=5))
-    writer.close()
-    assert told(read(tmp_path)) == {0: origins_of(0), 1: origins_of(1, run=5)}
-
-
-def test_passes_have_batches_of_their_own(tmp_path: Path) -> None:
-    writer = a_writer(tmp_path)
-    for each in range(3):
-        for number in range(4):
-            writer.add(number, origins_of(number, run=each), pass_number=each)
-    writer.close()
-    trace = read(tmp_path)
-    assert trace.passes == [0, 1, 2]
-    assert [(batch.pass_number, batch.number) for batch in trace.batches(2, 4)] == [
-        (each, number) for each in range(3) for number in (2, 3)
+def test_a_key_is_found_in_every_batch_that_had_it(traces: str, cats: str) -> None:
+    seen = told(traces, key="000007").seen
+    assert seen is not None
+    assert [(each.dataset, each.batch, each.step, each.position) for each in seen] == [
+        (cats, 2, 1, 1),
+        (cats, 9, 4, 0),
     ]
-    assert [batch.pass_number for batch in trace.step(3)] == [0, 1, 2]
-    assert told(trace, pass_number=1)[2] == origins_of(2, run=1)
+    assert [each.restore_key for each in seen] == [(0, 0, 2 << 28 | 2), (0, 1, 2 << 28 | 2)]
+    assert told(traces, sample_id=2 << 28 | 2).seen == seen
+    assert [each.batch for each in told(traces, key="000007", rank=1).seen or ()] == [9]
 
 
-def test_samples_are_found_wherever_they_came(tmp_path: Path) -> None:
-    a_run(tmp_path, 2, 0, 300)
-    wanted = origins_of(123)[1][2]
-    seen = list(read(tmp_path).find(lambda batch: np.flatnonzero(batch.origins[:, 2] == wanted)))
-    assert [(each.batch.number, each.position) for each in seen] == [(123, 1)]
+def test_a_key_of_several_datasets_is_found_in_all_of_them(traces: str, cats: str, dogs: str) -> None:
+    seen = told(traces, key="000000").seen
+    assert seen is not None
+    assert {each.dataset for each in seen} == {cats, dogs}
+    assert len(seen) == STEPS * WORLD + 1
 
 
-def test_only_blocks_that_reach_into_the_range_are_read(tmp_path: Path) -> None:
-    (path,) = map(Path, a_run(tmp_path, 1, 0, 1000))
-    starts = read(tmp_path).files[0].places[:, 4].tolist()
-    data = bytearray(path.read_bytes())
-    for at in starts[:2] + starts[3:]:
-        data[at + HEAD_BYTES] ^= 0xFF
-    path.write_bytes(data)
-
-    trace = read(tmp_path)
-
-    assert told(trace, start=250, stop=260) == {number: origins_of(number) for number in range(250, 260)}
-    assert trace.flaws == []
-    assert len(told(trace)) == 100
-    assert [flaw.at for flaw in trace.flaws] == starts[:2] + starts[3:]
-    assert [len(samples) for samples in trace.samples(250, 252)] == [2, 2]
+def test_datasets_are_counted_over_the_whole_trace(traces: str, cats: str, dogs: str) -> None:
+    report = told(traces, counts=True)
+    assert report.counts is not None
+    assert report.batches_counted == STEPS * WORLD
+    of_cats, of_dogs = report.counts
+    assert (of_cats.dataset, of_cats.samples, of_cats.distinct) == (cats, 24, 19)
+    assert dict(of_cats.by_times) == {1: 14, 2: 5}
+    assert (of_cats.most[0].key, of_cats.most[0].times) == ("000001", 2)
+    assert (of_dogs.dataset, of_dogs.samples, of_dogs.distinct, dict(of_dogs.by_times)) == (dogs, 12, 1, {12: 1})
 
 
-def test_a_folder_without_traces_says_how_they_come(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_bytes(b"")
-    with pytest.raises(InputError, match="no traces") as error:
-        read(tmp_path)
-    assert error.value.code == "WDS540"
-    assert "trace=" in error.value.hint
-    with pytest.raises(InputError, match="no such folder"):
-        read(tmp_path / "nowhere")
+def test_an_overview_tells_runs_and_sources(traces: str, cats: str) -> None:
+    report = told(traces)
+    assert [(run.rank, run.world, run.batches, run.first, run.last) for run in report.runs] == [
+        (0, 2, 6, 0, 10),
+        (1, 2, 6, 1, 11),
+    ]
+    assert [source.number for source in report.sources] == [0, 1]
+    assert report.sources[0].dataset == cats
 
 
-def test_writing_and_reading_load_no_torch_and_no_sqlalchemy() -> None:
-    program = "import sys, wdsctl.core.verbs.trace; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert "wdsctl.core.trace" in loaded
-    assert {"torch", "sqlalchemy", "typer", "rich"}.isdisjoint(loaded)
-    assert not any(name.startswith("wdsctl.loader") for name in loaded)
+def test_the_files_that_are_written_are_the_bytes_of_the_samples(traces: str, tmp_path: Path) -> None:
+    report = told(traces, step=1, out=str(tmp_path / "out"))
+    assert len(report.written) == 2 * BATCH * 2
+    assert set(report.written) == set(os.listdir(tmp_path / "out"))
+    assert (tmp_path / "out" / "000-000006.jpg").read_bytes() == b"6 jpg .."
+    assert (tmp_path / "out" / "005-000000.txt").read_bytes() == b"0 txt .."
+
+
+def test_files_that_are_there_are_not_written_over_unless_it_is_said(traces: str, tmp_path: Path) -> None:
+    there = tmp_path / "out" / "001-000007.txt"
+    there.parent.mkdir()
+    there.write_bytes(b"mine")
+    with pytest.raises(UsageError, match="there already") as error:
+        told(traces, step=1, out=str(there.parent))
+    assert (error.value.where, os.listdir(there.parent)) == (str(there), [there.name])
+    told(traces, step=1, out=str(there.parent), overwrite=True)
+    assert there.read_bytes() == b"7 txt .."
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(traces: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="--out is a file"):
+        told(traces, step=1, out=str(tmp_path / "file"))
+
+
+def test_keys_of_any_form_make_names_of_files_in_the_folder(tmp_path: Path) -> None:
+    keys = ["../../up", "a/b c", "é" * 90, "x" * 99]
+    root = some_shards(tmp_path / "odd", 1, 0)
+    shard = a_shard({f"{key}.txt": key.encode() for key in keys}, format=tarfile.PAX_FORMAT)
+    rewritten(os.path.join(root, "shard-000.tar"), shard)
+    index(root)
+    writer = a_writer(tmp_path / "traces", sources=[a_source(root=root)])
+    writer.add(0, [(0, 0, 1 << 28 | i) for i in range(len(keys))])
+    writer.close()
+    report = told(str(tmp_path / "traces"), step=0, out=str(tmp_path / "out"))
+    contents = [(tmp_path / "out" / name).read_text() for name in sorted(report.written)]
+    assert contents == [sample.key for batch in report.batches or () for sample in batch.samples]
+    assert len(os.listdir(tmp_path / "out")) == len(keys)
+
+
+def test_a_shard_that_was_replaced_is_told_and_the_rest_is_written(traces: str, cats: str, tmp_path: Path) -> None:
+    rewritten(os.path.join(cats, "shard-001.tar"), samples(5, 4))
+    report = told(traces, step=1, out=str(tmp_path / "out"))
+    assert [finding.code for finding in report.findings] == ["WDS403"]
+    assert report.findings[0].key == "000006"
+    assert sorted(os.listdir(tmp_path / "out")) == sorted(report.written)
+    assert {name.partition("-")[0] for name in report.written} == {"002", "004", "005"}
+
+
+def test_a_dataset_that_is_gone_leaves_restore_keys(traces: str, cats: str) -> None:
+    shutil.rmtree(cats)
+    report = told(traces, step=1)
+    assert [finding.code for finding in report.findings] == ["WDS543"]
+    assert (report.findings[0].shard, report.findings[0].count) == (cats, 4)
+    (first, *_, dog) = (report.batches or ())[0].samples
+    assert (first.key, first.shard, first.restore_key) == (None, None, (0, 0, 2 << 28 | 1))
+    assert dog.key == "000000"
+
+
+def test_a_shard_that_has_changed_is_not_taken_for_what_it_was(traces: str, cats: str) -> None:
+    rewritten(os.path.join(cats, "shard-001.tar"), samples(50, 5))
+    index(cats)
+    os.unlink(os.path.join(cats, ".wdsctl", "offsets-1.bin"))
+    report = told(traces, step=1)
+    assert [sample.key for sample in (report.batches or ())[0].samples] == [None, None, "000000"]
+    assert "removed or has changed" in report.findings[0].message
+
+
+def test_a_dataset_that_was_moved_is_found_by_its_new_name(traces: str, cats: str, tmp_path: Path) -> None:
+    shutil.move(cats, tmp_path / "elsewhere")
+    report = told(traces, step=1, roots=(f"{cats}={tmp_path / 'elsewhere'}",))
+    assert ((report.batches or ())[0].samples[0].key, report.findings) == ("000006", ())
+
+
+def test_a_key_cannot_be_looked_up_where_no_dataset_is_there(traces: str, cats: str, dogs: str) -> None:
+    shutil.rmtree(cats)
+    shutil.rmtree(dogs)
+    with pytest.raises(InputError) as error:
+        told(traces, key="000007")
+    assert error.value.code == "WDS543"
+
+
+def test_samples_without_a_restore_key_are_listed_as_such(tmp_path: Path, cats: str) -> None:
+    writer = a_writer(tmp_path / "traces", sources=[a_source(root=cats)])
+    writer.add(0, [None, (0, 0, 1 << 28)])
+    writer.close()
+    report = told(str(tmp_path / "traces"), batch=0, out=str(tmp_path / "out"))
+    nobody, first = (report.batches or ())[0].samples
+    assert (nobody.dataset, nobody.restore_key, first.key) == ("(no restore key)", (), "000000")
+    assert sorted(report.written) == ["001-000000.jpg", "001-000000.txt"]
+    counts = told(str(tmp_path / "traces"), counts=True).counts
+    assert [(line.dataset, line.samples) for line in counts or ()] == [("(no restore key)", 1), (cats, 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"step": 99}, "step 99 is not in the trace"),
+        ({"batch": 99}, "batch 99 is not in the trace"),
+        ({"step": 1, "rank": 7}, r"step 1 is not in the trace \(of rank 7\)"),
+        ({"key": "nobody"}, "no dataset of the trace has a sample with the key 'nobody'"),
+        ({"key": "000017"}, "the key '000017' is in no batch"),
+        ({"sample_id": 5}, "the sample 5 is in no batch"),
+        ({"counts": True, "rank": 9}, r"no batch in the trace \(of rank 9\)"),
+        ({"counts": True, "pass_number": 1}, r"no batch in the trace \(of pass 1\)"),
+    ],
+)
+def test_nothing_found_is_an_error_that_says_what_there_is(traces: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words) as error:
+        told(traces, **options)
+    assert (error.value.code, error.value.where) == ("WDS542", traces)
+    assert "batches 0 to 11" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    "options", [{"step": 1, "batch": 2}, {"key": "a", "counts": True}, {"out": "x"}, {"key": "a", "out": "x"}]
+)
+def test_questions_that_do_not_go_together_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        told(str(tmp_path), **options)
+
+
+def test_a_damaged_file_is_named_and_the_rest_is_told(traces: str) -> None:
+    damaged = min(Path(traces).iterdir())
+    data = bytearray(damaged.read_bytes())
+    data[-1] ^= 0xFF
+    damaged.write_bytes(data)
+    report = told(traces, step=1)
+    assert [batch.rank for batch in report.batches or ()] == [1]
+    assert [(finding.code, finding.severity, finding.shard) for finding in report.findings] == [
+        ("WDS541", "error", str(damaged))
+    ]
+    with pytest.raises(InputError, match="step 99") as error:
+        told(traces, step=99)
+    assert "damaged" in error.value.hint
+
+
+def test_a_cut_tail_is_no_error(traces: str) -> None:
+    path = min(Path(traces).iterdir())
+    path.write_bytes(path.read_bytes()[:-1])
+    assert [(finding.code, finding.severity) for finding in told(traces).findings] == [("WDS541", "note")]

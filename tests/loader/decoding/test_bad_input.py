@@ -119,10 +119,10 @@ BAD: dict[str, tuple[str, bytes, str]] = {
         a_deep_png(np.arange(8100, dtype=np.uint16).reshape(30, 90, 3) ** 3)[:999],
         "truncated|broken",
     ),
-    "zero bytes": ("jpg", b"", "no bytes"),
-    "a text": ("jpg", b"this is no image", "no image of a format"),
+    "zero bytes": ("jpg", b"", "the part is empty"),
+    "a text": ("jpg", b"this is no image", "not an image of a supported format"),
     "a bomb": ("png", a_png_that_promises(30_000, 30_000), "pixels"),
-    "32 bits": ("tif", encoded(np.ones((4, 4), np.float32), "TIFF"), "32 bits a pixel"),
+    "32 bits": ("tif", encoded(np.ones((4, 4), np.float32), "TIFF"), "32 bits per pixel"),
 }
 
 
@@ -159,7 +159,7 @@ def test_a_failure_names_dataset_shard_key_part_and_cause_and_the_others_go_on(t
     assert len(told) == loader.stats.failed == 1
     error = told[0]
     assert (error.code, error.where) == ("WDS503", f"dataset {root}, shard shard-001.tar, key 000005, part 'jpg'")
-    assert error.message.startswith("part 'jpg' cannot be decoded: ")
+    assert error.message.startswith("cannot decode part 'jpg': ")
     assert not cause or any(each in error.message for each in cause.split("|"))
 
 

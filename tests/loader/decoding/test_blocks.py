@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from wdsctl.loader.decoding import blocks
-from wdsctl.loader.decoding.blocks import BLOCKS, LEAST, Blocks
+from wdsctl.loader.decoding import memory
+from wdsctl.loader.decoding.memory import BLOCK_POOL, MIN_BLOCK_BYTES, BlockPool
 
 
 def where(tensor: torch.Tensor) -> int:
@@ -26,7 +26,7 @@ def where(tensor: torch.Tensor) -> int:
 def test_a_tensor_is_contiguous_and_of_the_shape_and_type_that_was_asked_for(
     dtype: torch.dtype, shape: tuple[int, ...]
 ) -> None:
-    tensor = Blocks().empty(shape, dtype)
+    tensor = BlockPool().empty(shape, dtype)
 
     assert (tensor.shape, tensor.dtype) == (torch.Size(shape), dtype)
     assert tensor.is_contiguous()
@@ -35,12 +35,12 @@ def test_a_tensor_is_contiguous_and_of_the_shape_and_type_that_was_asked_for(
 
 
 def test_memory_comes_again_when_the_tensor_is_gone() -> None:
-    made = Blocks()
-    tensor = made.empty((LEAST,), torch.uint8)
+    made = BlockPool()
+    tensor = made.empty((MIN_BLOCK_BYTES,), torch.uint8)
     place = where(tensor)
     del tensor
 
-    assert where(made.empty((LEAST // 4,), torch.float32)) == place
+    assert where(made.empty((MIN_BLOCK_BYTES // 4,), torch.float32)) == place
 
 
 @pytest.mark.parametrize(
@@ -56,81 +56,81 @@ def test_memory_comes_again_when_the_tensor_is_gone() -> None:
     ],
 )
 def test_memory_stays_while_a_part_of_it_is_held(part: Any) -> None:
-    made = Blocks()
-    tensor = made.empty((2, LEAST), torch.uint8)
+    made = BlockPool()
+    tensor = made.empty((2, MIN_BLOCK_BYTES), torch.uint8)
     tensor.fill_(7)
     place, held = where(tensor), part(tensor)
     del tensor
     gc.collect()
 
-    other = made.empty((2, LEAST), torch.uint8)
+    other = made.empty((2, MIN_BLOCK_BYTES), torch.uint8)
     other.fill_(9)
     assert where(other) != place
-    assert ctypes.string_at(place, LEAST) == bytes([7]) * LEAST
+    assert ctypes.string_at(place, MIN_BLOCK_BYTES) == bytes([7]) * MIN_BLOCK_BYTES
 
     del held
-    assert where(made.empty((2, LEAST), torch.uint8)) == place
+    assert where(made.empty((2, MIN_BLOCK_BYTES), torch.uint8)) == place
 
 
 def test_what_waits_is_bounded_by_bytes_whether_it_is_taken_again_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "KEPT", 4 * LEAST)
-    made = Blocks()
-    held = [made.empty((LEAST,), torch.uint8) for _ in range(20)]
+    monkeypatch.setattr(memory, "MAX_IDLE_BYTES", 4 * MIN_BLOCK_BYTES)
+    made = BlockPool()
+    held = [made.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(20)]
     places = [where(tensor) for tensor in held]
     while held:
         held.pop(0)
 
-    again = [where(tensor) for tensor in [made.empty((LEAST,), torch.uint8) for _ in range(4)]]
+    again = [where(tensor) for tensor in [made.empty((MIN_BLOCK_BYTES,), torch.uint8) for _ in range(4)]]
     assert set(again) == set(places[-4:])
-    assert len(made._waiting) == 4
+    assert len(made._free) == 4
 
 
 def test_a_block_that_is_larger_than_all_that_may_wait_waits_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "KEPT", 4 * LEAST)
-    made = Blocks()
-    small, large = made.empty((LEAST,), torch.uint8), made.empty((5 * LEAST,), torch.uint8)
+    monkeypatch.setattr(memory, "MAX_IDLE_BYTES", 4 * MIN_BLOCK_BYTES)
+    made = BlockPool()
+    small, large = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)
     place = where(large)
     del small, large
 
-    assert [len(block) for block in made._waiting] == [5 * LEAST]
-    assert where(made.empty((5 * LEAST,), torch.uint8)) == place
+    assert [len(block) for block in made._free] == [5 * MIN_BLOCK_BYTES]
+    assert where(made.empty((5 * MIN_BLOCK_BYTES,), torch.uint8)) == place
 
 
 def test_a_block_of_another_size_goes_on_waiting() -> None:
-    made = Blocks()
-    one, two = made.empty((LEAST,), torch.uint8), made.empty((2 * LEAST,), torch.uint8)
+    made = BlockPool()
+    one, two = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
     places = where(one), where(two)
     del one, two
 
-    again = made.empty((LEAST,), torch.uint8), made.empty((2 * LEAST,), torch.uint8)
+    again = made.empty((MIN_BLOCK_BYTES,), torch.uint8), made.empty((2 * MIN_BLOCK_BYTES,), torch.uint8)
     assert tuple(map(where, again)) == places
 
 
 def test_a_child_begins_with_nothing_that_waits() -> None:
-    BLOCKS.empty((LEAST,), torch.uint8)
-    assert BLOCKS._waiting
+    BLOCK_POOL.empty((MIN_BLOCK_BYTES,), torch.uint8)
+    assert BLOCK_POOL._free
     child = os.fork()
     if child == 0:
-        os._exit(len(BLOCKS._waiting))
+        os._exit(len(BLOCK_POOL._free))
 
     assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_copy_has_memory_of_its_own() -> None:
-    made = Blocks()
-    copied = copy.deepcopy(made.empty((LEAST,), torch.uint8).fill_(3))
-    made.empty((LEAST,), torch.uint8).fill_(4)
+    made = BlockPool()
+    copied = copy.deepcopy(made.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(3))
+    made.empty((MIN_BLOCK_BYTES,), torch.uint8).fill_(4)
 
     assert bool((copied == 3).all())
 
 
 def test_threads_do_not_get_the_same_memory() -> None:
-    made, all_have_one = Blocks(), Barrier(4)
+    made, all_have_one = BlockPool(), Barrier(4)
 
     def places() -> list[int]:
         found = []
         for _ in range(50):
-            tensor = made.empty((LEAST,), torch.uint8)
+            tensor = made.empty((MIN_BLOCK_BYTES,), torch.uint8)
             all_have_one.wait(60)
             found.append(where(tensor))
             all_have_one.wait(60)

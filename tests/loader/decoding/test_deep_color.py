@@ -9,9 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from wdsctl.loader.decoding import deep_color
-from wdsctl.loader.decoding.images import image_function
-from wdsctl.loader.decoding.specs import IMAGE_SPECS, ImageOptions
+from wdsctl.loader.decoding import pillow
+from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 
 from .pictures import a_deep_png, a_jpeg, a_png, encoded, pixels
 
@@ -32,7 +31,7 @@ def a_deep_tiff(values: NDArray[np.uint16], compression: str) -> bytes:
 
 
 def decode(spec: str, data: bytes) -> Any:
-    return image_function(ImageOptions(IMAGE_SPECS[spec], 10**6))(data)
+    return image_decode_function(ImageDecodeOptions(IMAGE_SPECS[spec], 10**6))(data)
 
 
 @pytest.mark.parametrize(("spec", "channels"), [("rgb16", 3), ("rgba16", 4)])
@@ -67,7 +66,7 @@ def test_only_files_of_more_depth_than_pillow_gives_go_to_another_decoder() -> N
     def is_deep(data: bytes) -> bool:
         import io
 
-        return deep_color.is_deep(Image.open(io.BytesIO(data)))
+        return pillow.has_deep_color(Image.open(io.BytesIO(data)))
 
     assert is_deep(a_deep_png(deep(3)))
     assert not is_deep(a_deep_png(deep(1)))
@@ -86,12 +85,12 @@ def test_what_two_decoders_read_differently_is_refused_with_the_way_out() -> Non
     image.format = "PNG"
 
     with pytest.raises(ValueError, match=r"read it differently.*torchrgb8"):
-        deep_color.colors_of(a_deep_png(deep(3)), image)
+        pillow.read_deep_color(a_deep_png(deep(3)), image)
 
 
 def test_what_ffmpeg_does_not_read_is_refused_with_the_way_out() -> None:
     image = Image.fromarray(np.zeros((20, 30, 3), np.uint8))
     image.format = "TIFF"
 
-    with pytest.raises(ValueError, match="16 bits a channel cannot be read"):
-        deep_color.colors_of(a_png(), image)
+    with pytest.raises(ValueError, match="cannot read its 16 bits per channel"):
+        pillow.read_deep_color(a_png(), image)

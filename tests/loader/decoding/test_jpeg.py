@@ -8,19 +8,19 @@ import simplejpeg
 from PIL import Image
 
 from wdsctl.loader.decoding import jpeg
-from wdsctl.loader.decoding.specs import ImageOptions, ImageSpec
+from wdsctl.loader.decoding.images import ImageDecodeOptions, ImageSpec
 
 from .pictures import a_jpeg, a_png, as_pillow_reads, encoded, pixels
 
 SIZES = [(1, 1), (1, 7), (7, 1), (8, 8), (15, 17), (31, 64), (63, 61), (100, 3)]
 
 
-def wanted(mode: str, max_pixels: int = 10**6, min_side: int = 0) -> ImageOptions:
-    return ImageOptions(ImageSpec("numpy", mode), max_pixels, min_side=min_side)
+def wanted(mode: str, max_pixels: int = 10**6, min_side: int = 0) -> ImageDecodeOptions:
+    return ImageDecodeOptions(ImageSpec("numpy", mode), max_pixels, min_side=min_side)
 
 
 def decoded(data: bytes, mode: str, min_side: int = 0) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    size = jpeg.size_of(data, wanted(mode, min_side=min_side))
+    size = jpeg.jpeg_output_size(data, wanted(mode, min_side=min_side))
     assert size is not None
     out = np.empty((*size, *{"L": (), "RGB": (3,), "RGBA": (4,)}[mode]), np.uint8)
     assert jpeg.decode_into(out, data, wanted(mode, min_side=min_side))
@@ -53,7 +53,7 @@ def test_reduced_pixels_equal_those_of_pillow(size: tuple[int, int], subsampling
 
     for min_side in (1, 8, 16, 30):
         reduced = Image.open(io.BytesIO(data))
-        by = jpeg.divisor(*size, min_side)
+        by = jpeg.reduction_factor(*size, min_side)
         reduced.draft(None, (size[1] // by, size[0] // by))
         assert np.array_equal(decoded(data, "RGB", min_side), np.asarray(reduced.convert("RGB")))
 
@@ -83,14 +83,14 @@ def test_files_that_store_rgb_equal_pillow() -> None:
     ],
 )
 def test_what_would_differ_from_pillow_is_left_to_it(data: bytes, mode: str) -> None:
-    assert jpeg.size_of(data, wanted(mode)) is None
+    assert jpeg.jpeg_output_size(data, wanted(mode)) is None
 
 
 def test_the_size_is_checked_before_a_pixel_is_decoded() -> None:
-    with pytest.raises(ValueError, match="30 x 20 pixels, and at most 599 are allowed"):
-        jpeg.size_of(a_jpeg(20, 30), wanted("RGB", 599))
+    with pytest.raises(ValueError, match="30 x 20 pixels, the limit is 599"):
+        jpeg.jpeg_output_size(a_jpeg(20, 30), wanted("RGB", 599))
 
-    assert jpeg.size_of(a_jpeg(20, 30), wanted("RGB", 600)) == (20, 30)
+    assert jpeg.jpeg_output_size(a_jpeg(20, 30), wanted("RGB", 600)) == (20, 30)
 
 
 def test_a_damaged_file_is_not_painted_over() -> None:

@@ -29,7 +29,7 @@ def test_images_of_one_size_are_the_batch_without_a_copy() -> None:
     memory = a_memory()
     taken = images(memory, 3)
 
-    batch = memory.whole(taken)
+    batch = memory.batch_tensor(taken)
 
     assert batch is not None
     assert batch.shape == (3, 3, 4, 6)
@@ -42,7 +42,7 @@ def test_a_last_batch_may_be_short() -> None:
     memory = a_memory()
     taken = images(memory, 2, of=5)
 
-    batch = memory.whole(taken)
+    batch = memory.batch_tensor(taken)
 
     assert batch is not None
     assert batch.shape[0] == 2
@@ -52,7 +52,7 @@ def test_gray_images_have_no_channels() -> None:
     memory = BatchMemory(torch.float32)
     images(memory, 1, shape=(4, 6))
 
-    batch = memory.whole(images(memory, 2, shape=(4, 6)))
+    batch = memory.batch_tensor(images(memory, 2, shape=(4, 6)))
 
     assert batch is not None
     assert (batch.shape, batch.dtype) == ((2, 4, 6), torch.float32)
@@ -60,7 +60,7 @@ def test_gray_images_have_no_channels() -> None:
 
 def test_a_batch_that_is_kept_never_changes() -> None:
     memory = a_memory()
-    kept = memory.whole(images(memory, 3))
+    kept = memory.batch_tensor(images(memory, 3))
     assert kept is not None
     before = kept.clone()
 
@@ -75,19 +75,19 @@ def test_images_of_several_sizes_are_no_whole() -> None:
     memory.begin(2)
     taken = [memory.take((4, 6, 3))[1], memory.take((5, 5, 3))[1]]
 
-    assert memory.whole(taken) is None
+    assert memory.batch_tensor(taken) is None
 
 
 def test_an_image_that_a_hook_replaced_left_out_or_reordered_is_no_whole() -> None:
     memory = a_memory()
     taken = images(memory, 3)
 
-    assert memory.whole([*taken[:2], taken[2].clone()]) is None
-    assert memory.whole(taken[:2]) is None
-    assert memory.whole([taken[1], taken[0], taken[2]]) is None
-    assert memory.whole([*taken[:2], taken[2].flip(1)]) is None
-    assert memory.whole([*taken[:2], taken[2].view(torch.int8)]) is None
-    assert memory.whole(taken) is not None
+    assert memory.batch_tensor([*taken[:2], taken[2].clone()]) is None
+    assert memory.batch_tensor(taken[:2]) is None
+    assert memory.batch_tensor([taken[1], taken[0], taken[2]]) is None
+    assert memory.batch_tensor([*taken[:2], taken[2].flip(1)]) is None
+    assert memory.batch_tensor([*taken[:2], taken[2].view(torch.int8)]) is None
+    assert memory.batch_tensor(taken) is not None
 
 
 def test_an_image_that_a_hook_changed_in_place_is_in_the_batch_as_changed() -> None:
@@ -95,7 +95,7 @@ def test_an_image_that_a_hook_changed_in_place_is_in_the_batch_as_changed() -> N
     taken = images(memory, 2)
     taken[1].add_(100)
 
-    batch = memory.whole(taken)
+    batch = memory.batch_tensor(taken)
 
     assert batch is not None
     assert bool((batch[1] == 101).all())
@@ -106,7 +106,7 @@ def test_an_image_whose_shape_a_hook_changed_in_place_is_no_whole() -> None:
     taken = images(memory, 2)
     taken[0].unsqueeze_(0)
 
-    assert memory.whole(taken) is None
+    assert memory.batch_tensor(taken) is None
 
 
 def test_images_of_an_earlier_batch_are_no_whole() -> None:
@@ -114,7 +114,7 @@ def test_images_of_an_earlier_batch_are_no_whole() -> None:
     earlier = images(memory, 2)
     images(memory, 2)
 
-    assert memory.whole(earlier) is None
+    assert memory.batch_tensor(earlier) is None
 
 
 def test_more_images_than_were_announced_are_decoded_and_are_no_whole() -> None:
@@ -122,7 +122,7 @@ def test_more_images_than_were_announced_are_decoded_and_are_no_whole() -> None:
     taken = images(memory, 3, of=2)
 
     assert [int(image[0, 0, 0]) for image in taken] == [0, 1, 2]
-    assert memory.whole(taken) is None
+    assert memory.batch_tensor(taken) is None
 
 
 def test_where_sizes_vary_no_block_is_made_for_one_image() -> None:
@@ -147,5 +147,5 @@ def test_a_decoder_fills_a_memory_with_what_it_decodes_without_one() -> None:
         memory.begin(3)
         decoded = [decode(item) for item in data]
 
-    assert memory.whole(decoded) is not None
+    assert memory.batch_tensor(decoded) is not None
     assert all(torch.equal(image, decoder("jpg", item)) for image, item in zip(decoded, data, strict=True))

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wdsctl.loader.decoding import orientation
-from wdsctl.loader.decoding.images import image_function
-from wdsctl.loader.decoding.specs import IMAGE_SPECS, ImageOptions
+from wdsctl.loader.decoding import pillow
+from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function
 
 from .pictures import a_jpeg, encoded, lying, pixels
 
 
 def upright(data: bytes) -> Image.Image:
-    image: Image.Image = image_function(ImageOptions(IMAGE_SPECS["pilrgb"], 10**6, exif_orientation=True))(data)
+    image: Image.Image = image_decode_function(ImageDecodeOptions(IMAGE_SPECS["pilrgb"], 10**6, exif_orientation=True))(
+        data
+    )
     return image
 
 
@@ -27,11 +28,11 @@ def with_exif(exif: bytes) -> bytes:
 
 @pytest.mark.parametrize("mark", range(1, 9))
 def test_the_mark_of_a_jpeg_is_read(mark: int) -> None:
-    assert orientation.of_jpeg(lying(mark)) == mark
+    assert pillow.jpeg_orientation(lying(mark)) == mark
 
 
 def test_a_jpeg_without_a_mark_lies_as_it_is() -> None:
-    assert orientation.of_jpeg(a_jpeg()) == 1
+    assert pillow.jpeg_orientation(a_jpeg()) == 1
 
 
 @pytest.mark.parametrize("mark", range(1, 9))
@@ -40,7 +41,7 @@ def test_arrays_are_turned_as_pillow_turns_images(mark: int) -> None:
     image = Image.fromarray(array)
     image.getexif()[0x112] = mark
 
-    assert np.array_equal(orientation.turned(array, mark), np.asarray(orientation.turned_image(image)))
+    assert np.array_equal(pillow.orient_pixels(array, mark), np.asarray(pillow.orient_image(image)))
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
@@ -70,12 +71,12 @@ def test_every_format_that_has_a_mark_is_turned(form: str) -> None:
 def test_a_broken_mark_says_nothing_of_the_pixels(exif: bytes) -> None:
     data = with_exif(exif)
 
-    assert orientation.of_jpeg(data) == 1
+    assert pillow.jpeg_orientation(data) == 1
     assert np.array_equal(np.asarray(upright(data)), np.asarray(Image.open(io.BytesIO(a_jpeg()))))
 
 
 def test_a_turned_image_is_not_turned_again() -> None:
     once = upright(lying(8))
 
-    assert np.array_equal(np.asarray(orientation.turned_image(once)), np.asarray(once))
+    assert np.array_equal(np.asarray(pillow.orient_image(once)), np.asarray(once))
     assert upright(encoded(once, "PNG")).size == once.size

@@ -33,11 +33,11 @@ def test_a_part_that_is_torchscript_is_not_run_by_any_version_of_torch(
         monkeypatch.setattr(torch, "load", lambda *given, **_: loads.append(given))
 
     with pytest.raises((RuntimeError, pickle.UnpicklingError), match="TorchScript"):
-        parts.torch_file(file.getvalue(), runs_scripts=is_old)
+        parts.decode_torch(file.getvalue(), runs_scripts=is_old)
     assert loads == []
 
 
 def test_tensors_are_taken_by_every_version() -> None:
     data = saved({"a": torch.arange(3)})
 
-    assert parts.torch_file(data, runs_scripts=True)["a"].tolist() == [0, 1, 2]
+    assert parts.decode_torch(data, runs_scripts=True)["a"].tolist() == [0, 1, 2]

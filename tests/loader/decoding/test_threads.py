@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from wdsctl.loader.decoding import BatchMemory, DecodeThreads, SampleDecoder
-from wdsctl.loader.decoding.threads import MOST_WAITING, default_threads
+from wdsctl.loader.decoding.jpeg import MAX_WAITING_IMAGES, default_threads
 
 from .pictures import a_jpeg
 
@@ -15,11 +15,11 @@ from .pictures import a_jpeg
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("spec", ["torchrgb8", "torchrgb", "torchrgb16", "rgb8"])
 def test_images_are_the_same_by_any_number_of_threads(spec: str, threads: int) -> None:
-    files = [a_jpeg(40 + i % 2, 30, seed=i) for i in range(MOST_WAITING + 9)]
+    files = [a_jpeg(40 + i % 2, 30, seed=i) for i in range(MAX_WAITING_IMAGES + 9)]
     plain, decoder, pool = SampleDecoder(spec), SampleDecoder(spec, decode_threads=threads), DecodeThreads(threads)
     decode = decoder.function_for("jpg", decoder.memory_for("jpg"), threads=pool)
 
-    with pool.together():
+    with pool.decode_in_parallel():
         images = [decode(data) for data in files]
 
     assert all(
@@ -34,10 +34,10 @@ def test_images_lie_in_the_memory_of_their_batch_in_their_order() -> None:
     decode(a_jpeg())
     memory.begin(8)
 
-    with pool.together():
+    with pool.decode_in_parallel():
         images = [decode(a_jpeg(seed=i)) for i in range(8)]
 
-    whole = memory.whole(images)
+    whole = memory.batch_tensor(images)
     assert whole is not None
     assert torch.equal(whole, torch.stack([decoder("jpg", a_jpeg(seed=i)) for i in range(8)]))
 
@@ -49,7 +49,7 @@ def test_outside_of_together_nothing_waits() -> None:
     pool.fill(lambda: done.append(1))
     assert done == [1]
 
-    with pool.together():
+    with pool.decode_in_parallel():
         pool.fill(lambda: done.append(2))
         assert done == [1]
     assert done == [1, 2]
@@ -59,7 +59,7 @@ def test_one_thread_waits_for_nothing() -> None:
     done: list[int] = []
     pool = DecodeThreads(1)
 
-    with pool.together():
+    with pool.decode_in_parallel():
         pool.fill(lambda: done.append(1))
         assert done == [1]
 
@@ -68,7 +68,7 @@ def test_fillings_run_side_by_side() -> None:
     both = threading.Barrier(2, timeout=60)
     pool = DecodeThreads(2)
 
-    with pool.together():
+    with pool.decode_in_parallel():
         pool.fill(both.wait)  # type: ignore[arg-type]  # which of the two it is does not matter
         pool.fill(both.wait)  # type: ignore[arg-type]
 
@@ -81,14 +81,14 @@ def test_an_error_of_any_thread_is_raised_and_the_rest_is_forgotten() -> None:
     pool, done = DecodeThreads(2), list[int]()
 
     def one_fails() -> None:
-        with pool.together():
+        with pool.decode_in_parallel():
             pool.fill(fail)
             pool.fill(lambda: time.sleep(0.01))
 
     with pytest.raises(ValueError, match="damaged"):
         one_fails()
 
-    with pool.together():
+    with pool.decode_in_parallel():
         pool.fill(lambda: done.append(1))
     assert done == [1]
 
@@ -97,7 +97,7 @@ def test_what_waits_when_something_else_fails_is_forgotten() -> None:
     pool, done = DecodeThreads(2), list[int]()
 
     def fails_later() -> None:
-        with pool.together():
+        with pool.decode_in_parallel():
             pool.fill(lambda: done.append(1))
             raise KeyError
 
@@ -112,7 +112,7 @@ def test_no_thread_outlives_its_batch() -> None:
     before = set(threading.enumerate())
     pool = DecodeThreads(4)
 
-    with pool.together():
+    with pool.decode_in_parallel():
         for _ in range(8):
             pool.fill(lambda: None)
 

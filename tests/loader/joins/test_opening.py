@@ -15,9 +15,11 @@ from tests.loader.datasets import Parts, Raw, a_dataset, a_shard, digest, number
 from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
 from tests.remote import uploaded
 from wdsctl.core.errors import DatasetError, InputError, StateMismatch
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
-from wdsctl.core.verbs.trace import TraceOptions, trace
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.trace.trace import TraceOptions, query_trace
 from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset, get_val_datasets
 from wdsctl.loader.packing import Packing
 
@@ -83,7 +85,7 @@ def test_an_error_says_at_the_start_what_is_missing(primary: str, other: str) ->
 
 def test_a_join_in_which_nothing_matches_is_told(primary: str, tmp_path: Path) -> None:
     a_shard(tmp_path / "odd" / "a.tar", [("nobody", classes(0))])
-    prepare(str(tmp_path / "odd"), None, PrepareOptions(sample_type="CrudeSample"))
+    prepare(str(tmp_path / "odd"), None, PrepareRequest(sample_type="CrudeSample"))
 
     with pytest.raises(InputError, match=r"no sample of .* has partners"):
         taken(training_of(joined(primary, str(tmp_path / "odd"))), 1)
@@ -274,7 +276,7 @@ def test_a_trace_tells_the_primarys_samples(primary: str, other: str, tmp_path: 
     keys = [batch["__key__"] for batch in islice(loader, 5)]
     loader.close()
 
-    report = trace(str(tmp_path / "trace"), TraceOptions(step=3))
+    report = query_trace(str(tmp_path / "trace"), TraceOptions(step=3))
 
     (batch,) = report.batches or ()
     assert [sample.key for sample in batch.samples] == keys[3]
@@ -293,7 +295,7 @@ def test_members_may_lie_in_stores(far: str, primary: str, other: str, store: st
     truth = [digest(batch) for batch in a_pass(joined(primary, other))]
     for name in paths if far == "both" else [far]:
         uploaded(paths[name], f"{store}/{name}")
-        prepare(f"{store}/{name}", None, PrepareOptions(sample_type="CrudeSample"))
+        prepare(f"{store}/{name}", None, PrepareRequest(sample_type="CrudeSample"))
         paths[name] = f"{store}/{name}"
 
     found = a_pass(joined(paths["primary"], paths["other"]), worker_config=strict())
@@ -304,7 +306,7 @@ def test_members_may_lie_in_stores(far: str, primary: str, other: str, store: st
 def test_a_file_of_lines_is_joined_by_a_field_of_its_objects(primary: str, tmp_path: Path) -> None:
     path = tmp_path / "questions.jsonl"
     path.write_text("".join(json.dumps({"id": f"{i:06}", "question": f"what is {i}?"}) + "\n" for i in range(20)))
-    prepare(str(path), None, PrepareOptions(sample_type="CrudeSample", key="id"))
+    prepare(str(path), None, PrepareRequest(sample_type="CrudeSample", index=IndexRequest(key="id")))
 
     batches = a_pass({"join": {"qa": {"path": str(path)}, "media": {"path": primary}}})
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from wdsctl.loader.order.eras import Order
-from wdsctl.loader.order.geometry import Lane
-from wdsctl.loader.order.lane_order import LaneOrder, Window
-from wdsctl.loader.order.shuffle import Shuffled
+from wdsctl.loader.order.growth import SourceOrder
+from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
+from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.order.shuffle import ShuffledOrder
 
 Item = tuple[int, int]  # pass, position
 
@@ -23,39 +23,41 @@ def an_order(
     lanes: int = 1,
     turn: int = 1,
     apart: int = 1,
-) -> Shuffled:
-    return Shuffled(
+) -> ShuffledOrder:
+    return ShuffledOrder(
         n=n,
         slice_samples=slice_samples,
         window_samples=window_samples,
         seed=seed,
         passes=passes,
         lanes=lanes,
-        turn=turn,
-        apart=apart,
+        turn_samples=turn,
+        max_batch_samples=apart,
     )
 
 
-def windows(order: Order, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0) -> Iterator[Window]:
+def windows(
+    order: SourceOrder, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0
+) -> Iterator[SampleWindow]:
     """The windows of a lane from its sample `first` on, without end."""
     mine = LaneOrder(order, lane or Lane(0), taken)
     while True:
         window = mine.window(first)
         yield window
-        first = window.first + len(window.positions)
+        first = window.first_number + len(window.positions)
 
 
-def items(order: Order, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0) -> Iterator[Item]:
+def items(order: SourceOrder, lane: Lane | None = None, taken: Sequence[int] = (), first: int = 0) -> Iterator[Item]:
     """(pass, position) of the samples of a lane from its sample `first` on, without end."""
     for window in windows(order, lane, taken, first):
         found = zip(window.passes.tolist(), window.positions.tolist(), strict=True)
-        yield from islice(found, max(0, first - window.first), None)
+        yield from islice(found, max(0, first - window.first_number), None)
 
 
-def drawn(order: Shuffled, draws: int) -> list[Item]:
+def drawn(order: ShuffledOrder, draws: int) -> list[Item]:
     """The first draws of a job whose lanes take turns."""
     streams = [items(order, Lane(lane)) for lane in range(order.lanes)]
     found: list[Item] = []
     while len(found) < draws:
-        found += islice(streams[len(found) // order.turn % order.lanes], order.turn)
+        found += islice(streams[len(found) // order.turn_samples % order.lanes], order.turn_samples)
     return found[:draws]

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import UsageError
-from wdsctl.core.keys import WORD, derive
-from wdsctl.loader.order.blend import MOST_WEIGHT, Blend, integer_weights
+from wdsctl.core.hashing import MASK_64, derive_seed
+from wdsctl.loader.order.mixture import MAX_TOTAL_WEIGHT, Mixture, integer_weights
 
 WEIGHTS = st.lists(st.integers(0, 400), min_size=1, max_size=12).filter(any).map(tuple)
-KEYS = st.integers(0, WORD)
+KEYS = st.integers(0, MASK_64)
 
 FAMILIES = {
     "one": (7,),
@@ -35,18 +35,18 @@ FAMILIES = {
 @settings(max_examples=60, deadline=None)
 @given(WEIGHTS, KEYS)
 def test_picks_are_numbered_within_their_arms_and_counted(weights: tuple[int, ...], key: int) -> None:
-    blend = Blend(weights)
-    phase = blend.phase(key)
+    blend = Mixture(weights)
+    phase = blend.phases(key)
     counters = [count() for _ in weights]
 
-    which, nth = blend.picks(phase, 0, 200)
+    which, nth = blend.draws(phase, 0, 200)
 
     assert which.dtype == nth.dtype == np.int64
     assert [next(counters[arm]) for arm in which.tolist()] == nth.tolist()
     for picks in (0, 1, 77, 200):
         counted = np.bincount(which[:picks], minlength=len(weights)).tolist()
-        assert blend.counts(phase, picks).tolist() == counted
-        assert [blend.count(phase, arm, picks) for arm in range(len(weights))] == counted
+        assert blend.count_components(phase, picks).tolist() == counted
+        assert [blend.count_component(phase, arm, picks) for arm in range(len(weights))] == counted
 
 
 @settings(max_examples=100, deadline=None)
@@ -54,16 +54,18 @@ def test_picks_are_numbered_within_their_arms_and_counted(weights: tuple[int, ..
 def test_any_stretch_of_picks_is_what_one_by_one_gives_however_far(
     weights: tuple[int, ...], key: int, start: int
 ) -> None:
-    blend = Blend(tuple(weight << 17 for weight in weights))
-    phase = blend.phase(key)
+    blend = Mixture(tuple(weight << 17 for weight in weights))
+    phase = blend.phases(key)
 
-    which, nth = blend.picks(phase, start, start + 30)
+    which, nth = blend.draws(phase, start, start + 30)
 
     pairs = list(zip(which.tolist(), nth.tolist(), strict=True))
-    assert pairs == [blend.at(phase, pick) for pick in range(start, start + 30)]
-    assert [blend.count(phase, arm, start + i) for i, (arm, _) in enumerate(pairs)] == nth.tolist()
-    assert blend.counts(phase, start).sum() == start
-    assert blend.counts(phase, start).tolist() == [blend.count(phase, arm, start) for arm in range(len(weights))]
+    assert pairs == [blend.component_at(phase, pick) for pick in range(start, start + 30)]
+    assert [blend.count_component(phase, arm, start + i) for i, (arm, _) in enumerate(pairs)] == nth.tolist()
+    assert blend.count_components(phase, start).sum() == start
+    assert blend.count_components(phase, start).tolist() == [
+        blend.count_component(phase, arm, start) for arm in range(len(weights))
+    ]
 
 
 @settings(deadline=None)
@@ -71,51 +73,53 @@ def test_any_stretch_of_picks_is_what_one_by_one_gives_however_far(
 def test_as_many_picks_as_the_weights_add_up_to_are_the_weights(
     weights: tuple[int, ...], key: int, rounds: int
 ) -> None:
-    blend = Blend(weights)
+    blend = Mixture(weights)
 
-    assert blend.counts(blend.phase(key), rounds * sum(weights)).tolist() == [rounds * weight for weight in weights]
+    assert blend.count_components(blend.phases(key), rounds * sum(weights)).tolist() == [
+        rounds * weight for weight in weights
+    ]
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_counts_are_within_what_is_proven_of_their_shares_at_every_pick(family: str) -> None:
     """In these blends they are within 2, too; of 700 that were tried, one was not (2.17)."""
     weights = FAMILIES[family]
-    blend = Blend(weights)
+    blend = Mixture(weights)
     shares = np.array([float(share) for share in blend.shares])
     worst = 0.0
     for key in range(8):
-        which, nth = blend.picks(blend.phase(key), 0, 10_000)
+        which, nth = blend.draws(blend.phases(key), 0, 10_000)
         # A count is furthest above its share after a pick of the arm, and furthest below before one.
         pick = np.arange(which.size)
         above, below = nth + 1 - (pick + 1) * shares[which], pick * shares[which] - nth
         worst = max(worst, float(above.max()), float(below.max()))
 
-    assert worst <= blend.deviation + 1e-6
+    assert worst <= blend.max_deviation + 1e-6
     assert worst <= 2
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=100).map(tuple))
 def test_no_weights_have_a_deviation_of_more_than_is_proven_of_all(weights: tuple[int, ...]) -> None:
-    assert Blend(weights).deviation < 3.37
+    assert Mixture(weights).max_deviation < 3.37
 
 
 def test_deviations_that_are_known() -> None:
-    assert Blend((7,)).deviation == 0
-    assert Blend((3, 1)).deviation == 1
-    assert Blend((1,) * 4).deviation == 1.5
-    assert Blend((1,) * 1024).deviation < 2
+    assert Mixture((7,)).max_deviation == 0
+    assert Mixture((3, 1)).max_deviation == 1
+    assert Mixture((1,) * 4).max_deviation == 1.5
+    assert Mixture((1,) * 1024).max_deviation < 2
 
 
 def test_lanes_are_not_in_step() -> None:
     """The first pick of many lanes, and the millionth, are draws by the weights: batches hold as many sources."""
-    blend = Blend(FAMILIES["zipf"])
-    phases = [blend.phase(derive("lane", lane)) for lane in range(4096)]
+    blend = Mixture(FAMILIES["zipf"])
+    phases = [blend.phases(derive_seed("lane", lane)) for lane in range(4096)]
     shares = np.array([float(share) for share in blend.shares])
     independent = (1 - (1 - shares) ** 64).sum()
 
     for pick in (0, 1, 10**6):
-        arms = np.array([blend.at(phase, pick)[0] for phase in phases])
+        arms = np.array([blend.component_at(phase, pick)[0] for phase in phases])
         held = np.mean([len(set(batch.tolist())) for batch in arms.reshape(-1, 64)])
         expected = shares * arms.size
         excess = ((np.bincount(arms, minlength=shares.size) - expected) ** 2 / expected).sum() - shares.size + 1
@@ -124,32 +128,32 @@ def test_lanes_are_not_in_step() -> None:
 
 
 def test_phases_of_different_keys_differ_and_of_one_key_are_the_same() -> None:
-    blend = Blend(FAMILIES["random"])
+    blend = Mixture(FAMILIES["random"])
 
-    assert blend.phase(1).tolist() == Blend(FAMILIES["random"]).phase(1).tolist()
-    assert blend.phase(1).tolist() != blend.phase(2).tolist()
+    assert blend.phases(1).tolist() == Mixture(FAMILIES["random"]).phases(1).tolist()
+    assert blend.phases(1).tolist() != blend.phases(2).tolist()
 
 
 def test_what_weighs_nothing_never_comes() -> None:
-    blend = Blend((0, 3, 0, 1))
-    phase = blend.phase(5)
+    blend = Mixture((0, 3, 0, 1))
+    phase = blend.phases(5)
 
-    assert set(blend.picks(phase, 0, 1000)[0].tolist()) == {1, 3}
-    assert blend.count(phase, 0, 10**15) == 0
+    assert set(blend.draws(phase, 0, 1000)[0].tolist()) == {1, 3}
+    assert blend.count_component(phase, 0, 10**15) == 0
 
 
 @pytest.mark.parametrize("weights", [(4,), (0, 4, 0)])
 def test_a_single_arm_has_every_pick(weights: tuple[int, ...]) -> None:
-    blend = Blend(weights)
+    blend = Mixture(weights)
     arm = weights.index(4)
-    phase = blend.phase(9)
+    phase = blend.phases(9)
 
-    which, nth = blend.picks(phase, 10**18, 10**18 + 3)
+    which, nth = blend.draws(phase, 10**18, 10**18 + 3)
 
     assert which.tolist() == [arm] * 3
     assert nth.tolist() == [10**18, 10**18 + 1, 10**18 + 2]
-    assert blend.at(phase, 77) == (arm, 77)
-    assert blend.count(phase, arm, 77) == blend.counts(phase, 77)[arm] == 77
+    assert blend.component_at(phase, 77) == (arm, 77)
+    assert blend.count_component(phase, arm, 77) == blend.count_components(phase, 77)[arm] == 77
 
 
 @settings(deadline=None)
@@ -157,11 +161,11 @@ def test_a_single_arm_has_every_pick(weights: tuple[int, ...]) -> None:
 def test_weights_are_exact_where_integers_below_the_limit_are(weights: list[Fraction]) -> None:
     integers = integer_weights(weights)
 
-    assert sum(integers) < MOST_WEIGHT
+    assert sum(integers) < MAX_TOTAL_WEIGHT
     exact = [weight / sum(weights) for weight in weights]
     got = [Fraction(integer, sum(integers)) for integer in integers]
     least = min(weight for weight in weights if weight)
-    if all((weight / least).denominator == 1 for weight in weights) and sum(weights) / least < MOST_WEIGHT:
+    if all((weight / least).denominator == 1 for weight in weights) and sum(weights) / least < MAX_TOTAL_WEIGHT:
         assert got == exact
     assert all(abs(one - other) < Fraction(1, 10**7) for one, other in zip(got, exact, strict=True))
 
@@ -176,7 +180,7 @@ def test_the_least_weight_is_one_and_none_stays_none() -> None:
     integers = integer_weights([Fraction(1), Fraction(1, 10**30), Fraction(0)])
 
     assert integers[1:] == (1, 0)
-    assert MOST_WEIGHT // 2 < sum(integers) < MOST_WEIGHT
+    assert MAX_TOTAL_WEIGHT // 2 < sum(integers) < MAX_TOTAL_WEIGHT
 
 
 def test_weights_without_a_small_common_denominator_are_rounded() -> None:
@@ -184,7 +188,7 @@ def test_weights_without_a_small_common_denominator_are_rounded() -> None:
 
     integers = integer_weights([Fraction(1, prime) for prime in primes])
 
-    assert 0.999 * MOST_WEIGHT < sum(integers) < MOST_WEIGHT
+    assert 0.999 * MAX_TOTAL_WEIGHT < sum(integers) < MAX_TOTAL_WEIGHT
     assert min(integers) >= 1
     assert abs(integers[0] / integers[1] - 1.5) < 1e-6
 
@@ -194,33 +198,33 @@ def test_weights_that_cannot_be_are_refused(weights: list[Fraction]) -> None:
     with pytest.raises(UsageError) as one:
         integer_weights(weights)
     with pytest.raises(UsageError) as other:
-        Blend(tuple(int(weight) for weight in weights))
+        Mixture(tuple(int(weight) for weight in weights))
 
     assert one.value.hint == other.value.hint != ""
 
 
 def test_a_sum_too_large_for_the_arithmetic_is_refused() -> None:
     with pytest.raises(UsageError, match="2\\^30 or more"):
-        Blend((MOST_WEIGHT - 1, 1))
+        Mixture((MAX_TOTAL_WEIGHT - 1, 1))
 
 
 GOLDEN = "48 60 9 6 13 4 33 35 61 31 29 50 43 62 54 8"
 
 
 def test_blends_never_change() -> None:
-    blend = Blend(FAMILIES["random"])
+    blend = Mixture(FAMILIES["random"])
 
-    assert " ".join(map(str, blend.picks(blend.phase(42), 10**12, 10**12 + 16)[0])) == GOLDEN
+    assert " ".join(map(str, blend.draws(blend.phases(42), 10**12, 10**12 + 16)[0])) == GOLDEN
 
 
 @pytest.mark.parametrize("pick", [0, 10**6, 2**62])
 def test_ten_thousand_arms_cost_no_more_far_away(pick: int) -> None:
     """Each of the two walks the tree once: as many levels as it has, whatever the pick."""
     random = Random(1)
-    blend = Blend(tuple(random.randrange(1, 10**5) for _ in range(10_000)))
-    phase = blend.phase(3)
+    blend = Mixture(tuple(random.randrange(1, 10**5) for _ in range(10_000)))
+    phase = blend.phases(3)
 
-    arm, nth = blend.at(phase, pick)
+    arm, nth = blend.component_at(phase, pick)
 
-    assert blend.count(phase, arm, pick) == nth
+    assert blend.count_component(phase, arm, pick) == nth
     assert len(blend.tree.levels) < 30

@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.loader.order.orders import Item, an_order, drawn, items, windows
-from wdsctl.loader.order.eras import Eras, Order, eras_of
-from wdsctl.loader.order.geometry import Cut, Geometry, Lane, split, start
+from wdsctl.loader.order.growth import GrownOrder, SourceOrder, version_orders
 from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.permutation import MOST
+from wdsctl.loader.order.permutation import MAX_ELEMENTS
+from wdsctl.loader.order.rank_lanes import Lane, LaneLayout, LaneSplit, new_layout, split_lanes
 
 SIZES = st.sampled_from([1, 2, 5, 17, 48, 100, 128, 300, 1000, 3000, 6000])
 BATCHES = st.sampled_from([1, 2, 7, 16, 64])
 
 
-def a_pass_of(order: Order, number: int) -> Counter[Item]:
+def a_pass_of(order: SourceOrder, number: int) -> Counter[Item]:
     """Every sample in each pass of an epoch."""
     together = max(1, order.passes)
     return Counter((number * together + each, position) for each in range(together) for position in range(order.n))
@@ -74,18 +74,18 @@ def test_not_even_where_the_data_is_hardly_larger_than_a_batch(n: int, batch: in
 class Job:
     """A training run in one order, reduced to what each lane takes. A lane's picks are its samples."""
 
-    order: Order
-    geometry: Geometry = field(init=False)
+    order: SourceOrder
+    geometry: LaneLayout = field(init=False)
     picks: list[int] = field(init=False)
     batches: int = 0
     came: list[Item] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.geometry, self.picks = start(self.order.lanes), [0] * self.order.lanes
+        self.geometry, self.picks = new_layout(self.order.lanes), [0] * self.order.lanes
 
     def lane(self, number: int) -> tuple[Lane, list[int]]:
         lane = self.geometry.lanes[number]
-        return lane, [cut.picks for cut in lane.cuts]
+        return lane, [cut.draws for cut in lane.splits]
 
     def take(self, number: int, samples: int) -> list[Item]:
         found = list(islice(items(self.order, *self.lane(number), first=self.picks[number]), samples))
@@ -96,35 +96,35 @@ class Job:
     def to_window_end(self, number: int) -> None:
         """Take what is left of the open window, exactly."""
         window = LaneOrder(self.order, *self.lane(number)).window(self.picks[number])
-        self.take(number, window.first + len(window.positions) - self.picks[number])
+        self.take(number, window.first_number + len(window.positions) - self.picks[number])
 
     def batch(self) -> list[Item]:
         """A batch of the lane whose turn it is."""
-        number = (self.batches - self.geometry.base) % len(self.geometry.lanes)
+        number = (self.batches - self.geometry.first_batch) % len(self.geometry.lanes)
         self.batches += 1
-        return self.take(number, self.order.turn)
+        return self.take(number, self.order.turn_samples)
 
     def split(self, world: int) -> None:
-        after = split(self.geometry, self.picks, self.batches, world)
-        self.picks = [self.picks[parent] if i < after.heirs else 0 for i, parent in enumerate(after.parents)]
-        self.geometry = after.geometry
+        after = split_lanes(self.geometry, self.picks, self.batches, world)
+        self.picks = [self.picks[parent] if i < after.continuing else 0 for i, parent in enumerate(after.parents)]
+        self.geometry = after.layout
 
     def finish(self) -> None:
         """Follow all lanes to the end of an epoch that none has seen the end of; then every sample came once a pass."""
         lanes = range(len(self.geometry.lanes))
         orders = [LaneOrder(self.order, *self.lane(number)) for number in lanes]
-        end = max(each.begun(taken) for each, taken in zip(orders, self.picks, strict=True))
+        end = max(each.end_of_begun_epoch(taken) for each, taken in zip(orders, self.picks, strict=True))
         for number in lanes:
             for item in items(self.order, *self.lane(number), first=self.picks[number]):
-                if orders[number].begun(self.picks[number] + 1) > end:
+                if orders[number].end_of_begun_epoch(self.picks[number] + 1) > end:
                     break
                 self.came.append(item)
                 self.picks[number] += 1
         expected: Counter[Item] = Counter()
-        for era in eras_of(self.order):
+        for era in version_orders(self.order):
             stop = end if era.end is None else min(end, era.end)
             expected.update(
-                (era.passes + number, era.positions + position)
+                (era.passes_before + number, era.positions_before + position)
                 for number in range(max(0, stop - era.begin) // era.order.n)
                 for position in range(era.order.n)
             )
@@ -132,7 +132,7 @@ class Job:
 
 
 @st.composite
-def orders(draw: st.DrawFn) -> Order:
+def orders(draw: st.DrawFn) -> SourceOrder:
     turn = draw(BATCHES)
     sizes: dict[str, Any] = {
         "slice_samples": draw(st.sampled_from([1, 3, 16])),
@@ -147,12 +147,14 @@ def orders(draw: st.DrawFn) -> Order:
     for order in given[:-1]:
         end += order.epoch_samples * draw(st.integers(1, 2))
         ends.append(end)
-    return Eras(given, ends) if ends else given[0]
+    return GrownOrder(given, ends) if ends else given[0]
 
 
 @settings(max_examples=100, deadline=None)
 @given(orders(), st.lists(st.sampled_from([1, 2, 3, 4, 5, 6, 8, 12]), max_size=3), st.integers(0, 10**6))
-def test_nothing_comes_twice_and_nothing_is_missed_across_cuts(order: Order, worlds: list[int], seed: int) -> None:
+def test_nothing_comes_twice_and_nothing_is_missed_across_cuts(
+    order: SourceOrder, worlds: list[int], seed: int
+) -> None:
     job, random = Job(order), Random(seed)
 
     for world in worlds:
@@ -206,41 +208,48 @@ def test_children_share_the_window_that_is_open_and_divide_what_is_behind_it() -
     order = an_order(30_000, 10, 100, lanes=4)  # of which a lane has 7,500 an epoch
     whole = list(islice(items(order, Lane(1)), 7_500))
 
-    first, second = (list(islice(items(order, Lane(1, (Cut(130, 2, child),)), [130]), 4_000)) for child in (0, 1))
+    first, second = (list(islice(items(order, Lane(1, (LaneSplit(130, 2, child),)), [130]), 4_000)) for child in (0, 1))
 
     assert first[:130] == whole[:130]
     assert [*first[130:165], *second[:35]] == [*whole[130:200:2], *whole[131:200:2]]
     behind = set(whole[200:])
     assert set(first[165 : 165 + 3_650]) | set(second[35 : 35 + 3_650]) == behind
-    reads = [len(window.slices()) for window in islice(windows(order, Lane(1, (Cut(130, 2, 1),)), [130]), 2, 12)]
+    reads = [
+        len(window.position_ranges())
+        for window in islice(windows(order, Lane(1, (LaneSplit(130, 2, 1),)), [130]), 2, 12)
+    ]
     assert max(reads) <= 12  # ten slices, of which the first and the last may be in part another window's
 
 
 def test_a_window_is_the_same_whatever_is_asked_before() -> None:
     order = an_order(20_000, 4, 40, lanes=8, turn=16, apart=16)
-    for lane, taken in ((Lane(3), []), (Lane(3, (Cut(77, 3, 2), Cut(5, 2, 0))), [77, 5])):
+    for lane, taken in ((Lane(3), []), (Lane(3, (LaneSplit(77, 3, 2), LaneSplit(5, 2, 0))), [77, 5])):
         mine = LaneOrder(order, lane, taken)
         in_turn = list(islice(windows(order, lane, taken), 120))
 
         for window in reversed(in_turn):
-            again = mine.window(window.first + len(window.positions) // 2)
-            assert again.first == window.first
+            again = mine.window(window.first_number + len(window.positions) // 2)
+            assert again.first_number == window.first_number
             assert again.positions.tolist() == window.positions.tolist()
             assert again.passes.tolist() == window.passes.tolist()
 
 
 @settings(deadline=None)
 @given(orders(), st.integers(0, 400))
-def test_reads_are_the_slices_of_the_window_none_twice(order: Order, first: int) -> None:
+def test_reads_are_the_slices_of_the_window_none_twice(order: SourceOrder, first: int) -> None:
     for window in islice(windows(order, first=first), 8):
-        rows = window.slices().tolist()
-        assert window.positions.dtype == window.passes.dtype == window.slices().dtype == np.int64
+        rows = window.position_ranges().tolist()
+        assert window.positions.dtype == window.passes.dtype == window.position_ranges().dtype == np.int64
         assert [i for start, stop in rows for i in range(start, stop)] == sorted(set(window.positions.tolist()))
 
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.integers(1, MOST // 8), st.integers(1, 300), st.integers(1, 3000), st.integers(-1, 1), st.integers(0, MOST // 16)
+    st.integers(1, MAX_ELEMENTS // 8),
+    st.integers(1, 300),
+    st.integers(1, 3000),
+    st.integers(-1, 1),
+    st.integers(0, MAX_ELEMENTS // 16),
 )
 def test_places_far_away_are_exact(n: int, slice_samples: int, window_samples: int, passes: int, taken: int) -> None:
     order = an_order(n, slice_samples, window_samples, passes=passes, lanes=8, turn=5)
@@ -248,13 +257,13 @@ def test_places_far_away_are_exact(n: int, slice_samples: int, window_samples: i
 
     window = mine.window(taken)
 
-    assert window.first <= taken < window.first + len(window.positions)
-    after = mine.window(window.first + len(window.positions))
+    assert window.first_number <= taken < window.first_number + len(window.positions)
+    after = mine.window(window.first_number + len(window.positions))
     if not order.is_direct:
-        assert after.first == window.first + len(window.positions)
-        if window.first:
-            before = mine.window(window.first - 1)
-            assert before.first + len(before.positions) == window.first
+        assert after.first_number == window.first_number + len(window.positions)
+        if window.first_number:
+            before = mine.window(window.first_number - 1)
+            assert before.first_number + len(before.positions) == window.first_number
 
 
 def test_as_they_lie_samples_come_in_order_pass_after_pass_whatever_the_lanes() -> None:
@@ -267,7 +276,7 @@ def test_an_epoch_may_be_begun_with() -> None:
     order = an_order(2_000, 3, 30, lanes=4)
     orders = [LaneOrder(order, Lane(lane), epoch=5) for lane in range(4)]
 
-    sizes = [each.samples_of_an_epoch() for each in orders]
+    sizes = [each.first_epoch_samples() for each in orders]
     found: list[Item] = []
     for each, size in zip(orders, sizes, strict=True):
         taken = 0
@@ -286,9 +295,9 @@ def test_there_is_nothing_before_the_first_sample_and_past_the_last_draw() -> No
     with pytest.raises(IndexError, match="count from 0"):
         mine.window(-1)
     with pytest.raises(IndexError, match="too far"):
-        mine.window(MOST // 2 + 1)
+        mine.window(MAX_ELEMENTS // 2 + 1)
 
 
 def test_counts_and_cuts_belong_together() -> None:
     with pytest.raises(ValueError, match="zip"):
-        LaneOrder(an_order(10), Lane(0, (Cut(1, 2, 0),)), [])
+        LaneOrder(an_order(10), Lane(0, (LaneSplit(1, 2, 0),)), [])

@@ -10,10 +10,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from wdsctl.core.keys import WORD, derive, mix_one
-from wdsctl.loader.order.permutation import BLOCK, MOST, ROUNDS, TABLE, permutation, permutations, permute, permute_each
+from wdsctl.core.hashing import MASK_64, derive_seed, hash_one_value
+from wdsctl.loader.order.permutation import (
+    BLOCK_POSITIONS,
+    FEISTEL_ROUNDS,
+    MAX_ELEMENTS,
+    MAX_TABLE_SIZE,
+    permutation,
+    permutations,
+    permute,
+    permute_each,
+)
 
-KEYS = st.integers(0, WORD)
+KEYS = st.integers(0, MASK_64)
 
 
 def whole(n: int, key: int) -> NDArray[np.int64]:
@@ -22,16 +31,16 @@ def whole(n: int, key: int) -> NDArray[np.int64]:
 
 def in_plain_integers(position: int, n: int, key: int) -> int:
     """The definition once more, without numpy."""
-    if n <= TABLE:
-        return sorted(range(n), key=lambda i: (mix_one(key, i) // TABLE, i))[position]
+    if n <= MAX_TABLE_SIZE:
+        return sorted(range(n), key=lambda i: (hash_one_value(key, i) // MAX_TABLE_SIZE, i))[position]
     rows = isqrt(n - 1) + 1
     rows += rows % 2
     columns = -(-n // rows)
     while True:
         halves, sizes = [position // columns, position % columns], [rows, columns]
-        for r in range(ROUNDS):
-            value = (halves[1 - r % 2] * (mix_one(key, 2 * r) | 1) + mix_one(key, 2 * r + 1)) & WORD
-            value = (value ^ value >> 32) * 0xD6E8FEB86659FD93 & WORD
+        for r in range(FEISTEL_ROUNDS):
+            value = (halves[1 - r % 2] * (hash_one_value(key, 2 * r) | 1) + hash_one_value(key, 2 * r + 1)) & MASK_64
+            value = (value ^ value >> 32) * 0xD6E8FEB86659FD93 & MASK_64
             halves[r % 2] = (halves[r % 2] + ((value >> 32) * sizes[r % 2] >> 32)) % sizes[r % 2]
         position = halves[0] * columns + halves[1]
         if position < n:
@@ -40,21 +49,21 @@ def in_plain_integers(position: int, n: int, key: int) -> int:
 
 @settings(deadline=None)
 @given(st.integers(1, 5000), KEYS)
-@example(TABLE, 0)
-@example(TABLE + 1, 0)
+@example(MAX_TABLE_SIZE, 0)
+@example(MAX_TABLE_SIZE + 1, 0)
 def test_every_element_stands_at_one_place(n: int, key: int) -> None:
     assert np.array_equal(np.sort(whole(n, key)), np.arange(n))
 
 
 @pytest.mark.parametrize("n", [(1 << bits) + beside for bits in range(1, 18) for beside in (-1, 0, 1)])
 def test_every_element_stands_at_one_place_beside_powers_of_two(n: int) -> None:
-    assert np.array_equal(np.sort(whole(n, derive(n))), np.arange(n))
+    assert np.array_equal(np.sort(whole(n, derive_seed(n))), np.arange(n))
 
 
 @settings(deadline=None)
-@given(st.integers(1, MOST), KEYS, st.data())
-@example(MOST, WORD, None)
-@example(TABLE + 1, 1, None)
+@given(st.integers(1, MAX_ELEMENTS), KEYS, st.data())
+@example(MAX_ELEMENTS, MASK_64, None)
+@example(MAX_TABLE_SIZE + 1, 1, None)
 def test_the_arithmetic_is_the_definition_at_any_size(n: int, key: int, data: st.DataObject | None) -> None:
     places = [0, n // 3, n - 1]
     if data:
@@ -66,7 +75,7 @@ def test_the_arithmetic_is_the_definition_at_any_size(n: int, key: int, data: st
     assert elements.tolist() == [in_plain_integers(place, n, key) for place in places]
 
 
-@pytest.mark.parametrize("n", [1000, 5000, 3 * BLOCK + 1])
+@pytest.mark.parametrize("n", [1000, 5000, 3 * BLOCK_POSITIONS + 1])
 def test_the_answer_for_a_position_does_not_depend_on_what_else_is_asked(n: int) -> None:
     everything = whole(n, 5)
     places = np.array([n - 1, 0, 7, 7, n // 2])
@@ -78,7 +87,11 @@ def test_the_answer_for_a_position_does_not_depend_on_what_else_is_asked(n: int)
 
 
 @settings(deadline=None)
-@given(st.sampled_from([1, 2, 7, 64, TABLE, TABLE + 1, 5000]), st.lists(KEYS, min_size=1, max_size=5), st.data())
+@given(
+    st.sampled_from([1, 2, 7, 64, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 1, 5000]),
+    st.lists(KEYS, min_size=1, max_size=5),
+    st.data(),
+)
 def test_several_permutations_at_once_are_each_of_them(n: int, keys: list[int], data: st.DataObject) -> None:
     asked = data.draw(st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, len(keys) - 1)), min_size=1))
     places, which = (np.array(column) for column in zip(*asked, strict=True))
@@ -90,7 +103,11 @@ def test_several_permutations_at_once_are_each_of_them(n: int, keys: list[int], 
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.sampled_from([1, 2, 9, 100, TABLE, TABLE + 3]), KEYS), min_size=1, max_size=6))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 9, 100, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 3]), KEYS), min_size=1, max_size=6
+    )
+)
 def test_permutations_laid_end_to_end_are_one(given: list[tuple[int, int]]) -> None:
     sizes = np.array([size for size, _ in given])
     starts = np.cumsum(sizes) - sizes
@@ -114,7 +131,7 @@ def test_neither_questions_nor_answers_share_memory_with_the_permutation(n: int)
     assert permute(places, n, 8).tolist() == kept.tolist()
 
 
-@pytest.mark.parametrize("n", [1, 1000, TABLE, TABLE + 1, 10**9, MOST])
+@pytest.mark.parametrize("n", [1, 1000, MAX_TABLE_SIZE, MAX_TABLE_SIZE + 1, 10**9, MAX_ELEMENTS])
 @pytest.mark.parametrize("beyond", [-1, 0, 1])
 def test_a_position_outside_is_an_error_and_never_an_endless_walk(n: int, beyond: int) -> None:
     wrong = beyond if beyond < 0 else n + beyond
@@ -123,7 +140,7 @@ def test_a_position_outside_is_an_error_and_never_an_endless_walk(n: int, beyond
         permute(np.array([0, wrong]), n, 1)
 
 
-@pytest.mark.parametrize("n", [-1, 0, MOST + 1])
+@pytest.mark.parametrize("n", [-1, 0, MAX_ELEMENTS + 1])
 def test_a_size_that_cannot_be_is_an_error(n: int) -> None:
     with pytest.raises(ValueError, match="1 to 2\\^62 elements"):
         permute(np.array([0]), n, 1)
@@ -160,7 +177,7 @@ def excess(counts: NDArray[np.int64], expected: float | NDArray[np.float64], fre
 @pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 9, 16, 31, 64])
 def test_every_element_comes_to_every_place_equally_often(n: int) -> None:
     keys = 3000
-    drawn = np.array([whole(n, derive("fair", i)) for i in range(keys)])
+    drawn = np.array([whole(n, derive_seed("fair", i)) for i in range(keys)])
 
     counts = np.array([np.bincount(drawn[:, place], minlength=n) for place in range(n)])
 
@@ -171,17 +188,17 @@ def test_every_element_comes_to_every_place_equally_often(n: int) -> None:
 def test_small_permutations_all_come_equally_often(n: int) -> None:
     keys = 6000
 
-    orders, counts = np.unique([whole(n, derive("all", i)) for i in range(keys)], axis=0, return_counts=True)
+    orders, counts = np.unique([whole(n, derive_seed("all", i)) for i in range(keys)], axis=0, return_counts=True)
 
     assert len(orders) == {3: 6, 4: 24, 5: 120}[n]
     assert excess(counts, keys / len(orders), len(orders) - 1) < 5
 
 
-@pytest.mark.parametrize("n", [64, 1000, TABLE + 1, 5000, 1 << 13, 100_003])
+@pytest.mark.parametrize("n", [64, 1000, MAX_TABLE_SIZE + 1, 5000, 1 << 13, 100_003])
 def test_neighbours_part_and_nothing_correlates(n: int) -> None:
     keys = 40
     places = np.arange(n)
-    drawn = [whole(n, derive("apart", i)) for i in range(keys)]
+    drawn = [whole(n, derive_seed("apart", i)) for i in range(keys)]
     row = isqrt(n - 1) + 1
 
     still_neighbours = np.mean([(np.abs(np.diff(order)) == 1).sum() for order in drawn])
@@ -202,7 +219,7 @@ def test_neighbours_part_and_nothing_correlates(n: int) -> None:
 @pytest.mark.parametrize("n", [1 << 13, 10_000, 10_001])
 def test_steps_between_neighbours_are_spread_evenly(n: int) -> None:
     keys, bins = 60, 50
-    steps = np.concatenate([np.diff(whole(n, derive("steps", i))) % n for i in range(keys)])
+    steps = np.concatenate([np.diff(whole(n, derive_seed("steps", i))) % n for i in range(keys)])
 
     counts = np.bincount(steps * bins // n, minlength=bins)
 
@@ -210,10 +227,10 @@ def test_steps_between_neighbours_are_spread_evenly(n: int) -> None:
     assert excess(counts, len(steps) * shares, bins - 1) < 5
 
 
-@pytest.mark.parametrize("n", [64, 1 << 12, TABLE + 1, 1 << 13, 5001])
+@pytest.mark.parametrize("n", [64, 1 << 12, MAX_TABLE_SIZE + 1, 1 << 13, 5001])
 def test_odd_and_even_places_hold_odd_and_even_elements_alike(n: int) -> None:
     keys = 40
-    drawn = np.array([whole(n, derive("low bits", i)) for i in range(keys)])
+    drawn = np.array([whole(n, derive_seed("low bits", i)) for i in range(keys)])
 
     agree = ((drawn ^ np.arange(n)) & 1 == 0).mean()
 
@@ -224,7 +241,7 @@ def test_odd_and_even_places_hold_odd_and_even_elements_alike(n: int) -> None:
 def test_permutations_are_even_and_odd_alike(n: int) -> None:
     keys = 60
 
-    odd = sum(is_odd(whole(n, derive("parity", i))) for i in range(keys))
+    odd = sum(is_odd(whole(n, derive_seed("parity", i))) for i in range(keys))
 
     assert abs(odd - keys / 2) < 5 * np.sqrt(keys) / 2
 

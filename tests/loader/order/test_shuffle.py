@@ -15,24 +15,24 @@ from hypothesis import strategies as st
 
 from tests.loader.order.orders import an_order, items, windows
 from wdsctl.core.errors import UsageError
-from wdsctl.core.keys import WORD
-from wdsctl.loader.order.geometry import Cut, Lane
+from wdsctl.core.hashing import MASK_64
 from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.shuffle import ORDER_VERSION, Shuffled, slice_size
+from wdsctl.loader.order.rank_lanes import Lane, LaneSplit
+from wdsctl.loader.order.shuffle import ORDER_VERSION, ShuffledOrder, slice_size
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "order-v3.json"
+GOLDEN = Path(__file__).parents[2] / "golden" / "order-v1.json"
 # Large enough to have windows: smaller data has none.
 ORDERS = st.builds(
     an_order,
     st.integers(64, 400),
     st.integers(1, 20),
     st.integers(1, 60),
-    seed=st.integers(0, WORD),
+    seed=st.integers(0, MASK_64),
     passes=st.integers(-1, 4).filter(bool),
 )
 
 
-def epoch_of(order: Shuffled, epoch: int, edges: list[int]) -> list[tuple[int, int]]:
+def epoch_of(order: ShuffledOrder, epoch: int, edges: list[int]) -> list[tuple[int, int]]:
     """(pass, position) of an epoch, window by window between these offsets."""
     found: list[tuple[int, int]] = []
     for start, stop in pairwise(edges):
@@ -44,9 +44,9 @@ def epoch_of(order: Shuffled, epoch: int, edges: list[int]) -> list[tuple[int, i
 
 @settings(max_examples=150, deadline=None)
 @given(
-    ORDERS.filter(lambda order: order.passes > 0), st.integers(0, 10**12), st.lists(st.integers(0, WORD), max_size=9)
+    ORDERS.filter(lambda order: order.passes > 0), st.integers(0, 10**12), st.lists(st.integers(0, MASK_64), max_size=9)
 )
-def test_windows_share_out_an_epoch_wherever_they_are_cut(order: Shuffled, epoch: int, cuts: list[int]) -> None:
+def test_windows_share_out_an_epoch_wherever_they_are_cut(order: ShuffledOrder, epoch: int, cuts: list[int]) -> None:
     edges = sorted({0, order.epoch_samples, *(cut % order.epoch_samples for cut in cuts)})
 
     found = Counter(epoch_of(order, epoch, edges))
@@ -57,8 +57,8 @@ def test_windows_share_out_an_epoch_wherever_they_are_cut(order: Shuffled, epoch
 
 
 @settings(max_examples=100, deadline=None)
-@given(ORDERS, st.integers(0, 10**6), st.integers(0, WORD), st.integers(1, 60))
-def test_a_window_is_of_neighbours_in_slices(order: Shuffled, epoch: int, start: int, size: int) -> None:
+@given(ORDERS, st.integers(0, 10**6), st.integers(0, MASK_64), st.integers(1, 60))
+def test_a_window_is_of_neighbours_in_slices(order: ShuffledOrder, epoch: int, start: int, size: int) -> None:
     start %= order.epoch_samples
     stop = min(order.epoch_samples, start + size)
 
@@ -85,9 +85,9 @@ def test_with_replacement_an_epoch_covers_its_share_of_the_slices(n: int) -> Non
     epochs = [set((order.window(epoch, 0, order.epoch_samples).positions // 10).tolist()) for epoch in range(20)]
 
     # 1 - 1/e of a thousand slices, give or take five standard deviations of the mean of twenty.
-    share = np.mean([len(each) for each in epochs]) / order.full_slices
+    share = np.mean([len(each) for each in epochs]) / order.full_slices_per_pass
     assert abs(share - (1 - np.exp(-1))) < 0.011
-    assert len(set().union(*epochs)) == order.full_slices
+    assert len(set().union(*epochs)) == order.full_slices_per_pass
 
 
 def test_with_replacement_small_data_is_drawn_by_the_sample() -> None:
@@ -135,7 +135,7 @@ def test_an_order_that_cannot_be_is_refused(n: int, slice_samples: int, window_s
 
 def golden_windows() -> list[dict[str, Any]]:
     """What the golden file holds. To write it from scratch: `python -m tests.loader.order.test_shuffle`."""
-    cut = Lane(3, (Cut(100, 3, 2), Cut(10, 2, 0)))
+    cut = Lane(3, (LaneSplit(100, 3, 2), LaneSplit(10, 2, 0)))
     places = [
         (an_order(7, 1, 4, turn=2, apart=2), Lane(0), 0),
         (an_order(48, lanes=8, turn=16, apart=16), Lane(5), 10**9 + 7),
@@ -153,18 +153,19 @@ def golden_windows() -> list[dict[str, Any]]:
     return [a_golden_window(*place) for place in places]
 
 
-def a_golden_window(order: Shuffled, lane: Lane, near: int) -> dict[str, Any]:
-    taken = [cut.picks for cut in lane.cuts]
+def a_golden_window(order: ShuffledOrder, lane: Lane, near: int) -> dict[str, Any]:
+    taken = [cut.draws for cut in lane.splits]
     window = LaneOrder(order, lane, taken).window(near)
     return {
         "order": [
-            order.n, order.slice_samples, order.window_samples, order.seed, order.passes, order.lanes, order.turn,
-            order.apart,
+            order.n, order.slice_samples, order.window_samples, order.seed, order.passes, order.lanes,
+            order.turn_samples,
+            order.max_batch_samples,
         ],
-        "lane": [lane.root, [list(cut) for cut in lane.cuts]],
+        "lane": [lane.root, [list(cut) for cut in lane.splits]],
         "number": near,
-        "positions": window.positions[near - window.first :][:12].tolist(),
-        "passes": window.passes[near - window.first :][:12].tolist(),
+        "positions": window.positions[near - window.first_number :][:12].tolist(),
+        "passes": window.passes[near - window.first_number :][:12].tolist(),
     }  # fmt: skip
 
 

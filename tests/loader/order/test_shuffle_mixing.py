@@ -12,14 +12,16 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.loader.order.orders import an_order, windows
-from wdsctl.core.keys import derive
-from wdsctl.loader.order.geometry import Lane
+from wdsctl.core.hashing import derive_seed
 from wdsctl.loader.order.lane_order import LaneOrder
-from wdsctl.loader.order.shuffle import Shuffled
+from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.order.shuffle import ShuffledOrder
 
 # 100 shards of 1000 samples each, as most users have them.
 SHARD = 1000
-MIXED = an_order(100_000, slice_samples=16, window_samples=1000, seed=derive("quality"), lanes=8, turn=32, apart=32)
+MIXED = an_order(
+    100_000, slice_samples=16, window_samples=1000, seed=derive_seed("quality"), lanes=8, turn=32, apart=32
+)
 
 
 def stream(lane: int, length: int) -> NDArray[np.int64]:
@@ -63,7 +65,7 @@ def test_first_samples_of_epochs_are_spread_over_the_source() -> None:
 # Cost, by counting: work and memory of a window, not seconds.
 
 
-def calls_and_bytes(order: Shuffled, lane: Lane, taken: int) -> tuple[int, int]:
+def calls_and_bytes(order: ShuffledOrder, lane: Lane, taken: int) -> tuple[int, int]:
     """Calls made and bytes held at the peak while a window is found and made for the first time."""
     calls = 0
 
@@ -86,7 +88,7 @@ def calls_and_bytes(order: Shuffled, lane: Lane, taken: int) -> tuple[int, int]:
 @pytest.mark.parametrize("taken", [1, 10**9, 10**15])
 @pytest.mark.parametrize("passes", [1, 4, -1])
 def test_a_window_costs_the_same_in_any_source_and_at_any_place(n: int, taken: int, passes: int) -> None:
-    order = an_order(n, seed=derive("cost", n, taken), passes=passes, lanes=8, turn=32, apart=32)
+    order = an_order(n, seed=derive_seed("cost", n, taken), passes=passes, lanes=8, turn=32, apart=32)
 
     calls, peak = calls_and_bytes(order, Lane(3), taken)
 

@@ -7,7 +7,7 @@ import heapq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wdsctl.loader.order.tree import huffman
+from wdsctl.loader.order.mixture import build_huffman_tree
 
 WEIGHTS = st.lists(st.integers(0, 1000), min_size=1, max_size=60).filter(any)
 
@@ -26,7 +26,7 @@ def cost_by_definition(weights: list[int]) -> int:
 @settings(deadline=None)
 @given(WEIGHTS)
 def test_no_tree_has_its_weights_nearer_to_the_root(weights: list[int]) -> None:
-    tree = huffman(weights)
+    tree = build_huffman_tree(weights)
 
     depths = [len(tree.path(leaf)) if weight else 0 for leaf, weight in enumerate(weights)]
 
@@ -36,31 +36,31 @@ def test_no_tree_has_its_weights_nearer_to_the_root(weights: list[int]) -> None:
 @settings(deadline=None)
 @given(WEIGHTS)
 def test_nodes_weigh_what_is_below_them(weights: list[int]) -> None:
-    tree = huffman(weights)
+    tree = build_huffman_tree(weights)
 
-    below = [[0, 0] for _ in tree.total]
+    below = [[0, 0] for _ in tree.total_weight]
     for leaf, weight in enumerate(weights):
         for node, goes_left in tree.path(leaf) if weight else []:
             below[node][0 if goes_left else 1] += weight
 
-    assert [left for left, _ in below] == tree.left.tolist()
-    assert [left + right for left, right in below] == tree.total.tolist()
+    assert [left for left, _ in below] == tree.left_weight.tolist()
+    assert [left + right for left, right in below] == tree.total_weight.tolist()
     assert all(left >= right for left, right in below)
 
 
 @settings(deadline=None)
 @given(WEIGHTS)
 def test_levels_hold_every_node_once_from_the_root_down(weights: list[int]) -> None:
-    tree = huffman(weights)
+    tree = build_huffman_tree(weights)
 
     depth_of = {node: depth for depth, level in enumerate(tree.levels) for node in level.tolist()}
 
-    assert sorted(node for level in tree.levels for node in level.tolist()) == list(range(tree.total.size))
+    assert sorted(node for level in tree.levels for node in level.tolist()) == list(range(tree.total_weight.size))
     assert all(depth_of[node] == depth_of[int(parent)] + 1 for node, parent in enumerate(tree.parents) if parent >= 0)
 
 
 def test_what_has_no_weight_has_no_place() -> None:
-    tree = huffman([0, 5, 0, 7])
+    tree = build_huffman_tree([0, 5, 0, 7])
 
     assert tree.leaf_parents.tolist() == [-1, 0, -1, 0]
     assert tree.path(1) == [(0, False)]
@@ -68,8 +68,8 @@ def test_what_has_no_weight_has_no_place() -> None:
 
 
 def test_a_single_weight_needs_no_node() -> None:
-    tree = huffman([0, 9])
+    tree = build_huffman_tree([0, 9])
 
-    assert tree.total.size == 0
+    assert tree.total_weight.size == 0
     assert tree.levels == ()
     assert tree.path(1) == []

@@ -11,12 +11,10 @@ import numpy as np
 import torch
 
 from wdsctl.core.errors import WdsctlError
-from wdsctl.loader.failures import Failures
 from wdsctl.loader.packing.options import Packing
-from wdsctl.loader.packing.stage import MERGE, PlannedPackCursor, PlannedPackStage
-from wdsctl.loader.stages.hook import Hook
-from wdsctl.loader.stages.item import Address, Item, key_of
-from wdsctl.loader.stats import Stats
+from wdsctl.loader.packing.planned_stage import DEFAULT_PACK_HOOK, PlannedPackCursor, PlannedPackStage
+from wdsctl.loader.runtime.failures import FailureTracker, Stats
+from wdsctl.loader.runtime.stage import Address, Hook, PipelineItem, hash_restore_key
 
 Lengths = Callable[[int], tuple[int, ...]]  # of a pick, by budget
 
@@ -36,7 +34,7 @@ class FakeSource:
         self.opened.append(name)
         return self._columns[name]
 
-    def where(self, block: Any, i: int) -> str:
+    def describe_reference(self, block: Any, i: int) -> str:
         return f"key {block.rows[i]}"
 
 
@@ -44,20 +42,20 @@ class FakeRefs:
     """Pick p is row p modulo the rows there are. `end`: of a finite lane."""
 
     def __init__(self, source: FakeSource, rows: int, end: int | None) -> None:
-        self.picks = 0
+        self.draws = 0
         self._source = source
         self._rows = rows
         self._end = end
         self.furthest = 0
 
     def take(self, count: int) -> list[Any]:
-        stop = self.picks + count if self._end is None else min(self.picks + count, self._end)
-        refs = [self.at(pick) for pick in range(self.picks, stop)]
-        self.picks = stop
+        stop = self.draws + count if self._end is None else min(self.draws + count, self._end)
+        refs = [self.lookup(pick) for pick in range(self.draws, stop)]
+        self.draws = stop
         self.furthest = max(self.furthest, stop)
         return refs
 
-    def at(self, pick: int) -> Any:
+    def lookup(self, pick: int) -> Any:
         return (self._source, SimpleNamespace(rows=[pick % self._rows]), 0)
 
 
@@ -68,29 +66,29 @@ class FakeSamples:
         self, refs: FakeRefs, lengths: Lengths, skipped: Sequence[int], twins: Sequence[int], rows: int
     ) -> None:
         self.ref: Any = None
-        self.is_banned: Any = None
+        self.ban_check: Any = None
         self.loaded: list[int] = []
         self._refs = refs
         self._lengths = lengths
         self._rows = rows
         self._skipped = frozenset(skipped)
         self._twins = frozenset(twins)
-        self._waiting: list[Item] = []
+        self._waiting: list[PipelineItem] = []
 
-    def next(self) -> Item | None:
+    def next(self) -> PipelineItem | None:
         while not self._waiting:
             refs = self._refs.take(1)
             if not refs:
                 return None
             self.ref = refs[0]
-            self._waiting = self.items_of(refs[0], self._refs.picks - 1)
+            self._waiting = self.make_items(refs[0], self._refs.draws - 1)
         return self._waiting.pop(0)
 
-    def rebuild(self, address: Address) -> Item:
+    def rebuild(self, address: Address) -> PipelineItem:
         pick = address[0] if isinstance(address, list) else address
-        return next(item for item in self.items_of(None, pick) if item.address == address)
+        return next(item for item in self.make_items(None, pick) if item.address == address)
 
-    def items_of(self, ref: Any, pick: int) -> list[Item]:
+    def make_items(self, ref: Any, pick: int) -> list[PipelineItem]:
         self.loaded.append(pick)
         if pick in self._skipped:
             return []
@@ -99,23 +97,23 @@ class FakeSamples:
 
     def state(self) -> list[int]:
         if not self._waiting:
-            return [self._refs.picks, 0]
+            return [self._refs.draws, 0]
         address = self._waiting[0].address
         return address if isinstance(address, list) else [address, 0]
 
     def load(self, state: list[int]) -> None:
         pick, step = state
-        self._refs.picks, self._waiting = pick, []
+        self._refs.draws, self._waiting = pick, []
         if step:
             self._refs.take(1)
-            self._waiting = self.items_of(None, pick)[step:]
+            self._waiting = self.make_items(None, pick)[step:]
 
-    def _item(self, pick: int, step: int) -> Item:
+    def _item(self, pick: int, step: int) -> PipelineItem:
         start = 1000 * pick
         tokens = torch.arange(start, start + self._lengths(pick % self._rows)[0])
         origin = (0, 0, pick, step) if step else (0, 0, pick)
         value = {"__key__": f"{pick}.{step}", "__restore_key__": origin, "tokens": tokens}
-        return Item(value, [pick, step] if step else pick, key_of(origin), (origin,))
+        return PipelineItem(value, [pick, step] if step else pick, hash_restore_key(origin), (origin,))
 
 
 @dataclass
@@ -127,7 +125,7 @@ class Fake:
     end: int | None = None
     skipped: Sequence[int] = ()
     twins: Sequence[int] = ()
-    pack: Hook = MERGE
+    pack: Hook = DEFAULT_PACK_HOOK
     post: Hook | None = None
     patience: int = 10_000
     rows: int = 256
@@ -141,7 +139,7 @@ class Fake:
         self.refs = FakeRefs(source, self.rows, self.end)
         self.samples = FakeSamples(self.refs, self.lengths, self.skipped, self.twins, self.rows)
         self.stats = Stats()
-        failures = Failures(lambda error, _sample, _sources: self.told.append(error), self.stats, 0)  # type: ignore[arg-type]
+        failures = FailureTracker(lambda error, _sample, _sources: self.told.append(error), self.stats, 0)  # type: ignore[arg-type]
         stage = PlannedPackStage(self.packing, self.pack, self.post, self.patience)
         cursor = stage.open(self.samples, self.refs, failures, self.stats)
         if state is not None:
@@ -149,17 +147,17 @@ class Fake:
         return cursor
 
 
-def plain(item: Item | None) -> Any:
+def plain(item: PipelineItem | None) -> Any:
     """An item as something that compares."""
     if item is None:
         return None
     value = {name: field.tolist() if isinstance(field, torch.Tensor) else field for name, field in item.value.items()}
-    return value, item.address, item.key, item.origins
+    return value, item.address, item.origin_hash, item.restore_keys
 
 
-def drawn(cursor: PlannedPackCursor, packs: int = 1 << 30) -> list[Item]:
+def drawn(cursor: PlannedPackCursor, packs: int = 1 << 30) -> list[PipelineItem]:
     """The next packs, until the lane ends."""
-    items: list[Item] = []
+    items: list[PipelineItem] = []
     while len(items) < packs and (item := cursor.next()) is not None:
         items.append(item)
     return items

@@ -66,9 +66,9 @@ def test_a_column_is_looked_up_where_the_sample_came_from() -> None:
 
     assert buckets.column == "tokens"
     assert group({"__restore_key__": (3, 0, 99), "__sources__": (source,)})[0] == 20
-    with pytest.raises(SampleFailed, match="where it comes from"):
+    with pytest.raises(SampleFailed, match="its __restore_key__ or __sources__ is missing"):
         group({"__restore_key__": ("pack", 0), "__sources__": (source,)})
-    with pytest.raises(UsageError, match="no columns"):
+    with pytest.raises(UsageError, match="columns are not available"):
         buckets.criterion()
 
 
@@ -82,13 +82,13 @@ def test_a_sample_without_what_is_measured_fails(of: str) -> None:
     ("given", "words"),
     [
         ({"edges": []}, "edges"),
-        ({"edges": [2, 1]}, "do not ascend"),
+        ({"edges": [2, 1]}, "bucket edges must ascend"),
         ({"edges": [0, 1]}, "edges"),
-        ({"edges": [1], "sizes": {2: 1}}, "which is no edge"),
+        ({"edges": [1], "sizes": {2: 1}}, "which is not an edge"),
         ({"edges": [1], "sizes": {1: 0}}, "is 0"),
         ({"edges": [1], "max_tokens": 0}, "max_tokens is 0"),
         ({"edges": [1], "max_tokens": 5, "sizes": {1: 1}}, "sizes and max_tokens"),
-        ({"edges": [1], "of": 3}, "buckets are of 3"),
+        ({"edges": [1], "of": 3}, "Buckets: of=3 is not supported"),
     ],
 )
 def test_what_makes_no_sense_is_refused(given: dict[str, Any], words: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from wdsctl.core.errors import SampleFailed
-from wdsctl.loader.packing import cut
+from wdsctl.loader.packing import slice_rows
 from wdsctl.loader.samples import CrudeSample, Sample, edataclass
 
 
@@ -30,7 +30,7 @@ def test_tensors_arrays_lists_and_tuples_of_the_length_are_cut() -> None:
         tensor=torch.arange(12).reshape(6, 2), array=np.arange(6), list=list("abcdef"), tuple=tuple(range(6)), n=6
     )
 
-    piece = cut(sample, 2, 4, 6)
+    piece = slice_rows(sample, 2, 4, 6)
 
     assert type(piece) is CrudeSample
     assert piece["tensor"].tolist() == [[4, 5], [6, 7]]
@@ -42,7 +42,7 @@ def test_tensors_arrays_lists_and_tuples_of_the_length_are_cut() -> None:
 def test_strings_other_lengths_and_base_fields_stay() -> None:
     sample = Tokens(__key__="a", __restore_key__=(0, 0, 7), tokens=torch.arange(3), mask=[1, 2], text="abc")
 
-    piece = cut(sample, 0, 1, 3)
+    piece = slice_rows(sample, 0, 1, 3)
 
     assert type(piece) is Tokens
     assert piece.tokens.tolist() == [0]
@@ -50,12 +50,12 @@ def test_strings_other_lengths_and_base_fields_stay() -> None:
 
 
 def test_bare_values_and_named_tuples_are_cut() -> None:
-    assert cut(torch.arange(5), 3, 5, 5).tolist() == [3, 4]
-    assert cut([1, 2, 3], 0, 2, 3) == [1, 2]
-    assert cut(Pair([1, 2, 3], "xyz"), 1, 3, 3) == Pair([2, 3], "xyz")
+    assert slice_rows(torch.arange(5), 3, 5, 5).tolist() == [3, 4]
+    assert slice_rows([1, 2, 3], 0, 2, 3) == [1, 2]
+    assert slice_rows(Pair([1, 2, 3], "xyz"), 1, 3, 3) == Pair([2, 3], "xyz")
 
 
 @pytest.mark.parametrize("value", [{"text": "abc"}, torch.arange(4), {"n": torch.tensor(3)}, "abc"])
 def test_a_sample_with_nothing_of_that_length_is_refused(value: Any) -> None:
     with pytest.raises(SampleFailed, match="first dimension of 3"):
-        cut(value, 0, 2, 3)
+        slice_rows(value, 0, 2, 3)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from wdsctl.loader.packing.first_fit import first_fit
+from wdsctl.loader.packing.methods import first_fit
 
 
 def searched(lengths: list[int], capacity: int) -> list[int]:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.batching import generic_batch
+from wdsctl.loader.batching.collate import generic_batch
 from wdsctl.loader.packing import merge
-from wdsctl.loader.packing.merging import Measured
+from wdsctl.loader.packing.merging import MeasuredSamples
 from wdsctl.loader.samples import CrudeSample, Sample, SourceInfo, edataclass
 
 
@@ -60,7 +60,7 @@ def test_base_fields_say_what_the_pack_was_made_of() -> None:
 
 
 def test_the_lengths_that_were_planned_with_say_which_fields_are_joined() -> None:
-    samples = Measured([{"image": torch.zeros(3, 4), "tokens": torch.arange(n)} for n in (2, 5)])
+    samples = MeasuredSamples([{"image": torch.zeros(3, 4), "tokens": torch.arange(n)} for n in (2, 5)])
     samples.lengths = [2, 5]
 
     pack = merge(samples)
@@ -83,10 +83,10 @@ def test_packs_go_into_batches() -> None:
 
 
 def test_lengths_that_no_tensor_has_are_an_error_and_not_another_pack() -> None:
-    samples = Measured([a_text("a", 2), a_text("b", 3)])
+    samples = MeasuredSamples([a_text("a", 2), a_text("b", 3)])
     samples.lengths = [2, 4]
 
-    with pytest.raises(LoaderError, match="which are 2, 4") as told:
+    with pytest.raises(LoaderError, match="the lengths are 2, 4") as told:
         merge(samples)
     assert told.value.code == "WDS506"
     assert told.value.where == "samples a, b"

@@ -21,14 +21,17 @@ def number_of_tokens(sample: Any) -> int:
         ({"method": "worst_fit"}, "worst_fit"),
         ({"too_long": "wrap"}, "wrap"),
         ({"capacity": 0}, "capacity is 0"),
-        ({"capacity": "8k"}, "capacity is '8k'"),
+        ({"capacity": "8k"}, "capacity: expected a whole number, found '8k'"),
         ({"window": 0}, "window is 0"),
         ({"length": 7}, "is 7"),
         ({"length": ""}, "is ''"),
-        ({"capacity": {"text": 10}}, "several budgets in one"),
+        ({"capacity": {"text": 10}}, "must name the same budgets"),
         ({"length": {"text": "tokens"}, "capacity": {"images": 10}}, "lengths for text, and capacities for images"),
         ({"length": {}, "capacity": {}}, "nothing"),
-        ({"length": {"a": "x", "b": "y"}, "capacity": {"a": 1, "b": 1}, "too_long": "split"}, "which one to cut by"),
+        (
+            {"length": {"a": "x", "b": "y"}, "capacity": {"a": 1, "b": 1}, "too_long": "split"},
+            "only one budget can decide where to cut",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_a_hint(given: dict[str, Any], words: str) -> None:

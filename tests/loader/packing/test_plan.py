@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.packing.plan import METHODS, Plan, plan_packs
+from wdsctl.loader.packing.plan import METHODS, PackingPlan, plan_packs
 
 methods = st.sampled_from(METHODS)
 lengths_of_one = st.lists(st.integers(0, 130), max_size=80)
@@ -22,7 +22,7 @@ def lognormal(n: int, capacity: int) -> NDArray[np.int64]:
     return np.clip(np.random.default_rng(0).lognormal(6, 1, n).astype(np.int64), 1, capacity)
 
 
-def contents(plan: Plan) -> list[list[int]]:
+def contents(plan: PackingPlan) -> list[list[int]]:
     return [pack.tolist() for pack in plan.packs]
 
 
@@ -127,7 +127,7 @@ def test_long_samples_do_not_come_first(method: str) -> None:
         ([1, -2], 10, "a length is -2"),
         ([1.5], 10, "float64"),
         ([1], 0, "the capacity is 0"),
-        ([1, 2], (10, 10), "do not fit"),
+        ([1, 2], (10, 10), "do not match"),
         ([(1, 2)], (10, 10, 10), "2 budgets and the capacity 3"),
     ],
 )

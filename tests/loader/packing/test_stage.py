@@ -12,15 +12,15 @@ import torch
 from tests.contracts.savable import shape_of
 from tests.loader.packing.fakes import Fake, drawn, plain
 from wdsctl.core.errors import LoaderError
-from wdsctl.core.keys import mix_one
+from wdsctl.core.hashing import hash_one_value
 from wdsctl.loader.packing import Packing
-from wdsctl.loader.skip import SkipSample
-from wdsctl.loader.stages.hook import Hook
+from wdsctl.loader.runtime.failures import SkipSample
+from wdsctl.loader.runtime.stage import Hook
 
 
 def lengths(pick: int) -> tuple[int, ...]:
     """Of some picks above 64, and of images from 0 to 3."""
-    return mix_one(5, pick) % 40 + (60 if mix_one(6, pick) % 17 == 0 else 1), mix_one(7, pick) % 4
+    return hash_one_value(5, pick) % 40 + (60 if hash_one_value(6, pick) % 17 == 0 else 1), hash_one_value(7, pick) % 4
 
 
 def number_of_tokens(sample: Any) -> int:
@@ -73,7 +73,7 @@ def test_a_lane_goes_on_exactly_after_a_restore_at_every_pack(lane: Fake) -> Non
 
     assert len({shape_of_position(state) for state in states}) == 1
     assert any(json.loads(state)["carried"] for state in states), "something was carried"
-    assert len({json.dumps(json.loads(state)["of"]) for state in states}) >= 3, "windows were crossed"
+    assert len({json.dumps(json.loads(state)["upstream"]) for state in states}) >= 3, "windows were crossed"
     for position, state in enumerate(states):
         restored = lane.open(json.loads(state))
         assert json.dumps(restored.state()) == state
@@ -85,10 +85,10 @@ def test_a_restored_lane_has_taken_as_many_references(lane: Fake) -> None:
     cursor = lane.open()
     for _ in range(20):
         cursor.next()
-        picks, state = lane.refs.picks, cursor.state()
+        picks, state = lane.refs.draws, cursor.state()
         fresh = Fake(lane.lengths, lane.packing, lane.end, lane.skipped, lane.twins, lane.pack)
         fresh.open(state)
-        assert fresh.refs.picks == picks
+        assert fresh.refs.draws == picks
 
 
 @every_lane
@@ -139,7 +139,7 @@ def test_with_columns_nothing_is_read_before_its_pack_is_made() -> None:
     for _ in range(30):
         before = len(lane.samples.loaded)
         (item,) = drawn(cursor, 1)
-        assert lane.samples.loaded[before:] == item.address["of"]
+        assert lane.samples.loaded[before:] == item.address["samples"]
 
 
 def test_a_restore_reads_no_sample_of_a_pack_that_has_left() -> None:
@@ -150,7 +150,7 @@ def test_a_restore_reads_no_sample_of_a_pack_that_has_left() -> None:
     again = lane.open(cursor.state())
     (item,) = drawn(again, 1)
 
-    assert lane.samples.loaded == item.address["of"]
+    assert lane.samples.loaded == item.address["samples"]
 
 
 @pytest.mark.parametrize("packing", [of_columns(), of_function()], ids=["columns", "function"])
@@ -160,7 +160,7 @@ def test_the_order_runs_no_further_ahead_than_a_window(packing: Packing) -> None
 
     for _ in range(50):
         (item,) = drawn(cursor, 1)
-        packed += len(item.address["of"])
+        packed += len(item.address["samples"])
         assert lane.refs.furthest <= packed + lane.stats.too_long + 16 + 16 // 4
 
 
@@ -196,7 +196,7 @@ def test_split_keeps_every_token_and_truncate_the_first_ones(packing: Packing) -
 
     tokens = [token for pack in packs for token in pack.value["tokens"].tolist() if 3000 <= token < 4000]
     assert sorted(tokens) == list(range(3000, 3150))
-    pieces = sorted(origin[4:] for pack in packs for origin in pack.origins if origin[2] == 3)
+    pieces = sorted(origin[4:] for pack in packs for origin in pack.restore_keys if origin[2] == 3)
     assert pieces == [(0, 64, 150), (64, 128, 150), (128, 150, 150)]
     assert lane.stats.too_long == 1
     assert all(len(pack.value["tokens"]) <= 64 for pack in packs)
@@ -213,8 +213,8 @@ def test_truncate_keeps_the_first_tokens() -> None:
 def test_a_pack_has_the_origins_of_its_samples_as_its_restore_key() -> None:
     (item,) = drawn(Fake(lengths, of_columns()).open(), 1)
 
-    assert item.value["__restore_key__"] == ("pack", 0, *item.origins)
-    assert item.origins == tuple((0, 0, pick) for pick in item.address["of"])
+    assert item.value["__restore_key__"] == ("pack", 0, *item.restore_keys)
+    assert item.restore_keys == tuple((0, 0, pick) for pick in item.address["samples"])
 
 
 def test_efficiency_is_counted_over_what_has_left() -> None:
@@ -229,11 +229,11 @@ def test_efficiency_is_counted_over_what_has_left() -> None:
 def test_banned_picks_are_left_out_and_counted_once() -> None:
     lane = Fake(lengths, of_columns(), end=100)
     cursor = lane.open()
-    lane.samples.is_banned = lambda _ref, pick: pick is not None and pick % 10 == 0
+    lane.samples.ban_check = lambda _ref, pick: pick is not None and pick % 10 == 0
 
     packs = drawn(cursor)
 
-    assert not any(pick % 10 == 0 for pack in packs for pick in pack.address["of"])
+    assert not any(pick % 10 == 0 for pack in packs for pick in pack.address["samples"])
     assert lane.stats.banned == 10
 
 
@@ -259,7 +259,7 @@ def test_a_length_function_that_fails_leaves_its_sample_out_and_is_told() -> Non
 
     (pack,) = drawn(lane.open())
 
-    assert pack.address["of"] == [0, 2]
+    assert pack.address["samples"] == [0, 2]
     assert lane.stats.failed == 1
     assert "a length is -1" in str(lane.told[0])
 
@@ -272,7 +272,7 @@ def test_a_column_without_a_length_leaves_its_sample_out_and_is_told_once() -> N
 
     rest = drawn(lane.open(state))
 
-    assert [pack.address["of"] for pack in rest] == [[2], [3]]
+    assert [pack.address["samples"] for pack in rest] == [[2], [3]]
     assert (told, len(lane.told)) == (1, 1)
     assert lane.told[0].where == "key 1"
 
@@ -290,7 +290,7 @@ def test_a_pack_that_cannot_be_merged_is_told_and_left_out() -> None:
     lane.samples._lengths = lambda _: (5,)
 
     assert cursor.next() is None
-    assert "which are 4, 4, 4" in str(lane.told[0])
+    assert "the lengths are 4, 4, 4" in str(lane.told[0])
     assert lane.stats.packed == 0
 
 

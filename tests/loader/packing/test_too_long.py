@@ -10,25 +10,25 @@ from hypothesis import strategies as st
 
 from tests.loader.packing.fakes import Fake
 from wdsctl.loader.packing import Packing
-from wdsctl.loader.packing.candidates import ByColumns, Entry
-from wdsctl.loader.packing.too_long import fitted, piece_of, recalled, whole_of
+from wdsctl.loader.packing.candidates import ColumnCandidates, PackCandidate
+from wdsctl.loader.packing.too_long import fit_candidates, piece_bounds, rebuild_candidate, sample_address
 
 
 def packing(too_long: Any) -> Packing:
     return Packing(length="tokens", capacity=10, too_long=too_long)
 
 
-def candidates(length: int) -> ByColumns:
+def candidates(length: int) -> ColumnCandidates:
     lane = Fake(lambda _: (length,), packing("drop"))
     lane.open()
-    return ByColumns(("tokens",), lane.samples, lane.refs, None)  # type: ignore[arg-type]  # nothing fails here
+    return ColumnCandidates(("tokens",), lane.samples, lane.refs, None)  # type: ignore[arg-type]  # nothing fails here
 
 
 @given(st.integers(0, 95))
 def test_pieces_cover_a_sample_once_and_none_is_over_the_capacity(length: int) -> None:
-    fit, too_long = fitted([Entry(7, (length,), None)], packing("split"), candidates(length))
+    fit, too_long = fit_candidates([PackCandidate(7, (length,), None)], packing("split"), candidates(length))
 
-    spans = [piece_of(entry.address) or (0, length) for entry in fit]
+    spans = [piece_bounds(entry.address) or (0, length) for entry in fit]
     assert [i for start, stop in spans for i in range(start, stop)] == list(range(length))
     assert all(stop - start <= 10 for start, stop in spans)
     assert too_long == (length > 10)
@@ -36,20 +36,20 @@ def test_pieces_cover_a_sample_once_and_none_is_over_the_capacity(length: int) -
 
 @pytest.mark.parametrize(("policy", "left"), [("drop", []), ("truncate", [(0, 10)]), ("split", [(0, 10), (10, 13)])])
 def test_what_is_too_long_is_counted_and_dropped_cut_or_split(policy: str, left: list[tuple[int, int]]) -> None:
-    fit, too_long = fitted([Entry(7, (13,), None)], packing(policy), candidates(13))
+    fit, too_long = fit_candidates([PackCandidate(7, (13,), None)], packing(policy), candidates(13))
 
-    assert [piece_of(entry.address) for entry in fit] == left
+    assert [piece_bounds(entry.address) for entry in fit] == left
     assert too_long == 1
 
 
 @pytest.mark.parametrize("address", [7, [7, 2]])
 def test_a_piece_leads_back_to_its_sample(address: Any) -> None:
-    fit, _ = fitted([Entry(address, (13,), None)], packing("split"), candidates(13))
+    fit, _ = fit_candidates([PackCandidate(address, (13,), None)], packing("split"), candidates(13))
 
-    assert [whole_of(entry.address) for entry in fit] == [address, address]
+    assert [sample_address(entry.address) for entry in fit] == [address, address]
 
 
 def test_a_piece_is_recalled_with_its_length() -> None:
-    entry = recalled([7, 0, 10, 13], candidates(13))
+    entry = rebuild_candidate([7, 0, 10, 13], candidates(13))
 
     assert (entry.address, entry.lengths) == ([7, 0, 10, 13], (3,))

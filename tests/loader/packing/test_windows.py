@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdsctl.loader.packing.plan import METHODS, plan_packs
-from wdsctl.loader.packing.windows import TARGET, plan_window
+from wdsctl.loader.packing.plan import METHODS, TARGET_FILL, plan_packs, plan_window
 
 methods = st.sampled_from(METHODS)
 streams = st.lists(st.integers(0, 110), max_size=150)
@@ -104,4 +103,4 @@ def test_small_windows_fill_their_packs_by_carrying(method: str) -> None:
     alone = sum(len(plan_packs(lengths[i : i + 1024], 8192, method)) for i in starts)  # type: ignore[arg-type, misc]
 
     assert len(packs) < alone
-    assert TARGET > sum(lengths) / (8192 * len(packs)) > 0.99
+    assert TARGET_FILL > sum(lengths) / (8192 * len(packs)) > 0.99

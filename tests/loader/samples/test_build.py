@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.samples import CrudeSample, ImageClassificationSample, Sample, TextSample, builder, edataclass
+from wdsctl.loader.samples import CrudeSample, ImageClassificationSample, Sample, TextSample, edataclass, make_builder
 
 BASE = ("a/1", ("cats", 1), {"lang": "en"}, None)
 
 
 def test_a_built_sample_is_what_the_constructor_makes() -> None:
-    build = builder(ImageClassificationSample, ("label", "image"))
+    build = make_builder(ImageClassificationSample, ("label", "image"))
 
     built = build(*BASE, 3, b"pixels")
 
@@ -28,7 +28,7 @@ class Tagged(Sample):
 
 
 def test_every_sample_gets_a_default_of_its_own() -> None:
-    build = builder(Tagged, ("text",))
+    build = make_builder(Tagged, ("text",))
 
     first, second = build(*BASE, "one"), build(*BASE, "two")
     first.tags.append("x")
@@ -59,11 +59,11 @@ class Inherited(Checked):
     ("kind", "text"), [(Checked, "cat"), (Inherited, "cat"), (Shouting, " CAT "), (Tagged, " cat ")]
 )
 def test_a_constructor_that_does_more_than_set_fields_is_called(kind: type[Sample], text: str) -> None:
-    assert builder(kind, ("text",))(*BASE, " cat ").text == text
+    assert make_builder(kind, ("text",))(*BASE, " cat ").text == text
 
 
 def test_a_crude_sample_holds_its_parts_by_name() -> None:
-    build = builder(CrudeSample, ("jpg", "seg.png", "it's"))
+    build = make_builder(CrudeSample, ("jpg", "seg.png", "it's"))
 
     sample = build(*BASE, b"j", b"s", b"i")
 
@@ -81,7 +81,7 @@ def test_a_crude_sample_holds_its_parts_by_name() -> None:
 
 def test_a_field_that_the_type_does_not_have_is_refused() -> None:
     with pytest.raises(UsageError, match="TextSample has no field 'image'") as raised:
-        builder(TextSample, ("text", "image"))
+        make_builder(TextSample, ("text", "image"))
 
     assert raised.value.code == "WDS220"
     assert "text" in raised.value.hint
@@ -89,9 +89,9 @@ def test_a_field_that_the_type_does_not_have_is_refused() -> None:
 
 def test_a_field_that_the_type_needs_must_be_given() -> None:
     with pytest.raises(UsageError, match="TextSample needs a value for 'text'"):
-        builder(TextSample, ())
+        make_builder(TextSample, ())
 
 
 def test_only_sample_types_are_built() -> None:
     with pytest.raises(UsageError, match="int is no sample type"):
-        builder(int, ())
+        make_builder(int, ())

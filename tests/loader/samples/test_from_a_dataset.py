@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from tests.build import an_image
-from tests.loader.av.media import film, sound
 from tests.loader.datasets import a_dataset
+from tests.loader.decoding.av.media import film, sound
 from tests.loader.running import strict
-from wdsctl.core.sample_types import SAMPLE_TYPES
+from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.loader import (
     AVDecoder,
     Cooker,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pickle
 
-from wdsctl.loader.samples import SourceInfo, source_at
+from wdsctl.loader.samples import SourceInfo, lazy_source_info
 
 
 class Shards:
@@ -32,7 +32,7 @@ KNOWN = SourceInfo(dataset_path="data/cats", index=42, shard_name="shard-4.tar",
 def test_names_are_looked_up_when_they_are_asked_for_and_not_before() -> None:
     shards = Shards()
 
-    source = source_at(shards, 42)
+    source = lazy_source_info(shards, 42)
 
     assert shards.asked == 0
     assert (source.dataset_path, source.index, source.shard_name) == ("data/cats", 42, "shard-4.tar")
@@ -41,17 +41,17 @@ def test_names_are_looked_up_when_they_are_asked_for_and_not_before() -> None:
 
 
 def test_a_source_is_its_four_facts_however_they_were_learned() -> None:
-    lazy = source_at(Shards(), 42)
+    lazy = lazy_source_info(Shards(), 42)
 
     assert lazy == KNOWN
     assert hash(lazy) == hash(KNOWN)
     assert repr(lazy) == repr(KNOWN)
-    assert lazy != source_at(Shards(), 43)
+    assert lazy != lazy_source_info(Shards(), 43)
     assert lazy != "shard-4.tar"
 
 
 def test_a_pickled_source_needs_no_dataset() -> None:
-    data = pickle.dumps(source_at(Shards(), 42))
+    data = pickle.dumps(lazy_source_info(Shards(), 42))
 
     assert b"Shards" not in data
     assert pickle.loads(data) == KNOWN  # noqa: S301 - our own

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.sample_types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.loader import samples
-from wdsctl.loader.samples import BASE_FIELDS, TYPES, CaptioningSample, Sample
+from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, CaptioningSample, Sample
 
 
 def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
@@ -16,7 +16,7 @@ def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
 
 
 def test_the_types_are_those_that_the_core_knows() -> None:
-    assert list(TYPES) == list(SAMPLE_TYPES)
+    assert list(SAMPLE_CLASSES) == list(SAMPLE_TYPES)
     assert hasattr(samples, CRUDE)
 
 
@@ -24,7 +24,7 @@ def test_the_types_are_those_that_the_core_knows() -> None:
 def test_a_type_has_the_fields_that_the_core_knows_and_none_by_default_where_they_are_optional(name: str) -> None:
     known = [(field.name, dataclasses.MISSING if field.required else None) for field in SAMPLE_TYPES[name]]
 
-    assert [(field.name, field.default) for field in own_fields(TYPES[name])] == known
+    assert [(field.name, field.default) for field in own_fields(SAMPLE_CLASSES[name])] == known
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
@@ -33,7 +33,7 @@ def test_every_type_is_exported_has_slots_and_pickles(name: str) -> None:
     values: dict[str, Any] = {field.name: field.name for field in own_fields(kind)}
     sample = kind(__key__="a/1", **values)
 
-    assert kind is TYPES[name]
+    assert kind is SAMPLE_CLASSES[name]
     assert not hasattr(sample, "__dict__")
     assert pickle.loads(pickle.dumps(sample)) == sample  # noqa: S301 - our own
 

@@ -9,7 +9,7 @@ from typing import Any
 from tests.build import a_dataset as tars
 from tests.build import a_folder, an_image
 from tests.loader.datasets import a_dataset
-from wdsctl.core.verbs.index import index
+from wdsctl.core.index.index import index
 from wdsctl.loader import SampleDecoder
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
 

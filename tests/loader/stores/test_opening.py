@@ -9,10 +9,9 @@ import pytest
 from tests.build import a_dataset as tars
 from tests.loader.stores.stores import a_file_folder, a_tar_store, opened
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
-from wdsctl.core.verbs.media_folder import index_media_folder
+from wdsctl.core.index.media_folder import index_media_folder
 from wdsctl.loader.stores import PreparedStore
-from wdsctl.loader.stores.far_folder import FarFolderStore
-from wdsctl.loader.stores.folder import FolderStore
+from wdsctl.loader.stores.folder import FolderStore, RemoteFolderStore
 
 
 def test_each_kind_of_reference_is_a_store_of_its_kind(tmp_path: Path) -> None:
@@ -22,7 +21,7 @@ def test_each_kind_of_reference_is_a_store_of_its_kind(tmp_path: Path) -> None:
 
     kinds = [type(opened(each)) for each in (shards, files, f"filesystem://{files}", media, "filesystem+s3://b/x")]
 
-    assert kinds == [PreparedStore, FolderStore, FolderStore, FolderStore, FarFolderStore]
+    assert kinds == [PreparedStore, FolderStore, FolderStore, FolderStore, RemoteFolderStore]
 
 
 def test_a_folder_of_files_has_facts_however_it_is_named(tmp_path: Path) -> None:

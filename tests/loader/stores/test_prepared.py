@@ -11,16 +11,17 @@ import torch
 
 from tests.build import a_dataset as tars
 from tests.build import a_folder, an_image, rewritten
-from tests.loader.av.media import film
+from tests.loader.decoding.av.media import film
 from tests.loader.stores.stores import a_tar_store, opened, prepared
 from tests.opened import sizes_read
 from tests.remote import FaultyFileSystem, uploaded
 from wdsctl.core.errors import SampleFailed, StateMismatch, StorageDown, StorageError
+from wdsctl.core.index.index import index
+from wdsctl.core.index.media_folder import index_media_folder
+from wdsctl.core.index.request import IndexRequest, MediaRequest
 from wdsctl.core.media.facts import ImageFacts
-from wdsctl.core.verbs.index import index
-from wdsctl.core.verbs.media_folder import index_media_folder
-from wdsctl.core.verbs.media_request import MediaRequest
-from wdsctl.core.verbs.prepare import PrepareOptions, prepare
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import AVDecoder, CrudeSample, LazyPart, SampleDecoder
 from wdsctl.loader.stores import open_store
 
@@ -91,12 +92,12 @@ def test_names_are_in_a_store_or_not(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("a/9.txt", "look at the reference"),
-        ("A/1.TXT", "there is 'a/1.txt'"),
-        ("a/1.Seg.png", "there is 'a/1.seg.png'"),
-        ("a/2.jpg", "the key is there, with 'a/2.txt'"),
-        ("../../etc/passwd", "look at the reference"),
-        ("", "look at the reference"),
+        ("a/9.txt", "check the reference"),
+        ("A/1.TXT", "did you mean 'a/1.txt'"),
+        ("a/1.Seg.png", "did you mean 'a/1.seg.png'"),
+        ("a/2.jpg", "the key has 'a/2.txt'"),
+        ("../../etc/passwd", "check the reference"),
+        ("", "check the reference"),
     ],
 )
 def test_a_name_that_is_not_there_is_told_with_what_it_may_mean(tmp_path: Path, name: str, hint: str) -> None:
@@ -192,14 +193,14 @@ def test_a_store_whose_generation_is_gone_says_so_where_it_arrives(tmp_path: Pat
         tars(tmp_path, {f"more-{i}.tar": {f"new{i}.txt": b"new"}})
         index(root)
 
-    with pytest.raises(StateMismatch, match="generation 1 of an auxiliary store is no longer kept"):
+    with pytest.raises(StateMismatch, match="generation 1 of the auxiliary store is no longer kept"):
         pickle.loads(sent)  # noqa: S301 - our own
 
 
 def test_nothing_is_known_of_lines_as_media(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"a.jsonl": b'{"x": 1}\n'})
     index(root)
-    with pytest.raises(SampleFailed, match="nothing is known of 'a/0") as caught:
+    with pytest.raises(SampleFailed, match="no media facts of 'a/0") as caught:
         prepared(root).get_media_metadata("a/0.json")
     assert caught.value.code == "WDS553"
 
@@ -262,7 +263,7 @@ def test_the_keyframes_that_the_catalog_knows_are_used(tmp_path: Path, kind: str
 
     (clip,), _ = decoder.get_video_clips([(24, 30)], video_unit="frames")
     (same,), _ = AVDecoder(files["film.mkv"]).get_video_clips([(24, 30)], video_unit="frames")
-    assert decoder._film._index is not None
+    assert decoder._video._index is not None
     assert torch.equal(clip, same)
 
 
@@ -270,9 +271,9 @@ def test_lines_of_json_are_found_by_their_keys_and_are_objects(tmp_path: Path) -
     lines = [{"id": f"photo.{i}", "n": i} for i in range(5)]
     path = tmp_path / "labels.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    prepare(str(path), None, PrepareOptions())
+    prepare(str(path), None, PrepareRequest())
     by_number = prepared(str(path))
-    prepare(str(path), None, PrepareOptions(key="id"))
+    prepare(str(path), None, PrepareRequest(index=IndexRequest(key="id")))
     by_field = prepared(str(path))
 
     assert by_number.get("3") == by_number.get("3.json") == by_field.get("photo.3") == lines[3]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.loader.stores.stores import a_tar_store, prepared
 from wdsctl.core.errors import SampleFailed
-from wdsctl.loader.stores.primary import Primary
+from wdsctl.loader.stores.open import PrimaryStore
 
 
 def test_a_name_that_begins_with_a_dot_is_a_part_of_the_sample(tmp_path: Path) -> None:
@@ -18,17 +18,17 @@ def test_a_name_that_begins_with_a_dot_is_a_part_of_the_sample(tmp_path: Path) -
     ids = [shard.id << 28 for shard in store.offsets.shards]
     samples = [ids[0], ids[0] + 1, ids[1], ids[1] + 1]
 
-    assert [Primary(store, sample).get(".txt") for sample in samples] == ["0", "1", "2", "3"]
-    assert [Primary(store, sample).find(".txt").name for sample in samples] == ["x.txt", "y.txt", "x.txt", "z.txt"]
+    assert [PrimaryStore(store, sample).get(".txt") for sample in samples] == ["0", "1", "2", "3"]
+    assert [PrimaryStore(store, sample).find(".txt").name for sample in samples] == ["x.txt", "y.txt", "x.txt", "z.txt"]
 
 
 def test_other_names_are_those_of_the_dataset(tmp_path: Path) -> None:
     store = prepared(a_tar_store(tmp_path, {"x.txt": b"0", "y.txt": b"1"}))
-    primary = Primary(store, store.offsets.shards[0].id << 28)
+    primary = PrimaryStore(store, store.offsets.shards[0].id << 28)
 
     assert primary.get("y.txt") == "1"
     assert primary.open(".txt").read() == b"0"
-    assert (primary.get_path(), primary.unbound) == (store.path, store)
+    assert (primary.get_path(), primary.base_store) == (store.path, store)
     assert pickle.loads(pickle.dumps(primary)).get(".txt") == "0"  # noqa: S301 - our own
 
 
@@ -36,6 +36,6 @@ def test_a_part_that_the_sample_lacks_is_missing(tmp_path: Path) -> None:
     store = prepared(a_tar_store(tmp_path, {"x.txt": b"0"}))
 
     with pytest.raises(SampleFailed) as raised:
-        Primary(store, store.offsets.shards[0].id << 28).get(".jpg")
+        PrimaryStore(store, store.offsets.shards[0].id << 28).get(".jpg")
 
     assert "'x.txt'" in raised.value.hint

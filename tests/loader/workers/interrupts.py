@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from wdsctl.loader.workers.landing import _returned
+from wdsctl.loader.workers.ring_reader import _return_block
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def interrupted_within(function: Callable[..., Any], package: ModuleType) -> Ite
         signal.setitimer(signal.ITIMER_REAL, 0.002 * 1.5 ** pauses.randrange(15))
         is_ours = frame is not None and frame.f_code.co_filename.startswith(ours)
         codes = {each.f_code for each, _ in traceback.walk_stack(frame)}
-        if is_ours and function.__code__ in codes and _returned.__code__ not in codes:
+        if is_ours and function.__code__ in codes and _return_block.__code__ not in codes:
             raise KeyboardInterrupt
 
     handler = signal.signal(signal.SIGALRM, interrupt)

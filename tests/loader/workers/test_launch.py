@@ -13,26 +13,26 @@ import pytest
 
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.workers import Pool, PoolOptions
-from wdsctl.loader.workers.options import Start
+from wdsctl.loader.workers import PoolOptions, WorkerPool
+from wdsctl.loader.workers.options import StartMethod
 
 _NOTEBOOK = """
-from wdsctl.loader.workers import Pool, PoolOptions
+from wdsctl.loader.workers import PoolOptions, WorkerPool
 class Mine:
     def __init__(self, index, begin): pass
-    def do(self, task): return Answer(task)
+    def run_task(self, task): return Answer(task)
     def close(self): pass
 class Answer:
     def __init__(self, task): self.task = task
-with Pool(Mine, lambda worker: 0, workers=1, options=PoolOptions(start="START")) as pool:
+with WorkerPool(Mine, lambda worker: 0, worker_count=1, options=PoolOptions(start_method="START")) as pool:
     pool.submit(0, 42)
-    print(pool.look(0).task)
+    print(pool.peek(0).task)
 """
 
 
 @pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_fresh_interpreters_do_the_same_work(start: Start, tmp_path: Path) -> None:
-    with a_pool(workers=2, start=start, log=lambda _: None) as consumer:
+def test_fresh_interpreters_do_the_same_work(start: StartMethod, tmp_path: Path) -> None:
+    with a_pool(workers=2, start_method=start, log=lambda _: None) as consumer:
         consumer.submit("next", ("once", str(tmp_path / "mark"), "kill"), ("tensor", 100_000))
         consumer.submit("next", worker=1)
 
@@ -45,13 +45,13 @@ def test_fresh_interpreters_do_the_same_work(start: Start, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("start", ["forkserver", "spawn"])
-def test_work_that_does_not_pickle_names_the_attribute(start: Start) -> None:
+def test_work_that_does_not_pickle_names_the_attribute(start: StartMethod) -> None:
     holder = _Holder()
     holder.transform = lambda number: number
     work: Any = partial(_open, encoder=holder)
 
     with pytest.raises(LoaderError, match=r"open_work\.encoder\.transform") as caught:
-        Pool(work, lambda _: 0, workers=1, options=PoolOptions(start=start))
+        WorkerPool(work, lambda _: 0, worker_count=1, options=PoolOptions(start_method=start))
 
     assert caught.value.code == "WDS531"
 
@@ -81,7 +81,7 @@ def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
 def test_workers_outlive_their_nursery_and_are_replaced_by_a_new_one(tmp_path: Path) -> None:
     said: list[str] = []
     with a_pool(workers=2, log=said.append) as consumer:
-        first = consumer.pool.nursery_pid or 0
+        first = consumer.pool.fork_server_pid or 0
         consumer.submit("next")
         consumer.collect()
         os.kill(first, signal.SIGKILL)
@@ -90,8 +90,8 @@ def test_workers_outlive_their_nursery_and_are_replaced_by_a_new_one(tmp_path: P
 
         assert [consumer.collect() for _ in range(3)] == [(0, 1), 2, (0, 3)]
         assert consumer.collect(1) == (1, 0)
-        assert consumer.pool.nursery_pid != first
-    assert any("nursery" in line for line in said)
+        assert consumer.pool.fork_server_pid != first
+    assert any("fork server" in line for line in said)
 
 
 def test_later_workers_are_forked_by_the_nursery_not_by_the_consumer(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_later_workers_are_forked_by_the_nursery_not_by_the_consumer(tmp_path: P
         consumer.submit(("once", str(tmp_path / "mark"), "kill"), ("call", os.getppid))
         consumer.collect()
 
-        assert consumer.collect() == consumer.pool.nursery_pid
+        assert consumer.collect() == consumer.pool.fork_server_pid
 
 
 def test_a_worker_has_one_thread_and_no_stdin() -> None:

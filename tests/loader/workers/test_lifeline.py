@@ -12,12 +12,12 @@ from tests.loader.workers.works import gone, is_alive
 _CONSUMER = """
 import sys, time
 from tests.loader.workers.works import a_pool
-with a_pool(workers=2, start=sys.argv[1]) as consumer:
+with a_pool(workers=2, start_method=sys.argv[1]) as consumer:
     for worker in range(2):
         consumer.submit("next", worker=worker)
         consumer.collect(worker)
     consumer.submit(("always", "hang"))
-    print(*consumer.pool.pids, consumer.pool.nursery_pid or "", flush=True)
+    print(*consumer.pool.pids, consumer.pool.fork_server_pid or "", flush=True)
     time.sleep(60)
 """
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from wdsctl.loader.workers.pickling import Encoder, decode, size_of
+from wdsctl.loader.workers.pickling import ResultEncoder, decode_result, segment_bytes
 
 _DTYPES = [
     torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
@@ -17,19 +17,19 @@ _DTYPES = [
 
 
 def encode(value: Any) -> list[Any]:
-    return Encoder().encode(value)
+    return ResultEncoder().encode(value)
 
 
-def there_and_back(value: Any, encoder: Encoder | None = None) -> Any:
+def there_and_back(value: Any, encoder: ResultEncoder | None = None) -> Any:
     segments = [
         memoryview(bytearray(b"".join(bytes(piece) for piece in segment)))
-        for segment in (encoder or Encoder()).encode(value)
+        for segment in (encoder or ResultEncoder()).encode(value)
     ]
-    return decode(segments)
+    return decode_result(segments)
 
 
 def sent_bytes(value: Any) -> int:
-    return sum(map(size_of, encode(value)))
+    return sum(map(segment_bytes, encode(value)))
 
 
 @pytest.mark.parametrize("dtype", _DTYPES, ids=str)
@@ -167,7 +167,7 @@ def test_results_are_gone_when_they_were_encoded() -> None:
     gone = weakref.ref(array)
     gc.disable()
     try:
-        segments = Encoder().encode([array])
+        segments = ResultEncoder().encode([array])
         del array, segments
         assert gone() is None
     finally:
@@ -177,14 +177,14 @@ def test_results_are_gone_when_they_were_encoded() -> None:
 def test_large_memory_is_not_in_the_pickle() -> None:
     *buffers, pickle = encode({"image": torch.zeros(3, 64, 64), "mask": np.zeros((64, 64))})
 
-    assert size_of(pickle) < 1_000
-    assert [size_of(buffer) for buffer in buffers] == [3 * 64 * 64 * 4, 64 * 64 * 8]
+    assert segment_bytes(pickle) < 1_000
+    assert [segment_bytes(buffer) for buffer in buffers] == [3 * 64 * 64 * 4, 64 * 64 * 8]
 
 
 def test_long_bytes_travel_beside_the_pickle_once_the_encoder_knows_them() -> None:
     files = [bytes([number]) * 20_000 for number in range(20)]
     value = [*files, files[3], "text", {"array": np.arange(1000), "short": b"x"}]
-    encoder = Encoder()
+    encoder = ResultEncoder()
 
     first, second = (there_and_back(value, encoder) for _ in range(2))
     *beside, pickle = encoder.encode(value)
@@ -194,13 +194,13 @@ def test_long_bytes_travel_beside_the_pickle_once_the_encoder_knows_them() -> No
         assert got[20] is got[3]
         np.testing.assert_array_equal(got[22]["array"], np.arange(1000))
     assert len(beside) == 21
-    assert size_of(pickle) < 1_000
+    assert segment_bytes(pickle) < 1_000
 
 
 def test_results_of_many_small_things_are_asked_only_now_and_then() -> None:
-    encoder = Encoder()
+    encoder = ResultEncoder()
     numbers = list(range(100_000, 140_000))
 
-    ways = [encoder._lifts for _ in range(140) if encoder.encode(numbers)]
+    ways = [encoder._lifts_bytes for _ in range(140) if encoder.encode(numbers)]
 
     assert sum(ways) <= 3

@@ -9,7 +9,7 @@ import torch
 
 from tests.loader.workers.works import Stream, a_pool
 from wdsctl.core.errors import LoaderError, UsageError
-from wdsctl.loader.workers import Pool, status
+from wdsctl.loader.workers import WorkerPool, report_activity
 
 
 def test_each_worker_gives_its_results_in_order() -> None:
@@ -44,7 +44,7 @@ def test_a_closed_pool_says_so() -> None:
 
 def test_no_workers_are_no_pool() -> None:
     with pytest.raises(UsageError, match="0 workers"):
-        Pool(Stream, lambda _: 0, workers=0)
+        WorkerPool(Stream, lambda _: 0, worker_count=0)
 
 
 def test_exit_in_a_hook_is_an_error_not_a_death() -> None:
@@ -126,7 +126,7 @@ def test_restart_without_an_error_begins_elsewhere() -> None:
         consumer.collect()
         consumer.counts[0] = 50
 
-        consumer.pool.accept(0, consumer.pool.submitted - 1)
+        consumer.pool.accept(0, consumer.pool.submitted_count - 1)
         consumer.pool.restart(0)
         consumer.submit("next")
 
@@ -177,7 +177,7 @@ def test_many_large_tasks_never_block_submit() -> None:
 
 
 def test_status_outside_of_a_worker_does_nothing() -> None:
-    status("sample 3")
+    report_activity("sample 3")
 
 
 def test_two_pools_live_side_by_side() -> None:

@@ -90,11 +90,11 @@ def test_a_worker_killed_while_it_has_nothing_to_do_is_replaced() -> None:
 def test_a_worker_whose_answer_is_there_is_at_no_task_any_more() -> None:
     """Where it was killed then, the next task would be told to have ended one worker already."""
     with a_pool() as consumer:
-        (seat,) = consumer.pool._seats
+        (seat,) = consumer.pool._slots
         for number in range(300):
             consumer.submit("next")
             assert consumer.collect() == (0, number)
-            assert (seat.pending, seat.at) == (0, number + 1)
+            assert (seat.pending_count, seat.current_task) == (0, number + 1)
 
 
 def test_a_worker_that_hangs_is_replaced_and_tells_its_stack(tmp_path: Path) -> None:

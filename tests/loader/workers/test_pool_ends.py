@@ -13,15 +13,15 @@ import pytest
 from tests.loader.workers.interrupts import interrupted_within
 from tests.loader.workers.works import Stream, a_pool, gone
 from wdsctl.loader import workers
-from wdsctl.loader.workers import Pool
-from wdsctl.loader.workers.pool import _wait_for_the_end
+from wdsctl.loader.workers import WorkerPool
+from wdsctl.loader.workers.pool import _wait_for_exits
 
 
 def test_an_interrupt_in_collect_loses_nothing(tmp_path: Path) -> None:
     with a_pool() as consumer:
         consumer.submit(("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")), "next")
         _until_there(tmp_path / "begun")
-        with interrupted_within(Pool.look, workers), pytest.raises(KeyboardInterrupt):
+        with interrupted_within(WorkerPool.peek, workers), pytest.raises(KeyboardInterrupt):
             consumer.collect()
         (tmp_path / "mark").touch()
 
@@ -34,12 +34,12 @@ def test_interrupts_at_any_moment_of_collect_lose_nothing() -> None:
     """The signal comes at odd times, also between two bytecodes of a read."""
     got: list[int] = []
     interrupts = 0
-    with a_pool(log=lambda _: None) as consumer, interrupted_within(Pool.look, workers):
+    with a_pool(log=lambda _: None) as consumer, interrupted_within(WorkerPool.peek, workers):
         while len(got) < 2000 or interrupts <= 10:
-            if consumer.pool.submitted == len(got):
+            if consumer.pool.submitted_count == len(got):
                 consumer.submit(*([("blob", 200_000)] * 20))
             try:
-                value = consumer.pool.look(0)
+                value = consumer.pool.peek(0)
             except KeyboardInterrupt:
                 interrupts += 1
                 continue
@@ -59,8 +59,8 @@ def test_workers_leave_ctrl_c_to_the_consumer() -> None:
 
 
 def test_a_pool_that_is_forgotten_ends_its_workers() -> None:
-    pool = Pool(Stream, lambda _: 0, workers=2)
-    pids = [*pool.pids, pool.nursery_pid or 0]
+    pool = WorkerPool(Stream, lambda _: 0, worker_count=2)
+    pids = [*pool.pids, pool.fork_server_pid or 0]
 
     del pool
 
@@ -78,13 +78,13 @@ def test_closing_does_not_wait_for_a_long_task(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_while_it_closes_leaves_no_process(tmp_path: Path) -> None:
-    pool = Pool(Stream, lambda _: 0, workers=1)
-    pids = [*pool.pids, pool.nursery_pid or 0]
+    pool = WorkerPool(Stream, lambda _: 0, worker_count=1)
+    pids = [*pool.pids, pool.fork_server_pid or 0]
     pool.submit(0, ("wait_for", str(tmp_path / "begun"), str(tmp_path / "mark")))
     pool.send()
     _until_there(tmp_path / "begun")
 
-    with interrupted_within(_wait_for_the_end, workers), pytest.raises(KeyboardInterrupt):
+    with interrupted_within(_wait_for_exits, workers), pytest.raises(KeyboardInterrupt):
         pool.close()
 
     assert gone(pids)
@@ -109,7 +109,7 @@ def test_closing_lets_work_close_though_a_later_pool_was_forked_with_its_descrip
         def close(self) -> None:
             (tmp_path / f"closed-{self.index}").touch()
 
-    first = Pool(Closes, lambda _: 0, workers=2)
+    first = WorkerPool(Closes, lambda _: 0, worker_count=2)
     with a_pool():
         first.close()
 
@@ -124,7 +124,7 @@ def test_fifty_pools_leave_no_descriptor_and_no_process() -> None:
             for worker in range(2):
                 consumer.submit(("tensor", 100_000), worker=worker)
                 consumer.collect(worker)
-            pids += [*consumer.pool.pids, consumer.pool.nursery_pid or 0]
+            pids += [*consumer.pool.pids, consumer.pool.fork_server_pid or 0]
         if before is None:
             gc.collect()
             before = len(os.listdir("/proc/self/fd"))

@@ -12,7 +12,7 @@ import pytest
 
 from tests.loader.workers.test_ring import mapped_bytes
 from tests.loader.workers.works import Consumer, a_pool
-from wdsctl.loader.workers import room
+from wdsctl.loader.workers import reserve
 
 MB = 1 << 20
 
@@ -23,11 +23,11 @@ class Rooms:
     def __init__(self, index: int, begin: int) -> None:
         self.index, self.at = index, begin
 
-    def do(self, task: Any) -> Any:
+    def run_task(self, task: Any) -> Any:
         number = self.at
         self.at += 1
         kind, size, *rest = task
-        memory = room(size)
+        memory = reserve(size)
         if memory is None:
             return None
         memory[:] = number % 251
@@ -52,7 +52,7 @@ class Rooms:
         return np.full(len(memory), 7, np.uint8)
 
     def _again(self, memory: Any) -> Any:
-        return room(len(memory)) is None
+        return reserve(len(memory)) is None
 
     def _fails(self, memory: Any) -> Any:
         raise ValueError(f"after {len(memory)} bytes")
@@ -70,7 +70,7 @@ def one(consumer: Consumer, *task: Any) -> Any:
 
 
 def test_there_are_no_rooms_outside_of_a_worker() -> None:
-    assert room(MB) is None
+    assert reserve(MB) is None
 
 
 @pytest.mark.parametrize("size", [1, 63, 1000, 5000, 8192, MB, MB + 1])

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from wdsctl.loader.workers import OpenWork, Pool, PoolOptions, status
+from wdsctl.loader.workers import PoolOptions, TaskRunnerFactory, WorkerPool, report_activity
 
 
 class Stream:
@@ -23,10 +23,10 @@ class Stream:
     def __init__(self, index: int, begin: int) -> None:
         self.index, self.at = index, begin
 
-    def do(self, task: Any) -> Any:
+    def run_task(self, task: Any) -> Any:
         number = self.at
         self.at += 1
-        status(f"sample {number}")
+        report_activity(f"sample {number}")
         kind, *rest = task if isinstance(task, tuple) else (task,)
         return getattr(self, f"_{kind}")(number, *rest)
 
@@ -90,10 +90,12 @@ def hang_here() -> None:
 
 
 @contextmanager
-def a_pool(open_work: OpenWork = Stream, *, workers: int = 1, begin: int = 0, **options: Any) -> Iterator[Consumer]:
+def a_pool(
+    open_work: TaskRunnerFactory = Stream, *, workers: int = 1, begin: int = 0, **options: Any
+) -> Iterator[Consumer]:
     """A pool with its consumer, who counts what he collected and resumes from there."""
     consumer = Consumer([begin] * workers)
-    with Pool(open_work, consumer.resume, workers=workers, options=PoolOptions(**options)) as pool:
+    with WorkerPool(open_work, consumer.resume, worker_count=workers, options=PoolOptions(**options)) as pool:
         consumer.pool = pool
         yield consumer
 
@@ -101,7 +103,7 @@ def a_pool(open_work: OpenWork = Stream, *, workers: int = 1, begin: int = 0, **
 class Consumer:
     """`counts[w]`: where worker w is to begin."""
 
-    pool: Pool
+    pool: WorkerPool
 
     def __init__(self, counts: list[int]) -> None:
         self.counts = counts
@@ -115,14 +117,14 @@ class Consumer:
         self.pool.send()
 
     def collect(self, worker: int = 0) -> Any:
-        value = self.pool.look(worker)
+        value = self.pool.peek(worker)
         self.accept(worker)
         self.counts[worker] += 1
         return value
 
     def accept(self, worker: int = 0) -> None:
         """The oldest result counts as collected, also one that was an error."""
-        self.pool.accept(worker, self.pool.accepted(worker))
+        self.pool.accept(worker, self.pool.accepted_count(worker))
 
 
 def is_alive(pid: int) -> bool:

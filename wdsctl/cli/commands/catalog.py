@@ -1,24 +1,35 @@
-"""`wdsctl catalog`: the catalog itself, as a file among files."""
+"""`wdsctl catalog`: inspect, check and compact the catalog."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, format_count, format_size
+from wdsctl.cli.tables import finding_lines, labelled_lines, make_table, sort_by_severity
 
-HELP = "Look after the catalog: info, check, migrate, vacuum."
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.index.catalog_check import CatalogCheckReport, CatalogInfoReport
+    from wdsctl.core.index.vacuum import CatalogFile, CatalogVacuumReport
+
+
+HELP = "Inspect, check and compact the catalog."
 
 EPILOG = """
 \b
 Examples:
   wdsctl catalog info shards/       versions, sizes, files
-  wdsctl catalog check shards/      is it sound? shards are not read
-  wdsctl catalog vacuum shards/     drop what nobody needs
+  wdsctl catalog check shards/      errors; reads no shards
+  wdsctl catalog vacuum shards/     delete unused rows and files
 
 \b
-A catalog can always be made again: `wdsctl index ROOT --rebuild`.
+`wdsctl index ROOT --rebuild` rebuilds a catalog from the shards.
 """
 
 INFO_EPILOG = """
@@ -35,18 +46,7 @@ Examples:
   wdsctl catalog check shards/ && python train.py
 
 \b
-Exits with 1 where something is wrong. What is wrong with shards, `wdsctl
-validate` tells.
-"""
-
-MIGRATE_EPILOG = """
-\b
-Examples:
-  wdsctl catalog migrate shards/
-
-\b
-Never needed: older catalogs are read as they are, and whatever writes brings
-them up to date.
+Exits with 1 if something is wrong. `wdsctl validate` checks the shards.
 """
 
 VACUUM_EPILOG = """
@@ -57,78 +57,51 @@ Examples:
   wdsctl catalog vacuum shards/ --yes             damaged files, too
 
 \b
-The last three generations stay unless --generations says otherwise: states
-of trainings that were saved on them go on.
+Training states resume only on generations that are kept.
 """
 
-group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+group = options.make_group()
 
 
-@group.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+def info(root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
+    """Show versions, generation, tables and files of the catalog."""
+    from wdsctl.core.index.catalog_check import catalog_info
 
-
-def info(root: options.Root, *, catalog: options.Catalog = None, common: options.Common) -> int:
-    """Show what the catalog is. Versions, generation, tables, files."""
-    from wdsctl.cli.render.catalog import render_info
-    from wdsctl.core.verbs.catalog_info import catalog_info
-
-    common.output.answer("catalog info", catalog_info(root, catalog=catalog), render_info)
+    common.output.answer("catalog info", catalog_info(root, catalog=catalog), render_catalog_info)
     return 0
 
 
-def check(root: options.Root, *, catalog: options.Catalog = None, common: options.Common) -> int:
-    """Check that catalog, offsets and columns are sound and agree."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.catalog import render_check
-    from wdsctl.core.findings import at_least
-    from wdsctl.core.verbs.catalog_check import catalog_check
+def check(root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
+    """Check that catalog, offsets files and columns are intact and consistent."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.errors import findings_at_least
+    from wdsctl.core.index.catalog_check import catalog_check
 
-    with listening(common.output) as progress:
+    with show_progress(common.output) as progress:
         report = catalog_check(root, catalog=catalog, progress=progress)
-    common.output.answer("catalog check", report, render_check)
-    return 1 if at_least(report.findings, "warning") else 0
-
-
-def migrate(
-    root: options.Root,
-    *,
-    catalog: options.Catalog = None,
-    wait: options.Wait = 0.0,
-    dry_run: options.DryRun = False,
-    common: options.Common,
-) -> int:
-    """Bring an older catalog to the present schema."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.catalog import render_migrate
-    from wdsctl.core.verbs.catalog_migrate import catalog_migrate
-
-    with listening(common.output) as progress:
-        report = catalog_migrate(root, catalog=catalog, dry_run=dry_run, wait=wait, progress=progress)
-    common.output.answer("catalog migrate", report, render_migrate)
-    return 0
+    common.output.answer("catalog check", report, render_catalog_check)
+    return 1 if findings_at_least(report.findings, "warning") else 0
 
 
 def vacuum(
-    root: options.Root,
+    root: options.RootArgument,
     *,
     generations: Annotated[
-        int, typer.Option("--generations", metavar="N", min=1, help="Generations that stay, the present one included.")
+        int,
+        typer.Option(
+            "--generations", metavar="N", min=1, help="Number of generations to keep, including the current one."
+        ),
     ] = 3,
-    catalog: options.Catalog = None,
-    wait: options.Wait = 0.0,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    catalog: options.CatalogOption = None,
+    wait: options.WaitOption = 0.0,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Drop rows and files that nobody needs, and pack the catalog. With --yes files that were damaged go, too."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.catalog import render_vacuum
-    from wdsctl.core.verbs.catalog_vacuum import catalog_vacuum
+    """Delete unused rows and files, and compact the catalog. With --yes, delete damaged files, too."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.index.vacuum import catalog_vacuum
 
-    with listening(common.output) as progress:
+    with show_progress(common.output) as progress:
         report = catalog_vacuum(
             root,
             catalog=catalog,
@@ -145,7 +118,90 @@ def vacuum(
 for _name, _function, _epilog in (
     ("info", info, INFO_EPILOG),
     ("check", check, CHECK_EPILOG),
-    ("migrate", migrate, MIGRATE_EPILOG),
     ("vacuum", vacuum, VACUUM_EPILOG),
 ):
     group.command(_name, epilog=_epilog)(options.with_common(_function))
+
+
+#: Findings listed; --json has all.
+FINDINGS_SHOWN = 20
+
+
+def render_catalog_info(report: CatalogInfoReport) -> Iterator[RenderableType]:
+    yield (
+        f"{display_path(report.catalog)}: generation {report.generation}, {format_size(report.size_bytes)} "
+        "with all its files"
+    )
+    older = "" if report.schema_version == report.present_version else f" (current: {report.present_version})"
+    rows = "" if report.sample_rows else ", without sample rows"
+    yield labelled_lines(
+        [
+            (
+                "schema",
+                f"version {report.schema_version}{older}, written by {report.written_by or 'an unknown version'}",
+            ),
+            ("uuid", report.uuid),
+            ("contents", f"{format_count(report.shards, 'shard')}, {format_count(report.samples, 'sample')}{rows}"),
+            ("hashed", f"{format_count(report.hashed)} of {format_count(report.shards, 'shard')}"),
+            ("generations", ", ".join(map(str, report.generations)) or "none"),
+            *([("selection", report.selection)] if report.selection else []),
+            *([("excluded", ", ".join(report.exclude))] if report.exclude else []),
+        ]
+    )
+    yield ""
+    filled = [each for each in report.tables if each.rows]
+    yield make_table(
+        ("table", "#rows", "#size"),
+        [
+            (each.name, format_count(each.rows), "" if each.size_bytes is None else format_size(each.size_bytes))
+            for each in filled
+        ],
+    )
+    yield ""
+    yield from _files(report.files)
+
+
+def render_catalog_check(report: CatalogCheckReport) -> Iterator[RenderableType]:
+    yield make_table(
+        ("check", "result"),
+        [(each.name, "ok" if not each.problems else f"{format_count(each.problems)} wrong") for each in report.checks],
+    )
+    yield from finding_lines(sort_by_severity(report.findings)[:FINDINGS_SHOWN])
+    if len(report.findings) > FINDINGS_SHOWN:
+        yield f"  ... and {format_count(len(report.findings) - FINDINGS_SHOWN)} more (--json lists them all)"
+
+
+def render_vacuum(report: CatalogVacuumReport) -> Iterator[RenderableType]:
+    would = "would free at least" if report.dry_run else "freed"
+    yield f"{display_path(report.root)}: {would} {format_size(max(0, report.freed_bytes))}"
+    rows = ", ".join(f"{format_count(rows)} of {name}" for name, rows in report.rows.items()) or "none"
+    packed = "" if report.dry_run else f" ({format_size(report.before_bytes)} before)"
+    yield labelled_lines(
+        [
+            ("catalog", f"{format_size(report.after_bytes)}{packed}"),
+            *([] if report.dry_run else [("rows dropped", rows)]),
+            *((f"generation {kept.generation}", f"kept: {kept.why}") for kept in report.kept),
+        ]
+    )
+    if report.files:
+        yield "would remove" if report.dry_run else "removed"
+        yield from _files(report.files)
+    if report.damaged:
+        total = format_size(sum(file.size_bytes for file in report.damaged))
+        yield f"--yes also removes {format_count(len(report.damaged), 'damaged file')} ({total})"
+
+
+def _files(files: tuple[CatalogFile, ...]) -> Iterator[RenderableType]:
+    """A table of files by name; a kind with many files takes one row."""
+    many = {kind for kind, number in Counter(file.kind for file in files).items() if number > FINDINGS_SHOWN}
+    rows = [
+        (file.name, file.kind, "" if file.generation is None else str(file.generation), format_size(file.size_bytes))
+        for file in files
+        if file.kind not in many
+    ]
+    for kind in sorted(many):
+        group = [file for file in files if file.kind == kind]
+        rows.append(
+            (f"({format_count(len(group), 'file')})", kind, "", format_size(sum(file.size_bytes for file in group)))
+        )
+    yield make_table(("file", "kind", "#generation", "#size"), rows)

@@ -1,14 +1,29 @@
-"""`wdsctl checkpoint`: the states of a loader in checkpoints."""
+"""`wdsctl checkpoint`: loader states in checkpoints."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
+from wdsctl.cli.tables import labelled_lines, make_table
 
-HELP = "Look at, unite and compare saved states."
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.checkpoint.checkpoint import (
+        CheckpointDiffReport,
+        CheckpointInfoReport,
+        RedistributeReport,
+        StateEntry,
+    )
+    from wdsctl.core.checkpoint.summary import LaneDifference, StateFacts
+
+
+HELP = "Inspect, redistribute and compare saved loader states."
 
 EPILOG = """
 \b
@@ -18,8 +33,8 @@ Examples:
   wdsctl checkpoint diff step100/ step200/
 
 \b
-Files are JSON or torch.save's, with the state anywhere inside. Nothing in
-them is run.
+Reads JSON and torch.save files with the state anywhere inside. Runs no code
+from them.
 """
 
 INFO_EPILOG = """
@@ -38,8 +53,8 @@ Examples:
   wdsctl checkpoint redistribute ckpt/ 'new/loader{rank:02}.json' --ranks 6
 
 \b
-A united state is what every rank of any job resumes from: with --ranks all
-files are alike, one for each rank to find under its own name.
+Every rank of a job of any size can resume from the merged state. With
+--ranks, each rank gets an identical copy, in a file named after the rank.
 """
 
 DIFF_EPILOG = """
@@ -49,68 +64,60 @@ Examples:
   wdsctl checkpoint diff step100/ step200/ --json
 
 \b
-Exits with 1 where something differs.
+Exits with 1 if the states differ.
 """
 
-Files = Annotated[list[str], typer.Argument(metavar="FILES", help="Files of a checkpoint, or folders with them in it.")]
-Key = Annotated[
-    str, typer.Option("--key", metavar="NAME", help="Only states under this key, where a file holds several.")
+FilesArgument = Annotated[
+    list[str], typer.Argument(metavar="FILES", help="Files of a checkpoint, or folders that contain them.")
+]
+KeyOption = Annotated[
+    str, typer.Option("--key", metavar="NAME", help="Read only states under this key, if a file has several.")
 ]
 
-group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+group = options.make_group()
 
 
-@group.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+def info(files: FilesArgument, *, key: KeyOption = "", common: options.CommonOptions) -> int:
+    """Show saved states. Shows step, ranks, lanes, sizes, and which jobs can resume from them."""
+    from wdsctl.core.checkpoint.checkpoint import inspect_checkpoint
 
-
-def info(files: Files, *, key: Key = "", common: options.Common) -> int:
-    """Show what saved states say. Step, ranks, lanes, sizes, and who can resume from them."""
-    from wdsctl.cli.render.checkpoint import render_info
-    from wdsctl.core.verbs.checkpoint import info
-
-    report = info(files, key=key)
-    common.output.answer("checkpoint info", report, render_info)
+    report = inspect_checkpoint(files, key=key)
+    common.output.answer("checkpoint info", report, render_checkpoint_info)
     return 1 if report.problem else 0
 
 
 def redistribute(
-    files: Files,
-    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; with --ranks a folder or a pattern.")],
+    files: FilesArgument,
+    out: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; with --ranks, a folder or a pattern.")],
     *,
     ranks: Annotated[
         int | None, typer.Option("--ranks", metavar="N", min=1, help="Write a file for each of N ranks.")
     ] = None,
-    key: Key = "",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there (as --yes).")] = False,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    key: KeyOption = "",
+    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")] = False,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Unite the states of all ranks for any other number of ranks."""
-    from wdsctl.cli.render.checkpoint import render_redistribute
-    from wdsctl.core.verbs.checkpoint import redistribute
+    """Merge the states of all ranks, to resume on any number of ranks."""
+    from wdsctl.core.checkpoint.checkpoint import redistribute_checkpoint
 
-    report = redistribute(files, out, ranks=ranks or 0, key=key, force=force or common.yes, dry_run=dry_run)
+    report = redistribute_checkpoint(files, out, ranks=ranks or 0, key=key, force=force or common.yes, dry_run=dry_run)
     common.output.answer("checkpoint redistribute", report, render_redistribute)
     return 0
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A file of a checkpoint, or its folder.")],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    first: Annotated[str, typer.Argument(metavar="A", help="A checkpoint: a file or a folder.")],
+    second: Annotated[str, typer.Argument(metavar="B", help="Another checkpoint.")],
     *,
-    key: Key = "",
-    common: options.Common,
+    key: KeyOption = "",
+    common: options.CommonOptions,
 ) -> int:
-    """Say how two saved states differ. Order, recipe, place, steps, lanes."""
-    from wdsctl.cli.render.checkpoint import render_diff
-    from wdsctl.core.verbs.checkpoint import diff
+    """Compare two saved states. Compares order, recipe, ranks, steps and lanes."""
+    from wdsctl.core.checkpoint.checkpoint import diff_checkpoints
 
-    report = diff(first, second, key=key)
-    common.output.answer("checkpoint diff", report, render_diff)
+    report = diff_checkpoints(first, second, key=key)
+    common.output.answer("checkpoint diff", report, render_checkpoint_diff)
     return 0 if report.is_same else 1
 
 
@@ -120,3 +127,148 @@ for _name, _function, _epilog in (
     ("diff", diff, DIFF_EPILOG),
 ):
     group.command(_name, epilog=_epilog)(options.with_common(_function))
+
+
+#: Entries listed; --json has all.
+STATES_SHOWN = 20
+LANES_SHOWN = 16
+WORLDS_SHOWN = 12
+
+
+def render_checkpoint_info(report: CheckpointInfoReport) -> Iterator[RenderableType]:
+    yield make_table(
+        ("file", "key", "#rank", "#of", "#step", "#lanes", "#pending", "#size", "#budget"),
+        [_row(line) for line in report.states[:STATES_SHOWN]],
+    )
+    if len(report.states) > STATES_SHOWN:
+        yield f"... and {format_count(len(report.states) - STATES_SHOWN)} more (--json lists them all)"
+    for line in report.states:
+        if line.problem:
+            yield f"{display_path(line.path)}: {escape_line(line.problem)}"
+    for passed in report.passed_over:
+        yield f"skipped {display_path(passed.path)}: {escape_line(passed.why)}"
+    yield ""
+    if report.job is not None:
+        yield labelled_lines(_facts(report.job))
+        yield ""
+    yield _verdict(report)
+
+
+def render_redistribute(report: RedistributeReport) -> Iterator[RenderableType]:
+    would = "would write" if report.dry_run else "wrote"
+    states = "a merged state" if report.states == 1 and report.world > 1 else format_count(report.states, "state")
+    yield (
+        f"{states} of {format_count(report.world, 'rank')} at step {format_count(report.step)}: {would} "
+        f"{format_size(report.size_bytes)} to"
+    )
+    yield labelled_lines([(display_path(name), "") for name in report.files[:STATES_SHOWN]])
+    if len(report.files) > STATES_SHOWN:
+        yield f"... and {format_count(len(report.files) - STATES_SHOWN)} more (--json lists them all)"
+    if not report.ranks:
+        yield "every rank of a job of any size can resume from it"
+    elif report.splits_into == report.lanes:
+        yield f"the files are identical: {format_count(report.ranks, 'rank')} resume with the same global batches"
+    else:
+        yield (
+            f"the files are identical: on {format_count(report.ranks, 'rank')}, "
+            f"{format_count(report.lanes, 'lane')} are split into {format_count(report.splits_into)}; no sample is "
+            "repeated or missed, but batches are composed differently"
+        )
+
+
+def render_checkpoint_diff(report: CheckpointDiffReport) -> Iterator[RenderableType]:
+    if report.is_same:
+        yield "the states are the same"
+        return
+    for tier, lines, meaning in (
+        ("order", report.order, "a job with one order refuses the state of the other"),
+        ("recipe", report.recipe, "a job resumes from the other state, with different batches"),
+        ("place", report.place, "which rank saved the state, and its lanes: no effect on resuming"),
+        ("bans", report.bans, "excluded samples"),
+    ):
+        if lines:
+            yield f"{tier} ({meaning})"
+            yield labelled_lines([(line, "") for line in map(escape_line, lines)])
+    yield f"steps: {_step_difference(report.steps)}"
+    if report.lanes:
+        yield ""
+        yield from _lanes(report.lanes)
+
+
+def _lanes(lanes: tuple[LaneDifference, ...]) -> Iterator[RenderableType]:
+    yield make_table(
+        ("#lane", "#first", "#second", "#difference"),
+        [
+            (str(lane.lane), _format_draws(lane.draws), _format_draws(lane.other), _distance(lane.draws, lane.other))
+            for lane in lanes[:LANES_SHOWN]
+        ],
+    )
+    if len(lanes) > LANES_SHOWN:
+        yield f"... and {format_count(len(lanes) - LANES_SHOWN)} more (--json lists them all)"
+
+
+def _row(line: StateEntry) -> tuple[str, ...]:
+    facts = line.facts
+    if facts is None:
+        return (display_path(line.path), line.key, *["?"] * 7)
+    return (
+        display_path(line.path),
+        line.key,
+        "all" if facts.rank < 0 else str(facts.rank),
+        str(facts.world),
+        format_count(facts.step),
+        format_count(facts.lanes),
+        format_count(facts.pending),
+        format_size(facts.size_bytes),
+        format_size(facts.budget_bytes),
+    )
+
+
+def _facts(job: StateFacts) -> list[tuple[str, RenderableType]]:
+    epochs = f", {job.epochs:.2f} epochs" if job.epochs is not None else ""
+    kind = "validation" if job.order.get("validation") else "training"
+    if job.pass_number is not None:
+        kind += f", pass {format_count(job.pass_number)}{' (complete)' if job.is_over else ''}"
+    begun = "" if job.roots == job.lanes else f", {format_count(job.roots)} at the start"
+    stages = ", ".join(job.stages)
+    generations = sorted(set(job.generations))
+    facts: list[tuple[str, RenderableType]] = [
+        ("job", f"{kind} of {format_count(job.world, 'rank')}, step {format_count(job.step)} (batches of all ranks)"),
+        ("drawn", f"{format_count(job.draws, 'sample')}{epochs}"),
+        ("lanes", f"{format_count(job.lanes)}{begun}"),
+        ("sources", f"{format_count(job.sources)}, generation {', '.join(map(str, generations))}"),
+        ("buffered", f"{format_count(job.pending, 'position')}{f' in {stages}' if stages else ''}"),
+        ("banned", format_count(job.bans, "sample")),
+        ("order", ", ".join(f"{name} {_shorten(value)}" for name, value in job.order.items() if value != "")),
+        ("recipe", job.recipe),
+    ]
+    return facts if job.lanes else [fact for fact in facts if fact[0] not in {"drawn", "lanes", "buffered"}]
+
+
+def _verdict(report: CheckpointInfoReport) -> str:
+    if report.problem:
+        return f"no job can resume from these states together: {escape_line(report.problem)}"
+    if report.job is None or not report.job.lanes:
+        return "any number of ranks can resume"
+    shown = ", ".join(map(str, report.alike[:WORLDS_SHOWN]))
+    more = ", ..." if len(report.alike) > WORLDS_SHOWN else ""
+    return f"any number of ranks can resume; with the same global batches: {shown}{more}"
+
+
+def _shorten(value: Any) -> str:
+    text = f"[{len(value)}]" if isinstance(value, list) else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
+def _step_difference(steps: int) -> str:
+    if not steps:
+        return "the same"
+    return f"the second is {format_count(abs(steps), 'step')} {'ahead' if steps > 0 else 'behind'}"
+
+
+def _format_draws(draws: int | None) -> str:
+    return "none" if draws is None else format_count(draws)
+
+
+def _distance(first: int | None, second: int | None) -> str:
+    return "" if first is None or second is None else f"{second - first:+,}"

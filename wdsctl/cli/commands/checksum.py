@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from wdsctl.cli import options
+from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
-    from wdsctl.core.findings import Finding
+    from wdsctl.core.compare.checksum import ChecksumVerdict, ShardChecksum
+    from wdsctl.core.errors import Finding
     from wdsctl.core.progress import Progress
-    from wdsctl.core.verbs.checksum import Checked, Summed
+
 
 EPILOG = """
 \b
@@ -31,7 +33,7 @@ Exits with 1 where a file fails, 5 where a shard cannot be read.
 
 
 def command(
-    root: options.Root,
+    root: options.RootArgument,
     *,
     check: Annotated[
         str | None, typer.Option("--check", "-c", metavar="FILE", help="Hold the files against these sums; - is stdin.")
@@ -46,58 +48,70 @@ def command(
         ),
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="Read shards whose hash the catalog has, too.")] = False,
-    workers: options.Workers = None,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    workers: options.WorkersOption = None,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
     """Write the hash of every shard, or check shards against hashes."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.core.verbs.checksum import check_sums, checksum
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.compare.checksum import checksum, verify_checksums
 
-    count = options.worker_count(workers)
+    count = worker_count(workers)
     with ExitStack() as open_:
-        progress = open_.enter_context(listening(common.output, is_streaming=not common.json))
+        progress = open_.enter_context(show_progress(common.output, is_streaming=not common.json))
         if check is not None:
-            lines = _lines_of(check)
+            lines = _read_lines(check)
             origin = "the sums on stdin" if check == "-" else check
-            verdicts = check_sums(
+            verdicts = verify_checksums(
                 root, lines, algorithm=algorithm, workers=count, catalog=catalog, origin=origin, progress=progress
             )
-            return _check(root, open_.enter_context(closing(verdicts)), progress, common)
+            return _check_checksums(root, open_.enter_context(closing(verdicts)), progress, common)
         sums = checksum(
-            root, algorithm=algorithm or "sha256", again=again, workers=count, catalog=catalog, progress=progress
+            root,
+            algorithm=algorithm or "sha256",
+            ignore_catalog=again,
+            workers=count,
+            catalog=catalog,
+            progress=progress,
         )
-        return _write(root, open_.enter_context(closing(sums)), algorithm or "sha256", progress, common)
+        return _write_checksums(root, open_.enter_context(closing(sums)), algorithm or "sha256", progress, common)
 
 
-def _write(root: str, sums: Iterator[Summed], algorithm: str, progress: Progress, common: options.Common) -> int:
-    from wdsctl.cli.output import document, plain, write
-    from wdsctl.core.sums import line
-    from wdsctl.core.urls import shown
+def _write_checksums(
+    root: str, checksums: Iterator[ShardChecksum], algorithm: str, progress: Progress, common: options.CommonOptions
+) -> int:
+    from wdsctl.cli.output import json_document, to_json_types, write_plain
+    from wdsctl.core.compare.checksum import format_checksum_line
+    from wdsctl.core.urls import redact_secrets
 
     kept = []
     failed = noted = 0
-    for each in sums:
+    for each in checksums:
         failed += each.error is not None
         noted += each.source == "catalog"
         if common.json:
-            kept.append(plain(each))
+            kept.append(to_json_types(each))
         elif each.error is None:
-            _put(line(each.digest, each.path))
+            _write_line(format_checksum_line(each.digest, each.path))
         if each.error is not None:
-            progress.note(_said(each.error))
+            progress.note(_describe_finding(each.error))
     if noted:
         progress.note(f"{noted:,} of these hashes are from the catalog, whose shards have the same size and time")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": shown(root), "algorithm": algorithm, "sums": kept}))
+        write_plain(
+            sys.stdout,
+            json_document({"command": "checksum", "root": redact_secrets(root), "algorithm": algorithm, "sums": kept}),
+        )
     return 5 if failed else 0
 
 
-def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, common: options.Common) -> int:
-    from wdsctl.cli.output import document, plain, write
-    from wdsctl.core.counted import counted
-    from wdsctl.core.sums import verdict
-    from wdsctl.core.urls import shown
+def _check_checksums(
+    root: str, verdicts: Iterator[ChecksumVerdict | None], progress: Progress, common: options.CommonOptions
+) -> int:
+    from wdsctl.cli.output import json_document, to_json_types, write_plain
+    from wdsctl.core.compare.checksum import format_verdict_line
+    from wdsctl.core.text import pluralize
+    from wdsctl.core.urls import redact_secrets
 
     kept = []
     odd = failed = unread = 0
@@ -108,49 +122,52 @@ def _check(root: str, verdicts: Iterator[Checked | None], progress: Progress, co
         failed += each.result == "FAILED"
         unread += each.result == "FAILED open or read"
         if common.json:
-            kept.append(plain(each))
+            kept.append(to_json_types(each))
         else:
-            _put(verdict(each.path, each.result))
+            _write_line(format_verdict_line(each.path, each.result))
         if each.error is not None:
-            progress.note(_said(each.error))
+            progress.note(_describe_finding(each.error))
     for number, noun, became in (
         (odd, "line", "no sum"),
         (unread, "file", "not readable"),
         (failed, "file", "changed"),
     ):
         if number:
-            progress.note(f"{counted(number, noun)}: {became}")
+            progress.note(f"{pluralize(number, noun)}: {became}")
     if common.json:
-        write(sys.stdout, document({"command": "checksum", "root": shown(root), "odd_lines": odd, "checked": kept}))
+        write_plain(
+            sys.stdout,
+            json_document({"command": "checksum", "root": redact_secrets(root), "odd_lines": odd, "checked": kept}),
+        )
     return 1 if failed or unread else 0
 
 
-def _lines_of(file: str) -> list[bytes]:
-    from wdsctl.core.os_errors import translated
+def _read_lines(file: str) -> list[bytes]:
+    from wdsctl.core.errors import translate_os_errors
 
     if file == "-":
         return sys.stdin.buffer.readlines()
-    with translated(file, "read"), open(file, "rb") as source:
+    with translate_os_errors(file, "read"), open(file, "rb") as source:
         return source.readlines()
 
 
-def _put(line: bytes) -> None:
+def _write_line(line: bytes) -> None:
     """Bytes as they are into files, which others check against; a terminal, and a pipe that may end in a pager, get
     nothing that a terminal obeys."""
-    from wdsctl.cli.figures import safe
-    from wdsctl.cli.output import is_file, write, write_bytes
-    from wdsctl.core.printable import harmless
+    from wdsctl.cli.formatting import escape_line
+    from wdsctl.cli.output import is_regular_file, write_bytes, write_plain
+    from wdsctl.core.text import escape_control_chars
 
     text = line[:-1].decode("utf-8", "backslashreplace")
     if sys.stdout.isatty():
-        write(sys.stdout, f"{safe(text)}\n")
-    elif is_file(sys.stdout) or harmless(text) == text:
+        write_plain(sys.stdout, f"{escape_line(text)}\n")
+    elif is_regular_file(sys.stdout) or escape_control_chars(text) == text:
         write_bytes(sys.stdout, line)
     else:
-        write(sys.stdout, f"{text}\n")
+        write_plain(sys.stdout, f"{text}\n")
 
 
-def _said(error: Finding) -> str:
-    from wdsctl.cli.figures import safe
+def _describe_finding(error: Finding) -> str:
+    from wdsctl.cli.formatting import escape_line
 
-    return f"{safe(error.shard)}: {error.message} ({error.code})"
+    return f"{escape_line(error.shard)}: {error.message} ({error.code})"

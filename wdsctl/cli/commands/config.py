@@ -1,127 +1,89 @@
-"""`wdsctl config`: what options are set to by a file and variables."""
+"""`wdsctl config show`: the options that the configuration sets, and where each value comes from."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from wdsctl.cli import options
-from wdsctl.core.urls import shown
+from wdsctl.cli.formatting import display_path, escape_line, format_count
+from wdsctl.cli.tables import make_table
+from wdsctl.core.urls import redact_secrets
 
 if TYPE_CHECKING:
-    from wdsctl.core.config import Config
+    from rich.console import RenderableType
 
-HELP = "Look at the configuration: show, path, check."
+HELP = "Show the configuration."
 
 EPILOG = """
 \b
 Examples:
-  wdsctl config show      what is set, and where
-  wdsctl config path      the file that counts
-  wdsctl config check     what is wrong with it
+  wdsctl config show      what is configured, and where
 
 \b
-Your own wdsctl.toml, or in its place the file that --config or
-WDSCTL_CONFIG names; none is looked for where you work. Before it goes
-WDSCTL_INDEX_WORKERS=4, and before all the command line.
-docs/configuration.md has the whole story.
+Order of precedence: the command line, a variable such as
+WDSCTL_INDEX_WORKERS=4, a file. The file is the one that --config or
+WDSCTL_CONFIG names, otherwise your own wdsctl.toml. A file in the working
+directory has no effect. See docs/configuration.md.
 """
 
 SHOW_EPILOG = """
 \b
 Examples:
-  wdsctl config show          what is set
-  wdsctl config show --json
+  wdsctl config show                          what is configured
+  wdsctl config show --config wdsctl.toml     check another file
+  WDSCTL_CONFIG=none wdsctl config show       variables alone
 """
 
-PATH_EPILOG = """
-\b
-Examples:
-  wdsctl config path                          the file that counts
-  wdsctl config path --config wdsctl.toml     another one
-  WDSCTL_CONFIG=none wdsctl config path       without any file
-"""
-
-CHECK_EPILOG = """
-\b
-Examples:
-  wdsctl config check && wdsctl prepare photos/ shards/
-
-\b
-Exits with 1 where something is wrong.
-"""
-
-group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
+group = options.make_group()
 
 
-@group.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+def show(*, common: options.CommonOptions) -> int:
+    """Show which options the configuration sets, and where each value comes from."""
+    from wdsctl.cli.config import read_settings, read_variables
+    from wdsctl.cli.config_file import find_config_file, user_config_path
 
-
-def show(*, common: options.Common) -> int:
-    """Show what is set, and where."""
-    from wdsctl.cli.render.config import render_show
-
-    common.output.answer("config show", _report(common), render_show)
-    return 0
-
-
-def path(*, common: options.Common) -> int:
-    """Show which file counts."""
-    from wdsctl.cli.render.config import render_path
-
-    common.output.answer("config path", _report(common), render_path)
-    return 0
-
-
-def check(*, common: options.Common) -> int:
-    """Say what is wrong with the file and variables."""
-    from wdsctl.cli.render.config import render_check
-
-    report = _report(common)
-    common.output.answer("config check", report, render_check)
-    return 1 if report["problems"] else 0
-
-
-def _report(common: options.Common) -> dict[str, Any]:
-    from wdsctl.cli.configured import configuration
-    from wdsctl.core.config_file import user_file
-
-    config = configuration(common.config)
-    return {
-        "files": [{"path": shown(file.path), "kind": file.kind} for file in config.files],
-        "user_file": user_file(os.environ),
-        "settings": _settings(config),
-        "problems": [_problem(problem) for problem in config.problems],
-        "unknown_variables": [_problem(problem) for problem in config.unknown],
+    path = find_config_file(os.environ, common.config)
+    variables, unknown = read_variables()
+    settings = {(each.command, each.option): each for each in (*(read_settings(path) if path else ()), *variables)}
+    report = {
+        "file": redact_secrets(path or ""),
+        "user_file": user_config_path(os.environ),
+        "settings": [
+            {name: redact_secrets(text) if isinstance(text, str) else text for name, text in each._asdict().items()}
+            for _, each in sorted(settings.items())
+        ],
+        "unknown_variables": unknown,
     }
+    common.output.answer("config show", report, render_config)
+    return 0
 
 
-def _problem(problem: Any) -> dict[str, str]:
-    return {"message": shown(problem.message), "where": shown(problem.where), "hint": shown(problem.hint)}
+group.command("show", epilog=SHOW_EPILOG)(options.with_common(show))
 
 
-def _settings(config: Config) -> list[dict[str, Any]]:
-    return [
-        {
-            "command": setting.command,
-            "option": setting.option,
-            "value": shown(setting.value) if isinstance(setting.value, str) else setting.value,
-            "origin": shown(setting.origin),
-            "key": setting.key,
-        }
-        for _, setting in sorted(config.settings.items())
-    ]
-
-
-for _name, _function, _epilog in (
-    ("show", show, SHOW_EPILOG),
-    ("path", path, PATH_EPILOG),
-    ("check", check, CHECK_EPILOG),
-):
-    group.command(_name, epilog=_epilog)(options.with_common(_function))
+def render_config(report: Mapping[str, Any]) -> Iterator[RenderableType]:
+    commands: dict[tuple[str, str, str], list[str]] = {}  # an option above all tables is one row
+    for setting in report["settings"]:
+        value = json.dumps(setting["value"], ensure_ascii=False)
+        commands.setdefault((setting["option"], value, setting["origin"]), []).append(setting["command"])
+    if commands:
+        yield make_table(
+            ("option", "value", "command", "from"),
+            [
+                (
+                    f"--{option}",
+                    value,
+                    names[0] if len(names) == 1 else format_count(len(names), "command"),
+                    display_path(origin),
+                )
+                for (option, value, origin), names in commands.items()
+            ],
+        )
+    else:
+        source = display_path(report["file"]) if report["file"] else f"no file at {display_path(report['user_file'])}"
+        yield f"nothing is configured ({source})"
+    for name in report["unknown_variables"]:
+        yield f"warning: no option reads the variable {escape_line(name)}"

@@ -1,218 +1,268 @@
-"""`wdsctl convert`: from any form of a dataset to another, in other shards, in another order."""
+"""`wdsctl convert`: options, and the report."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wdsctl.cli import exit_codes, options, values
+from wdsctl.cli import errors, options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
+from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
+from wdsctl.core.invocation import parse_part_names, worker_count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.convert.request import ConvertedDataset, ConvertReport
+
 
 EPILOG = """
 \b
 Examples:
   wdsctl convert shards/ new/ --shard-size 500MB        other shards
-  wdsctl convert shards/ new/ --shuffle --seed 7        mixed, all of it
+  wdsctl convert shards/ new/ --shuffle --seed 7        all samples shuffled
   wdsctl convert shards/@large new/                     the samples of a view
-  wdsctl convert a/ b/ c/ all/ --on-collision prefix    three datasets in one
-  wdsctl convert shards/ by-split/ --apart split        one dataset a split
+  wdsctl convert a/ b/ c/ all/ --on-collision prefix    merge three datasets
+  wdsctl convert shards/ by-split/ --apart split        one dataset per split
   wdsctl convert shards/ small/ --image jpeg:90 --max-side 1024
   wdsctl convert films/ light/ --layout polylithic --media mp4,wav
-  wdsctl convert light/ whole/ --layout monolithic      and back
+  wdsctl convert light/ whole/ --layout monolithic      the reverse
   wdsctl convert old/ new/                              .tar.gz to .tar
-  wdsctl convert labels.csv shards/ -O files=image      from a table
+  wdsctl convert labels.csv shards/ -O files=image      from a CSV table
 
 \b
-What goes into which file is decided before a byte is written. Killed at any
-moment and run again, it does the rest; the bytes are the same for any number
-of workers. Splits, sample type and field map go along into prepared datasets;
-other forms and compressed shards have none. A sample that cannot be read or
-written anew is left out and counted, and the exit code is 5.
+convert plans all output files before it writes the first one. If it is
+killed, run the same command again: it writes the remaining files. The output
+has the same bytes for any number of workers. convert copies splits, sample
+type and field map into prepared datasets; other formats and compressed shards
+cannot store them. It skips and counts samples that it cannot read or
+re-encode, and then exits with 5.
 """
 
-Paths = Annotated[
+PathsArgument = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT, or ROOT@VIEW) or files; then a new folder."),
+    typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT or ROOT@VIEW) or files, then a new folder."),
 ]
-From = Annotated[str, typer.Option("--from", metavar="FORM", help="What the sources are. [default: looked at]")]
-To = Annotated[str, typer.Option("--to", metavar="FORM", help="What to write. [default: shards]")]
-Option = Annotated[
+FromOption = Annotated[str, typer.Option("--from", metavar="FORMAT", help="Format of the sources. [default: detected]")]
+ToOption = Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write. [default: shards]")]
+FormatOption = Annotated[
     list[str] | None,
     typer.Option(
-        "-O", "--option", metavar="NAME=VALUE", help="An option of the form; to.NAME=VALUE of DEST's (repeatable)."
+        "-O",
+        "--option",
+        metavar="NAME=VALUE",
+        help="Option of the source's format; to.NAME=VALUE is an option of DEST's format (repeatable).",
     ),
 ]
-ShardSamples = Annotated[int, typer.Option("--shard-samples", metavar="N", min=1, help="Samples a file holds at most.")]
-ShardSize = Annotated[
+ShardSamplesOption = Annotated[
+    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per file.")
+]
+ShardSizeOption = Annotated[
     int,
     typer.Option(
         "--shard-size",
         metavar="SIZE",
-        parser=values.size_bytes,
+        parser=options.parse_size_option,
         show_default=False,
-        help="Bytes a file holds at most, by the sizes in the source. [default: 1GiB]",
+        help="Maximum bytes per file, counted before re-encoding. [default: 1GiB]",
     ),
 ]
-Template = Annotated[str, typer.Option("--template", metavar="T", help="Names of the files; .tar stands for any end.")]
-Sort = Annotated[Literal["none", "key"], typer.Option("--sort", metavar="key", help="Put the samples in order of key.")]
-Shuffle = Annotated[bool, typer.Option("--shuffle", help="Mix all samples of all sources.")]
-Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another order.")]
-Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Take the samples of one split.")]
-Where = Annotated[
-    str, typer.Option("--where", metavar="SQL", help="Take what fits, such as \"width >= 512 and ext = 'jpg'\".")
+TemplateOption = Annotated[
+    str,
+    typer.Option(
+        "--template", metavar="T", help="Template of the file names; .tar is replaced by the extension of the format."
+    ),
 ]
-OnCollision = Annotated[
+SortOption = Annotated[Literal["none", "key"], typer.Option("--sort", metavar="key", help="Sort the samples by key.")]
+ShuffleOption = Annotated[bool, typer.Option("--shuffle", help="Shuffle all samples of all sources.")]
+SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of --shuffle.")]
+SplitOption = Annotated[str, typer.Option("--split", metavar="NAME", help="Convert only the samples of this split.")]
+WhereOption = Annotated[
+    str,
+    typer.Option(
+        "--where", metavar="SQL", help="Convert only matching samples, such as \"width >= 512 and ext = 'jpg'\"."
+    ),
+]
+OnCollisionOption = Annotated[
     Literal["error", "prefix", "keep-first"],
     typer.Option(
         "--on-collision",
         metavar="error|prefix|keep-first",
-        help="Keys that come more than once: stop, put the source's name before, or take the first.",
+        help="If several samples have the same key: stop, prefix it with the source name, or keep the first one.",
     ),
 ]
-Apart = Annotated[
-    str, typer.Option("--apart", metavar="BY", help="One dataset a value of: split, key-prefix or json:FIELD.")
+ApartOption = Annotated[
+    str, typer.Option("--apart", metavar="BY", help="Write one dataset per value of split, key-prefix or json:FIELD.")
 ]
-Layout = Annotated[
+LayoutOption = Annotated[
     Literal["", "monolithic", "polylithic"],
     typer.Option(
         "--layout",
         metavar="monolithic|polylithic",
         show_default=False,
-        help="All in one, or DEST/primary and DEST/media apart.",
+        help="Write one dataset, or separate datasets DEST/primary and DEST/media.",
     ),
 ]
-Media = Annotated[str, typer.Option("--media", metavar="PARTS", help="Of polylithic: the parts in DEST/media.")]
-Primary = Annotated[
-    Literal["tar", "jsonl"], typer.Option("--primary", metavar="tar|jsonl", help="Of polylithic: what the rest is.")
+MediaOption = Annotated[
+    str, typer.Option("--media", metavar="PARTS", help="For polylithic: the parts to store in DEST/media.")
 ]
-Parts = Annotated[str, typer.Option("--parts", metavar="jpg,txt", help="Take these parts alone; '*.png' matches.")]
-DropParts = Annotated[str, typer.Option("--drop-parts", metavar="json", help="Take all parts but these.")]
-RenamePart = Annotated[
-    list[str] | None, typer.Option("--rename-part", metavar="OLD=NEW", help="Call a part otherwise (repeatable).")
+PrimaryOption = Annotated[
+    Literal["tar", "jsonl"],
+    typer.Option("--primary", metavar="tar|jsonl", help="For polylithic: the format of DEST/primary."),
 ]
-Image = Annotated[str, typer.Option("--image", metavar="FORMAT", help="Images as jpeg:90, webp:80 or png.")]
-MaxSide = Annotated[int, typer.Option("--max-side", metavar="N", min=0, show_default=False, help="Pixels at most.")]
-Orientation = Annotated[
+PartsOption = Annotated[
+    str, typer.Option("--parts", metavar="jpg,txt", help="Keep only these parts; patterns such as '*.png' are allowed.")
+]
+DropPartsOption = Annotated[str, typer.Option("--drop-parts", metavar="json", help="Drop these parts.")]
+RenamePartOption = Annotated[
+    list[str] | None, typer.Option("--rename-part", metavar="OLD=NEW", help="Rename a part (repeatable).")
+]
+ImageOption = Annotated[
+    str, typer.Option("--image", metavar="FORMAT", help="Re-encode images as jpeg:90, webp:80 or png.")
+]
+MaxSideOption = Annotated[
+    int,
+    typer.Option(
+        "--max-side",
+        metavar="N",
+        min=0,
+        show_default=False,
+        help="Shrink images whose longer side has more than N pixels.",
+    ),
+]
+OrientationOption = Annotated[
     Literal["apply", "keep"],
-    typer.Option("--orientation", metavar="apply|keep", help="Of images written anew: turn them upright, or not."),
+    typer.Option(
+        "--orientation",
+        metavar="apply|keep",
+        help="For re-encoded images: rotate as EXIF says, or keep pixels and EXIF.",
+    ),
 ]
-ImageParts = Annotated[
-    str, typer.Option("--image-parts", metavar="jpg,*.png", help="Which parts are meant. [default: jpg, png, ...]")
+ImagePartsOption = Annotated[
+    str, typer.Option("--image-parts", metavar="jpg,*.png", help="The parts to re-encode. [default: jpg, png, ...]")
 ]
-Audio = Annotated[str, typer.Option("--audio", metavar="FORMAT", help="Sounds as flac, wav or opus:64k.")]
-Rate = Annotated[
-    int, typer.Option("--rate", metavar="HZ", min=0, max=768_000, show_default=False, help="Samples a second.")
+AudioOption = Annotated[
+    str, typer.Option("--audio", metavar="FORMAT", help="Re-encode audio as flac, wav or opus:64k.")
 ]
-AudioParts = Annotated[
-    str, typer.Option("--audio-parts", metavar="wav", help="Which parts are meant. [default: wav, mp3, ...]")
+RateOption = Annotated[
+    int,
+    typer.Option(
+        "--rate", metavar="HZ", min=0, max=768_000, show_default=False, help="Sample rate of re-encoded audio."
+    ),
 ]
-OnError = Annotated[
+AudioPartsOption = Annotated[
+    str, typer.Option("--audio-parts", metavar="wav", help="The parts to re-encode. [default: wav, mp3, ...]")
+]
+OnErrorOption = Annotated[
     Literal["skip", "keep", "error"],
     typer.Option(
         "--on-error",
         metavar="skip|keep|error",
-        help="Samples that cannot be written anew: leave out, take as they are, or stop.",
+        help="Samples that cannot be re-encoded: skip them, keep their parts unchanged, or stop.",
     ),
 ]
-Compress = Annotated[
+CompressOption = Annotated[
     Literal["none", "gz"],
-    typer.Option("--compress", metavar="none|gz", help="gz: to be sent somewhere; it cannot be trained from."),
+    typer.Option(
+        "--compress", metavar="none|gz", help="Compress shards for transfer; the loader cannot train from them."
+    ),
 ]
 
 
 def command(
-    paths: Paths,
+    paths: PathsArgument,
     *,
-    from_form: From = "",
-    to_form: To = "",
-    option: Option = None,
-    shard_samples: ShardSamples = 10_000,
-    shard_size: ShardSize = 1 << 30,
-    template: Template = "shard-{index:06d}.tar",
-    sort: Sort = "none",
-    shuffle: Shuffle = False,
-    seed: Seed = 0,
-    split: Split = "",
-    where: Where = "",
-    on_collision: OnCollision = "error",
-    apart: Apart = "",
-    layout: Layout = "",
-    media: Media = "",
-    primary: Primary = "tar",
-    parts: Parts = "",
-    drop_parts: DropParts = "",
-    rename_part: RenamePart = None,
-    image: Image = "",
-    max_side: MaxSide = 0,
-    orientation: Orientation = "apply",
-    image_parts: ImageParts = "",
-    audio: Audio = "",
-    rate: Rate = 0,
-    audio_parts: AudioParts = "",
-    on_error: OnError = "skip",
-    compress: Compress = "none",
-    wait: options.Wait = 0.0,
-    workers: options.Workers = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    from_format: FromOption = "",
+    to_format: ToOption = "",
+    option: FormatOption = None,
+    shard_samples: ShardSamplesOption = 10_000,
+    shard_size: ShardSizeOption = 1 << 30,
+    template: TemplateOption = "shard-{index:06d}.tar",
+    sort: SortOption = "none",
+    shuffle: ShuffleOption = False,
+    seed: SeedOption = 0,
+    split: SplitOption = "",
+    where: WhereOption = "",
+    on_collision: OnCollisionOption = "error",
+    apart: ApartOption = "",
+    layout: LayoutOption = "",
+    media: MediaOption = "",
+    primary: PrimaryOption = "tar",
+    parts: PartsOption = "",
+    drop_parts: DropPartsOption = "",
+    rename_part: RenamePartOption = None,
+    image: ImageOption = "",
+    max_side: MaxSideOption = 0,
+    orientation: OrientationOption = "apply",
+    image_parts: ImagePartsOption = "",
+    audio: AudioOption = "",
+    rate: RateOption = 0,
+    audio_parts: AudioPartsOption = "",
+    on_error: OnErrorOption = "skip",
+    compress: CompressOption = "none",
+    wait: options.WaitOption = 0.0,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Write a dataset in another form.
+    """Write a new dataset from existing ones.
 
-    Other shards, another order, fewer samples, several datasets as one or one as several, media apart from labels,
-    images and sounds written anew, other formats. What comes of it is a prepared dataset; the source is not changed.
+    Changes shard size, order or file format, selects samples, merges or divides datasets, stores media separately, or
+    re-encodes images and audio. The result is a prepared dataset. The source is not changed.
     """
-    from wdsctl.cli.figures import argument
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.convert import render
-    from wdsctl.core.convert.part_rules import parse_renames
-    from wdsctl.core.convert.recipe import PartRules
+    from wdsctl.cli.formatting import shell_argument
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.convert.convert import convert
+    from wdsctl.core.convert.parts import PartRules, parse_audio, parse_image, parse_renames
+    from wdsctl.core.convert.request import ConvertRequest, sample_order
     from wdsctl.core.errors import UsageError
-    from wdsctl.core.transcode.options import parse_audio, parse_image
-    from wdsctl.core.verbs.convert import convert
-    from wdsctl.core.verbs.convert_report import ConvertOptions
 
     if len(paths) < 2:
         raise UsageError("convert needs a source and a destination", hint="`wdsctl convert SOURCE... DEST`")
-    if shuffle and sort != "none":
-        raise UsageError("--sort and --shuffle exclude each other", hint="leave one of them out")
-    chosen = ConvertOptions(
-        from_form=from_form,
-        to_form=to_form,
-        form_options=_pairs(option or []),
+    chosen = ConvertRequest(
+        from_format=from_format,
+        to_format=to_format,
+        format_options=_parse_pairs(option or []),
         shard_samples=shard_samples,
         shard_size=shard_size,
         template=template,
-        order="shuffle" if shuffle else sort,
+        order=sample_order(sort, is_shuffled=shuffle),
         seed=seed,
         split=split,
         where=where,
         on_collision=on_collision,
         apart=apart,
         layout=layout,
-        media=values.part_names(media),
+        media=parse_part_names(media),
         primary=primary,
-        parts=PartRules(values.part_names(parts), values.part_names(drop_parts), parse_renames(rename_part or [])),
-        image=parse_image(image, max_side, orientation, values.part_names(image_parts)),
-        audio=parse_audio(audio, rate, values.part_names(audio_parts)),
+        parts=PartRules(
+            parse_part_names(parts),
+            parse_part_names(drop_parts),
+            parse_renames(rename_part or []),
+        ),
+        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
+        audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
         on_error=on_error,
         compress=compress,
-        workers=options.worker_count(workers),
+        workers=worker_count(workers),
         wait=wait,
         restart=common.yes,
         dry_run=dry_run,
     )
     output = common.output
-    with listening(output) as shown:
+    with show_progress(output) as shown:
         report = convert(paths[:-1], paths[-1], chosen, progress=shown)
-    output.answer("convert", report, render)
+    output.answer("convert", report, render_convert)
     if report.datasets and report.datasets[0].sample_type and not (report.dry_run or report.up_to_date or common.json):
         # Of media apart from labels the last one is the primary.
         main = report.datasets[-1 if layout == "polylithic" else 0]
-        output.say(f"next: wdsctl inspect {argument(main.path)}")
-    return exit_codes.of_convert(report)
+        output.note(f"next: wdsctl inspect {shell_argument(main.path)}")
+    return errors.convert_exit_code(report)
 
 
-def _pairs(texts: list[str]) -> dict[str, str]:
+def _parse_pairs(texts: list[str]) -> dict[str, str]:
     """`name=value`, each once."""
     pairs: dict[str, str] = {}
     for text in texts:
@@ -221,3 +271,79 @@ def _pairs(texts: list[str]) -> dict[str, str]:
             raise typer.BadParameter(f"{text!r}: write -O NAME=VALUE, each name once")
         pairs[name] = value
     return pairs
+
+
+#: Datasets shown, where it is taken apart into many.
+DATASETS_SHOWN = 20
+
+#: Forms that are files beside each other, however they were written: `files` are the pieces that were worked on.
+FORMATS_WITHOUT_SHARDS = ("folder", "jsonl")
+
+
+def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
+    sources = dict.fromkeys(display_path(source.path) for source in report.sources)
+    route = f"{', '.join(sources)} -> {display_path(report.dest)}"
+    if report.up_to_date:
+        done = report.samples - report.failed
+        yield f"{route}: up to date ({_count_in_files(report, done, report.files)})"
+        yield from (f"  {text}" for text in _left_out(report))
+        yield from finding_lines(sort_by_severity(report.findings))
+        return
+    yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
+    rows: list[tuple[str, RenderableType]] = []
+    for source in report.sources:
+        name = f"{display_path(source.path)} is " if len(report.sources) > 1 else ""
+        rows.append(("from", f"{name}{source.form}: {source.reason}"))
+        rows += [("", f"not {other.form}: {other.reason}") for other in source.rejected]
+    done = report.samples - report.failed
+    would = "would be: " if report.dry_run else ""
+    files = (
+        ""
+        if report.dry_run
+        else f" ({format_count(report.written_files)} written, {format_count(report.kept_files)} kept)"
+    )
+    if report.form in FORMATS_WITHOUT_SHARDS:
+        files = ""
+    amount = f"{'about ' if report.dry_run else ''}{format_size(report.size_bytes)}"
+    rows.append(
+        ("write", f"{would}{_count_in_files(report, done, report.files, f' of {report.form}')}, {amount}{files}")
+    )
+    rows += [("", text) for text in _left_out(report)]
+    is_listed = len(report.datasets) > 1 or not report.dry_run or any(dataset.columns for dataset in report.datasets)
+    shown = report.datasets if is_listed else ()
+    for dataset in shown[:DATASETS_SHOWN]:
+        rows.append(("dataset", _dataset(report, dataset)))
+    if len(shown) > DATASETS_SHOWN:
+        rows.append(("", f"... and {format_count(len(shown) - DATASETS_SHOWN)} more"))
+    rows += [("note", note) for note in report.notes]
+    yield labelled_lines(rows)
+    yield from finding_lines(sort_by_severity(report.findings))
+
+
+def _left_out(report: ConvertReport) -> Iterator[str]:
+    if report.failed:
+        yield f"left out: {format_count(report.failed, 'sample')} that could not be read or transcoded"
+    if report.kept:
+        yield f"unchanged: {format_count(report.kept, 'sample')} that could not be transcoded"
+    if report.repeated:
+        yield f"left out: {format_count(report.repeated, 'sample')} with a repeated key"
+    if report.bare:
+        yield f"left out: {format_count(report.bare, 'sample')} without a part to write"
+    if report.apart:
+        yield f"left out: {format_count(report.apart, 'sample')} without a group (--apart)"
+
+
+def _count_in_files(report: ConvertReport, samples: int, files: int, of_what: str = "") -> str:
+    """`40 samples in 3 files of parquet`; of forms whose files are not counted by shards: `40 samples as jsonl`."""
+    if report.form in FORMATS_WITHOUT_SHARDS:
+        return f"{format_count(samples, 'sample')} as {report.form}"
+    return f"{format_count(samples, 'sample')} in {format_count(files, 'file')}{of_what}"
+
+
+def _dataset(report: ConvertReport, dataset: ConvertedDataset) -> str:
+    splits = ", ".join(f"{escape_line(name)} {format_count(samples)}" for name, samples in dataset.splits.items())
+    columns = "" if not dataset.columns else f"columns {', '.join(map(escape_line, dataset.columns))}"
+    media = "" if not dataset.media else f"facts of {dataset.media:,} media"
+    amount = _count_in_files(report, dataset.samples, dataset.files)
+    facts = [amount, dataset.sample_type, splits, columns, media]
+    return f"{display_path(dataset.path)}: {', '.join(filter(None, facts))}"

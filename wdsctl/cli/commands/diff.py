@@ -1,12 +1,31 @@
-"""`wdsctl diff`: what one dataset has and another has not."""
+"""`wdsctl diff`: what one dataset has and another has not.
+
+What differs between two datasets.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_size
+from wdsctl.cli.tables import finding_lines, labelled_lines, make_table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.compare.diff import (
+        ComparedSide,
+        DatasetDiffReport,
+        SampleDifference,
+        SamplesDiff,
+        ShardsDiff,
+        SplitDrift,
+    )
+
 
 EPILOG = """
 \b
@@ -43,15 +62,14 @@ def command(
     catalog_b: Annotated[
         str | None, typer.Option("--catalog-b", metavar="DIR", help="The catalog of B is in DIR.")
     ] = None,
-    common: options.Common,
+    common: options.CommonOptions,
 ) -> int:
-    """Compare two datasets. Shards and samples added, removed, moved, changed; splits."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.diff import render_diff
-    from wdsctl.core.verbs.diff import diff
+    """Compare two datasets. Shards and samples added, removed, moved or changed; splits."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.compare.diff import diff_datasets
 
-    with listening(common.output) as progress:
-        report = diff(
+    with show_progress(common.output) as progress:
+        report = diff_datasets(
             first,
             second,
             since=since,
@@ -61,7 +79,103 @@ def command(
             catalogs=(catalog, catalog_b),
             progress=progress,
         )
-    common.output.answer("diff", report, render_diff)
+    common.output.answer("diff", report, render_dataset_diff)
     if not report.is_same:
         return 1
     return 5 if report.unreadable else 0
+
+
+CHANGE_SIGNS = {"added": "+", "removed": "-", "moved": ">", "changed": "~"}
+
+
+def render_dataset_diff(report: DatasetDiffReport) -> Iterator[RenderableType]:
+    yield from finding_lines(report.unreadable)
+    yield labelled_lines([("A", _side(report.first)), ("B", _side(report.second))])
+    shards, samples = report.shards, report.samples
+    yield make_table(
+        ("", "#same", "#added", "#removed", "#moved", "#changed"),
+        [
+            (
+                "shards",
+                *map(format_count, (shards.same, shards.added, shards.removed, shards.renamed)),
+                format_count(shards.changed + shards.rewritten),
+            ),
+            (
+                "samples",
+                *map(format_count, (samples.same, samples.added, samples.removed, samples.moved, samples.changed)),
+            ),
+        ],
+    )
+    yield from _shards(shards)
+    yield from _samples(samples)
+    if report.splits is None:
+        yield "splits: those of an older generation are not known any more"
+    elif drifted := [split for split in report.splits if not split.is_same]:
+        yield make_table(("split", "#A", "#B", "#entered", "#left"), map(_split, drifted))
+    yield _verdict(report)
+
+
+def _side(side: ComparedSide) -> str:
+    view = f"@{side.view}" if side.view else ""
+    return (
+        f"{display_path(side.root)}{view}, generation {side.generation}: {format_count(side.samples, 'sample')} in "
+        f"{format_count(side.shards, 'shard')} ({format_size(side.size_bytes)})"
+    )
+
+
+def _shards(shards: ShardsDiff) -> Iterator[str]:
+    for sign, some, all_of_them in (
+        ("+", shards.first_added, shards.added),
+        ("-", shards.first_removed, shards.removed),
+    ):
+        yield from (f"{sign} {escape_line(name)}" for name in some)
+        yield from _more(sign, len(some), all_of_them, "shard")
+    for shard in shards.first_changed:
+        yield (
+            f"~ {escape_line(shard.path)} ({format_count(shard.first_samples)} -> "
+            f"{format_count(shard.second_samples, 'sample')})"
+        )
+    yield from _more("~", len(shards.first_changed), shards.changed, "shard")
+    for name in shards.first_rewritten:
+        yield f"~ {escape_line(name)} (the same layout, and other bytes by SHA-256)"
+    yield from _more("~", len(shards.first_rewritten), shards.rewritten, "shard")
+    for renamed in shards.first_renamed:
+        yield (
+            f"> {escape_line(renamed.first)} -> {escape_line(renamed.second)} "
+            f"({format_count(renamed.samples, 'sample')})"
+        )
+    yield from _more(">", len(shards.first_renamed), shards.renamed, "shard")
+
+
+def _samples(samples: SamplesDiff) -> Iterator[str]:
+    for kind, sign in CHANGE_SIGNS.items():
+        some = [each for each in samples.first_differences if each.kind == kind]
+        yield from map(_sample, some)
+        if not some:
+            continue  # none is asked for, or all of them are of renamed shards
+        yield from _more(sign, len(some), getattr(samples, kind), "sample")
+
+
+def _more(sign: str, shown: int, total: int, noun: str) -> Iterator[str]:
+    if shown < total:
+        left = format_count(total - shown, f"more {noun}" if shown else noun)
+        yield f"{sign} {'... and ' if shown else ''}{left}"
+
+
+def _sample(sample: SampleDifference) -> str:
+    first, second = escape_line(sample.first_shard), escape_line(sample.second_shard)
+    where = f"{first} -> {second}" if first and second and first != second else first or second
+    return f"{CHANGE_SIGNS[sample.kind]} sample {escape_line(sample.key)} ({where})"
+
+
+def _split(split: SplitDrift) -> tuple[str, ...]:
+    sizes = (
+        "none" if number is None else format_count(number) for number in (split.first_samples, split.second_samples)
+    )
+    return (split.name, *sizes, format_count(split.entered), format_count(split.left))
+
+
+def _verdict(report: DatasetDiffReport) -> str:
+    by = "keys, and the bytes of parts" if report.content else "keys, and names and sizes of parts"
+    differs = "nothing differs" if report.is_same else "they differ"
+    return f"{differs} (by {by}; {format_duration(report.seconds)})"

@@ -1,36 +1,92 @@
-"""`wdsctl explain`: what a code means and what to do about it."""
+"""`wdsctl explain`: the meaning and remedy of a code."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import difflib
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import wrap
+from wdsctl.cli.output import terminal_width
+from wdsctl.cli.tables import make_table
+from wdsctl.core.codes import load_codes
+from wdsctl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
 
 EPILOG = """
 \b
 Examples:
-  wdsctl explain WDS102          what it means and what to do
-  wdsctl explain                 the list of all codes
-  wdsctl explain WDS102 --json   the same for programs
+  wdsctl explain WDS102          its meaning and remedy
+  wdsctl explain                 a list of all codes
+  wdsctl explain WDS102 --json   as JSON
 """
 
 
 def command(
     code: Annotated[
         str,
-        typer.Argument(metavar="CODE", help="A code such as WDS102.", show_default=False),
+        typer.Argument(metavar="CODE", help="A code such as WDS102. [default: list all codes]", show_default=False),
     ] = "",
     *,
-    common: options.Common,
+    common: options.CommonOptions,
 ) -> int:
-    """Say what an error code means and what to do about it."""
-    from wdsctl.cli.render.explain import Explanation, look_up, render, render_list
-    from wdsctl.core.codes import CODES
-
+    """Explain an error code and what to do about it."""
     if code:
-        common.output.answer("explain", Explanation(codes=(look_up(code),)), render)
+        common.output.answer("explain", ExplainReport(codes=(look_up(code),)), render_code)
     else:
-        common.output.answer("explain", Explanation(codes=tuple(map(look_up, CODES))), render_list)
+        common.output.answer("explain", ExplainReport(codes=tuple(map(look_up, load_codes()))), render_code_list)
     return 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodeExplanation:
+    code: str
+    title: str
+    meaning: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainReport:
+    codes: tuple[CodeExplanation, ...]
+
+
+#: Letters that are taken for digits.
+_LETTERS_TO_DIGITS = str.maketrans("OIL", "011")
+
+
+def look_up(code: str) -> CodeExplanation:
+    """`WDS102`, `wds102` and `102` are the same. Raises UsageError with the nearest codes."""
+    name = code.upper()
+    if name.isdecimal():
+        name = f"WDS{name:0>3}"
+    codes = load_codes()
+    if name not in codes:
+        near = difflib.get_close_matches(name[:3] + name[3:].translate(_LETTERS_TO_DIGITS), codes, n=3, cutoff=0.8)
+        raise UsageError(
+            f"there is no code {code}",
+            hint=f"did you mean {' or '.join(sorted(near))}?" if near else "`wdsctl explain` lists them all",
+        )
+    return CodeExplanation(code=name, **codes[name]._asdict())
+
+
+def render_code(explanation: ExplainReport) -> Iterator[RenderableType]:
+    columns = min(terminal_width(sys.stdout), 100)
+    for explained in explanation.codes:
+        yield f"{explained.code}: {explained.title}"
+        yield ""
+        yield wrap(explained.meaning, columns, "  ")
+        yield ""
+        yield wrap(f"What to do: {explained.remedy}", columns, "  ")
+
+
+def render_code_list(explanation: ExplainReport) -> Iterator[RenderableType]:
+    yield make_table(("code", "title"), [(explained.code, explained.title) for explained in explanation.codes])

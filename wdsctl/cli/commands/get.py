@@ -1,4 +1,4 @@
-"""`wdsctl get`: the bytes of one part by its key."""
+"""`wdsctl get`: write the bytes of a part by its key."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.figures import count, path, size
+from wdsctl.cli.formatting import display_path, format_count, format_size
 from wdsctl.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.get import GetReport, Wanted
+    from wdsctl.core.inspect.get import GetTarget
+
 
 EPILOG = """
 \b
@@ -26,101 +27,98 @@ Examples:
   wdsctl get labels.jsonl 17 | jq .           a line of a JSONL file
 
 \b
-One search in the catalog and one ranged read, at a URL too. Where a key
-stands several times, --shard chooses. `wdsctl inspect --key KEY` shows a
-sample to people.
+One search in the catalog and one ranged read, also from URLs. If several
+samples have the key, choose with --shard. `wdsctl inspect --key KEY` renders
+a sample for people.
 """
 
 
 def command(
-    root: options.Root,
+    root: options.RootArgument,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The sample's key, or KEY.PART.")],
     *,
-    part: Annotated[str | None, typer.Option("--part", "-p", metavar="NAME", help="Its part, such as jpg.")] = None,
+    part: Annotated[str | None, typer.Option("--part", "-p", metavar="NAME", help="Part, such as jpg.")] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE|DIR/|-", help="Write here instead of stdout.")
+        str | None,
+        typer.Option("--output", "-o", metavar="FILE|DIR/|-", help="Write to a file or folder instead of stdout."),
     ] = None,
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="PATH", help="Of the samples of this key, the one in PATH.")
+        str | None, typer.Option("--shard", metavar="PATH", help="Only the sample in shard PATH, if a key is repeated.")
     ] = None,
     position: Annotated[
-        int | None, typer.Option("--position", metavar="N", min=0, help="The one at place N of its shard, from 0.")
+        int | None,
+        typer.Option("--position", metavar="N", min=0, help="Only the sample at position N of its shard, from 0."),
     ] = None,
-    dry_run: options.DryRun = False,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    dry_run: options.DryRunOption = False,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
     """Write one part of a sample to stdout or a file, by its key."""
-    from wdsctl.core.verbs.get import find, write
+    from wdsctl.core.inspect.get import find_target, write_target
 
     is_file = output not in (None, "-")
-    wanted = find(
+    target = find_target(
         root, key, part=part, shard=shard, position=position, all_parts=is_file or common.json, catalog=catalog
     )
     if output is not None and is_file:
-        if len(wanted.parts) > 1 and not _names_a_folder(output):
-            wanted = find(root, key, part=part, shard=shard, position=position, catalog=catalog)
-        report = write(wanted, output, overwrite=common.yes, dry_run=dry_run)
+        is_folder = output.endswith(os.sep) or os.path.isdir(output)
+        if len(target.parts) > 1 and not is_folder:
+            target = find_target(root, key, part=part, shard=shard, position=position, catalog=catalog)
+        report = write_target(target, output, overwrite=common.yes, dry_run=dry_run)
         if common.json:
             common.output.answer("get", report, lambda _: ())
         else:
-            common.output.say(*_written(report))
+            verb = "would write" if report.dry_run else "wrote"
+            common.output.note(
+                *(f"{verb} {display_path(part.output or '')} ({format_size(part.size_bytes)})" for part in report.parts)
+            )
     elif common.json:
-        common.output.answer("get", wanted.report(), lambda _: ())
+        common.output.answer("get", target.report(), lambda _: ())
     elif not dry_run:
-        _to_stdout(wanted)
+        _write_to_stdout(target)
     return 0
 
 
-def _names_a_folder(output: str) -> bool:
-    return output.endswith(os.sep) or os.path.isdir(output)
-
-
-def _written(report: GetReport) -> list[str]:
-    would = "would write" if report.dry_run else "wrote"
-    return [f"{would} {path(part.output or '')} ({size(part.size_bytes)})" for part in report.parts]
-
-
-def _to_stdout(wanted: Wanted) -> None:
+def _write_to_stdout(target: GetTarget) -> None:
     from wdsctl.cli.output import write_bytes
-    from wdsctl.core.command_line import command_at
-    from wdsctl.core.verbs.get import read
+    from wdsctl.core.dataset.location import shell_command_at
+    from wdsctl.core.inspect.get import read_part
 
     is_terminal = sys.stdout.isatty()
-    plain = Plain()
-    piece = b""
-    for piece in read(wanted):
-        if is_terminal and not plain.takes(piece):
+    text_filter = PlainTextFilter()
+    chunk = b""
+    for chunk in read_part(target):
+        if is_terminal and not text_filter.accepts(chunk):
+            inspect = shell_command_at(target.location, "inspect", "--key", target.sample.key)
             raise UsageError(
-                f"the part is no plain text, {count(wanted.parts[0].size)} bytes that would go to the terminal",
-                where=f"{wanted.place.shown}, sample {wanted.sample.key}, part {wanted.parts[0].name}",
-                hint=f"write it to a file with `-o FILE`, or look at it: "
-                f"{command_at(wanted.place, 'inspect', '--key', wanted.sample.key)}",
+                f"the part is not plain text: {format_count(target.parts[0].size)} bytes for a terminal",
+                where=f"{target.location.display_path}, sample {target.sample.key}, part {target.parts[0].name}",
+                hint=f"write the part to a file with `-o FILE`, or show the sample: {inspect}",
                 code="WDS006",
             )
-        write_bytes(sys.stdout, piece)
-    if is_terminal and piece and not piece.endswith(b"\n"):
-        write_bytes(sys.stdout, b"\n")  # or the prompt stands behind the text
+        write_bytes(sys.stdout, chunk)
+    if is_terminal and chunk and not chunk.endswith(b"\n"):
+        write_bytes(sys.stdout, b"\n")  # so that the prompt is on a line of its own
 
 
-class Plain:
-    """Text without anything that moves a cursor, sets a colour, turns words or asks the terminal a question."""
+class PlainTextFilter:
+    """Accepts text without control characters, which could move the cursor, reorder text or query the terminal."""
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._ends_in_return = False
 
-    def takes(self, data: bytes) -> bool:
+    def accepts(self, data: bytes) -> bool:
         try:
             text = self._decoder.decode(data)
         except UnicodeDecodeError:
             return False
-        # A return that no newline follows goes back over what was written.
+        # A carriage return without a newline would overwrite the line.
         text = "\r" * self._ends_in_return + text
         self._ends_in_return = text.endswith("\r")
         rest = text.removesuffix("\r").replace("\r\n", "\n")
-        return all(letter.isprintable() or letter in _HARMLESS for letter in set(rest))
+        return all(char.isprintable() or char in _HARMLESS_CHARACTERS for char in set(rest))
 
 
-#: What Python does not call printable, and no terminal minds: line ends, kinds of blanks, joiners in words and emojis.
-_HARMLESS = frozenset("\n\t\u00a0\u3000\u2009\u202f\ufeff\u200b\u200c\u200d")
+#: Not printable for Python, but harmless in a terminal: line ends, blanks, and joiners of scripts and emojis.
+_HARMLESS_CHARACTERS = frozenset("\n\t\u00a0\u3000\u2009\u202f\ufeff\u200b\u200c\u200d")

@@ -1,18 +1,34 @@
-"""`wdsctl inspect`: what is in a dataset, or in a blend file."""
+"""`wdsctl inspect`: show what is in a dataset or a blend file, and render the summary."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from wdsctl.cli import exit_codes, options
-from wdsctl.core.errors import UsageError
+from wdsctl.cli import errors, options
+from wdsctl.cli.commands.index import columns_table, render_media_totals
+from wdsctl.cli.commands.split_output import splits_table
+from wdsctl.cli.formatting import (
+    display_path,
+    escape_line,
+    format_count,
+    format_field_map,
+    format_share,
+    format_size,
+    relative_paths,
+)
+from wdsctl.cli.tables import finding_lines, labelled_lines, make_table
+from wdsctl.core.dataset.location import shell_command
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.inspect_samples import Pick
+    from rich.console import RenderableType
+
+    from wdsctl.core.inspect.inspect import InspectReport, SampleSummary
+    from wdsctl.core.inspect.samples import InspectRequest
+
 
 EPILOG = """
 \b
@@ -26,24 +42,23 @@ Examples:
   wdsctl inspect shards/ --json | jq '.parts[].name'
 
 \b
-The summary comes from the catalog, whatever the number of samples. --stats
-takes sizes and media from there too, and reads 1,000 samples, or --random N,
-for texts, JSON and what else the catalog does not have.
+The summary comes from the catalog and takes the same time for any number of
+samples. --stats takes sizes and media facts from the catalog, and reads 1,000
+samples, or --random N, for texts, JSON and all else.
 """
 
-#: Samples that --stats reads, and first ones that the summary shows.
-READ, FIRST = 1_000, 3
+#: First samples that the summary shows.
+SAMPLES_SHOWN = 3
 
-Images = Annotated[
-    Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"],
-    typer.Option(
-        "--images", metavar="auto|blocks|kitty|iterm|sixel|none", help="How to draw pictures in the terminal."
-    ),
+ImageProtocolName = Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"]
+ImagesOption = Annotated[
+    ImageProtocolName,
+    typer.Option("--images", metavar="auto|blocks|kitty|iterm|sixel|none", help="How to draw images in the terminal."),
 ]
 
 
-def whole_number(text: str | int) -> int:
-    """`5000`, `5_000`, `1e6`. Typer sends a default, a number, through here too."""
+def parse_sample_count(text: str | int) -> int:
+    """Parse `5000`, `5_000` or `1e6`. Typer also passes default values, which are numbers."""
     try:
         number = int(float(text)) if isinstance(text, str) and "e" in text.lower() else int(text)
     except (ValueError, OverflowError) as error:
@@ -53,158 +68,230 @@ def whole_number(text: str | int) -> int:
     return number
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the options say, of a dataset."""
-
-    root: str
-    stats: bool
-    samples: int | None
-    random: int | None
-    key: str | None
-    shard: str | None
-    seed: int | None
-    split: str | None
-    images: Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"]
-    catalog: str | None
-
-
 def command(
     root: Annotated[
         str,
-        typer.Argument(
-            metavar="ROOT", help="The dataset: a folder with shards, a .jsonl file, or a URL; or a blend file."
-        ),
+        typer.Argument(metavar="ROOT", help="A folder of shards, a .jsonl file, or a URL of either. Or a blend file."),
     ],
     *,
     stats: Annotated[bool, typer.Option("--stats", help="Sizes, media, texts and JSON keys, with histograms.")] = False,
     samples: Annotated[
-        int | None, typer.Option("--samples", metavar="N", parser=whole_number, help="Show the first N samples.")
+        int | None, typer.Option("--samples", metavar="N", parser=parse_sample_count, help="Show the first N samples.")
     ] = None,
     random: Annotated[
-        int | None, typer.Option("--random", metavar="N", parser=whole_number, help="Show N samples drawn by --seed.")
+        int | None,
+        typer.Option("--random", metavar="N", parser=parse_sample_count, help="Show N samples drawn by --seed."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="S", help="Another seed, other samples. [default: 0]")
+        int | None, typer.Option("--seed", metavar="S", help="Seed that draws the samples. [default: 0]")
     ] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Show the sample of this key.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Show the sample with this key.")] = None,
     shard: Annotated[
-        str | None, typer.Option("--shard", metavar="PATH", help="Where a key repeats: the one in PATH.")
+        str | None,
+        typer.Option("--shard", metavar="PATH", help="Show only the sample in shard PATH, if a key is repeated."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Samples of this split alone.")] = None,
-    images: Images = "auto",
-    catalog: options.Catalog = None,
-    common: options.Common,
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = None,
+    images: ImagesOption = "auto",
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """Show what is in a dataset or a blend file. A summary, samples, or statistics."""
-    asked = _Asked(root, stats, samples, random, key, shard, seed, split, images, catalog)
-    _check(asked)
-    if _is_blend(root):
-        return _blend(asked, common)
+    """Show what a dataset or a blend file contains. A summary, samples, or statistics."""
+    from wdsctl.core.blend.yaml_tree import is_blend_file
+    from wdsctl.core.inspect.samples import InspectRequest
+
+    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
+    is_blend = is_blend_file(root)
+    request.check(is_blend=is_blend)
+    if is_blend:
+        return _show_blend(root, request, catalog, common)
     if stats:
-        return _stats(asked, common)
+        return _show_stats(root, request, catalog, common)
     if key is not None or random is not None or samples:
-        return _samples(asked, common)
-    return _summary(asked, common)
+        return _show_samples(root, request, images, catalog, common)
+    return _show_summary(root, SAMPLES_SHOWN if samples is None else samples, catalog, common)
 
 
-def _check(asked: _Asked) -> None:
-    """Raise UsageError where options contradict each other, or say nothing."""
-    ways = [
-        name
-        for name, value in (("--key", asked.key), ("--random", asked.random), ("--samples", asked.samples))
-        if value is not None
-    ]
-    if len(ways) > 1:
-        raise UsageError(f"{ways[0]} and {ways[1]} exclude each other", hint="each chooses samples in its own way")
-    if asked.stats and (asked.key is not None or asked.samples is not None):
-        raise UsageError(f"--stats and {ways[0]} exclude each other", hint="--stats --random N reads N samples")
-    if asked.seed is not None and asked.random is None and not asked.stats:
-        raise UsageError("--seed draws samples, and none are drawn", hint="add --random N, or --stats")
-    if asked.shard is not None and asked.key is None:
-        raise UsageError("--shard chooses among samples of one key", hint="add --key KEY; `wdsctl ls` lists shards")
-    if asked.split is not None and (asked.key is not None or not (ways or asked.stats or _is_blend(asked.root))):
-        raise UsageError("--split chooses among samples", hint="add --samples N, --random N or --stats")
-
-
-def _is_blend(root: str) -> bool:
-    from wdsctl.core.blend_file.paths import is_blend_file
-
-    return is_blend_file(root)
-
-
-def _summary(asked: _Asked, common: options.Common) -> int:
+def _show_summary(named: str, first: int, catalog: str | None, common: options.CommonOptions) -> int:
     from wdsctl.cli.commands import media_folder
-    from wdsctl.cli.render.inspect import render
-    from wdsctl.core.root_name import parse_root
-    from wdsctl.core.verbs.inspect import inspect
+    from wdsctl.core.catalog.presence import is_media_folder
+    from wdsctl.core.dataset.location import parse_root
+    from wdsctl.core.inspect.inspect import inspect
 
-    root, view = parse_root(asked.root, asked.catalog)
+    root, view = parse_root(named, catalog)
     if view:
-        return _view(root, view, asked.catalog, common)
-    first = FIRST if asked.samples is None else asked.samples
-    if media_folder.is_one(asked.root, asked.catalog):
-        return media_folder.show(asked.root, asked.catalog, first, common)
-    report = inspect(asked.root, catalog=asked.catalog, samples=first)
-    common.output.answer("inspect", report, render)
-    return exit_codes.of_inspect(report)
+        return _show_view(root, view, catalog, common)
+    if is_media_folder(named, catalog):
+        return media_folder.show_media_folder(named, catalog, first, common)
+    report = inspect(named, catalog=catalog, samples=first)
+    common.output.answer("inspect", report, render_summary)
+    return errors.inspect_exit_code(report)
 
 
-def _view(root: str, view: str, catalog: str | None, common: options.Common) -> int:
-    """The summary of `ROOT@VIEW` is that of the view."""
-    from wdsctl.cli.render.view import render_show
-    from wdsctl.core.verbs.view_look import show_view
+def _show_view(root: str, view: str, catalog: str | None, common: options.CommonOptions) -> int:
+    """Show the summary of a view."""
+    from wdsctl.cli.commands.view import render_view_details
+    from wdsctl.core.views.show import show_view
 
-    common.output.answer("inspect", show_view(root, view, catalog=catalog), render_show)
+    common.output.answer("inspect", show_view(root, view, catalog=catalog), render_view_details)
     return 0
 
 
-def _samples(asked: _Asked, common: options.Common) -> int:
-    from wdsctl.cli.output import has_color, width
-    from wdsctl.cli.render.inspect_samples import renderer
-    from wdsctl.cli.render.pictures import largest, manner_of
-    from wdsctl.core.verbs.inspect_samples import inspect_samples
+def _show_samples(
+    root: str,
+    request: InspectRequest,
+    images: ImageProtocolName,
+    catalog: str | None,
+    common: options.CommonOptions,
+) -> int:
+    from wdsctl.cli.commands.inspect_samples import choose_image_protocol, max_image_size, samples_renderer
+    from wdsctl.cli.output import has_color, terminal_width
+    from wdsctl.core.inspect.samples import inspect_samples
 
-    wanted = "none" if common.json else asked.images
-    manner = manner_of(wanted, sys.stdout, is_colored=has_color(sys.stdout, common.no_color))
-    room = largest(manner, width(sys.stdout))
-    report, pictures = inspect_samples(asked.root, _pick(asked), catalog=asked.catalog, largest=room)
-    common.output.answer("inspect", report, renderer(pictures, manner))
+    choice = "none" if common.json else images
+    protocol = choose_image_protocol(choice, sys.stdout, is_colored=has_color(sys.stdout, common.no_color))
+    size = max_image_size(protocol, terminal_width(sys.stdout))
+    report, thumbnails = inspect_samples(root, request.sample_selection, catalog=catalog, thumbnail_size=size)
+    common.output.answer("inspect", report, samples_renderer(thumbnails, protocol))
     if not report.shown:
-        return exit_codes.NO_SAMPLES
-    return exit_codes.PARTLY if any(part.problem for sample in report.shown for part in sample.parts) else 0
+        return errors.NO_SAMPLES
+    return errors.PARTIAL if any(part.problem for sample in report.shown for part in sample.parts) else 0
 
 
-def _pick(asked: _Asked) -> Pick:
-    from wdsctl.core.verbs.inspect_samples import Pick
+def _show_stats(root: str, request: InspectRequest, catalog: str | None, common: options.CommonOptions) -> int:
+    from wdsctl.cli.commands.inspect_stats import render_stats
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.inspect.stats import SAMPLES_READ, inspect_stats
 
-    if asked.random is None:
-        return Pick(count=asked.samples or 0, key=asked.key, shard=asked.shard, split=asked.split)
-    return Pick(count=asked.random, seed=asked.seed or 0, split=asked.split)
-
-
-def _stats(asked: _Asked, common: options.Common) -> int:
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.inspect_stats import render
-    from wdsctl.core.verbs.inspect_stats import inspect_stats
-
-    count = READ if asked.random is None else asked.random
-    with listening(common.output) as progress:
+    count = SAMPLES_READ if request.random is None else request.random
+    with show_progress(common.output) as progress:
         report = inspect_stats(
-            asked.root, count=count, seed=asked.seed or 0, split=asked.split, catalog=asked.catalog, progress=progress
+            root, count=count, seed=request.seed or 0, split=request.split, catalog=catalog, progress=progress
         )
-    common.output.answer("inspect", report, render)
+    common.output.answer("inspect", report, render_stats)
     if not report.samples:
-        return exit_codes.NO_SAMPLES
-    return exit_codes.PARTLY if report.failed else 0
+        return errors.NO_SAMPLES
+    return errors.PARTIAL if report.failed else 0
 
 
-def _blend(asked: _Asked, common: options.Common) -> int:
-    from wdsctl.cli.render.inspect_blend import render
-    from wdsctl.core.verbs.inspect_blend import inspect_blend
+def _show_blend(root: str, request: InspectRequest, catalog: str | None, common: options.CommonOptions) -> int:
+    from wdsctl.cli.commands.inspect_blend import render_blend
+    from wdsctl.core.inspect.blend import inspect_blend
 
-    if asked.stats or asked.key is not None or asked.random is not None:
-        raise UsageError("a blend file has no samples of its own to show", hint="inspect one of its datasets")
-    report = inspect_blend(asked.root, split=asked.split, samples=asked.samples, catalog=asked.catalog)
-    common.output.answer("inspect", report, render)
-    return exit_codes.PARTLY if report.problems else 0
+    report = inspect_blend(root, split=request.split, samples=request.samples, catalog=catalog)
+    common.output.answer("inspect", report, render_blend)
+    return errors.PARTIAL if report.problems else 0
+
+
+#: Shards listed; --json has the first 1,000.
+SHARDS_SHOWN = 10
+PARTS_SHOWN = 100  # of the dataset, and of each sample: rendering a table of thousands of rows takes minutes
+STALE_SHOWN = 10
+
+
+def render_summary(report: InspectReport) -> Iterator[RenderableType]:
+    yield (
+        f"{display_path(report.root)}: {format_count(report.shards, 'shard')}, "
+        f"{format_count(report.samples, 'sample')}, "
+        f"{format_size(report.size_bytes)}"
+    )
+    yield labelled_lines(_facts(report))
+    if report.parts:
+        yield ""
+        yield from _parts(report)
+    if report.splits:
+        yield ""
+        yield splits_table(report.splits)
+    elif report.samples:
+        yield ""
+        yield f"no splits yet (create them: {relative_paths(shell_command('split', report.root, '8,1,1'))})"
+    yield from _excluded_and_views(report)
+    if report.media is not None:
+        yield ""
+        yield from render_media_totals(report.media)
+    if report.columns:
+        yield ""
+        yield columns_table(report.columns)
+    if report.shard_list:
+        yield ""
+        yield from _shards(report)
+    if report.first:
+        yield ""
+        yield from _sample_rows(report.first)
+    if report.stale:
+        yield ""
+        yield from _stale(report)
+
+
+def _facts(report: InspectReport) -> list[tuple[str, str]]:
+    fields = f": {format_field_map(report.field_map)}" if report.field_map else ""
+    facts = [
+        ("sample type", f"{report.sample_type or 'not known'}{fields}"),
+        (
+            "catalog",
+            f"{display_path(report.catalog)} ({format_size(report.catalog_bytes)}, generation {report.generation})",
+        ),
+    ]
+    if report.statuses.keys() - {"ok"}:
+        facts.append(
+            ("shards", ", ".join(f"{format_count(number)} {status}" for status, number in report.statuses.items()))
+        )
+    if report.looked_at < report.shards:
+        compared = f"{format_count(report.looked_at)} of {format_count(report.shards, 'shard')} for changes"
+        compare_all = relative_paths(shell_command("index", report.root, "--dry-run"))
+        facts.append(("checked", f"{compared} (check all: {compare_all})"))
+    return facts
+
+
+def _stale(report: InspectReport) -> Iterator[RenderableType]:
+    yield from finding_lines(report.stale[:STALE_SHOWN])
+    if len(report.stale) > STALE_SHOWN:
+        yield f"... and {format_count(len(report.stale) - STALE_SHOWN)} more (--json lists them all)"
+    if any(finding.code == "WDS305" for finding in report.stale):
+        yield f"update the catalog: {relative_paths(shell_command('index', report.root))}"
+
+
+def _excluded_and_views(report: InspectReport) -> Iterator[RenderableType]:
+    if report.excluded:
+        yield f"{format_count(report.excluded, 'sample')} excluded from all splits"
+    if report.views:
+        yield ""
+        yield make_table(("view", "#samples"), [(view.name, format_count(view.samples)) for view in report.views])
+
+
+def _parts(report: InspectReport) -> Iterator[RenderableType]:
+    shown = report.parts[:PARTS_SHOWN]
+    yield make_table(
+        ("part", "#samples", "#share", "#size", "#empty"),
+        [
+            (p.name, format_count(p.samples), format_share(p.share), format_size(p.size_bytes), format_count(p.empty))
+            for p in shown
+        ],
+    )
+    yield from _more_parts(len(report.parts))
+
+
+def _more_parts(parts: int) -> Iterator[str]:
+    if parts > PARTS_SHOWN:
+        yield f"... and {format_count(parts - PARTS_SHOWN)} more (--json lists them all)"
+
+
+def _shards(report: InspectReport) -> Iterator[RenderableType]:
+    shown = report.shard_list[:SHARDS_SHOWN]
+    yield make_table(
+        ("shard", "#samples", "#size", "status"),
+        [(shard.path, format_count(shard.samples), format_size(shard.size_bytes), shard.status) for shard in shown],
+    )
+    if len(shown) < report.shards:
+        list_all = relative_paths(shell_command("ls", report.root, "-l"))
+        yield f"... and {format_count(report.shards - len(shown))} more ({list_all} lists them all)"
+
+
+def _sample_rows(samples: tuple[SampleSummary, ...]) -> Iterator[RenderableType]:
+    yield "first samples"
+    for sample in samples:
+        yield f"{escape_line(sample.key)} in {escape_line(sample.shard)}"
+        shown = sample.parts[:PARTS_SHOWN]
+        yield labelled_lines(
+            [(escape_line(part.name), f"{format_size(part.size_bytes)}  {part.preview}") for part in shown]
+        )
+        yield from _more_parts(len(sample.parts))

@@ -1,42 +1,134 @@
-"""`wdsctl log`: what was done to a dataset."""
+"""`wdsctl log`: the history of a dataset."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, relative_paths
+from wdsctl.cli.tables import finding_lines, labelled_lines, make_table, sort_by_severity
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.catalog.history import CatalogState, LoggedRun, LogReport, RunReport
+
 
 EPILOG = """
 \b
 Examples:
-  wdsctl log shards/           the last 20 runs, the latest first
-  wdsctl log shards/ -n 0      all of them
-  wdsctl log shards/ 17        one of them, with what it found
-  wdsctl diff shards/ --since 3   what has changed since generation 3
+  wdsctl log shards/              the last 20 runs, the latest first
+  wdsctl log shards/ -n 0         all runs
+  wdsctl log shards/ 17           run 17, with its findings
+  wdsctl diff shards/ --since 3   the changes since generation 3
 
 \b
-Runs that write or check are noted, in .wdsctl/ledger.sqlite. One that was
-killed noted no end. Exits with 3 where no run is noted.
+Commands that write or check are recorded in .wdsctl/ledger.sqlite. A run
+without an end was killed. Exits with 3 if no run is recorded.
 """
 
 
 def command(
-    root: options.Root,
-    run: Annotated[int | None, typer.Argument(metavar="[RUN]", min=1, help="The number of one run.")] = None,
+    root: options.RootArgument,
+    run: Annotated[
+        int | None, typer.Argument(metavar="[RUN]", min=1, help="Show only the run with this number.")
+    ] = None,
     *,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=0, help="So many runs, 0 for all.")] = 20,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=0, help="Number of runs to list, 0 for all.")
+    ] = 20,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """List what was done to a dataset. When, how it ended, from what to what."""
-    from wdsctl.cli.render.log import render_log, render_run
-    from wdsctl.core.verbs.log import log, log_of_run
+    """Show the history of a dataset. Every run with its time, outcome and generation."""
+    from wdsctl.core.catalog.history import read_log, read_run
 
     if run is not None:
-        common.output.answer("log", log_of_run(root, run, catalog=catalog), render_run)
+        common.output.answer("log", read_run(root, run, catalog=catalog), render_run)
         return 0
-    report = log(root, limit=limit, catalog=catalog)
+    report = read_log(root, limit=limit, catalog=catalog)
     common.output.answer("log", report, render_log)
     return 0 if report.runs else 3
+
+
+def render_log(report: LogReport) -> Iterator[RenderableType]:
+    if not report.runs:
+        yield f"{display_path(report.root)}: no run is recorded"
+        return
+    yield make_table(
+        ("#run", "=started", "#took", "status", "#generation", "#samples", "command"), map(_row, report.runs)
+    )
+    if len(report.runs) < report.total:
+        yield f"... and {format_count(report.total - len(report.runs))} earlier (-n 0 lists all)"
+
+
+def render_run(report: RunReport) -> Iterator[RenderableType]:
+    run = report.run
+    process = f"wdsctl {run.version}" + (f", process {run.pid} on {run.host}" if run.pid is not None else "")
+    yield f"run {run.id} on {display_path(report.root)}: {run.status}"
+    yield labelled_lines(
+        [
+            ("command", _command(run)),
+            ("started", _local_time(run.started_at)),
+            *([("ended", f"{_local_time(run.finished_at)}, after {_duration_text(run)}")] if run.finished_at else []),
+            ("process", process),
+            ("before", _state(run.before)),
+            *([("after", _state(run.after))] if run.finished_at else []),
+            ("findings", ", ".join(f"{code}: {format_count(n)}" for code, n in run.findings.items()) or "none"),
+        ]
+    )
+    yield from finding_lines(sort_by_severity(report.findings))
+
+
+def _row(run: LoggedRun) -> tuple[str, ...]:
+    after = run.after if run.finished_at else None
+    generation = _change(*(None if state is None else state.generation for state in (run.before, after)))
+    samples = "" if after is None else format_count(after.samples)
+    return (
+        str(run.id),
+        _local_time(run.started_at),
+        _duration_text(run),
+        run.status,
+        generation,
+        samples,
+        _command(run),
+    )
+
+
+def _duration_text(run: LoggedRun) -> str:
+    if run.seconds is None:
+        return ""
+    return f"{run.seconds * 1000:.0f} ms" if run.seconds < 0.0995 else format_duration(run.seconds)
+
+
+def _change(before: int | None, after: int | None) -> str:
+    """`3`, `3 -> 4`, `-> 1`: the generations before and after, if known."""
+    if before == after or after is None:
+        return "" if before is None else str(before)
+    return f"{'' if before is None else before} -> {after}".strip()
+
+
+def _state(state: CatalogState | None) -> str:
+    if state is None:
+        return "no catalog, or not recorded"
+    return (
+        f"generation {state.generation}: {format_count(state.samples, 'sample')} in "
+        f"{format_count(state.shards, 'shard')}"
+    )
+
+
+def _command(run: LoggedRun) -> str:
+    return escape_line(relative_paths(f"{run.command} {shlex.join(run.argv)}".strip()))
+
+
+def _local_time(stored: str | None) -> str:
+    """A stored time in the local time zone, to the second."""
+    try:
+        return datetime.fromisoformat(stored or "").astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    except ValueError:
+        return escape_line(stored or "")

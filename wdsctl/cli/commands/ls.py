@@ -1,4 +1,4 @@
-"""`wdsctl ls`: shards, samples or parts, one a line."""
+"""`wdsctl ls`: list shards, samples or parts, one per line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import typer
 
 from wdsctl.cli import options
 from wdsctl.core.errors import UsageError, WdsctlError
-from wdsctl.core.printable import shell_word
+from wdsctl.core.text import quote_ansi_c
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.ls import Listed, Listing, What
+    from wdsctl.core.inspect.ls import DatasetListing, ListingEntry, ListingKind
+
 
 EPILOG = """
 \b
@@ -26,106 +27,102 @@ Examples:
   wdsctl ls shards/ --samples -0 | xargs -0 -n1 wdsctl get shards/ -p txt
 
 \b
-PREFIX is of paths, and with --samples or --parts of keys. With a prefix,
-samples come by key. -l adds: of shards bytes, samples, status; of samples
-bytes, place in the shard, shard; of parts bytes, offset in the shard, shard.
-A name with controls in it is written as a shell reads it: $'a\\x1bb'.
+PREFIX matches paths of shards; with --samples or --parts, keys. With PREFIX,
+samples are listed by key. -l adds for shards: bytes, samples, status; for
+samples: bytes, position, shard; for parts: bytes, offset in the shard, shard.
+Names with control characters are quoted for the shell: $'a\\x1bb'.
 """
 
-#: Entries written together: the first ones at once, so that `head` and people do not wait.
-FIRST, REST = 50, 2_000
+#: Entries per write: few in the first, so that output starts at once.
+FIRST_BLOCK_ENTRIES, BLOCK_ENTRIES = 50, 2_000
 
 
 def command(
-    root: options.Root,
-    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="Only what begins so.")] = "",
+    root: options.RootArgument,
+    prefix: Annotated[str, typer.Argument(metavar="[PREFIX]", help="List only names that begin with this.")] = "",
     *,
     shards: Annotated[bool, typer.Option("--shards", help="List shards. [default]")] = False,
     samples: Annotated[bool, typer.Option("--samples", help="List samples by their keys.")] = False,
     parts: Annotated[bool, typer.Option("--parts", help="List parts, as KEY.PART.")] = False,
-    long: Annotated[bool, typer.Option("--long", "-l", help="More of each.")] = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="More columns, see below.")] = False,
     null: Annotated[
-        bool, typer.Option("--null", "-0", help="End names with a NUL byte, and change nothing in them.")
+        bool, typer.Option("--null", "-0", help="End names with a NUL byte, and do not quote them.")
     ] = False,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Of this split alone.")] = None,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = None,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """List the shards of a dataset, its samples or their parts."""
-    from wdsctl.core.verbs.ls import listing
+    """List the shards, samples or parts of a dataset."""
+    from wdsctl.core.inspect.ls import open_listing
 
-    asked: dict[What, bool] = {"shards": shards, "samples": samples, "parts": parts}
-    chosen = [what for what, is_asked in asked.items() if is_asked]
-    if len(chosen) > 1:
-        raise UsageError(
-            f"--{chosen[0]} and --{chosen[1]} exclude each other",
-            hint=f"run it once with --{chosen[0]}, once with --{chosen[1]}",
-        )
-    with listing(root, prefix, what=chosen[0] if chosen else "shards", split=split, catalog=catalog) as found:
-        pieces = document(found) if common.json else _lines(found, long=long, null=null)
-        listed = write_all(pieces, as_is=null and not (common.json or sys.stdout.isatty()))
+    options_of_kinds: dict[ListingKind, bool] = {"shards": shards, "samples": samples, "parts": parts}
+    kinds = [kind for kind, is_set in options_of_kinds.items() if is_set]
+    if len(kinds) > 1:
+        raise UsageError(f"--{kinds[0]} and --{kinds[1]} exclude each other", hint="pass only one of them")
+    with open_listing(root, prefix, what=kinds[0] if kinds else "shards", split=split, catalog=catalog) as listing:
+        texts = listing_document(listing) if common.json else _lines(listing, long=long, null=null)
+        listed = write_entries(texts, is_raw=null and not (common.json or sys.stdout.isatty()))
     if not listed:
-        wanted = f" that begins with {prefix!r}" if prefix else ""
-        common.output.say(f"nothing is there{wanted}")
+        common.output.note(f"nothing found that begins with {prefix!r}" if prefix else "nothing found")
     return 0 if listed else 3
 
 
-def write_all(pieces: Iterable[tuple[str, int]], *, as_is: bool = False) -> int:
-    """Write texts that come with how many entries they hold, in blocks; returns how many there were. `as_is`: for a
-    program that reads them, with what a terminal would obey.
+def write_entries(texts: Iterable[tuple[str, int]], *, is_raw: bool = False) -> int:
+    """Write (text, number of entries in it) in blocks, and return the number of entries.
 
-    What came before an error is written, too.
+    `is_raw`: do not escape control characters, for a program that reads them. If iterating raises an error, writes what
+    came before it.
     """
-    from wdsctl.cli.output import Answered, write, write_drawn
+    from wdsctl.cli.output import PartialDocument, write_plain, write_styled
 
-    put = write_drawn if as_is else write
-    held: list[str] = []
-    listed = pending = 0
+    write = write_styled if is_raw else write_plain
+    block: list[str] = []
+    written = pending = 0
     try:
-        for text, entries in pieces:
-            held.append(text)
+        for text, entries in texts:
+            block.append(text)
             pending += entries
-            if pending >= (FIRST if not listed else REST):
-                put(sys.stdout, "".join(held))
-                held, listed, pending = [], listed + pending, 0
-    except (WdsctlError, Answered):
-        put(sys.stdout, "".join(held))
+            if pending >= (FIRST_BLOCK_ENTRIES if not written else BLOCK_ENTRIES):
+                write(sys.stdout, "".join(block))
+                block, written, pending = [], written + pending, 0
+    except (WdsctlError, PartialDocument):
+        write(sys.stdout, "".join(block))
         raise
-    put(sys.stdout, "".join(held))
-    return listed + pending
+    write(sys.stdout, "".join(block))
+    return written + pending
 
 
-def _lines(found: Listing, *, long: bool, null: bool) -> Iterator[tuple[str, int]]:
+def _lines(listing: DatasetListing, *, long: bool, null: bool) -> Iterator[tuple[str, int]]:
     end = "\0" if null else "\n"
-    # A pipe may end in a pager. Behind -0 a program reads names as they are, but for a terminal.
-    clean: Callable[[str], str] = str if null and not sys.stdout.isatty() else shell_word
-    shown = (_long(entry, clean) for entry in found.entries) if long else map(clean, found.names)
-    for line in shown:
+    # Names in a pipe are quoted too, since it may end in a pager. With -0, a program reads them.
+    quote: Callable[[str], str] = str if null and not sys.stdout.isatty() else quote_ansi_c
+    for line in (_long_line(entry, quote) for entry in listing.entries) if long else map(quote, listing.names):
         yield line + end, 1
 
 
-def _long(entry: Listed, clean: Callable[[str], str]) -> str:
-    from wdsctl.core.verbs.ls import ListedPart, ListedShard
+def _long_line(entry: ListingEntry, quote: Callable[[str], str]) -> str:
+    from wdsctl.core.inspect.ls import ListedPart, ListedShard
 
     if isinstance(entry, ListedShard):
-        return f"{entry.size_bytes:>15,} {entry.samples:>11,}  {entry.status:<10}  {clean(entry.path)}"
+        return f"{entry.size_bytes:>15,} {entry.samples:>11,}  {entry.status:<10}  {quote(entry.path)}"
     if isinstance(entry, ListedPart):
-        return f"{entry.size_bytes:>15,} {entry.offset:>15,}  {clean(entry.shard)}  {clean(entry.name)}"
-    return f"{entry.size_bytes:>15,} {entry.position:>9,}  {clean(entry.shard)}  {clean(entry.key)}"
+        return f"{entry.size_bytes:>15,} {entry.offset:>15,}  {quote(entry.shard)}  {quote(entry.name)}"
+    return f"{entry.size_bytes:>15,} {entry.position:>9,}  {quote(entry.shard)}  {quote(entry.key)}"
 
 
-def document(found: Listing) -> Iterator[tuple[str, int]]:
-    """The one JSON document, in pieces: a dataset may have a billion entries."""
-    from wdsctl.cli.output import in_json, listed, plain
+def listing_document(listing: DatasetListing) -> Iterator[tuple[str, int]]:
+    """Format one JSON document piece by piece, as a dataset may have a billion entries: (text, number of entries)."""
+    from wdsctl.cli.output import json_line, json_list_document, to_json_types
 
-    made = told = 0
+    formatted = counted = 0
 
     def entries() -> Iterator[str]:
-        nonlocal made
-        for entry in found.entries:
-            made += 1
-            yield f"  {in_json(plain(entry))}"
+        nonlocal formatted
+        for entry in listing.entries:
+            formatted += 1
+            yield f"  {json_line(to_json_types(entry))}"
 
-    for piece in listed({"command": "ls", "root": found.root, "what": found.what}, "entries", entries()):
-        yield piece, made - told
-        told = made
+    head = {"command": "ls", "root": listing.root, "what": listing.what}
+    for text in json_list_document(head, "entries", entries()):
+        yield text, formatted - counted
+        counted = formatted

@@ -1,4 +1,4 @@
-"""`wdsctl prepare`: raw files or tars become a dataset that can be trained on."""
+"""`wdsctl prepare`: options, and what follows the report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from wdsctl.cli import exit_codes, options, values
+from wdsctl.cli import errors, options
+from wdsctl.core.invocation import parse_part_names, worker_count
 
 EPILOG = """
 \b
@@ -22,163 +23,176 @@ Examples:
       --field-map "image=jpg,caption=json[text]"
 
 \b
-Killed at any moment and run again, it does the rest. On a terminal it asks
-for what is not given before it writes anything (? lists the choices), and
-ends by printing the command without questions.
-A SOURCE that is neither the folder DEST was made from nor a copy of it is
-refused; --yes says that it is that folder, moved and changed since.
+If prepare is killed, run the same command again: it does the remaining work.
+On a terminal, it asks for missing options before it writes anything (? lists
+the choices), and ends by printing the command that asks no questions.
+prepare refuses a SOURCE that is neither the folder that DEST was built from
+nor a copy of it. Pass --yes if it is that folder, moved and changed since.
 """
 
-Source = Annotated[
+SourceArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="SOURCE",
-        help="A folder of raw files, or of tars or JSONL at any depth, or one JSONL file; "
-        "all but raw files also at a URL. Or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, -.",
+        help="A folder of raw files; a folder of tars or JSONL at any depth, or one JSONL file, also at a URL; "
+        "or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
         show_default=False,
     ),
 ]
-Dest = Annotated[
+DestArgument = Annotated[
     str | None,
-    typer.Argument(metavar="DEST", help="Where the shards of raw files go; tars stay where they are."),
+    typer.Argument(metavar="DEST", help="The folder for the shards of raw files; tars stay where they are."),
 ]
-ShardSamples = Annotated[
-    int, typer.Option("--shard-samples", metavar="N", min=1, help="Samples a shard holds at most.")
+ShardSamplesOption = Annotated[
+    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per shard.")
 ]
-ShardSize = Annotated[
+ShardSizeOption = Annotated[
     int,
     typer.Option(
         "--shard-size",
         metavar="SIZE",
-        parser=values.size_bytes,
+        parser=options.parse_size_option,
         show_default=False,
-        help="Bytes a shard holds at most. [default: 1GiB]",
+        help="Maximum bytes per shard. [default: 1GiB]",
     ),
 ]
-Template = Annotated[str, typer.Option("--template", metavar="T", help="Names of the shards.")]
-Parts = Annotated[
+TemplateOption = Annotated[str, typer.Option("--template", metavar="T", help="Template of the shard names.")]
+PartsOption = Annotated[
     str,
     typer.Option(
         "--parts",
         metavar="jpg,txt",
-        help="The parts of a complete sample; 'jpg|png' for either. [default: the usual ones]",
+        help="The parts of a complete sample; 'jpg|png' for either. "
+        "[default: those that at least half of the samples have]",
     ),
 ]
-OnMissing = Annotated[
+OnMissingOption = Annotated[
     Literal["error", "skip", "keep"],
     typer.Option(
         "--on-missing",
         metavar="error|skip|keep",
-        help="Incomplete samples, stray and unreadable files: stop, leave them out, or take what there is.",
+        help="Incomplete samples, files without a key, and unreadable files: stop, skip these samples, "
+        "or keep the parts that exist.",
     ),
 ]
-Split = Annotated[
-    str | None, typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: all is train]")
+SplitOption = Annotated[
+    str | None,
+    typer.Option("--split", metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1. [default: all samples in train]"),
 ]
-SampleType = Annotated[
-    str, typer.Option("--sample-type", metavar="NAME", help="Such as CaptioningSample. [default: detected]")
-]
-FieldMap = Annotated[
+SampleTypeOption = Annotated[
     str,
-    typer.Option("--field-map", metavar="MAP", help="image=jpg,caption=txt or a JSON object. [default: detected]"),
+    typer.Option("--sample-type", metavar="NAME", help="Sample type, such as CaptioningSample. [default: detected]"),
 ]
-Redetect = Annotated[bool, typer.Option("--redetect", help="Detect the sample type again and write dataset.yaml anew.")]
+FieldMapOption = Annotated[
+    str,
+    typer.Option(
+        "--field-map",
+        metavar="MAP",
+        help="Fields and their parts: image=jpg,caption=txt or a JSON object. [default: detected]",
+    ),
+]
+RedetectOption = Annotated[
+    bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
+]
 
 
 def command(
-    source: Source = None,
-    dest: Dest = None,
+    source: SourceArgument = None,
+    dest: DestArgument = None,
     *,
-    shard_samples: ShardSamples = 10_000,
-    shard_size: ShardSize = 1 << 30,
-    template: Template = "shard-{index:06d}.tar",
-    parts: Parts = "",
-    on_missing: OnMissing = "error",
-    split: Split = None,
-    by: options.By = "auto",
-    seed: options.Seed = 0,
-    sample_type: SampleType = "",
-    field_map: FieldMap = "",
-    redetect: Redetect = False,
-    key: options.Key = None,
-    key_until: options.KeyUntil = None,
-    media: options.Media = None,
-    media_index: options.MediaIndex = False,
-    exclude: options.Exclude = None,
-    missing: options.Missing = "error",
-    sample_rows: options.SampleRows = None,
-    hashed: options.Hash = None,
-    wait: options.Wait = 0.0,
-    workers: options.Workers = None,
-    catalog: options.Catalog = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    shard_samples: ShardSamplesOption = 10_000,
+    shard_size: ShardSizeOption = 1 << 30,
+    template: TemplateOption = "shard-{index:06d}.tar",
+    parts: PartsOption = "",
+    on_missing: OnMissingOption = "error",
+    split: SplitOption = None,
+    by: options.ByOption = "auto",
+    seed: options.SeedOption = 0,
+    sample_type: SampleTypeOption = "",
+    field_map: FieldMapOption = "",
+    redetect: RedetectOption = False,
+    key: options.KeyOption = None,
+    key_until: options.KeyUntilOption = None,
+    media: options.MediaOption = None,
+    media_index: options.MediaIndexOption = False,
+    exclude: options.ExcludeOption = None,
+    missing: options.MissingOption = "error",
+    sample_rows: options.SampleRowsOption = None,
+    hashed: options.HashOption = None,
+    wait: options.WaitOption = 0.0,
+    workers: options.WorkersOption = None,
+    catalog: options.CatalogOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Make a dataset that can be trained on.
+    """Build a training dataset from raw files or existing shards.
 
-    Raw files are written into shards; tars and JSONL stay as they are. Then the shards are indexed, the sample type is
-    detected, and the samples are split. With --media and without DEST, a folder of media files stays as it is, and gets
-    a catalog that says what each of them is.
+    Writes raw files as shards into DEST; uses tars and JSONL in place. Then indexes the shards, detects the sample
+    type, and assigns the samples to splits. With --media and without DEST, catalogs a folder of media files in place.
     """
     from wdsctl.cli import wizard
-    from wdsctl.cli.commands import media_folder
-    from wdsctl.cli.figures import argument
-    from wdsctl.cli.output import width
-    from wdsctl.cli.render.prepare import renderer
-    from wdsctl.core.ratios import parse_ratios
-    from wdsctl.core.root_spec import root_spec
-    from wdsctl.core.verbs.media_request import MediaRequest
-    from wdsctl.core.verbs.prepare import PrepareOptions
+    from wdsctl.cli.commands.media_folder import render_media_folder_index
+    from wdsctl.cli.commands.prepare_output import prepare_renderer
+    from wdsctl.cli.formatting import shell_argument
+    from wdsctl.cli.output import terminal_width
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.dataset.root_spec import parse_root_spec
+    from wdsctl.core.dataset.split_rules import parse_split_shares
+    from wdsctl.core.index.index import index_if_media_folder
+    from wdsctl.core.index.request import IndexRequest, MediaRequest
+    from wdsctl.core.prepare.request import PrepareRequest
 
-    spec = wizard.ask_source(common) if source is None else root_spec(source)
+    spec = wizard.ask_source(common) if source is None else parse_root_spec(source)
     source = spec.root
-    if dest is None and spec.selection is None and media_folder.is_one(source, catalog, media):
-        media_folder.refuse(of_shards=hashed is not None or sample_rows is not None)
-        request = MediaRequest(selection=media, keyframes=media_index)
-        return media_folder.run(
-            media_folder.Request(source, catalog, request, exclude, workers, dry_run=dry_run, wait=wait),
-            "prepare",
-            common,
-        )
-    chosen = PrepareOptions(
-        shard_samples=shard_samples,
-        shard_size=shard_size,
-        template=template,
-        parts=values.part_names(parts),
-        on_missing=on_missing,
-        split=parse_ratios(split) if split else None,
-        split_by=by,
-        seed=seed,
-        may_move=common.yes,
-        sample_type=sample_type,
-        field_map=values.field_map(field_map),
-        redetect=redetect,
-        key=key,
-        key_until=key_until,
-        media=media,
-        media_index=media_index,
-        moved=common.yes,
-        take_unsure=common.yes,
-        workers=options.worker_count(workers),
-        catalog=catalog,
+    request = IndexRequest(
+        workers=worker_count(workers),
         missing=missing,
         exclude=tuple(exclude or ()),
         selection=spec.selection,
         sample_rows=sample_rows,
         hashed=hashed,
-        wait=wait,
         dry_run=dry_run,
+        media=MediaRequest(selection=media, keyframes=media_index),
+        key=key,
+        key_until=key_until,
     )
-    outcome = wizard.prepare(wizard.Request(source=source, dest=dest, options=chosen), common)
+    if dest is None:
+        with show_progress(common.output) as progress:
+            folder_report = index_if_media_folder(spec, request, catalog=catalog, wait=wait, progress=progress)
+        if folder_report is not None:
+            common.output.answer("prepare", folder_report, render_media_folder_index)
+            return errors.media_folder_exit_code(folder_report)
+    prepare_request = PrepareRequest(
+        shard_samples=shard_samples,
+        shard_size=shard_size,
+        template=template,
+        parts=parse_part_names(parts),
+        on_missing=on_missing,
+        split=parse_split_shares(split) if split else None,
+        split_by=by,
+        seed=seed,
+        may_move=common.yes,
+        sample_type=sample_type,
+        field_map=options.parse_field_map_option(field_map),
+        redetect=redetect,
+        moved=common.yes,
+        take_unsure=common.yes,
+        catalog=catalog,
+        index=request,
+        wait=wait,
+    )
+    outcome = wizard.prepare_interactively(
+        wizard.PrepareCommand(source=source, dest=dest, request=prepare_request), common
+    )
     report, output = outcome.report, common.output
-    output.answer("prepare", report, renderer(outcome.request.options))
+    output.answer("prepare", report, prepare_renderer(outcome.command.request))
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
         allowed = () if report.from_folder else common.allow_path or ()  # what links lead to lies in the shards then
         again = [("--catalog", catalog)] if catalog else []
         again += [("--allow-path", folder) for folder in allowed]
-        options_again = "".join(f" {name} {argument(value)}" for name, value in again)
-        output.say(f"next: wdsctl {verb} {argument(report.dest)}{options_again}")
-    if outcome.has_asked:
-        output.say("the same without questions:", *wizard.command_lines(outcome.request, width(sys.stderr)))
-    return exit_codes.of_index(report.index) if report.index is not None else 0
+        options_again = "".join(f" {name} {shell_argument(value)}" for name, value in again)
+        output.note(f"next: wdsctl {verb} {shell_argument(report.dest)}{options_again}")
+    if outcome.has_prompted:
+        output.note("the same without questions:", *wizard.command_lines(outcome.command, terminal_width(sys.stderr)))
+    return errors.index_exit_code(report.index) if report.index is not None else 0

@@ -1,32 +1,47 @@
-"""`wdsctl repair`: fixed copies of broken shards."""
+"""`wdsctl repair`: write fixed copies of broken shards, and render the report."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.exit_codes import PARTLY
+from wdsctl.cli.errors import PARTIAL
+from wdsctl.cli.formatting import display_path, format_count, format_duration
+from wdsctl.cli.tables import finding_lines, make_table, sort_by_severity
+from wdsctl.core.invocation import worker_count
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from wdsctl.core.repair.repair import RepairReport
+
 
 EPILOG = """
 \b
 Examples:
-  wdsctl repair shards/ fixed/ --dry-run        what would be done
-  wdsctl repair shards/ fixed/                  copies of the broken ones
-  wdsctl repair shards/ fixed/ --all            and of the sound ones
+  wdsctl repair shards/ fixed/ --dry-run        preview the repair
+  wdsctl repair shards/ fixed/                  copy and fix broken shards
+  wdsctl repair shards/ fixed/ --all            copy intact shards, too
   wdsctl repair qa.jsonl fixed/ --encoding latin-1
-  wdsctl repair shards/ --in-place --yes        each is kept as SHARD.bak
+  wdsctl repair shards/ --in-place --yes        keep originals as SHARD.bak
 
 \b
-A tail that is cut, headers with wrong checksums, interleaved and duplicate
-keys, duplicate parts; of JSONL: BOM, CRLF, lines that are no JSON. What is
-lost, or would have to be guessed, is told, and the exit code is 5.
+`repair` fixes truncated tails, headers with wrong checksums, interleaved
+and duplicate keys, and duplicate parts. In JSONL, it removes byte order
+marks and lines that are not JSON objects, and turns CRLF into LF. It reports
+what it loses or cannot decide, and then exits with 5.
 """
 
 
 def command(
-    root: options.Root,
+    root: options.RootArgument,
     dest: Annotated[
         str | None, typer.Argument(metavar="DEST", help="The folder for the fixed copies, outside of ROOT.")
     ] = None,
@@ -35,28 +50,27 @@ def command(
         bool, typer.Option("--in-place", help="Replace the broken shards themselves. Needs --yes.")
     ] = False,
     no_backup: Annotated[
-        bool, typer.Option("--no-backup", help="In place: do not keep what was there as .bak.")
+        bool, typer.Option("--no-backup", help="With --in-place: do not keep the originals as SHARD.bak.")
     ] = False,
-    all_shards: Annotated[bool, typer.Option("--all", help="Copy the sound shards, too.")] = False,
+    all_shards: Annotated[bool, typer.Option("--all", help="Copy the intact shards, too.")] = False,
     encoding: Annotated[
         str,
-        typer.Option("--encoding", metavar="NAME", help="Of JSONL: lines that are not UTF-8 are read by this."),
+        typer.Option("--encoding", metavar="NAME", help="For JSONL: the encoding of lines that are not UTF-8."),
     ] = "",
     limit: Annotated[
         int, typer.Option("--limit", metavar="N", min=0, help="Shards listed, 0 for all; --json always has all.")
     ] = 20,
-    dry_run: options.DryRun = False,
-    wait: options.Wait = 0.0,
-    workers: options.Workers = None,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    dry_run: options.DryRunOption = False,
+    wait: options.WaitOption = 0.0,
+    workers: options.WorkersOption = None,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """Write fixed copies of broken shards. ROOT stays as it is, unless --in-place is said."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.repair import renderer
-    from wdsctl.core.verbs.repair import RepairRequest, repair
+    """Write fixed copies of broken shards. Does not modify ROOT without --in-place."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.repair.repair import RepairRequest, repair
 
-    _check(encoding, in_place=in_place, no_backup=no_backup, is_sure=common.yes or dry_run)
+    _check_options(encoding, in_place=in_place, no_backup=no_backup, is_sure=common.yes or dry_run)
     request = RepairRequest(
         dest=dest or "",
         in_place=in_place,
@@ -66,25 +80,79 @@ def command(
         wait=wait,
         dry_run=dry_run,
     )
-    with listening(common.output) as progress:
-        report = repair(root, request, catalog=catalog, workers=options.worker_count(workers), progress=progress)
-    common.output.answer("repair", report, renderer(limit))
-    return PARTLY if report.findings else 0
+    with show_progress(common.output) as progress:
+        report = repair(root, request, catalog=catalog, workers=worker_count(workers), progress=progress)
+    common.output.answer("repair", report, repair_renderer(limit))
+    return PARTIAL if report.findings else 0
 
 
-def _check(encoding: str, *, in_place: bool, no_backup: bool, is_sure: bool) -> None:
+def _check_options(encoding: str, *, in_place: bool, no_backup: bool, is_sure: bool) -> None:
     import codecs
 
     from wdsctl.core.errors import UsageError
 
     if in_place and not is_sure:
-        raise UsageError("--in-place replaces shards, and needs --yes", hint="`--dry-run` shows what it would do")
+        raise UsageError("--in-place replaces shards, and needs --yes", hint="`--dry-run` shows preview the repair")
     if no_backup and not in_place:
-        raise UsageError("--no-backup is of --in-place", hint="leave it out: nothing in ROOT is touched")
+        raise UsageError("--no-backup needs --in-place", hint="remove --no-backup: ROOT is not changed")
     try:
         if encoding:
             codecs.lookup(encoding)
     except LookupError as error:
         raise UsageError(
-            f"--encoding {encoding}: there is no such encoding", hint="such as latin-1 or cp1252"
+            f"--encoding {encoding}: unknown encoding", hint="pass an encoding of Python, such as latin-1 or cp1252"
         ) from error
+
+
+def repair_renderer(limit: int) -> Callable[[RepairReport], Iterator[RenderableType]]:
+    """A renderer that lists at most `limit` shards, and as many findings; 0 for all."""
+    return partial(render_repair, limit=limit)
+
+
+def render_repair(report: RepairReport, *, limit: int = 0) -> Iterator[RenderableType]:
+    findings = sort_by_severity(report.findings)
+    shown = findings[:limit] if limit else findings
+    yield from finding_lines(shown)
+    if len(shown) < len(findings):
+        yield f"... and {format_count(len(findings) - len(shown))} more (--limit 0 lists them all)"
+    broken = [shard for shard in report.repaired if shard.fixes or shard.became == "lost"]
+    listed = broken[:limit] if limit else broken
+    if listed:
+        rows = [
+            (shard.shard, _fixes_text(shard.fixes) if shard.became != "lost" else "beyond repair") for shard in listed
+        ]
+        yield make_table(("shard", "what was done" if not report.dry_run else "preview the repair"), rows)
+    if len(listed) < len(broken):
+        yield f"... and {format_count(len(broken) - len(listed))} more (--limit 0 lists them all)"
+    if broken:
+        yield ""
+    yield f"{display_path(report.root)}: {_verdict(report)}"
+    total: Counter[str] = Counter()
+    for shard in broken:
+        total.update(shard.fixes)
+    yield from (f"  {fix}: {format_count(times)}" for fix, times in sorted(total.items()))
+    yield f"  checked {format_count(report.shards, 'shard')} in {format_duration(report.seconds)}"
+    if report.fixed and not report.dry_run:
+        yield f"  prepare the copies: `wdsctl prepare {display_path(report.dest)}`"
+
+
+def _verdict(report: RepairReport) -> str:
+    if report.fixed + report.beyond_repair + report.copied == 0:
+        return f"nothing to repair: {format_count(report.sound, 'sound shard')}"
+    would = "would be " if report.dry_run else ""
+    facts = [
+        (report.fixed, f"{would}repaired"),
+        (report.copied, f"{would}copied unchanged"),
+        (report.beyond_repair, "beyond repair"),
+        (report.sound, "sound"),
+    ]
+    summary = ", ".join(f"{format_count(count)} {outcome}" for count, outcome in facts if count)
+    backups = sum(bool(shard.backup) for shard in report.repaired)
+    if backups:
+        return f"{summary}; originals are kept in {format_count(backups, '.bak file')}"
+    is_written = (report.fixed or report.copied) and not report.dry_run
+    return f"{summary} (in {display_path(report.dest)})" if is_written else summary
+
+
+def _fixes_text(fixes: dict[str, int]) -> str:
+    return ", ".join(f"{fix}: {format_count(times)}" if times > 1 else fix for fix, times in fixes.items())

@@ -1,4 +1,4 @@
-"""`wdsctl split`: say which samples train, validate and test."""
+"""`wdsctl split`: assign samples to train, val and test, and show, export and check the splits."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from wdsctl.cli import options
+from wdsctl.core.errors import UsageError
+from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
-    from wdsctl.core.verbs.split import SplitReport, SplitRequest, WouldMove
+    from wdsctl.core.split.split import SplitReport, SplitRequest
+
 
 EPILOG = """
 \b
@@ -23,94 +26,110 @@ Examples:
   wdsctl split shards/ --pattern train='a-{000..799}.tar' --rest val
   wdsctl split shards/ --keys val=val.txt --rest train --set papers
   wdsctl split shards/ --exclude-code WDS106
-  wdsctl split shards/ --leaks jpg                  exits with 1 if any
-  wdsctl split shards/                              what there is
+  wdsctl split shards/ --leaks jpg                  exit with 1 if leaks exist
+  wdsctl split shards/                              show the splits
 
 \b
 Splits of a set are named SET/NAME, such as split_part="papers/train".
-Values are found by json:FIELD, part:NAME, key:REGEX or column:NAME.
+VALUE is json:FIELD, part:NAME, key:REGEX or column:NAME.
 """
 
 
 def command(
-    root: options.Root,
+    root: options.RootArgument,
     ratios: Annotated[
         str | None, typer.Argument(metavar="RATIOS", help="8,1,1 or train=8,val=1,test=1.", show_default=False)
     ] = None,
     *,
-    by: options.By = "auto",
-    seed: options.Seed = 0,
+    by: options.ByOption = "auto",
+    seed: options.SeedOption = 0,
     group_by: Annotated[
-        str, typer.Option("--group-by", metavar="VALUE", help="Keep samples of one value together, such as json:id.")
+        str,
+        typer.Option(
+            "--group-by", metavar="VALUE", help="Keep samples with the same value in one split, such as json:id."
+        ),
     ] = "",
     stratify: Annotated[
-        str, typer.Option("--stratify", metavar="VALUE", help="Divide the samples of each value by the shares.")
+        str, typer.Option("--stratify", metavar="VALUE", help="Divide the samples of each value by the ratios.")
     ] = "",
     pattern: Annotated[
         list[str] | None,
-        typer.Option("--pattern", metavar="NAME=PATTERN", help="Shards by brace range, glob: or re: (repeatable)."),
+        typer.Option(
+            "--pattern", metavar="NAME=PATTERN", help="Assign shards by brace range, glob: or re: (repeatable)."
+        ),
     ] = None,
     keys: Annotated[
         list[str] | None,
-        typer.Option("--keys", metavar="NAME=FILE", help="The keys in a file, one a line (repeatable)."),
+        typer.Option("--keys", metavar="NAME=FILE", help="Assign the keys in a file, one per line (repeatable)."),
     ] = None,
     rest: Annotated[
-        str, typer.Option("--rest", metavar="NAME", help="The split of what is not named; none leaves it out.")
+        str,
+        typer.Option("--rest", metavar="NAME", help="Split for all other samples; none leaves them out."),
     ] = "",
-    source: Annotated[str, typer.Option("--from", metavar="FILE", help="Divide as a split.yaml of Energon says.")] = "",
+    source: Annotated[str, typer.Option("--from", metavar="FILE", help="Use a split.yaml of Energon.")] = "",
     folds: Annotated[
         int,
         typer.Option(
-            "--folds", metavar="K", min=0, help="Make K sets, each with another part as val.", show_default=False
+            "--folds",
+            metavar="K",
+            min=0,
+            help="Create K split sets, each with another fold as val.",
+            show_default=False,
         ),
     ] = 0,
-    of_set: Annotated[
-        str, typer.Option("--set", metavar="SET", help="Make this set of splits, beside the others.")
+    split_set: Annotated[
+        str, typer.Option("--set", metavar="SET", help="Create this split set next to the others.")
     ] = "",
     exclude_shard: Annotated[
         list[str] | None,
-        typer.Option("--exclude-shard", metavar="PATTERN", help="Leave shards out of all splits (repeatable)."),
+        typer.Option("--exclude-shard", metavar="PATTERN", help="Exclude shards from all splits (repeatable)."),
     ] = None,
     exclude_key: Annotated[
         list[str] | None,
-        typer.Option("--exclude-key", metavar="KEY", help="Leave samples out of all splits (repeatable)."),
+        typer.Option("--exclude-key", metavar="KEY", help="Exclude samples from all splits (repeatable)."),
     ] = None,
     exclude_keys: Annotated[
         list[str] | None,
-        typer.Option("--exclude-keys", metavar="FILE", help="The same for the keys in a file (repeatable)."),
+        typer.Option("--exclude-keys", metavar="FILE", help="Exclude the keys in a file (repeatable)."),
     ] = None,
     exclude_code: Annotated[
         list[str] | None,
-        typer.Option("--exclude-code", metavar="WDSnnn", help="The same for what validate found (repeatable)."),
+        typer.Option(
+            "--exclude-code", metavar="WDSnnn", help="Exclude samples with this finding of validate (repeatable)."
+        ),
     ] = None,
     no_excludes: Annotated[
-        bool, typer.Option("--no-excludes", help="Remove the excludes in force; those given here take their place.")
+        bool, typer.Option("--no-excludes", help="Remove all excludes except those given here.")
     ] = False,
     allow_empty: Annotated[
-        bool, typer.Option("--allow-empty", help="Splits may be empty; patterns and keys may match nothing.")
+        bool, typer.Option("--allow-empty", help="Allow empty splits, and patterns and keys without matches.")
     ] = False,
     drop: Annotated[
         bool,
-        typer.Option("--drop", help="Forget the set that --set names; without, asks for the one that has no name."),
+        typer.Option(
+            "--drop", help="Delete the split set that --set names; without --set the default set, after asking."
+        ),
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Make all sets by the rules in dataset.yaml.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Create all split sets again by the rules in dataset.yaml.")
+    ] = False,
     export: Annotated[
         str, typer.Option("--export", metavar="FILE", help="Write a split.yaml of Energon (- for stdout).")
     ] = "",
     leaks: Annotated[
         str | None,
-        typer.Option("--leaks", metavar="[PARTS]", help="Find content that is in two splits. [bare: media]"),
+        typer.Option("--leaks", metavar="[PARTS]", help="Find content that is in several splits. [no value: media]"),
     ] = None,
-    wait: options.Wait = 0.0,
-    workers: options.Workers = None,
-    catalog: options.Catalog = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    wait: options.WaitOption = 0.0,
+    workers: options.WorkersOption = None,
+    catalog: options.CatalogOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Say which samples train, validate and test. The shards are not touched."""
-    from wdsctl.cli.split_options import Asked, check_question, request_of
+    """Assign samples to splits such as train, val and test. Does not modify shards."""
+    from wdsctl.core.split.request import parse_split_request
 
-    asked = Asked(
+    request = parse_split_request(
         ratios=ratios,
         by=by,
         seed=seed,
@@ -121,7 +140,7 @@ def command(
         rest=rest,
         source=source,
         folds=folds,
-        of_set=of_set,
+        split_set=split_set,
         exclude_shards=exclude_shard or (),
         exclude_keys=exclude_key or (),
         exclude_key_files=exclude_keys or (),
@@ -130,111 +149,107 @@ def command(
         drop=drop,
         again=again,
         allow_empty=allow_empty,
+        workers=worker_count(workers),
     )
-    if not asked.is_question:
-        _refuse_beside(export, leaks)
-        request = request_of(asked, options.worker_count(workers))
-        if drop and not (of_set or dry_run or common.yes):
-            _be_sure(root, request, catalog, common)
-        return _make(root, request, catalog, common, wait=wait, dry_run=dry_run)
-    check_question(asked)
-    if leaks is not None:
-        return _leaks(root, leaks, of_set, catalog, options.worker_count(workers), common)
-    return _export(root, export, of_set, catalog, common) if export else _show(root, of_set, catalog, common)
-
-
-def _refuse_beside(export: str, leaks: str | None) -> None:
-    from wdsctl.core.errors import UsageError
-
+    if request.is_query:
+        if leaks is not None:
+            return _find_leaks(root, leaks, request, catalog, common)
+        if export:
+            return _export(root, export, split_set, catalog, common)
+        return _show(root, split_set, catalog, common)
     if export or leaks is not None:
         raise UsageError(
-            f"{'--export' if export else '--leaks'} is about the splits that there are, and others are asked for",
-            hint="make them first, then give the other command",
+            f"{'--export' if export else '--leaks'} applies to existing splits and makes none",
+            hint="make the splits first, then run the command with this option",
         )
+    if drop and not (split_set or dry_run or common.yes):
+        _confirm_drop(root, request, catalog, common)
+    return _make_splits(root, request, catalog, common, wait=wait, dry_run=dry_run)
 
 
-def _be_sure(root: str, request: SplitRequest, catalog: str | None, common: options.Common) -> None:
-    """Raises UsageError unless the splits that no name was given for are meant: their rule is lost with them."""
-    from wdsctl.cli.asking import Terminal, may_ask
-    from wdsctl.cli.figures import path
-    from wdsctl.core.errors import UsageError
-    from wdsctl.core.verbs.split import split_by
+def _confirm_drop(root: str, request: SplitRequest, catalog: str | None, common: options.CommonOptions) -> None:
+    """Ask before deleting the default set and its rule. Raises UsageError unless the user agrees."""
+    from wdsctl.cli.formatting import display_path
+    from wdsctl.cli.wizard import TerminalPrompter, may_ask
+    from wdsctl.core.split.split import split_dataset
 
-    gone = split_by(root, request, catalog=catalog, dry_run=True)
-    names = ", ".join(sorted({move.before for move in gone.moved if not move.after})) or "the splits"
+    report = split_dataset(root, request, catalog=catalog, dry_run=True)
+    names = ", ".join(sorted({move.before for move in report.moved if not move.after})) or "the splits"
     if not may_ask(common):
         raise UsageError(
-            f"--drop without --set forgets {names}, and needs --yes",
-            where=gone.root,
+            f"--drop without --set deletes the splits {names}, and needs --yes",
+            where=report.root,
             hint="`--dry-run` shows what it would do; --set SET names another set",
         )
-    question = f"forget {names} of {path(gone.root)}, and how they were divided?"
-    if not Terminal().confirm(question, default=False):
-        raise UsageError("nothing is forgotten: the answer was no", hint="--set SET names another set")
+    question = f"delete the splits {names} of {display_path(report.root)} and their rule?"
+    if not TerminalPrompter().confirm(question, default=False):
+        raise UsageError("no split was deleted: the answer was no", hint="--set SET names another set")
 
 
-def _make(
-    root: str, request: SplitRequest, catalog: str | None, common: options.Common, *, wait: float, dry_run: bool
+def _make_splits(
+    root: str, request: SplitRequest, catalog: str | None, common: options.CommonOptions, *, wait: float, dry_run: bool
 ) -> int:
     from dataclasses import replace
 
-    from wdsctl.cli.asking import may_ask
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.split import render
-    from wdsctl.core.verbs.split import WouldMove, split_by
+    from wdsctl.cli.commands.split_output import render_moves, render_split
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.cli.wizard import TerminalPrompter, may_ask
+    from wdsctl.core.split.split import SamplesWouldMoveError, split_dataset
 
-    def make(request: SplitRequest) -> SplitReport:
-        with listening(common.output) as progress:
-            return split_by(root, request, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
+    def run(*, may_move: bool) -> SplitReport:
+        with show_progress(common.output) as progress:
+            moving = replace(request, may_move=may_move)
+            return split_dataset(root, moving, catalog=catalog, wait=wait, dry_run=dry_run, progress=progress)
 
     try:
-        report = make(replace(request, may_move=common.yes))
-    except WouldMove as refused:
+        report = run(may_move=common.yes)
+    except SamplesWouldMoveError as error:
         if not may_ask(common):
             raise
-        _confirm_moves(refused, common)
-        report = make(replace(request, may_move=True))
-    common.output.answer("split", report, render)
+        common.output.note(*render_moves(error.report))
+        if not TerminalPrompter().confirm("move them?", default=False):
+            hint = "`--set NAME` makes another set beside this one"
+            raise UsageError("no sample was moved: the answer was no", hint=hint) from None
+        report = run(may_move=True)
+    common.output.answer("split", report, render_split)
     return 0
 
 
-def _confirm_moves(refused: WouldMove, common: options.Common) -> None:
-    """Show what would move, and ask. Raises UsageError where the answer is no."""
-    from wdsctl.cli.asking import Terminal
-    from wdsctl.cli.render.split import moved_lines
-    from wdsctl.core.errors import UsageError
+def _show(root: str, split_set: str, catalog: str | None, common: options.CommonOptions) -> int:
+    from wdsctl.cli.commands.split_output import render_sets
+    from wdsctl.core.split.report import show_splits
 
-    common.output.say(*moved_lines(refused.report))
-    if not Terminal().confirm("move them?", default=False):
-        raise UsageError("nothing has moved: the answer was no", hint="`--set NAME` makes another set beside this one")
-
-
-def _show(root: str, of_set: str, catalog: str | None, common: options.Common) -> int:
-    from wdsctl.cli.render.split import render_sets
-    from wdsctl.core.verbs.split_show import show_splits
-
-    common.output.answer("split", show_splits(root, of_set=of_set, catalog=catalog), render_sets)
+    common.output.answer("split", show_splits(root, split_set=split_set, catalog=catalog), render_sets)
     return 0
 
 
-def _export(root: str, export: str, of_set: str, catalog: str | None, common: options.Common) -> int:
-    from wdsctl.cli.render.split import render_export
-    from wdsctl.core.verbs.split_export import export_split
+def _export(root: str, export: str, split_set: str, catalog: str | None, common: options.CommonOptions) -> int:
+    from wdsctl.cli.commands.split_output import render_split_export
+    from wdsctl.core.split.report import export_split
 
     path = "" if export == "-" else export
-    report = export_split(root, path, of_set=of_set, catalog=catalog, overwrite=common.yes)
-    common.output.answer("split", report, render_export)
+    report = export_split(root, path, split_set=split_set, catalog=catalog, overwrite=common.yes)
+    common.output.answer("split", report, render_split_export)
     return 0
 
 
-def _leaks(root: str, leaks: str, of_set: str, catalog: str | None, workers: int, common: options.Common) -> int:
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.split import render_leaks
-    from wdsctl.cli.values import part_names
-    from wdsctl.core.verbs.split_leaks import find_leaks
+def _find_leaks(
+    root: str, leaks: str, request: SplitRequest, catalog: str | None, common: options.CommonOptions
+) -> int:
+    from wdsctl.cli.commands.split_output import render_leaks
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.invocation import parse_part_names
+    from wdsctl.core.split.leaks import find_leaks
 
-    parts = () if leaks == "auto" else part_names(leaks)
-    with listening(common.output) as progress:
-        report = find_leaks(root, parts, of_set=of_set, catalog=catalog, workers=workers, progress=progress)
+    parts = () if leaks == "auto" else parse_part_names(leaks)
+    with show_progress(common.output) as progress:
+        report = find_leaks(
+            root,
+            parts,
+            split_set=request.split_set,
+            catalog=catalog,
+            workers=request.workers,
+            progress=progress,
+        )
     common.output.answer("split", report, render_leaks)
     return 1 if report.findings else 0

@@ -1,48 +1,66 @@
-"""`wdsctl validate`: find what is wrong with a dataset."""
+"""`wdsctl validate`: check a dataset or a blend, and render the findings."""
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal, cast
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.commands.inspect_samples import view_suffix
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_share, format_size
+from wdsctl.cli.output import json_document, to_json_types
+from wdsctl.cli.tables import count_severities, finding_lines, make_table, sort_by_severity
+from wdsctl.core.codes import load_codes
+from wdsctl.core.errors import SEVERITIES, Finding, Severity
+from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
-    from wdsctl.core.progress import Progress
-    from wdsctl.core.verbs.validate_request import ValidateReport, ValidateRequest
+    from collections.abc import Callable
+
+    from rich.console import RenderableType
+
+    from wdsctl.core.validate.request import ReleaseReport, ValidateReport
+
 
 EPILOG = """
 \b
 Examples:
   wdsctl validate shards/
-  wdsctl validate shards/ --level content       decode everything
+  wdsctl validate shards/ --level content       decode all media
   wdsctl validate shards/ --level all --sample 1%
   wdsctl validate qa.jsonl --level refs --refs image=media/
-  wdsctl validate shards/ --fail-on error       warnings are shown, and pass
+  wdsctl validate shards/ --fail-on error       exit with 0 despite warnings
   wdsctl validate shards/ --format sarif -o findings.sarif
   wdsctl validate shards/ --level content --quarantine
 
 \b
-Levels: structure (tars, keys, parts; always), headers (of media and arrays),
-  content (everything decodes; headers too), schema (fields fit the sample
-  type), refs (names are in their stores), hashes (SHA-256; reads every byte,
-  each time), all.
+Levels:
+  structure   tars, keys, parts, catalog; always checked
+  headers     headers of media and arrays
+  content     decodes all parts; includes headers
+  schema      whether values match the sample type
+  refs        whether names of media exist in their stores
+  hashes      SHA-256 of every shard; reads all bytes every time
+  all         all of these
 """
 
-FailOn = Annotated[
+FailOnOption = Annotated[
     Literal["error", "warning", "note", "never"],
     typer.Option(
         "--fail-on",
         metavar="error|warning|note|never",
-        help="Exit with 1 if something this grave, or graver, is found.",
+        help="Exit with 1 if a finding has this severity or a higher one.",
     ),
 ]
-Format = Annotated[
+FormatOption = Annotated[
     Literal["text", "json", "sarif", "junit"],
-    typer.Option("--format", metavar="text|json|sarif|junit", help="The form of the answer."),
+    typer.Option("--format", metavar="text|json|sarif|junit", help="Format of the report."),
 ]
 
 
@@ -51,64 +69,79 @@ def command(
         str,
         typer.Argument(
             metavar="ROOT",
-            help="The dataset (or ROOT@VIEW): a folder with shards, a .jsonl file, a URL of either. Or a blend file.",
+            help="Dataset or ROOT@VIEW: a folder of shards, a .jsonl file, or a URL of either. Or a blend file.",
         ),
     ],
     *,
     level: Annotated[
         list[str] | None,
-        typer.Option("--level", metavar="LEVEL,...", help="How deep to look; see below. [default: structure]"),
+        typer.Option("--level", metavar="LEVEL,...", help="What to check, see below. [default: structure]"),
     ] = None,
     sample: Annotated[
         str,
-        typer.Option("--sample", metavar="SHARE", help="Look into so many of the samples, such as 1%."),
+        typer.Option("--sample", metavar="SHARE", help="Fraction of the samples to check, such as 1%."),
     ] = "100%",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another sample.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed that selects the samples of --sample.")] = 0,
     shards: Annotated[
         list[str] | None,
-        typer.Option("--shards", metavar="PATTERN", help="Only these: a glob, a brace range or re:REGEX (repeatable)."),
+        typer.Option(
+            "--shards", metavar="PATTERN", help="Only these shards: a glob, brace range or re:REGEX (repeatable)."
+        ),
     ] = None,
     refs: Annotated[
         list[str] | None,
         typer.Option(
-            "--refs", metavar="FIELD=STORE", help="What a field of JSON refers to; kept in dataset.yaml (repeatable)."
+            "--refs",
+            metavar="FIELD=STORE",
+            help="Store whose entries a JSON field names; saved in dataset.yaml (repeatable).",
         ),
     ] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Read what was validated and has not changed, too; hashes always do.")
+        bool, typer.Option("--again", help="Check unchanged shards again, as the level hashes always does.")
     ] = False,
     quarantine: Annotated[
-        bool, typer.Option("--quarantine", help="Keep samples with errors out of all splits. No file is touched.")
+        bool, typer.Option("--quarantine", help="Exclude samples with errors from all splits. Shards are not changed.")
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Let all in again that is in quarantine, and do nothing else.")
+        bool, typer.Option("--release", help="Release samples from quarantine, and do nothing else.")
     ] = False,
-    fail_on: FailOn = "warning",
+    fail_on: FailOnOption = "warning",
     limit: Annotated[
         int,
-        typer.Option("--limit", metavar="N", min=0, help="Findings listed, 0 for all; other forms always have all."),
+        typer.Option(
+            "--limit", metavar="N", min=0, help="Number of findings to list as text, 0 for all. Other formats list all."
+        ),
     ] = 20,
-    format: Format = "text",  # noqa: A002 - the option's name
+    format: FormatOption = "text",  # noqa: A002 - the option's name
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the answer there, and text to stdout.")
+        str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")
     ] = None,
-    wait: options.Wait = 0.0,
-    workers: options.Workers = None,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    wait: options.WaitOption = 0.0,
+    workers: options.WorkersOption = None,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """Find what is wrong with a dataset. Tar structure, keys, parts, whether the catalog fits; more by --level."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.core.checks.levels import parse_levels
-    from wdsctl.core.checks.refs import parse_ref
-    from wdsctl.core.checks.sampling import parse_share
-    from wdsctl.core.findings import at_least
-    from wdsctl.core.verbs.validate_request import ValidateRequest
+    """Check a dataset for errors. Tar structure, keys, parts, catalog; --level selects further checks."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.errors import findings_at_least
+    from wdsctl.core.validate.request import ValidateRequest, parse_levels, parse_ref, parse_share
+    from wdsctl.core.validate.validate import release as release_quarantine
+    from wdsctl.core.validate.validate import validate
 
     if release:
-        _check_release(root, catalog, is_quarantine=quarantine)
-        return _release(root, shards, catalog, options.worker_count(workers), wait, common)
-    _check_form(format, output, is_json=common.json)
+        with show_progress(common.output) as progress:
+            released = release_quarantine(
+                root,
+                shards=tuple(shards or ()),
+                quarantine=quarantine,
+                catalog=catalog,
+                workers=worker_count(workers),
+                wait=wait,
+                progress=progress,
+            )
+        common.output.answer("validate", released, render_release)
+        return 0
+    _check_format(format, output, is_json=common.json)
     request = ValidateRequest(
         levels=parse_levels(level or ["structure", *(["refs"] if refs else [])]),
         share=parse_share(sample),
@@ -118,89 +151,137 @@ def command(
         again=again,
         quarantine=quarantine,
     )
-    with listening(common.output) as progress:
-        report = _validated(root, request, catalog, options.worker_count(workers), wait, progress)
-    _answer(report, format, output, fail_on, limit, common)
-    return 1 if fail_on != "never" and at_least(report.findings, fail_on) else 0
+    with show_progress(common.output) as progress:
+        processes = worker_count(workers)
+        report = validate(root, request, catalog=catalog, workers=processes, wait=wait, progress=progress)
+    _write_answer(report, format, output, fail_on, limit, common)
+    return 1 if fail_on != "never" and findings_at_least(report.findings, fail_on) else 0
 
 
-def _validated(
-    root: str, request: ValidateRequest, catalog: str | None, workers: int, wait: float, progress: Progress
-) -> ValidateReport:
-    from wdsctl.core.blend_file.paths import is_blend_file
-
-    _check_catalog(root, catalog)
-    if is_blend_file(root):
-        from wdsctl.core.verbs.validate_blend import validate_blend
-
-        return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
-    from wdsctl.core.verbs.validate import validate
-
-    return validate(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
-
-
-def _check_release(root: str, catalog: str | None, *, is_quarantine: bool) -> None:
+def _check_format(output_format: str, output: str | None, *, is_json: bool) -> None:
     from wdsctl.core.errors import UsageError
 
-    if is_quarantine:
-        raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
-    _check_catalog(root, catalog)
-
-
-def _check_catalog(root: str, catalog: str | None) -> None:
-    from wdsctl.core.blend_file.paths import is_blend_file
-    from wdsctl.core.errors import UsageError
-
-    if catalog is not None and is_blend_file(root):
-        raise UsageError("--catalog is of one dataset, and this is a blend file", hint="leave it out")
-
-
-def _check_form(form: str, output: str | None, *, is_json: bool) -> None:
-    from wdsctl.core.errors import UsageError
-
-    if form == "text" and output is not None and not is_json:
-        raise UsageError("-o needs a form to write", hint="say `--format sarif`, junit or json")
+    if output_format == "text" and output is not None and not is_json:
+        raise UsageError("-o needs --format", hint="add `--format sarif`, `--format junit` or `--format json`")
     if output is not None and os.path.isdir(output):
-        raise UsageError("-o names a folder", where=output, hint="name a file in it")
-    if is_json and form not in ("text", "json"):
-        raise UsageError(f"--json and --format {form} contradict each other", hint="leave one of them out")
+        raise UsageError("-o is a folder", where=output, hint="name a file in this folder")
+    if is_json and output_format not in ("text", "json"):
+        raise UsageError(f"--json and --format {output_format} contradict each other", hint="leave one of them out")
 
 
-def _answer(
-    report: ValidateReport, form: str, output: str | None, fail_on: str, limit: int, common: options.Common
+def _write_answer(
+    report: ValidateReport,
+    output_format: str,
+    output: str | None,
+    fail_on: str,
+    limit: int,
+    common: options.CommonOptions,
 ) -> None:
-    """In the form asked for on stdout; or in a file, with the text on stdout."""
-    from wdsctl.cli.output import Output, write
-    from wdsctl.cli.render.validate import in_form, renderer
+    """Write the report to stdout, or to a file with the text on stdout."""
+    from wdsctl.cli.output import Output, write_plain
+    from wdsctl.core.directories import resolve_parent
     from wdsctl.core.files import write_text
-    from wdsctl.core.folders import resolved
 
-    wanted = "json" if common.json else form
-    text = "" if wanted == "text" else in_form(report, wanted, fail_on)
+    selected = "json" if common.json else output_format
+    text = "" if selected == "text" else format_validation(report, selected, fail_on)
     if output is not None:
-        write_text(resolved(output), text)
+        write_text(resolve_parent(output), text)
     if text and output is None:
-        write(sys.stdout, text)
+        write_plain(sys.stdout, text)
     else:
-        Output(no_color=common.no_color).answer("validate", report, renderer(limit))
+        Output(no_color=common.no_color).answer("validate", report, validation_renderer(limit))
 
 
-def _release(
-    root: str, shards: list[str] | None, catalog: str | None, workers: int, wait: float, common: options.Common
-) -> int:
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.validate import render_release
-    from wdsctl.core.blend_file.paths import is_blend_file
-    from wdsctl.core.verbs.validate_quarantine import release_from_quarantine
-    from wdsctl.core.verbs.validate_release import release_blend
+def validation_renderer(limit: int) -> Callable[[ValidateReport], Iterator[RenderableType]]:
+    """A renderer that lists at most `limit` findings, 0 for all."""
+    return partial(render_validation, limit=limit)
 
-    named = tuple(shards or ())
-    with listening(common.output) as progress:
-        if is_blend_file(root):
-            report = release_blend(root, shards=named, workers=workers, wait=wait, progress=progress)
-        else:
-            report = release_from_quarantine(
-                root, shards=named, catalog=catalog, workers=workers, wait=wait, progress=progress
-            )
-    common.output.answer("validate", report, render_release)
-    return 0
+
+def render_validation(report: ValidateReport, *, limit: int = 0) -> Iterator[RenderableType]:
+    findings = sort_by_severity(report.findings)
+    shown = select_examples(findings, limit) if limit else findings
+    yield from finding_lines(shown)
+    if len(shown) < len(findings):
+        yield f"... and {format_count(len(findings) - len(shown))} more (--limit 0 lists them all)"
+    if findings:
+        yield ""
+        yield make_table(("code", "severity", "#times", "what"), rows_by_code(report))
+        yield ""
+    checked = (
+        f"{format_count(report.shards, 'shard')}, {format_count(report.samples, 'sample')}, "
+        f"{format_size(report.size_bytes)}"
+    )
+    yield f"{display_path(report.root)}{view_suffix(report.view)}: {count_severities(report.findings)}"
+    yield f"  checked {checked} in {format_duration(report.seconds)}{_coverage_text(report)}"
+    if report.not_checked:
+        yield f"  {report.not_checked}"
+    if report.unread:
+        yield f"  {_reuse_text(report)}"
+    if report.quarantine is not None:
+        quarantine = report.quarantine
+        new = f"{format_count(quarantine.samples, 'sample')} and {format_count(quarantine.shards, 'whole shard')}"
+        total = (
+            f"{format_count(quarantine.all_samples, 'sample')} and {format_count(quarantine.all_shards, 'whole shard')}"
+        )
+        yield f"  newly excluded from all splits: {new}; in quarantine in total: {total}"
+        yield from _split_lines(quarantine.splits)
+
+
+def render_release(report: ReleaseReport) -> Iterator[RenderableType]:
+    released = f"released {format_count(report.released)} from quarantine"
+    yield f"{display_path(report.root)}: {released if report.released else 'nothing is in quarantine'}"
+    yield from _split_lines(report.splits)
+
+
+def format_validation(report: ValidateReport, output_format: str, fail_on: str) -> str:
+    """Format as json, sarif or junit. In junit, findings of severity `fail_on` or above are failures."""
+    if output_format == "sarif":
+        from wdsctl.core.validate.ci_formats import format_sarif
+
+        return format_sarif(report.root, report.findings)
+    if output_format == "junit":
+        from wdsctl.core.validate.ci_formats import format_junit
+
+        min_severity = None if fail_on == "never" else cast("Severity", fail_on)
+        return format_junit(report.root, report.findings, fail_on=min_severity, seconds=report.seconds)
+    return json_document({"command": "validate", **to_json_types(report)})
+
+
+def select_examples(findings: Sequence[Finding], limit: int) -> list[Finding]:
+    """Select `limit` findings in their order, the first of each code before the second of any."""
+    seen: Counter[tuple[str, str]] = Counter()
+    ranked = []
+    for i, finding in enumerate(findings):
+        kind = (finding.severity, finding.code)
+        ranked.append((seen[kind], i))
+        seen[kind] += 1
+    return [findings[i] for i in sorted(i for _, i in sorted(ranked)[:limit])]
+
+
+def rows_by_code(report: ValidateReport) -> list[tuple[str, str, str, str]]:
+    """One row per code and severity, the gravest first."""
+    counts: dict[tuple[int, str], int] = {}
+    for finding in report.findings:
+        group = (-SEVERITIES.index(finding.severity), finding.code)
+        counts[group] = counts.get(group, 0) + finding.count
+    codes = load_codes()
+    return [(code, SEVERITIES[-rank], format_count(n), codes[code].title) for (rank, code), n in sorted(counts.items())]
+
+
+def _coverage_text(report: ValidateReport) -> str:
+    """The levels, unless only `structure` was checked, and the share of the samples."""
+    levels = f"; levels: {', '.join(report.levels)}" if report.levels != ("structure",) else ""
+    share = f"; {format_share(report.share)} of the samples, seed {report.seed}" if report.share < 1 else ""
+    return levels + share
+
+
+def _reuse_text(report: ValidateReport) -> str:
+    which = "all shards are" if report.unread == report.shards else f"{format_count(report.unread)} shards are"
+    if report.unread == 1:
+        which = "1 shard is"
+    return f"{which} unchanged since the last validation: earlier findings are shown (--again checks again)"
+
+
+def _split_lines(splits: dict[str, int]) -> Iterator[RenderableType]:
+    for name, samples in splits.items():
+        yield f"  split {escape_line(name)}: {format_count(samples, 'sample')}"

@@ -1,15 +1,25 @@
-"""`wdsctl view`: frozen selections of samples."""
+"""`wdsctl view`: named, frozen selections of samples."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from wdsctl.cli import options
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_share
+from wdsctl.cli.tables import labelled_lines, make_table
 
-HELP = "Freeze selections of samples, to train on or to convert."
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.views.show import ViewDiffReport, ViewExportReport, ViewListReport, ViewShowReport
+    from wdsctl.core.views.views import SplitOverlap, ViewDeleteReport, ViewRefreshReport, ViewReport
+
+
+HELP = "Manage views: named, frozen selections of samples."
 
 EPILOG = """
 \b
@@ -19,8 +29,8 @@ Examples:
   wdsctl view export shards/ big > keys.txt
 
 \b
-A view is named DATASET@NAME wherever a dataset is read: by the loader, in
-blend files, and by the other commands. Here DATASET NAME names it, too.
+Use a view as DATASET@NAME: in the loader, in blend files, and in other
+commands. The commands of `view` also take DATASET NAME.
 """
 
 CREATE_EPILOG = """
@@ -33,8 +43,9 @@ Examples:
   wdsctl view create shards/ odd --sql 'SELECT id FROM v_part WHERE size = 0'
 
 \b
-A sample belongs when some part of it fits. What several options say must
-all hold; --sample draws from what is left. docs/views.md lists the columns.
+--where selects a sample if one of its parts matches. Several options must
+all match; --sample then draws from the result. docs/views.md lists the
+columns.
 """
 
 LIST_EPILOG = """
@@ -54,10 +65,10 @@ DIFF_EPILOG = """
 \b
 Examples:
   wdsctl view diff shards/ big bigger    two views
-  wdsctl view diff shards/ big           the view, and what it would be now
+  wdsctl view diff shards/ big           the view, and its current selection
 
 \b
-Exits with 1 where something differs.
+Exits with 1 if the views differ.
 """
 
 EXPORT_EPILOG = """
@@ -67,15 +78,15 @@ Examples:
   wdsctl view export shards/ big -o big.jsonl
 
 \b
-`view create --keys` reads both forms. In .jsonl, a line has key, id, shard
-and position, so that keys that repeat are told apart.
+`view create --keys` reads both formats. A line of .jsonl has key, id, shard
+and position, which distinguishes samples with the same key.
 """
 
 REFRESH_EPILOG = """
 \b
 Examples:
   wdsctl view refresh shards/ big --dry-run
-  wdsctl view refresh shards/              all of them
+  wdsctl view refresh shards/              all views
 """
 
 DELETE_EPILOG = """
@@ -84,63 +95,57 @@ Examples:
   wdsctl view delete shards/ big
 """
 
-Root = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset; ROOT@NAME names a view of it, too.")]
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
-Unknown = Annotated[
+RootArgument = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
+UnknownOption = Annotated[
     Literal["error", "skip"],
-    typer.Option("--unknown", metavar="error|skip", help="What to do about keys that the dataset does not have."),
+    typer.Option("--unknown", metavar="error|skip", help="What to do about keys that are not in the dataset."),
 ]
 
-group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
-
-
-@group.callback(invoke_without_command=True)
-def _group(context: typer.Context) -> None:
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+group = options.make_group()
 
 
 def create(
-    root: Root,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the view is to be called.")] = "",
+    root: RootArgument,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the new view.")] = "",
     *,
     where: Annotated[
-        str, typer.Option("--where", metavar="EXPR", help="Samples of which some part fits, such as 'size > 100000'.")
+        str, typer.Option("--where", metavar="EXPR", help="Samples with a part that matches, such as 'size > 100000'.")
     ] = "",
     sql: Annotated[
-        str, typer.Option("--sql", metavar="QUERY", help="The samples whose ids this query gives in its first column.")
+        str, typer.Option("--sql", metavar="QUERY", help="Samples whose id is in the first column of this query.")
     ] = "",
     keys: Annotated[
         str,
-        typer.Option("--keys", metavar="FILE", help="The samples with these keys: one a line, or .jsonl; - is stdin."),
+        typer.Option(
+            "--keys", metavar="FILE", help="Samples whose keys are in FILE: one per line, or .jsonl; - for stdin."
+        ),
     ] = "",
-    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Samples of this split alone.")] = "",
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = "",
     sample: Annotated[
-        str, typer.Option("--sample", metavar="SHARE", help="Draw so many of what fits: 1% or 1000.")
+        str, typer.Option("--sample", metavar="SHARE", help="Draw this many of the matching samples: 1% or 1000.")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Another seed, another draw.")] = 0,
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of a view of this name.")] = False,
-    unknown: Unknown = "error",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draw.")] = 0,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace the view of this name.")] = False,
+    unknown: UnknownOption = "error",
     timeout: Annotated[
         float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up on --where and --sql after so long."),
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel --where and --sql after this time."),
     ] = None,
-    catalog: options.Catalog = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    catalog: options.CatalogOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Freeze the samples that fit under a name."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.view import render_view
-    from wdsctl.core.root_name import named_views
-    from wdsctl.core.verbs.view import create_view
-    from wdsctl.core.view_definition import STDIN, Definition
+    """Create a view of the samples that match."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.views.definition import STDIN, ViewDefinition
+    from wdsctl.core.views.views import create_view
 
-    root, (name,) = named_views(root, [name], catalog)
+    root, (name,) = parse_views(root, [name], catalog)
     path = os.path.abspath(keys) if keys and keys != STDIN else keys
-    definition = Definition(where=where, sql=sql, keys=path, split=split, sample=sample, seed=seed)
-    with listening(common.output) as progress:
+    definition = ViewDefinition(where=where, sql=sql, keys=path, split=split, sample=sample, seed=seed)
+    with show_progress(common.output) as progress:
         report = create_view(
             root,
             name,
@@ -156,122 +161,121 @@ def create(
     return 0
 
 
-def list_(root: options.Root, *, catalog: options.Catalog = None, common: options.Common) -> int:
+def list_command(
+    root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions
+) -> int:
     """List the views of a dataset."""
-    from wdsctl.cli.render.view import render_list
-    from wdsctl.core.verbs.view_look import list_views
+    from wdsctl.core.views.show import list_views
 
-    common.output.answer("view list", list_views(root, catalog=catalog), render_list)
+    common.output.answer("view list", list_views(root, catalog=catalog), render_view_list)
     return 0
 
 
 def show(
-    root: Root,
-    name: Name = "",
+    root: RootArgument,
+    name: NameArgument = "",
     *,
-    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Show so many keys.")] = 5,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show.")] = 5,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """Show one view: how it was made, what it has of each split."""
-    from wdsctl.cli.render.view import render_show
-    from wdsctl.core.root_name import named_views
-    from wdsctl.core.verbs.view_look import show_view
+    """Show one view: its definition, and how many samples of each split it has."""
+    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.views.show import show_view
 
-    root, (name,) = named_views(root, [name], catalog)
-    common.output.answer("view show", show_view(root, name, keys=keys, catalog=catalog), render_show)
+    root, (name,) = parse_views(root, [name], catalog)
+    common.output.answer("view show", show_view(root, name, keys=keys, catalog=catalog), render_view_details)
     return 0
 
 
 def diff(
-    root: Root,
+    root: RootArgument,
     first: Annotated[str, typer.Argument(metavar="A", help="A view.", show_default=False)] = "",
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one. [default: A as it would be now]")] = "",
+    second: Annotated[
+        str, typer.Argument(metavar="B", help="Another view. [default: the current selection of A]")
+    ] = "",
     *,
-    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Show so many keys of each side.")] = 10,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show for each view.")] = 10,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
-    """Say which samples one view has and another has not."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.view import render_diff
-    from wdsctl.core.root_name import named_views
-    from wdsctl.core.verbs.view_look import diff_views
+    """Show which samples are in only one of two views."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.views.show import diff_views
 
-    root, names = named_views(root, [first, second], catalog, most=2)
-    with listening(common.output) as progress:
+    root, names = parse_views(root, [first, second], catalog, max_views=2)
+    with show_progress(common.output) as progress:
         report = diff_views(root, *names, keys=keys, catalog=catalog, progress=progress)
-    common.output.answer("view diff", report, render_diff)
+    common.output.answer("view diff", report, render_view_diff)
     return 0 if report.is_same else 1
 
 
 def export(
-    root: Root,
-    name: Name = "",
+    root: RootArgument,
+    name: NameArgument = "",
     *,
     out: Annotated[
-        str | None, typer.Option("--out", "-o", metavar="FILE", help="Write a file. [default: stdout]")
+        str | None, typer.Option("--out", "-o", metavar="FILE", help="Write to FILE. [default: stdout]")
     ] = None,
     form: Annotated[
         Literal["txt", "jsonl"] | None,
         typer.Option(
-            "--format", metavar="txt|jsonl", help="Keys alone, or objects. [default: by FILE's name, else txt]"
+            "--format", metavar="txt|jsonl", help="Keys, or JSON objects. [default: from FILE's name, else txt]"
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there (as --yes).")] = False,
-    catalog: options.Catalog = None,
-    common: options.Common,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file (same as --yes).")] = False,
+    catalog: options.CatalogOption = None,
+    common: options.CommonOptions,
 ) -> int:
     """Write the keys of a view, in tar order."""
     import sys
 
-    from wdsctl.cli.output import write
-    from wdsctl.cli.render.view import render_export
+    from wdsctl.cli.output import write_plain
+    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.dataset.shard_names import is_jsonl_name
     from wdsctl.core.errors import UsageError
-    from wdsctl.core.line_files import is_lines
-    from wdsctl.core.root_name import named_views
-    from wdsctl.core.verbs.view_look import export_lines, export_view
+    from wdsctl.core.views.show import export_view, iter_exported_names
 
-    root, (name,) = named_views(root, [name], catalog)
-    chosen = form or ("jsonl" if out and is_lines(out) else "txt")
+    root, (name,) = parse_views(root, [name], catalog)
+    chosen = form or ("jsonl" if out and is_jsonl_name(out) else "txt")
     if out and out != "-":
         report = export_view(root, name, out, chosen, catalog=catalog, overwrite=force or common.yes)
-        common.output.answer("view export", report, render_export)
+        common.output.answer("view export", report, render_view_export)
         return 0
     if common.json:
         raise UsageError(
-            "--json tells of a file that was written", hint="add -o FILE; or take --format jsonl for objects"
+            "--json describes an output file, and needs -o", hint="add -o FILE; or use --format jsonl for JSON objects"
         )
-    for piece in export_lines(root, name, chosen, catalog=catalog):
-        write(sys.stdout, piece.decode())
+    for piece in iter_exported_names(root, name, chosen, catalog=catalog):
+        write_plain(sys.stdout, piece.decode())
     return 0
 
 
 def refresh(
-    root: Root,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Views. [default: all]")] = None,
+    root: RootArgument,
+    names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Names of views. [default: all]")] = None,
     *,
-    unknown: Unknown = "error",
+    unknown: UnknownOption = "error",
     timeout: Annotated[
         float,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Give up on what a view was made by after so long."),
+        typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel the query of a view after this time."),
     ] = 600.0,
-    catalog: options.Catalog = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    catalog: options.CatalogOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Make views again from what is there now. States of trainings on them are refused if they change."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.view import render_refresh
-    from wdsctl.core.root_name import parse_root
-    from wdsctl.core.verbs.view import refresh_views
+    """Update views to the current dataset. States of trainings on a changed view no longer resume."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.dataset.location import parse_root
+    from wdsctl.core.views.views import refresh_views
 
     root, view = parse_root(root, catalog)
-    wanted = [*([view] if view else []), *(names or ())]
-    with listening(common.output) as progress:
+    selected = [*([view] if view else []), *(names or ())]
+    with show_progress(common.output) as progress:
         report = refresh_views(
             root,
-            wanted,
+            selected,
             skip_unknown=unknown == "skip",
             timeout_seconds=timeout,
             catalog=catalog,
@@ -283,21 +287,20 @@ def refresh(
 
 
 def delete(
-    root: Root,
-    name: Name = "",
+    root: RootArgument,
+    name: NameArgument = "",
     *,
-    catalog: options.Catalog = None,
-    dry_run: options.DryRun = False,
-    common: options.Common,
+    catalog: options.CatalogOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
 ) -> int:
-    """Forget a view. No sample is touched."""
-    from wdsctl.cli.progress import listening
-    from wdsctl.cli.render.view import render_delete
-    from wdsctl.core.root_name import named_views
-    from wdsctl.core.verbs.view import delete_view
+    """Delete a view. Does not modify samples."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.dataset.location import parse_views
+    from wdsctl.core.views.views import delete_view
 
-    root, (name,) = named_views(root, [name], catalog)
-    with listening(common.output) as progress:
+    root, (name,) = parse_views(root, [name], catalog)
+    with show_progress(common.output) as progress:
         report = delete_view(root, name, catalog=catalog, dry_run=dry_run, progress=progress)
     common.output.answer("view delete", report, render_delete)
     return 0
@@ -305,7 +308,7 @@ def delete(
 
 for _name, _function, _epilog in (
     ("create", create, CREATE_EPILOG),
-    ("list", list_, LIST_EPILOG),
+    ("list", list_command, LIST_EPILOG),
     ("show", show, SHOW_EPILOG),
     ("diff", diff, DIFF_EPILOG),
     ("export", export, EXPORT_EPILOG),
@@ -313,3 +316,146 @@ for _name, _function, _epilog in (
     ("delete", delete, DELETE_EPILOG),
 ):
     group.command(_name, epilog=_epilog)(options.with_common(_function))
+
+
+NAMES_SHOWN = 10
+
+
+def render_view(report: ViewReport) -> Iterator[RenderableType]:
+    outcome = f"{'would be ' if report.dry_run else ''}{report.state}"
+    if report.state == "unchanged":
+        outcome = "exists already, with the same samples"
+    yield f"{display_path(report.root)}@{report.name}: {outcome}"
+    yield labelled_lines(
+        [
+            ("defined by", report.definition.as_options()),
+            (
+                "samples",
+                (
+                    f"{format_count(report.samples)} ({format_share(report.share)}), in "
+                    f"{format_count(report.shards, 'shard')}"
+                ),
+            ),
+            ("splits", _splits(report.splits)),
+            *([("changes", _changes(report))] if report.added is not None else []),
+            *([("unknown", f"{format_count(report.unknown_keys, 'key')} skipped")] if report.unknown_keys else []),
+            ("hash", report.hash),
+        ]
+    )
+
+
+def render_refresh(report: ViewRefreshReport) -> Iterator[RenderableType]:
+    if not report.views:
+        yield f"{display_path(report.root)}: no views"
+        return
+    yield make_table(
+        ("view", "", "#samples", "#added", "#removed"),
+        [
+            (
+                view.name,
+                _state(view),
+                format_count(view.samples),
+                "?" if view.added is None else format_count(view.added),
+                "?" if view.removed is None else format_count(view.removed),
+            )
+            for view in report.views
+        ],
+    )
+
+
+def render_delete(report: ViewDeleteReport) -> Iterator[RenderableType]:
+    would = "would be deleted" if report.dry_run else "deleted"
+    yield (
+        f"{display_path(report.root)}@{report.name}: {would} ({format_count(report.samples, 'sample')}, hash "
+        f"{report.hash})"
+    )
+    yield labelled_lines([("was defined by", report.definition.as_options())])
+
+
+def render_view_list(report: ViewListReport) -> Iterator[RenderableType]:
+    if not report.views:
+        yield f"{display_path(report.root)}: no views"
+        return
+    yield make_table(
+        ("view", "#samples", "#share", "#shards", "created", "defined by", ""),
+        [
+            (
+                view.name,
+                format_count(view.samples),
+                format_share(view.share),
+                format_count(view.shards),
+                view.created_at[:10],
+                view.definition.as_options(),
+                f"{format_count(view.changed)} changed" if view.changed else "",
+            )
+            for view in report.views
+        ],
+    )
+
+
+def render_view_details(report: ViewShowReport) -> Iterator[RenderableType]:
+    yield f"{display_path(report.root)}@{report.name}"
+    changed = f"{format_count(len(report.changed), 'shard')} changed or gone: {_join_names(report.changed)}"
+    yield labelled_lines(
+        [
+            ("defined by", report.definition.as_options()),
+            ("created", f"{report.created_at}, from generation {report.generation}"),
+            (
+                "samples",
+                (
+                    f"{format_count(report.samples)} ({format_share(report.share)}), in "
+                    f"{format_count(report.shards, 'shard')}"
+                ),
+            ),
+            ("splits", _splits(report.splits)),
+            *([("first keys", ", ".join(map(escape_line, report.first_keys)))] if report.first_keys else []),
+            ("hash", report.hash),
+            *([("out of date", changed)] if report.changed else []),
+        ]
+    )
+
+
+def render_view_diff(report: ViewDiffReport) -> Iterator[RenderableType]:
+    yield f"{display_path(report.root)}: {report.first} against {report.second}"
+    yield labelled_lines(
+        [
+            ("both", format_count(report.both, "sample")),
+            (f"only {report.first}", _side(report.only_first, report.only_first_keys)),
+            (f"only {report.second}", _side(report.only_second, report.only_second_keys)),
+            *(
+                (f"of {name}, changed or gone", f"{format_count(len(shards), 'shard')}: {_join_names(shards)}")
+                for name, shards in ((report.first, report.first_changed), (report.second, report.second_changed))
+                if shards
+            ),
+        ]
+    )
+
+
+def render_view_export(report: ViewExportReport) -> Iterator[RenderableType]:
+    yield (
+        f"{format_count(report.samples, 'sample')} of {display_path(report.root)}@{report.name} in "
+        f"{display_path(report.out)}"
+    )
+
+
+def _state(report: ViewReport) -> str:
+    if report.state == "unchanged":
+        return "unchanged"
+    return "would be refreshed" if report.dry_run else "refreshed"
+
+
+def _splits(splits: Sequence[SplitOverlap]) -> str:
+    return ", ".join(f"{split.name} {format_count(split.samples)}" for split in splits) or "none"
+
+
+def _changes(report: ViewReport) -> str:
+    return f"{format_count(report.added or 0)} added, {format_count(report.removed or 0)} removed"
+
+
+def _side(samples: int, keys: Sequence[str]) -> str:
+    return f"{format_count(samples, 'sample')}{f': {_join_names(keys, samples)}' if keys else ''}"
+
+
+def _join_names(names: Sequence[str], total: int = 0) -> str:
+    more = ", ..." if max(total, len(names)) > min(len(names), NAMES_SHOWN) else ""
+    return ", ".join(map(escape_line, names[:NAMES_SHOWN])) + more

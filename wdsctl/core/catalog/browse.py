@@ -1,200 +1,200 @@
-"""Samples by key, and shards and keys one after the other, from a published catalog: for `get`, `ls` and `inspect`.
+"""Looks up and lists samples of a published catalog by key, prefix or file name: for `get`, `ls` and stores.
 
-The standard library alone, so that a command answers before SQLAlchemy or numpy would be imported. A key is one search
-in an index; what is listed is never held as a whole.
+Standard library only, so that a command answers before numpy would be imported. A lookup searches one index, whatever
+the number of samples. Listings are iterators and are never held in memory as a whole.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from itertools import islice
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-from wdsctl.core.catalog.database_file import error_of
-from wdsctl.core.catalog.facts import generation_of
-from wdsctl.core.catalog.identity import DAMAGE, damaged
-from wdsctl.core.catalog.media_settings import FACT, FOLDER, KIND
-from wdsctl.core.catalog.placed import Members, PartPlace, Placed, ShardLine
-from wdsctl.core.catalog.published import connect
-from wdsctl.core.catalog.typed_rows import typed
-from wdsctl.core.checked_file import UNFIT
+from wdsctl.core.catalog.database_file import check_row_types
+from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_rows_error, translate_catalog_errors
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.values import PartLocation, SampleLocation, ShardSummary, SplitMembers
+from wdsctl.core.files import MALFORMED_ERRORS
 from wdsctl.core.json_text import read_json
-from wdsctl.core.media.facts import Facts, Unreadable
-from wdsctl.core.media.stored import Form, Numbers, facts_of
-from wdsctl.core.printable import printable
-from wdsctl.core.sample_id import INDEX_BITS
+from wdsctl.core.media.catalog_facts import MediaFormat, MediaMeasures, facts_from_columns
+from wdsctl.core.media.facts import MediumFacts, Unreadable
+from wdsctl.core.samples.naming import INDEX_BITS, possible_keys
+from wdsctl.core.text import printable_path
 
 _LAST = chr(0x10FFFF)
-_AT_ONCE = 500  # rows fetched together
 
 _SAMPLE = (
     "SELECT sample.id, sample.key, shard.path, shard.size, sample.offset, sample.size, sample.parts "
     "FROM sample JOIN shard ON shard.id = sample.id >> 28 WHERE shard.removed IS NULL"
 )
 _FILE = "SELECT id, path, size FROM file"
-_FACTS = (
-    f"SELECT media.ext, {', '.join(f'media_form.{name}' for name in Form._fields)}, "
-    f"{', '.join(f'media.{name}' for name in Numbers._fields)} "
-    "FROM media JOIN media_form ON media_form.id = media.form WHERE sample = ?"
+_MEDIA_FACTS = ", ".join(
+    (*(f"media_form.{name}" for name in MediaFormat._fields), *(f"media.{name}" for name in MediaMeasures._fields))
+)
+_WITH_FORMAT = "media JOIN media_form ON media_form.id = media.form"
+_FACTS_OF_SAMPLE = f"SELECT media.ext, {_MEDIA_FACTS} FROM {_WITH_FORMAT} WHERE sample = ?"
+_FACTS_OF_PART = f"SELECT {_MEDIA_FACTS} FROM {_WITH_FORMAT} WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
+_KEYFRAMES_OF_PART = "SELECT data FROM keyframes WHERE sample = ?1 AND (?2 IS NULL OR ext = ?2)"
+_SAMPLES_WITH_KEY = (
+    "SELECT sample.id, shard.path, sample.offset, sample.parts FROM sample JOIN shard ON shard.id = sample.id >> 28 "
+    "WHERE sample.key = ? ORDER BY sample.id"
 )
 
 
-class Browser:
-    """One published catalog, which never changes. For one thread; close it, or use it in a `with`.
+class CatalogBrowser:
+    """The samples of one published catalog. For one thread; close it, or use it in a `with`.
 
     Raises CatalogError WDS301, WDS302 and WDS303.
     """
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._connection = connect(path)
-        self.meta: dict[str, str] = dict(self._rows("SELECT key, value FROM meta"))
-        self.is_media_folder: bool = self.meta.get(KIND) == FOLDER
-        self._parts: dict[int, str] = dict(self._rows("SELECT id, name FROM ext"))
+        self.catalog = Catalog(path)
+        self.is_media_folder = self.catalog.is_media_folder
+        self.has_facts = self.catalog.has_media_facts
+        self._rows = self.catalog.rows
+        self._iter_rows = self.catalog.iter_rows
+        self._part_names: dict[int, str] = dict(self._rows("SELECT id, name FROM ext"))
 
-    def __enter__(self) -> Browser:
+    def __enter__(self) -> CatalogBrowser:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
-        self._connection.close()
+        self.catalog.close()
 
     @property
     def generation(self) -> int:
-        return generation_of(self._path, self.meta)
+        return self.catalog.generation
 
     @property
     def has_rows(self) -> bool:
-        """Whether samples have rows: a catalog may have counts alone, its samples being in the offsets file."""
+        """Whether samples have rows. If not, the offsets file has them."""
         if self.is_media_folder or self._rows("SELECT 1 FROM sample LIMIT 1"):
             return True
         return not self._rows("SELECT 1 FROM shard WHERE removed IS NULL AND samples > 0 LIMIT 1")
 
-    def find(self, key: str, limit: int = 1_000) -> list[Placed]:
-        """Every sample of this key, in tar order; the first `limit` of them. One search in an index."""
-        wanted = _bound(key)
+    def find(self, key: str, limit: int = 1_000) -> list[SampleLocation]:
+        """The first `limit` samples with this key, in tar order. One search in an index."""
+        stored_key = _as_stored(key)
         if self.is_media_folder:
-            return [self._file(row) for row in self._rows(f"{_FILE} WHERE path = ? LIMIT ?", wanted, limit)]
+            return [self._file(row) for row in self._rows(f"{_FILE} WHERE path = ? LIMIT ?", stored_key, limit)]
         query = f"{_SAMPLE} AND sample.key = ? ORDER BY sample.id LIMIT ?"
-        return [self._sample(row) for row in self._rows(query, wanted, limit)]
+        return [self._sample(row) for row in self._rows(query, stored_key, limit)]
 
     def neighbours(self, key: str) -> list[str]:
-        """The keys before and after the place where this one would stand: what may have been meant."""
+        """The keys before and after this one in the order of keys, as suggestions for a key that does not exist."""
         table, column = ("file", "path") if self.is_media_folder else ("sample", "key")
         found = []
         for sign, order in (("<", "DESC"), (">", "ASC")):
             query = f"SELECT {column} FROM {table} WHERE {column} {sign} ? ORDER BY {column} {order} LIMIT 1"
-            with self._reading():
-                found += [row[0] for row in typed(self._rows(query, _bound(key)), "text")]
+            with translate_catalog_errors(self.catalog.path):
+                found += [row[0] for row in check_row_types(self._rows(query, _as_stored(key)), "text")]
         return found
 
-    def shards(self, prefix: str = "") -> Iterator[ShardLine]:
-        """The shards whose path begins so, by path; the files, of a folder of media."""
+    def shards(self, prefix: str = "") -> Iterator[ShardSummary]:
+        """The shards whose path has the prefix, by path; in a media folder, the files."""
         if self.is_media_folder:
             where, values = _range("path", prefix)
-            for path, size in self._each(f"SELECT path, size FROM file WHERE {where} ORDER BY path", *values):
-                yield ShardLine(path, size, 1, "ok")
+            for path, size in self._iter_rows(f"SELECT path, size FROM file WHERE {where} ORDER BY path", *values):
+                yield ShardSummary(path, size, 1, "ok")
             return
         where, values = _range("path", prefix)
         query = f"SELECT path, size, samples, status FROM shard WHERE removed IS NULL AND {where} ORDER BY path"
-        for row in self._each(query, *values):
-            yield ShardLine(*row)
+        for row in self._iter_rows(query, *values):
+            yield ShardSummary(*row)
 
-    def samples(self, prefix: str = "") -> Iterator[Placed]:
-        """In tar order; with a prefix those whose key begins so, by key. Memory does not grow with their number."""
+    def samples(self, prefix: str = "") -> Iterator[SampleLocation]:
+        """All samples in tar order, or those with a key prefix, by key. Memory does not grow with their number."""
         if self.is_media_folder:
             where, values = _range("path", prefix)
-            for row in self._each(f"{_FILE} WHERE {where} ORDER BY path", *values):
+            for row in self._iter_rows(f"{_FILE} WHERE {where} ORDER BY path", *values):
                 yield self._file(row)
             return
         where, values = _range("sample.key", prefix)
-        # `+` keeps the planner from walking shard by shard, which would sort.
+        # `+` keeps the planner from iterating by shard, after which it would have to sort.
         order = "sample.key, sample.id" if prefix else "sample.id"
         query = _SAMPLE.replace("JOIN shard", "CROSS JOIN shard")
-        for row in self._each(f"{query} AND {where} ORDER BY {order}", *values):
+        for row in self._iter_rows(f"{query} AND {where} ORDER BY {order}", *values):
             yield self._sample(row)
 
     def paths(self, shards: Iterable[int]) -> set[str]:
         """The paths of these shards."""
-        wanted = set(shards)
-        return {path for number, path in self._rows("SELECT id, path FROM shard") if number in wanted}
+        shard_ids = set(shards)
+        return {path for number, path in self._rows("SELECT id, path FROM shard") if number in shard_ids}
 
     def keys(self, prefix: str = "") -> Iterator[tuple[int, str]]:
-        """(id, key) as `samples` has them, at a tenth of its cost."""
+        """(id, key) of what `samples` yields, at a tenth of its cost."""
         if self.is_media_folder:
             where, values = _range("path", prefix)
-            yield from self._typed(f"SELECT id, path FROM file WHERE {where} ORDER BY path", *values)
+            yield from self._iter_checked_rows(f"SELECT id, path FROM file WHERE {where} ORDER BY path", *values)
             return
         where, values = _range("key", prefix)
         order = "key, id" if prefix else "id"
-        yield from self._typed(f"SELECT id, key FROM sample WHERE {where} ORDER BY {order}", *values)
+        yield from self._iter_checked_rows(f"SELECT id, key FROM sample WHERE {where} ORDER BY {order}", *values)
 
     def file_ids(self) -> Iterator[int]:
-        """Of a folder of media, the files by path."""
-        for row in self._each("SELECT id FROM file ORDER BY path"):
+        """The files of a media folder, by path."""
+        for row in self._iter_rows("SELECT id FROM file ORDER BY path"):
             yield row[0]
 
-    def file(self, number: int) -> Placed:
+    def file(self, number: int) -> SampleLocation:
         return self._file(self._rows(f"{_FILE} WHERE id = ?", number)[0])
 
-    def facts(self, sample: Placed) -> dict[str, Facts | Unreadable]:
-        """What the catalog has of the sample's media, by part."""
+    def facts(self, sample: SampleLocation) -> dict[str, MediumFacts | Unreadable]:
+        """The media facts of a sample, by part."""
         if not self.has_facts:
             return {}
-        count = len(Form._fields)
+        count = len(MediaFormat._fields)
         return {
-            sample.parts[0].name if self.is_media_folder else self._parts[ext]: facts_of(
-                Form(*row[:count]), Numbers(*row[count:])
+            sample.parts[0].name if self.is_media_folder else self._part_names[ext]: facts_from_columns(
+                MediaFormat(*row[:count]), MediaMeasures(*row[count:])
             )
-            for ext, *row in self._rows(_FACTS, sample.id)
+            for ext, *row in self._rows(_FACTS_OF_SAMPLE, sample.id)
         }
-
-    @property
-    def has_facts(self) -> bool:
-        """Whether somebody has asked for facts of media."""
-        return FACT in self.meta
 
     def media_count(self) -> int:
         return int(self._rows("SELECT count(*) FROM media")[0][0])
 
-    def forms(self) -> dict[int, Form]:
-        """What media have in common, by number."""
-        return {row[0]: Form(*row[1:]) for row in self._rows(f"SELECT id, {', '.join(Form._fields)} FROM media_form")}
+    def media_formats(self) -> dict[int, MediaFormat]:
+        """The rows of `media_form`, by number."""
+        return {
+            row[0]: MediaFormat(*row[1:])
+            for row in self._rows(f"SELECT id, {', '.join(MediaFormat._fields)} FROM media_form")
+        }
 
     def media_blocks(self, size: int) -> Iterator[list[tuple[int, int, int | None, int | None, float | None]]]:
-        """(part's number, form's number, width, height, seconds) of all media, `size` of them at a time."""
-        with self._reading():
-            cursor = self._connection.execute("SELECT ext, form, width, height, seconds FROM media")
-            while block := cursor.fetchmany(size):
-                yield block
+        """(part number, format number, width, height, seconds) of all media, `size` of them at a time."""
+        rows = self._iter_rows("SELECT ext, form, width, height, seconds FROM media")
+        while block := list(islice(rows, size)):
+            yield block
 
     def part_name(self, number: int) -> str:
-        return self._parts[number]
+        return self._part_names[number]
 
     def part_names(self) -> list[str]:
-        """All that there ever was, in the order that they were found."""
-        return list(self._parts.values())
+        """All part names that the catalog ever had, in the order in which `index` found them."""
+        return list(self._part_names.values())
 
     def splits(self) -> list[str]:
         return [row[0] for row in self._rows("SELECT name FROM split ORDER BY id")]
 
-    def shard_samples(self) -> dict[int, int]:
-        """How many samples each shard has, by its id."""
+    def shard_sample_counts(self) -> dict[int, int]:
+        """Shard id -> number of samples."""
         return dict(self._rows("SELECT id, samples FROM shard WHERE removed IS NULL"))
 
-    def members(self, split: str) -> Members | None:
-        """None where there is no such split."""
+    def members(self, split: str) -> SplitMembers | None:
+        """The samples of a split; None if there is no such split."""
         if split not in self.splits():
             return None
         query = (
             "SELECT shard, bits FROM split_shard JOIN split ON split.id = split_shard.split "
             "WHERE split.name = ? AND split_shard.samples > 0"
         )
-        return Members(dict(self._rows(query, split)))
+        return SplitMembers(dict(self._rows(query, split)))
 
     def splits_of(self, sample: int) -> list[str]:
         """The splits that have this sample."""
@@ -203,61 +203,42 @@ class Browser:
             "WHERE split_shard.shard = ? AND split_shard.samples > 0 ORDER BY split.id"
         )
         shard = sample >> INDEX_BITS
-        return [name for name, bits in self._rows(query, shard) if Members({shard: bits}).has(sample)]
+        return [name for name, bits in self._rows(query, shard) if SplitMembers({shard: bits}).has(sample)]
 
-    def _sample(self, row: tuple[int, str, str, int, int, int, str]) -> Placed:
-        with self._reading():
-            [row] = typed([row], "count", "text", "text", "count", "count", "count", "text")
-        number, key, shard, shard_size, offset, size, told = row
+    def _sample(self, row: tuple[int, str, str, int, int, int, str]) -> SampleLocation:
+        with translate_catalog_errors(self.catalog.path):
+            [row] = check_row_types([row], "count", "text", "text", "count", "count", "count", "text")
+        number, key, shard, shard_size, offset, size, stored_parts = row
         try:
-            places = read_json(told)
-            parts = tuple(PartPlace(self._parts[ext], offset + at, length) for ext, at, length in places)
-            if not all(_is_in(part, shard_size) for part in parts):
+            locations = read_json(stored_parts)
+            parts = tuple(PartLocation(self._part_names[ext], offset + at, length) for ext, at, length in locations)
+            if not all(_is_within_shard(part, shard_size) for part in parts):
                 raise ValueError(row)
-        except UNFIT as error:
-            raise damaged(self._path, f"the parts of sample {number} do not parse") from error
-        return Placed(id=number, key=key, shard=shard, shard_size=shard_size, offset=offset, size=size, parts=parts)
+        except MALFORMED_ERRORS as error:
+            raise damaged_catalog_error(self.catalog.path, f"the parts of sample {number} do not parse") from error
+        return SampleLocation(
+            id=number, key=key, shard=shard, shard_size=shard_size, offset=offset, size=size, parts=parts
+        )
 
-    def _file(self, row: tuple[int, str, int]) -> Placed:
+    def _file(self, row: tuple[int, str, int]) -> SampleLocation:
         number, path, size = row
-        part = PartPlace(os.path.splitext(path)[1].removeprefix(".") or "file", 0, size)
-        return Placed(id=number, key=path, shard=path, shard_size=size, offset=0, size=size, parts=(part,))
+        part = PartLocation(os.path.splitext(path)[1].removeprefix(".") or "file", 0, size)
+        return SampleLocation(id=number, key=path, shard=path, shard_size=size, offset=0, size=size, parts=(part,))
 
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        with self._reading():
-            return self._connection.execute(query, values).fetchall()
-
-    def _typed(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        """Rows of a number and a text."""
-        with self._reading():
-            yield from typed(self._each(query, *values), "count", "text")
-
-    def _each(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
-        with self._reading():
-            cursor = self._connection.execute(query, values)
-        while True:
-            with self._reading():
-                rows = cursor.fetchmany(_AT_ONCE)
-            if not rows:
-                return
-            yield from rows
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except DAMAGE as error:
-            raise damaged(self._path, error_of(self._path, error)) from error
+    def _iter_checked_rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Rows of a number and a text, checked."""
+        with translate_catalog_errors(self.catalog.path):
+            yield from check_row_types(self._iter_rows(query, *values), "count", "text")
 
 
-def _is_in(part: PartPlace, shard_size: int) -> bool:
+def _is_within_shard(part: PartLocation, shard_size: int) -> bool:
     """Whether a part is within its shard."""
     at, size = part[1:]
     return type(at) is type(size) is int and min(at, size) >= 0 and at + size <= shard_size
 
 
-def after(prefix: str) -> str | None:
-    """The least text that sorts behind everything that begins with `prefix`, by bytes of UTF-8; None: there is none."""
+def prefix_end(prefix: str) -> str | None:
+    """The smallest text that sorts after every text with this prefix, by bytes of UTF-8; None if there is none."""
     kept = prefix.rstrip(_LAST)
     if not kept:
         return None
@@ -266,14 +247,93 @@ def after(prefix: str) -> str | None:
 
 
 def _range(column: str, prefix: str) -> tuple[str, tuple[str, ...]]:
-    """The condition for a prefix as two bounds, which an index serves."""
+    """The condition for a prefix as two bounds, for which SQLite uses the index."""
     if not prefix:
         return "1", ()
-    wanted = _bound(prefix)
-    end = after(wanted)
-    return (f"{column} >= ? AND {column} < ?", (wanted, end)) if end is not None else (f"{column} >= ?", (wanted,))
+    stored_prefix = _as_stored(prefix)
+    end = prefix_end(stored_prefix)
+    return (
+        (f"{column} >= ? AND {column} < ?", (stored_prefix, end))
+        if end is not None
+        else (f"{column} >= ?", (stored_prefix,))
+    )
 
 
-def _bound(text: str) -> str:
-    """What the catalog has in the place of bytes that are no UTF-8."""
-    return printable(text)
+def _as_stored(text: str) -> str:
+    """The text as the catalog stores it: escapes represent bytes that are not UTF-8."""
+    return printable_path(text)
+
+
+class NamedPart(NamedTuple):
+    """The location of a named part or file."""
+
+    sample: int  # the id of the sample, or of the file in a media folder
+    ext: int | None  # the number of the part; None in a media folder
+    path: str  # of the shard or the file, relative to the root
+    offset: int
+    size: int
+
+
+class NameLookup:
+    """Parts of samples, or files of a media folder, by file name. For one thread; close it, or use it in a `with`.
+
+    Raises CatalogError WDS301, WDS302 and WDS303.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._catalog = Catalog(path)
+        self._rows = self._catalog.rows
+        self.is_media_folder = self._catalog.is_media_folder
+        self.has_facts = self._catalog.has_media_facts
+        self._has_rows = self._catalog.has_sample_rows
+        self._parts = {name: number for number, name in self._rows("SELECT id, name FROM ext")}
+
+    def __enter__(self) -> NameLookup:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._catalog.close()
+
+    def find(self, name: str) -> list[NamedPart]:
+        """All parts of this name (`a/b/7.seg.png`), in id order: several if a key is repeated.
+
+        Raises CatalogError WDS307 if samples have no rows.
+        """
+        if self.is_media_folder:
+            return [
+                NamedPart(number, None, path, 0, size)
+                for number, path, size in self._rows(f"{_FILE} WHERE path = ?", name)
+            ]
+        if not self._has_rows:
+            raise no_sample_rows_error(self._catalog.path)
+        for key, part in possible_keys(name):
+            if part in self._parts and (found := self._find_part(key, self._parts[part])):
+                return found
+        return []
+
+    def _find_part(self, key: str, ext: int) -> list[NamedPart]:
+        found = []
+        for sample, shard, start, parts in self._rows(_SAMPLES_WITH_KEY, key):
+            # If a sample has a part twice, the last one counts, as everywhere.
+            try:
+                locations = [(start + at, size) for number, at, size in read_json(parts) if number == ext][-1:]
+                if any(type(at) is not int or type(size) is not int or min(at, size) < 0 for at, size in locations):
+                    raise ValueError(parts)
+            except MALFORMED_ERRORS as error:
+                raise damaged_catalog_error(self._catalog.path, f"the parts of sample {sample} do not parse") from error
+            found += [NamedPart(sample, ext, shard, at, size) for at, size in locations]
+        return found
+
+    def facts(self, part: NamedPart) -> MediumFacts | Unreadable | None:
+        """The media facts of a part; None if the catalog has none."""
+        rows = self._rows(_FACTS_OF_PART, part.sample, part.ext) if self.has_facts else []
+        count = len(MediaFormat._fields)
+        return facts_from_columns(MediaFormat(*rows[0][:count]), MediaMeasures(*rows[0][count:])) if rows else None
+
+    def keyframes(self, part: NamedPart) -> bytes | None:
+        """The `KeyframeIndex.to_bytes()` of a part; None if it is not an indexed video."""
+        rows = self._rows(_KEYFRAMES_OF_PART, part.sample, part.ext) if self.has_facts else []
+        return bytes(rows[0][0]) if rows else None

@@ -1,6 +1,7 @@
-"""`ledger.sqlite`: what changes often. Runs, their findings, and the plan of shards that come from a raw folder.
+"""`ledger.sqlite`: the history of commands with their findings, the plan of shards made from a raw folder, and views.
 
-It is a journal: a damaged one is set aside and begun anew.
+A view is a name, a definition, and the samples of each shard: memory and time of a row per shard. A damaged ledger is
+renamed, and a new one created. Trainings read views, so this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -9,29 +10,61 @@ import json
 import os
 import sqlite3
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, fields
 from datetime import datetime, timezone
-from functools import cached_property
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from wdsctl.core.catalog.ledger_file import (
-    connect,
-    connect_for_reading,
-    connect_to_nothing,
-    is_sound,
-    translating,
+    connect_empty_ledger,
+    connect_existing_ledger,
+    connect_ledger,
+    has_ledger,
+    is_undamaged_ledger,
+    read_ledger,
+    translate_ledger_errors,
 )
+from wdsctl.core.errors import Finding
 from wdsctl.core.files import make_folder, set_aside
-from wdsctl.core.findings import Finding
 from wdsctl.core.json_text import read_json
-from wdsctl.core.shard_record import FormerKeys, ShardRecord, State, pack_keys, unpack_keys
-from wdsctl.core.sqlite_file import check_beside
+from wdsctl.core.sqlite_file import check_side_files
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+#: `planned`: not written yet. `done`: as recorded. `outdated`: must be rewritten. `renamed`: as recorded, but with the
+#: keys of `FormerKeys`, because the shard could not be rewritten.
+ShardState = Literal["planned", "done", "outdated", "renamed"]
+
+_VIEW_COLUMNS = "name, expression, created_at, generation, samples, hash"
+
+
+class ShardRecord(NamedTuple):
+    """One row of `planned_shard`. `keys` is packed (`unpack_record_keys`); the rest is as in `PlannedShard`."""
+
+    name: str
+    ordinal: int
+    samples: int
+    size_bytes: int
+    digest: str
+    keys: bytes
+    marks: bytes
+    state: ShardState
+
+
+class FormerKeys(NamedTuple):
+    """The keys that samples had before their raw files were renamed. The catalog has these keys, and so has a shard
+    that was not rewritten yet.
+
+    `layout_hash`: of the shard in the catalog; empty if it had none. `keys`: new key -> old key.
+    """
+
+    layout_hash: str
+    keys: Mapping[str, str]
+
+
+NO_FORMER_KEYS = FormerKeys("", MappingProxyType({}))
+
 
 #: The columns of a finding, by its fields.
 _FINDING = {each.name: "byte_offset" if each.name == "offset" else f'"{each.name}"' for each in fields(Finding)}
@@ -40,14 +73,11 @@ _INSERT_SHARD = (
     f"INSERT INTO planned_shard ({', '.join(ShardRecord._fields)}) VALUES (?{', ?' * (len(ShardRecord._fields) - 1)})"
 )
 
-Status = Literal["ok", "partial", "failed", "interrupted"]
+RunStatus = Literal["ok", "partial", "failed", "interrupted"]
 
 
 class Ledger:
-    """One open ledger. `notes` says what the user should know about how it was opened.
-
-    What every run writes goes to the driver as it is, without a wait for SQLAlchemy to be imported.
-    """
+    """One open ledger. `notes`: messages for the user about how it was opened."""
 
     def __init__(
         self, path: str, connection: sqlite3.Connection, notes: tuple[str, ...] = (), *, is_file: bool = True
@@ -59,28 +89,26 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str) -> Ledger:
-        """Open or create it, with its folder.
+        """Open the ledger, or create it with its folder.
 
-        One that is damaged or not ours is renamed to `ledger.sqlite.damaged-N`, and a new one is begun. Raises
-        CatalogError WDS303 if it is from a newer wdsctl, StorageError and PermissionDenied.
+        A file that is damaged or not a ledger is renamed to `ledger.sqlite.damaged-N`, and a new ledger created. Raises
+        CatalogError WDS303 if the ledger is from a newer wdsctl, StorageError and PermissionDenied.
         """
         make_folder(os.path.dirname(path))
         notes: tuple[str, ...] = ()
-        if not is_sound(path):
+        if not is_undamaged_ledger(path):
             notes = (f"the ledger was damaged; it is now {set_aside(path, 'damaged')}, and a new one has been begun",)
-        with translating(path):
-            return cls(path, connect(path), notes)
+        with translate_ledger_errors(path):
+            return cls(path, connect_ledger(path), notes)
 
     @classmethod
-    def peek(cls, path: str) -> Ledger:
-        """Open it to read, making and changing nothing. Where there is none, or a damaged one, it is empty."""
-        is_there = os.path.exists(path) and os.path.getsize(path) > 0 and is_sound(path)
-        with translating(path):
-            return cls(path, connect_for_reading(path) if is_there else connect_to_nothing(), is_file=is_there)
+    def open_for_reading(cls, path: str) -> Ledger:
+        """Open the ledger without creating or changing it. A missing or damaged ledger reads as empty."""
+        is_there = has_ledger(path) and is_undamaged_ledger(path)
+        with translate_ledger_errors(path):
+            return cls(path, connect_existing_ledger(path) if is_there else connect_empty_ledger(), is_file=is_there)
 
     def close(self) -> None:
-        if "_layer" in self.__dict__:
-            self._layer.close()
         self._connection.close()
 
     def __enter__(self) -> Ledger:
@@ -92,61 +120,63 @@ class Ledger:
     def begin_run(
         self, command: str, argv: Sequence[str], *, version: str, details: Mapping[str, Any] | None = None
     ) -> int:
-        """Note that a command begins. Returns the run's id. `details` must be JSON; `finish_run` puts others there."""
+        """Record that a command begins. Returns the run's id. `details` must be JSON; `finish_run` replaces them."""
         query = "INSERT INTO run (uuid, command, argv, version, started_at, details) VALUES (?, ?, ?, ?, ?, ?)"
-        told = None if details is None else json.dumps(dict(details))
-        values = (str(uuid.uuid4()), command, json.dumps(list(argv), ensure_ascii=True), version, _now(), told)
-        with self._transaction() as connection:
+        stored = None if details is None else json.dumps(dict(details))
+        values = (str(uuid.uuid4()), command, json.dumps(list(argv), ensure_ascii=True), version, _now(), stored)
+        with self.transaction() as connection:
             return int(connection.execute(query, values).lastrowid or 0)
 
-    def finish_run(self, run_id: int, status: Status, details: Mapping[str, Any] | None = None) -> None:
-        """Note how a run ended. `details` must be JSON."""
+    def finish_run(self, run_id: int, status: RunStatus, details: Mapping[str, Any] | None = None) -> None:
+        """Record how a run ended. `details` must be JSON."""
         query = "UPDATE run SET finished_at = ?, status = ?, details = ? WHERE id = ?"
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(query, (_now(), status, json.dumps(dict(details or {})), run_id))
 
-    def runs(self) -> list[dict[str, Any]]:
-        """Every run, the oldest first, with `argv` and `details` as values."""
-        with self._transaction() as connection:
-            found = connection.execute("SELECT * FROM run ORDER BY id")
+    def runs(self, limit: int = 0, *, run_id: int | None = None) -> list[dict[str, Any]]:
+        """The last `limit` runs (0: all), or the one with this id; the oldest first, `argv` and `details` parsed."""
+        query = "SELECT * FROM run WHERE ?1 IS NULL OR id = ?1 ORDER BY id DESC LIMIT ?2"
+        with self.transaction() as connection:
+            found = connection.execute(query, (run_id, limit or -1))
             names = [column[0] for column in found.description]
             rows = [dict(zip(names, row, strict=True)) for row in found]
-        return [{**row, "argv": read_json(row["argv"]), "details": read_json(row["details"] or "{}")} for row in rows]
+        return [
+            {**row, "argv": _parse_json(row["argv"], []), "details": _parse_json(row["details"], {})}
+            for row in reversed(rows)
+        ]
+
+    def count_runs(self) -> int:
+        with self.transaction() as connection:
+            return int(connection.execute("SELECT count(*) FROM run").fetchone()[0])
 
     def add_findings(self, run_id: int, findings: Iterable[Finding]) -> None:
         rows = [(run_id, *astuple(found)) for found in findings]
         if rows:
-            with self._transaction() as connection:
+            with self.transaction() as connection:
                 connection.executemany(_INSERT_FINDING, rows)
 
     def findings(self, run_id: int) -> list[Finding]:
-        """What a run found, in the order it was noted."""
-        with self._transaction() as connection:
+        """The findings of a run, in the order in which they were stored."""
+        with self.transaction() as connection:
             query = f"SELECT {', '.join(_FINDING.values())} FROM finding WHERE run_id = ? ORDER BY id"
             rows = connection.execute(query, (run_id,)).fetchall()
         return [Finding(**dict(zip(_FINDING, row, strict=True))) for row in rows]
 
     def planned_shards(self) -> list[ShardRecord]:
         """The plan of the last `prepare` from a raw folder, in order; empty if there was none."""
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             query = f"SELECT {', '.join(ShardRecord._fields)} FROM planned_shard ORDER BY ordinal"
             return [ShardRecord(*row) for row in connection.execute(query)]
 
     def plan_source(self) -> str | None:
-        """The folder that the plan was made from; None where that is not known."""
-        with self._transaction() as connection:
-            query = "SELECT 1 FROM sqlite_master WHERE name = 'plan_source'"
-            if connection.execute(query).fetchone() is None:  # a ledger of schema version 1, opened by `peek`
-                return None
+        """The raw folder of the plan; None if it is not known."""
+        with self.transaction() as connection:
             row = connection.execute("SELECT path FROM plan_source").fetchone()
         return None if row is None else os.fsdecode(row[0])
 
     def former_keys(self) -> dict[str, FormerKeys]:
-        """By shard, the keys that samples had before they were renamed, where the catalog may have these."""
-        with self._transaction() as connection:
-            query = "SELECT 1 FROM sqlite_master WHERE name = 'former_key'"
-            if connection.execute(query).fetchone() is None:  # a ledger of schema version 1 to 4, opened by `peek`
-                return {}
+        """Shard -> former keys, for the shards whose former keys the catalog may still have."""
+        with self.transaction() as connection:
             rows = connection.execute("SELECT shard, layout_hash, keys, former FROM former_key").fetchall()
         return {
             shard: FormerKeys(layout, dict(zip(unpack_keys(keys), unpack_keys(former), strict=True)))
@@ -154,9 +184,9 @@ class Ledger:
         }
 
     def forget_former_keys(self) -> None:
-        """The catalog has the keys of all shards that are there as planned."""
+        """Delete the former keys of all shards that are written as planned: the catalog has their new keys."""
         done = "SELECT name FROM planned_shard WHERE state = 'done'"
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute(f"DELETE FROM former_key WHERE shard IN ({done})")
 
     def replace_plan(
@@ -165,11 +195,11 @@ class Ledger:
         source: str | None = None,
         former: Mapping[str, FormerKeys] = MappingProxyType({}),
     ) -> None:
-        """Put this plan, made from the folder `source`, in the place of the last one, in one transaction."""
+        """Replace the plan by `records`, made from the folder `source`, in one transaction."""
         packed = [
             (shard, layout, pack_keys(keys), pack_keys(keys.values())) for shard, (layout, keys) in former.items()
         ]
-        with self._transaction() as connection:
+        with self.transaction() as connection:
             connection.execute("DELETE FROM former_key")
             connection.executemany("INSERT INTO former_key VALUES (?, ?, ?, ?)", packed)
             connection.execute("DELETE FROM plan_source")
@@ -178,39 +208,106 @@ class Ledger:
             connection.execute("DELETE FROM planned_shard")
             connection.executemany(_INSERT_SHARD, records)
 
-    def mark_done(self, name: str, state: State = "done") -> None:
-        """Note that a shard is in its place."""
-        with self._transaction() as connection:
+    def set_shard_state(self, name: str, state: ShardState = "done") -> None:
+        """Record the state of a shard."""
+        with self.transaction() as connection:
             connection.execute("UPDATE planned_shard SET state = ? WHERE name = ?", (state, name))
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        """The connection through SQLAlchemy, for modules of this folder that keep tables of their own in the ledger."""
-        with translating(self.path):
-            self._check()
-            with self._layer.begin():
-                yield self._layer
-
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection in a transaction, which is undone where the block does not end well."""
-        with translating(self.path):
-            self._check()
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection in a transaction, which is rolled back if the block raises."""
+        with translate_ledger_errors(self.path):
+            if self._is_file:
+                check_side_files(self.path)
             with self._connection:
                 self._connection.execute("BEGIN")
                 yield self._connection
 
-    def _check(self) -> None:
-        """That SQLite's journal would be made by itself; of a ledger in memory there is nothing to be looked at."""
-        if self._is_file:
-            check_beside(self.path)
-
-    @cached_property
-    def _layer(self) -> Connection:
-        from wdsctl.core.catalog.engine import layer_over
-
-        return layer_over(self._connection)
-
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
+
+
+def _parse_json(text: str | None, default: Any) -> Any:
+    """The parsed text, or `default` if it is invalid: one damaged row must not hide the others."""
+    try:
+        value = read_json(text or "null")
+    except ValueError:
+        return default
+    return value if isinstance(value, type(default)) else default
+
+
+def pack_keys(keys: Iterable[str]) -> bytes:
+    """Compress keys, separated by zero bytes, which no file name contains."""
+    return zlib.compress("\0".join(keys).encode(), 1)
+
+
+def unpack_keys(packed: bytes) -> list[str]:
+    return zlib.decompress(packed).decode().split("\0")
+
+
+def unpack_record_keys(record: ShardRecord) -> list[str]:
+    return unpack_keys(record.keys)
+
+
+class StoredView(NamedTuple):
+    """`definition`: the conditions that select samples, as JSON. `generation`: of the catalog they were applied to."""
+
+    name: str
+    definition: str
+    created_at: str
+    generation: int
+    samples: int
+    hash: str
+
+
+class ViewShard(NamedTuple):
+    """A view's samples of one shard: all if `bits` is None, else those whose bit is set, lowest first."""
+
+    path: str
+    layout_hash: str
+    samples: int
+    bits: bytes | None
+
+
+def read_views(ledger: str) -> list[StoredView]:
+    """All views, by name; none if there is no ledger."""
+    with read_ledger(ledger) as connection:
+        if connection is None:
+            return []
+        return [StoredView(*row) for row in connection.execute(f"SELECT {_VIEW_COLUMNS} FROM view ORDER BY name")]
+
+
+def read_view(ledger: str, name: str) -> tuple[StoredView, list[ViewShard]] | None:
+    """A view with its shards, by path; None if no view has this name."""
+    with read_ledger(ledger) as connection:
+        if connection is None:
+            return None
+        row = connection.execute(f"SELECT {_VIEW_COLUMNS} FROM view WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            return None
+        query = "SELECT shard, layout_hash, samples, bits FROM view_shard WHERE view = ? ORDER BY shard"
+        return StoredView(*row), [ViewShard(*each) for each in connection.execute(query, (name,))]
+
+
+def store_view(ledger: Ledger, view: StoredView, shards: Sequence[ViewShard], *, replace: bool) -> bool:
+    """Store a view with its shards, in one transaction. Returns False if the name is taken and `replace` is not set."""
+    with ledger.transaction() as connection:
+        is_known = connection.execute("SELECT 1 FROM view WHERE name = ?", (view.name,)).fetchone() is not None
+        if is_known and not replace:
+            return False
+        connection.execute("DELETE FROM view_shard WHERE view = ?", (view.name,))
+        connection.execute("DELETE FROM view WHERE name = ?", (view.name,))
+        connection.execute(f"INSERT INTO view ({_VIEW_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)", view)
+        connection.executemany(
+            "INSERT INTO view_shard (view, shard, layout_hash, samples, bits) VALUES (?, ?, ?, ?, ?)",
+            [(view.name, *shard) for shard in shards],
+        )
+    return True
+
+
+def drop_view(ledger: Ledger, name: str) -> bool:
+    """Delete a view. Returns False if no view has this name."""
+    with ledger.transaction() as connection:
+        connection.execute("DELETE FROM view_shard WHERE view = ?", (name,))
+        return connection.execute("DELETE FROM view WHERE name = ?", (name,)).rowcount > 0

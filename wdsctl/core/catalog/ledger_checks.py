@@ -1,69 +1,239 @@
-"""What is known of shards: nothing is read again that has not changed since, and what was found stays found.
+"""Stores the results of `validate` in the ledger: findings with their samples, checks of shards, and the quarantine.
 
-A row is of one shard and one level. What was found when all samples were looked at stays until all are looked at again:
-a look at some of them has a row of its own, which adds to that, and so has a shard that could not be read. `mark` names
-everything that the result depends on (the file by size and time, the rules, the samples), and is empty where that
-cannot be told: another mark, another look. `layout_hash` says in which shard findings mean the samples that they name.
+A check belongs to one shard, level and reach. The findings of a check of all samples stay until all samples are checked
+again. A check of some samples has a separate row that adds findings, and so has a shard that could not be read. `mark`
+is a digest of all inputs of the check (size and time of the file, the rules, the samples), or empty if they are
+unknown; a shard with another mark is checked again. A row names a shard by path and `layout_hash`, so it no longer
+applies after the shard is rewritten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from sqlalchemy import bindparam, delete, inspect, or_, select, update
-
 from wdsctl.core.catalog.ledger import Ledger
-from wdsctl.core.catalog.ledger_schema import known
+from wdsctl.core.errors import Finding, Severity
+from wdsctl.core.json_text import read_json
 
-#: How many samples were looked at; none, where the shard could not be read.
-Reach = Literal["all", "some", "none"]
+#: Which samples a check covered: all, some, or none if the shard could not be read.
+CheckReach = Literal["all", "some", "none"]
+
+_TEMPORARY_PREFIX = "\0"  # no path begins with it; renames go through temporary names, as shards may swap names
 
 
-class Check(NamedTuple):
-    shard: str  # its path; empty for what is found over all shards
+class LocatedFinding(NamedTuple):
+    """A finding of one shard, and the positions of its samples, ascending, from 0; empty if it concerns the shard.
+
+    `covers_shard`: no sample of the shard can be trusted.
+    """
+
+    finding: Finding
+    positions: tuple[int, ...] = ()
+    covers_shard: bool = False
+
+
+class PartToCheck(NamedTuple):
+    """One part of one sample, as a level of `validate` checks it."""
+
+    position: int  # of the sample in the shard
+    key: str
+    part: str
+    offset: int  # of the part's first byte in the shard
+    size: int  # bytes
+
+
+@dataclass(slots=True)
+class LocatedFindingCollector:
+    """Collects the findings of one level in one shard: one finding per code and part, with its first location."""
+
+    shard: str
+    _first: dict[tuple[str, str], Finding] = field(default_factory=dict)
+    _positions: dict[tuple[str, str], dict[int, None]] = field(default_factory=dict)
+    _counts: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, code: str, message: str, part: PartToCheck, severity: Severity = "error") -> None:
+        kind = (code, part.part)
+        if kind not in self._first:
+            self._first[kind] = Finding(
+                code=code,
+                severity=severity,
+                message=message,
+                shard=self.shard,
+                key=part.key,
+                part=part.part,
+                offset=part.offset,
+            )
+        self._positions.setdefault(kind, {})[part.position] = None
+        self._counts[kind] = self._counts.get(kind, 0) + 1
+
+    def to_findings(self) -> tuple[LocatedFinding, ...]:
+        return tuple(
+            LocatedFinding(replace(first, count=self._counts[kind]), tuple(sorted(self._positions[kind])))
+            for kind, first in self._first.items()
+        )
+
+
+def merge_located_findings(*finding_sets: Iterable[LocatedFinding]) -> tuple[LocatedFinding, ...]:
+    """Merge the findings of several checks of one shard into one finding per code and part.
+
+    If two checks covered some of the same samples, a sample that one check counts several times may be counted once.
+    Findings that concern the shard are merged only if their messages are equal, as two checksums may be wrong.
+    """
+    kinds: dict[tuple[str, str, str], LocatedFinding] = {}
+    for each in (located for found in finding_sets for located in found):
+        kind = (each.finding.code, each.finding.part, "" if each.positions else each.finding.message)
+        kinds[kind] = _both(kinds[kind], each) if kind in kinds else each
+    return tuple(kinds.values())
+
+
+def _both(one: LocatedFinding, other: LocatedFinding) -> LocatedFinding:
+    positions, others = set(one.positions), set(other.positions)
+    if others <= positions:
+        return one
+    if positions <= others:
+        return other
+    first = min(one, other, key=lambda located: located.positions[0]).finding
+    count = one.finding.count + other.finding.count - len(positions & others)
+    return LocatedFinding(
+        replace(first, count=count), tuple(sorted(positions | others)), one.covers_shard or other.covers_shard
+    )
+
+
+def located_findings_to_json(found: Iterable[LocatedFinding]) -> str:
+    """Findings as JSON for the ledger, which `located_findings_from_json` parses."""
+    rows = [[asdict(each.finding), list(each.positions), each.covers_shard] for each in found]
+    return json.dumps(rows, separators=(",", ":"), ensure_ascii=True)
+
+
+def located_findings_from_json(text: str) -> tuple[LocatedFinding, ...]:
+    return tuple(
+        LocatedFinding(Finding(**finding), tuple(positions), covers_shard)
+        for finding, positions, covers_shard in read_json(text)
+    )
+
+
+class StoredCheck(NamedTuple):
+    shard: str  # path; empty for findings over all shards
     level: str
-    reach: Reach
+    reach: CheckReach
     layout_hash: str
     mark: bytes
     findings: str  # JSON
 
 
-Checks = dict[tuple[str, str, Reach], Check]
+StoredChecks = dict[tuple[str, str, CheckReach], StoredCheck]
 
 
-def checks(ledger: Ledger) -> Checks:
-    """All that is known, by shard, level and reach; nothing in a ledger from before there was such a table."""
+def read_checks(ledger: Ledger) -> StoredChecks:
+    """All checks, by shard, level and reach."""
     with ledger.transaction() as connection:
-        if not inspect(connection).has_table(known.name):
-            return {}
-        rows = connection.execute(select(*(known.c[name] for name in Check._fields))).all()
-    return {(row.shard, row.level, row.reach): Check(*row) for row in rows}
+        rows = connection.execute(f"SELECT {', '.join(StoredCheck._fields)} FROM known")
+        checks = [StoredCheck(*row) for row in rows]
+    return {(check.shard, check.level, check.reach): check for check in checks}
 
 
-def note_checks(ledger: Ledger, rows: Sequence[Check]) -> None:
-    """Put these in the place of what was known by the same shard, level and reach, in one transaction.
+def store_checks(ledger: Ledger, checks: Sequence[StoredCheck]) -> None:
+    """Replace the checks of the same shard, level and reach, in one transaction.
 
-    Where all samples were looked at, in the place of all that was known by shard and level.
+    A check of all samples replaces those of any reach.
     """
-    if not rows:
+    if not checks:
         return
-    t = known.c
-    old = delete(known).where(
-        t.shard == bindparam("of_shard"),
-        t.level == bindparam("of_level"),
-        or_(t.reach == bindparam("of_reach"), bindparam("of_reach") == "all"),
-    )
     with ledger.transaction() as connection:
-        connection.execute(old, [{"of_shard": row[0], "of_level": row[1], "of_reach": row[2]} for row in rows])
-        connection.execute(known.insert(), [row._asdict() for row in rows])
+        connection.executemany(
+            "DELETE FROM known WHERE shard = ?1 AND level = ?2 AND (reach = ?3 OR ?3 = 'all')",
+            [(check.shard, check.level, check.reach) for check in checks],
+        )
+        connection.executemany(
+            f"INSERT INTO known ({', '.join(StoredCheck._fields)}) VALUES (?, ?, ?, ?, ?, ?)", checks
+        )
 
 
 def expire_checks(ledger: Ledger, level: str, shards: Iterable[str]) -> None:
-    """What was found on a level in these shards stays known, and is looked for again, in one transaction."""
-    t = known.c
-    marked = update(known).where(t.shard == bindparam("of_shard"), t.level == level).values(mark=b"")
-    values = [{"of_shard": shard} for shard in shards]
+    """Keep the findings of a level in these shards, but let the next run check the shards again."""
+    values = [(shard, level) for shard in shards]
     if values:
         with ledger.transaction() as connection:
-            connection.execute(marked, values)
+            connection.executemany("UPDATE known SET mark = x'' WHERE shard = ? AND level = ?", values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineEntry:
+    """One sample of a shard, or the whole shard if `position` is None and `key` empty.
+
+    `position` counts the shard's samples from 0. `code`: of the finding. `run_id`: of the run that found it.
+    """
+
+    shard: str
+    layout_hash: str
+    position: int | None = None
+    key: str = ""
+    code: str
+    run_id: int
+
+
+_QUARANTINE_COLUMNS = "shard, layout_hash, place, key, code, run_id"
+
+
+def read_quarantine(ledger: Ledger) -> list[QuarantineEntry]:
+    """The quarantine, by shard and position."""
+    query = f"SELECT {_QUARANTINE_COLUMNS} FROM quarantine ORDER BY shard, place, code, id"
+    with ledger.transaction() as connection:
+        rows = connection.execute(query).fetchall()
+    return [
+        QuarantineEntry(shard=shard, layout_hash=layout_hash, position=position, key=key, code=code, run_id=run_id)
+        for shard, layout_hash, position, key, code, run_id in rows
+    ]
+
+
+def add_to_quarantine(ledger: Ledger, entries: Iterable[QuarantineEntry]) -> int:
+    """Add entries, except those that are in quarantine for the same reason. Returns the number of new entries."""
+    known = {_entry_identity(entry) for entry in read_quarantine(ledger)}
+    new = {_entry_identity(entry): entry for entry in entries if _entry_identity(entry) not in known}
+    if new:
+        with ledger.transaction() as connection:
+            connection.executemany(
+                f"INSERT INTO quarantine ({_QUARANTINE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
+                [astuple(entry) for entry in new.values()],
+            )
+    return len(new)
+
+
+def delete_quarantine_entries(ledger: Ledger, *, shards: Collection[str] | None = None) -> int:
+    """Delete the entries of these shards, or of all shards if None. Returns the number of deleted entries."""
+    affected = {entry.shard for entry in read_quarantine(ledger) if shards is None or entry.shard in shards}
+    if not affected:
+        return 0
+    with ledger.transaction() as connection:
+        query = "DELETE FROM quarantine WHERE shard = ?"
+        return connection.executemany(query, [(shard,) for shard in sorted(affected)]).rowcount
+
+
+def rename_ledger_shards(ledger: Ledger, new_paths: Mapping[str, str], rename_digest: bytes) -> None:
+    """Rename shards in views, checks and the quarantine. Findings of runs keep the names that they were recorded with.
+
+    `new_paths`: old path -> new path. `rename_digest` identifies the operation, which is applied only once: if shards
+    swap names, a second application would rename the wrong shards.
+    """
+    if not new_paths:
+        return
+    to_temporary = [(_TEMPORARY_PREFIX + new, old) for old, new in new_paths.items()]
+    to_new = [(new, _TEMPORARY_PREFIX + new) for new in new_paths.values()]
+    with ledger.transaction() as connection:
+        if connection.execute("SELECT mark FROM renamed").fetchone() == (rename_digest,):
+            return
+        connection.execute("DELETE FROM renamed")
+        connection.execute("INSERT INTO renamed VALUES (?)", (rename_digest,))
+        for table in ("view_shard", "known", "quarantine"):
+            rename = f"UPDATE OR REPLACE {table} SET shard = ? WHERE shard = ?"
+            connection.executemany(rename, to_temporary)
+            if table == "known":  # drop checks of a removed shard that had the new name
+                connection.executemany("DELETE FROM known WHERE shard = ?", [(new,) for new in new_paths.values()])
+            connection.executemany(rename, to_new)
+
+
+def _entry_identity(entry: QuarantineEntry) -> tuple[str, str, int | None, str, str]:
+    return entry.shard, entry.layout_hash, entry.position, entry.key, entry.code

@@ -1,22 +1,23 @@
-"""The catalog's tables, once: `docs/catalog.md` is made from them. Tables may change with a migration; views may not.
+"""The tables of catalogs and ledgers, from which `docs/schema_text.py` writes `catalog.sql` and `ledger.sql`.
 
-A sample's id is `shard << 28 | its index in the shard`, so that tar order is row order and appending is append-only.
-Rows of shards know the generation that added and removed them; ids are never given out twice.
+`docs/generate.py` writes the page about the catalog from them. A sample's id is `shard << 28 | its index in the shard`:
+id order is tar order, and a new shard only appends rows. A row of `shard` names the generations that added and removed
+it; shard ids are never reused. A change of a table raises the schema version.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import BigInteger, Column, Float, ForeignKey, Integer, LargeBinary, MetaData, Table, Text
 
-from wdsctl.core.sample_id import INDEX_BITS
+from wdsctl.core.samples.naming import INDEX_BITS
 
-SAMPLES_A_SHARD = 1 << INDEX_BITS
+MAX_SHARD_SAMPLES = 1 << INDEX_BITS
 
-metadata = MetaData()
+catalog_metadata = MetaData()
 
 meta = Table(
     "meta",
-    metadata,
+    catalog_metadata,
     Column("key", Text, primary_key=True),
     Column("value", Text, nullable=False),
     comment="facts about the catalog itself: uuid, generation, the version that wrote it; and its totals",
@@ -24,7 +25,7 @@ meta = Table(
 
 shard = Table(
     "shard",
-    metadata,
+    catalog_metadata,
     Column("id", Integer, primary_key=True, comment="never used again after the shard is gone"),
     Column("path", Text, nullable=False, comment="relative to the dataset's root, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
@@ -47,7 +48,7 @@ shard = Table(
 
 ext = Table(
     "ext",
-    metadata,
+    catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True, comment="what follows the key's first dot: jpg, seg.png"),
     comment="part names, once",
@@ -55,7 +56,7 @@ ext = Table(
 
 sample = Table(
     "sample",
-    metadata,
+    catalog_metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, comment="shard << 28 | index in it"),
     Column("key", Text, nullable=False),
     Column("offset", BigInteger, nullable=False, comment="of the sample's first tar header, in bytes"),
@@ -66,7 +67,7 @@ sample = Table(
 
 shard_part = Table(
     "shard_part",
-    metadata,
+    catalog_metadata,
     Column("shard", Integer, primary_key=True),
     Column("ext", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
@@ -78,7 +79,7 @@ shard_part = Table(
 
 split = Table(
     "split",
-    metadata,
+    catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("name", Text, nullable=False, unique=True),
     Column("share", Text, nullable=False, comment="its part of the ratio, as written; 0.0 where there is none"),
@@ -89,7 +90,7 @@ split = Table(
 
 split_shard = Table(
     "split_shard",
-    metadata,
+    catalog_metadata,
     Column("split", Integer, primary_key=True),
     Column("shard", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
@@ -100,7 +101,7 @@ split_shard = Table(
 
 excluded_shard = Table(
     "excluded_shard",
-    metadata,
+    catalog_metadata,
     Column("shard", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
     Column("bits", LargeBinary, comment="as in split_shard; null means the whole shard"),
@@ -110,7 +111,7 @@ excluded_shard = Table(
 
 former_split = Table(
     "former_split",
-    metadata,
+    catalog_metadata,
     Column("split", Integer, primary_key=True),
     Column("shard", Integer, primary_key=True),
     Column("samples", Integer, nullable=False),
@@ -121,7 +122,7 @@ former_split = Table(
 
 media_form = Table(
     "media_form",
-    metadata,
+    catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("kind", Text, nullable=False, comment="image, audio, video or unreadable"),
     Column("format", Text, comment="of an image Pillow's name, of others the container: JPEG, mp4, wav"),
@@ -141,7 +142,7 @@ media_form = Table(
 
 media = Table(
     "media",
-    metadata,
+    catalog_metadata,
     Column("sample", BigInteger, primary_key=True, comment="of a folder of media, the file's id"),
     Column("ext", Integer, primary_key=True),
     Column("form", Integer, nullable=False),
@@ -159,7 +160,7 @@ media = Table(
 
 media_shard = Table(
     "media_shard",
-    metadata,
+    catalog_metadata,
     Column("shard", Integer, primary_key=True),
     Column("mark", LargeBinary, nullable=False, comment="names the shard's content and what was asked of it"),
     comment="the shards whose media are in the catalog",
@@ -167,7 +168,7 @@ media_shard = Table(
 
 media_count = Table(
     "media_count",
-    metadata,
+    catalog_metadata,
     Column("shard", Integer, primary_key=True, comment="0 for all files of a folder of media"),
     Column("ext", Integer, primary_key=True),
     Column("form", Integer, primary_key=True),
@@ -186,7 +187,7 @@ media_count = Table(
 
 keyframes = Table(
     "keyframes",
-    metadata,
+    catalog_metadata,
     Column("sample", BigInteger, primary_key=True),
     Column("ext", Integer, primary_key=True),
     Column("data", LargeBinary, nullable=False, comment="KeyframeIndex.to_bytes() of wdsctl/core/media/keyframes.py"),
@@ -195,7 +196,7 @@ keyframes = Table(
 
 file = Table(
     "file",
-    metadata,
+    catalog_metadata,
     Column("id", Integer, primary_key=True),
     Column("path", Text, nullable=False, unique=True, comment="relative to the folder, with /"),
     Column("size", BigInteger, nullable=False, comment="bytes"),
@@ -203,59 +204,119 @@ file = Table(
     comment="the files of a folder of media; empty in a dataset of shards",
 )
 
-_SIDEWAYS = "media_form.orientation >= 5 OR media_form.rotation IN (90, 270)"  # its sides are swapped when it is shown
 
-#: The columns that say what a medium is, by their names.
-MEDIA_FACTS = {
-    "kind": "media_form.kind",
-    "format": "media_form.format",
-    "mode": "media_form.mode",
-    "codec": "media_form.codec",
-    "width": "media.width",
-    "height": "media.height",
-    "display_width": f"CASE WHEN {_SIDEWAYS} THEN media.height ELSE media.width END",
-    "display_height": f"CASE WHEN {_SIDEWAYS} THEN media.width ELSE media.height END",
-    "orientation": "media_form.orientation",
-    "rotation": "media_form.rotation",
-    "seconds": "media.seconds",
-    "fps": "media.fps_num * 1.0 / media.fps_den",
-    "frames": "media.frames",
-    "frames_are": "media_form.frames_are",
-    "has_audio": "media_form.has_audio",
-    "audio_codec": "media_form.audio_codec",
-    "audio_seconds": "media.audio_seconds",
-    "audio_channels": "media_form.audio_channels",
-    "audio_rate": "media_form.audio_rate",
-    "audio_samples": "media.audio_samples",
-    "audio_samples_are": "media_form.audio_samples_are",
-    "reason": "media_form.reason",
-}
-_FACTS = ", ".join(fact if fact.endswith(f".{name}") else f"{fact} AS {name}" for name, fact in MEDIA_FACTS.items())
+ledger_metadata = MetaData()
 
-VIEWS = {
-    "v_shard": "SELECT id, path, size, samples, parts, status, sha256 FROM shard WHERE removed IS NULL",
-    "v_sample": (
-        "SELECT sample.id, key, shard.path AS shard, sample.id & 268435455 AS position, offset, sample.size "
-        "FROM sample JOIN shard ON shard.id = sample.id >> 28"
-    ),
-    "v_part": (
-        "SELECT sample.id, sample.key, ext.name AS part, shard.path AS shard, "
-        "sample.offset + json_extract(item.value, '$[1]') AS offset, json_extract(item.value, '$[2]') AS size "
-        "FROM sample JOIN json_each(sample.parts) AS item "
-        "JOIN ext ON ext.id = json_extract(item.value, '$[0]') JOIN shard ON shard.id = sample.id >> 28"
-    ),
-    "v_split": (
-        "SELECT split.name, split.share, count(*) AS shards, sum(split_shard.samples) AS samples "
-        "FROM split JOIN split_shard ON split_shard.split = split.id GROUP BY split.id"
-    ),
-    # Outer joins: SQLite leaves out those whose columns a query does not ask for.
-    "v_media": (
-        f"SELECT media.sample AS id, sample.key, ext.name AS part, shard.path AS shard, {_FACTS} "
-        "FROM media LEFT JOIN media_form ON media_form.id = media.form LEFT JOIN ext ON ext.id = media.ext "
-        "LEFT JOIN sample ON sample.id = media.sample LEFT JOIN shard ON shard.id = media.sample >> 28"
-    ),
-    "v_file": (
-        f"SELECT file.id, file.path, file.size, {_FACTS} "
-        "FROM file LEFT JOIN media ON media.sample = file.id LEFT JOIN media_form ON media_form.id = media.form"
-    ),
-}
+#: One row per run of a command. `status` is null while the command runs, and stays null if it was killed.
+run_table = Table(
+    "run",
+    ledger_metadata,
+    Column("id", Integer, primary_key=True),
+    Column("uuid", Text, nullable=False, unique=True),
+    Column("command", Text, nullable=False),
+    Column("argv", Text, nullable=False),  # JSON list
+    Column("version", Text, nullable=False),
+    Column("started_at", Text, nullable=False),  # UTC, ISO 8601
+    Column("finished_at", Text),
+    Column("status", Text),
+    Column("details", Text),  # JSON object
+)
+
+finding_table = Table(
+    "finding",
+    ledger_metadata,
+    Column("id", Integer, primary_key=True),
+    Column("run_id", Integer, ForeignKey("run.id"), nullable=False, index=True),
+    Column("code", Text, nullable=False),
+    Column("severity", Text, nullable=False),
+    Column("shard", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("part", Text, nullable=False),
+    Column("byte_offset", Integer, key="offset"),
+    Column("count", Integer, nullable=False),
+    Column("message", Text, nullable=False),
+)
+
+planned_shard_table = Table(
+    "planned_shard",
+    ledger_metadata,
+    Column("name", Text, primary_key=True),
+    Column("ordinal", Integer, nullable=False),
+    Column("samples", Integer, nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("keys", LargeBinary, nullable=False),
+    Column("marks", LargeBinary, nullable=False),
+    Column("state", Text, nullable=False),
+)
+
+#: At most one row: the raw folder of the plan.
+plan_source_table = Table(
+    "plan_source",
+    ledger_metadata,
+    Column("path", LargeBinary, primary_key=True),  # resolved; bytes, since a path need not be UTF-8
+)
+
+#: One row per shard with samples that were renamed in the raw folder, until the catalog has their new keys.
+former_key_table = Table(
+    "former_key",
+    ledger_metadata,
+    Column("shard", Text, primary_key=True),  # its path
+    Column("layout_hash", Text, nullable=False),  # of the shard in the catalog that has the old keys
+    Column("keys", LargeBinary, nullable=False),  # packed like those of `planned_shard_table`: new ones
+    Column("former", LargeBinary, nullable=False),  # the old ones, in the same order
+)
+
+#: One row per view. `hash` identifies its samples independently of the catalog.
+view_table = Table(
+    "view",
+    ledger_metadata,
+    Column("name", Text, primary_key=True),
+    Column("expression", Text, nullable=False),
+    Column("created_at", Text, nullable=False),  # UTC, ISO 8601
+    Column("generation", Integer, nullable=False),  # of the catalog that it was made from
+    Column("samples", Integer, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+
+#: Which samples of which shard a view has. By path and layout, not by id: a rebuilt catalog has other ids.
+view_shard_table = Table(
+    "view_shard",
+    ledger_metadata,
+    Column("view", Text, primary_key=True),
+    Column("shard", Text, primary_key=True),  # its path
+    Column("layout_hash", Text, nullable=False),
+    Column("samples", Integer, nullable=False),
+    Column("bits", LargeBinary),  # one bit a sample, lowest first; null means the whole shard
+    sqlite_with_rowid=False,
+)
+
+#: What `validate` has checked, and its findings: see `ledger_checks.py`.
+check_table = Table(
+    "known",
+    ledger_metadata,
+    Column("shard", Text, primary_key=True),
+    Column("level", Text, primary_key=True),
+    Column("reach", Text, primary_key=True),  # which of its samples were checked: all, some or none
+    Column("layout_hash", Text, nullable=False),  # of the shard when it was checked
+    Column("mark", LargeBinary, nullable=False),
+    Column("findings", Text, nullable=False),  # JSON list
+    sqlite_with_rowid=False,
+)
+
+#: The quarantine of `validate --quarantine`. A row excludes a whole shard if `key` is empty and `place` is null.
+quarantine_table = Table(
+    "quarantine",
+    ledger_metadata,
+    Column("id", Integer, primary_key=True),
+    Column("shard", Text, nullable=False),
+    Column("layout_hash", Text, nullable=False),
+    Column("place", Integer),  # of the sample in the shard, from 0
+    Column("key", Text, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("run_id", Integer, nullable=False),
+)
+
+#: At most one row: the last renaming that was applied to the ledger. A run that was killed before it published its
+#: catalog is repeated, but must not apply its renaming twice, as shards may have swapped names.
+rename_table = Table("renamed", ledger_metadata, Column("mark", LargeBinary, nullable=False))

@@ -1,6 +1,6 @@
-"""What a dataset holds on the whole: kept in `meta` with every catalog, so that a summary adds nothing up.
+"""Totals of a dataset, stored as a fact of each catalog, so that a summary need not add up rows.
 
-Standard library alone. A catalog from before there were totals, or from another version that has others, is added up.
+Standard library only. If the totals are missing or of another version, they are computed from the rows.
 """
 
 from __future__ import annotations
@@ -10,37 +10,19 @@ import sqlite3
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from wdsctl.core.catalog.fact_names import TOTALS
-from wdsctl.core.catalog.media_line import MediaLine
+from wdsctl.core.catalog.open_catalog import open_catalog_connection
+from wdsctl.core.catalog.read import count_parts, count_splits
+from wdsctl.core.catalog.values import TOTALS_FACT, MediaSummary, PartCount, ShardRow, SplitCount
 from wdsctl.core.json_text import read_json
-from wdsctl.core.shard_digest import digest_of_rows
-
-
-@dataclass(frozen=True, slots=True)
-class PartCount:
-    """How much there is of one part over a dataset. `share` is the share of samples that have it."""
-
-    name: str
-    samples: int
-    share: float
-    size_bytes: int
-    empty: int
-
-
-@dataclass(frozen=True, slots=True)
-class SplitCount:
-    name: str
-    share: float  # as asked for
-    shards: int  # that it has samples of
-    samples: int
+from wdsctl.core.offsets.read import digest_shard_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Of the shards of the current generation. `media`: None where nobody asked for facts, and where they are not kept.
+    """Totals of the shards of the current generation. `media`: None without media facts, and for recomputed totals.
 
-    `ids`: the least and the greatest number of a shard; `digest`: as `digest_of` names all of them; `without_facts`:
-    how many with samples have no facts of media.
+    `ids`: the lowest and the highest shard id. `digest`: `digest_shards` of all shards. `without_facts`: shards with
+    samples and without media facts.
     """
 
     shards: int = 0
@@ -53,98 +35,120 @@ class Totals:
     without_facts: int = 0
     parts: tuple[PartCount, ...] = ()
     splits: tuple[SplitCount, ...] = ()
-    media: tuple[MediaLine, ...] | None = None
+    media: tuple[MediaSummary, ...] | None = None
 
     def as_text(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
 
 
-def totals_of(connection: sqlite3.Connection, facts: dict[str, str]) -> Totals:
-    """The totals that are kept among the `facts` of a catalog; where there are none, `counted_totals`."""
-    return _kept(facts[TOTALS]) or counted_totals(connection) if TOTALS in facts else counted_totals(connection)
+def read_totals(connection: sqlite3.Connection, facts: dict[str, str]) -> Totals:
+    """The stored totals among the `facts` of a catalog, or `compute_totals`."""
+    stored = _parse_totals(facts[TOTALS_FACT]) if TOTALS_FACT in facts else None
+    return stored or compute_totals(connection)
 
 
-def counted_totals(connection: sqlite3.Connection) -> Totals:
-    """Totals but those of media, added up: some 3 µs a shard."""
+def compute_totals(connection: sqlite3.Connection) -> Totals:
+    """Totals without those of media, computed from the rows: 3 us per shard."""
     query = (
         "SELECT status, count(*), sum(samples), sum(size), min(id), max(id) "
         "FROM shard WHERE removed IS NULL GROUP BY status ORDER BY status"
     )
     rows = connection.execute(query).fetchall()
     if not rows:
-        return Totals(digest=digest_of_rows(()), splits=tuple(split_counts(connection)))
+        return Totals(digest=digest_shard_rows(()), splits=tuple(count_splits(connection)))
     statuses, shards, samples, sizes, first, last = zip(*rows, strict=True)
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    [excluded] = connection.execute(
+        "SELECT coalesce(sum(e.samples), 0) FROM excluded_shard AS e JOIN shard ON shard.id = e.shard "
+        "WHERE shard.removed IS NULL"
+    ).fetchone()
+    [without_facts] = connection.execute(
+        "SELECT count(*) FROM shard WHERE removed IS NULL AND samples > 0 AND id NOT IN (SELECT shard FROM media_shard)"
+    ).fetchone()
     return Totals(
         shards=sum(shards),
         samples=sum(samples),
         size_bytes=sum(sizes),
         statuses=dict(zip(statuses, shards, strict=True)),
         ids=(min(first), max(last)),
-        digest=digest_of_rows(
+        digest=digest_shard_rows(
             connection.execute("SELECT id, size, layout_hash FROM shard WHERE removed IS NULL ORDER BY id")
         ),
-        excluded=_excluded(connection) if "excluded_shard" in tables else 0,
-        without_facts=_without_facts(connection) if "media_shard" in tables else 0,
-        parts=tuple(part_counts(connection, sum(samples))),
-        splits=tuple(split_counts(connection)),
+        excluded=excluded,
+        without_facts=without_facts,
+        parts=tuple(count_parts(connection, sum(samples))),
+        splits=tuple(count_splits(connection)),
     )
 
 
-def part_counts(connection: sqlite3.Connection, samples: int) -> list[PartCount]:
-    """The parts of `samples` samples, the most frequent first."""
-    query = (
-        "SELECT ext.name, sum(shard_part.samples), sum(shard_part.bytes), sum(shard_part.empty) FROM shard_part "
-        "JOIN ext ON ext.id = shard_part.ext JOIN shard ON shard.id = shard_part.shard "
-        "WHERE shard.removed IS NULL GROUP BY ext.id ORDER BY sum(shard_part.samples) DESC, ext.id"
-    )
-    return [
-        PartCount(name, count, count / samples if samples else 0.0, size, empty)
-        for name, count, size, empty in connection.execute(query)
-    ]
-
-
-def split_counts(connection: sqlite3.Connection) -> list[SplitCount]:
-    """The splits, in the order they were named."""
-    query = (
-        "SELECT split.name, split.share, count(shard), coalesce(sum(samples), 0) FROM split "
-        "LEFT JOIN split_shard ON split_shard.split = split.id GROUP BY split.id ORDER BY split.id"
-    )
-    return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
-
-
-def _excluded(connection: sqlite3.Connection) -> int:
-    query = (
-        "SELECT coalesce(sum(excluded_shard.samples), 0) FROM excluded_shard "
-        "JOIN shard ON shard.id = excluded_shard.shard WHERE shard.removed IS NULL"
-    )
-    return int(connection.execute(query).fetchone()[0])
-
-
-def _without_facts(connection: sqlite3.Connection) -> int:
-    query = (
-        "SELECT count(*) FROM shard WHERE removed IS NULL AND samples > 0 AND id NOT IN (SELECT shard FROM media_shard)"
-    )
-    return int(connection.execute(query).fetchone()[0])
-
-
-def _kept(text: str) -> Totals | None:
-    """None where the text is not what this version writes."""
+def _parse_totals(text: str) -> Totals | None:
+    """Parse stored totals; None if this version did not write the text."""
     try:
-        told = read_json(text)
-        media = told["media"]
+        stored = read_json(text)
+        media = stored["media"]
         return replace(
-            Totals(**told),
-            ids=(int(told["ids"][0]), int(told["ids"][1])),
-            parts=tuple(PartCount(**each) for each in told["parts"]),
-            splits=tuple(SplitCount(**each) for each in told["splits"]),
-            media=None if media is None else tuple(_line(each) for each in media),
+            Totals(**stored),
+            ids=(int(stored["ids"][0]), int(stored["ids"][1])),
+            parts=tuple(PartCount(**each) for each in stored["parts"]),
+            splits=tuple(SplitCount(**each) for each in stored["splits"]),
+            media=None if media is None else tuple(_parse_media_summary(each) for each in media),
         )
     except (ValueError, TypeError, KeyError, IndexError):
         return None
 
 
-def _line(told: dict[str, Any]) -> MediaLine:
-    """JSON has lists where a line has pairs."""
-    pairs = {name: tuple(value) for name, value in told.items() if isinstance(value, list)}
-    return MediaLine(**told | pairs)
+def _parse_media_summary(stored: dict[str, Any]) -> MediaSummary:
+    """A summary from JSON, which has lists in place of tuples."""
+    pairs = {name: tuple(value) for name, value in stored.items() if isinstance(value, list)}
+    return MediaSummary(**stored | pairs)
+
+
+_COLUMNS = "id, path, size, mtime_ns, samples, parts, status, code, layout_hash"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSummary:
+    """`first`: the first shards, in the order in which they were added. `spread`: a sample, evenly spread over all
+    shards.
+    """
+
+    facts: dict[str, str]
+    totals: Totals
+    first: tuple[ShardRow, ...]
+    spread: tuple[ShardRow, ...]
+
+    @property
+    def has_all(self) -> bool:
+        """Whether `spread` has all shards."""
+        return len(self.spread) == self.totals.shards
+
+
+def read_catalog_summary(path: str, *, first: int, spread: int) -> CatalogSummary:
+    """At most `first` and `spread` shards. Raises CatalogError WDS301, WDS302, WDS303."""
+    with open_catalog_connection(path) as connection:
+        return summarize_catalog(connection, first=first, spread=spread)
+
+
+def summarize_catalog(connection: sqlite3.Connection, *, first: int, spread: int) -> CatalogSummary:
+    """Summarize an open catalog. Cost: a row per returned shard; without stored totals, a row per shard. Removed shards
+    in between cost a step each.
+    """
+    facts = dict(connection.execute("SELECT key, value FROM meta"))
+    totals = read_totals(connection, facts)
+    shown = _rows(connection, totals.ids[0], first)
+    has_all = totals.shards <= spread
+    some = _rows(connection, totals.ids[0], spread) if has_all else _read_spread_shards(connection, totals.ids, spread)
+    return CatalogSummary(facts, totals, tuple(shown), tuple(some))
+
+
+def _rows(connection: sqlite3.Connection, start: int, limit: int) -> list[ShardRow]:
+    query = f"SELECT {_COLUMNS} FROM shard WHERE removed IS NULL AND id >= ? ORDER BY id LIMIT ?"
+    return [ShardRow(*row) for row in connection.execute(query, (start, limit))]
+
+
+def _read_spread_shards(connection: sqlite3.Connection, ids: tuple[int, int], count: int) -> list[ShardRow]:
+    """The first shard of each of `count` ranges of ids."""
+    low, high = ids
+    bounds = [low + (high + 1 - low) * i // max(1, count) for i in range(count + 1)]
+    query = f"SELECT {_COLUMNS} FROM shard WHERE removed IS NULL AND id >= ? AND id < ? ORDER BY id LIMIT 1"
+    found = [connection.execute(query, bounds[i : i + 2]).fetchone() for i in range(count)]
+    return [ShardRow(*row) for row in found if row is not None]

@@ -1,4 +1,4 @@
-"""Takes a dataset apart: which of the datasets below DEST a sample goes to, by its split, its key, or its JSON."""
+"""Assign samples to the output datasets of `convert --apart`: by split, key prefix, or a field of a JSON part."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
-from wdsctl.core.convert.source import Detailed, Known, Source
 from wdsctl.core.errors import StorageDown, UsageError, WdsctlError
+from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
 
-MOST_GROUPS = 10_000
-_LONGEST = 200  # bytes of a folder's name
+MAX_OUTPUT_DATASETS = 10_000
+_MAX_FOLDER_NAME_BYTES = 200
 
 
-class Group:
-    """Gives out numbers to values as they come. `split`, `key-prefix`, or `json:FIELD` (`json:meta.source`, of the
-    part `json`; `json[cls.json]` is not needed: `json:FIELD@cls.json` names another part).
+class SampleGrouper:
+    """Assigns samples to groups, numbered in the order of their first occurrence.
+
+    `by`: `split`, `key-prefix`, or `json:FIELD` (`json:meta.source` for a field of the part `json`,
+    `json:label@cls.json` for one of another part). `split_names`: the names of the splits of each source.
     """
 
     def __init__(self, by: str, split_names: Sequence[Sequence[str]] = ()) -> None:
         kind, _, rest = by.partition(":")
         if kind not in ("split", "key-prefix", "json") or (kind == "json") != bool(rest):
-            raise UsageError(f"--apart: there is no way {by!r}", hint="write split, key-prefix or json:FIELD")
+            raise UsageError(f"--apart: expected split, key-prefix or json:FIELD, found {by!r}", hint="`--apart split`")
         self._kind = kind
         field, _, part = rest.partition("@")
         self._part = part or "json"
@@ -32,43 +34,46 @@ class Group:
         self._numbers: dict[str, int] = {}
 
     @property
-    def names(self) -> list[str]:
-        """The folders, by number."""
+    def folder_names(self) -> list[str]:
+        """The folders of the groups, by number."""
         return list(self._numbers)
 
-    def of(self, source: Source, number: int, known: Known) -> int | None:
-        """The number of a sample's group; None where it has nothing to be told by. Reads the sample for `json:`."""
-        value = self._value(source, number, known)
+    def group_number(self, source: Source, source_index: int, sample: SampleListing) -> int | None:
+        """The number of a sample's group; None if it has none. Grouping by `json:` reads the part.
+
+        Raises UsageError beyond 10,000 groups.
+        """
+        value = self._group_value(source, source_index, sample)
         if value is None or value == "":
             return None
         name = folder_name(value)
         if name not in self._numbers:
-            if len(self._numbers) == MOST_GROUPS:
+            if len(self._numbers) == MAX_OUTPUT_DATASETS:
                 raise UsageError(
-                    f"it would be taken apart into more than {MOST_GROUPS:,} datasets",
+                    f"the samples have more than {MAX_OUTPUT_DATASETS:,} groups",
                     where="--apart",
-                    hint="divide by something that fewer samples differ in",
+                    hint="choose a field with fewer values",
                 )
             self._numbers[name] = len(self._numbers)
         return self._numbers[name]
 
-    def _value(self, source: Source, number: int, known: Known) -> str | None:
+    def _group_value(self, source: Source, source_index: int, sample: SampleListing) -> str | None:
         if self._kind == "key-prefix":
-            prefix, slash, _ = known.key.partition("/")
+            prefix, slash, _ = sample.key.partition("/")
             return prefix if slash else None
         if self._kind == "split":
-            names = self._split_names[number] if number < len(self._split_names) else ()
-            # One of the default set comes before those of other sets: these have a slash.
-            mine = [name for b, name in enumerate(names) if known.splits >> b & 1]
-            return min(mine, key=lambda name: "/" in name) if mine else None
-        return self._field(source, known.place)
+            names = self._split_names[source_index] if source_index < len(self._split_names) else ()
+            # Splits of the default set come first; names of other sets have a slash.
+            found = [name for b, name in enumerate(names) if sample.splits >> b & 1]
+            return min(found, key=lambda name: "/" in name) if found else None
+        return self._json_value(source, sample.sample_index)
 
-    def _field(self, source: Source, place: int) -> str | None:
+    def _json_value(self, source: Source, sample_index: int) -> str | None:
         try:
-            if isinstance(source, Detailed):
-                parts = source.read_some(place, lambda name: name == self._part)
+            if isinstance(source, DetailedSource):
+                parts = source.read_selected(sample_index, lambda name: name == self._part)
             else:
-                parts = tuple(part for part in source.read(place) if part.name == self._part)
+                parts = tuple(part for part in source.read(sample_index) if part.name == self._part)
             value: Any = json.loads(parts[0].data) if parts else None
             for step in self._steps:
                 value = value[step] if isinstance(value, dict) else None
@@ -82,10 +87,10 @@ class Group:
 
 
 def folder_name(value: str) -> str:
-    """A folder for a value, whatever is in it: what is no plain letter is written as %XX."""
+    """The folder of a group: its value, with %XX for special characters."""
     name = quote(value, safe=" +=,@()[]{}!~'", errors="backslashreplace")
     if name.startswith("."):
         name = f"%2E{name[1:]}"
-    if len(name) <= _LONGEST:
+    if len(name) <= _MAX_FOLDER_NAME_BYTES:
         return name
-    return f"{name[:_LONGEST]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"
+    return f"{name[:_MAX_FOLDER_NAME_BYTES]}-{blake2b(name.encode(), digest_size=4).hexdigest()}"

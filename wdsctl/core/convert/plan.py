@@ -1,6 +1,7 @@
-"""Makes the plan: lists the sources, settles keys that collide, puts the samples in order, and cuts them into units.
+"""Make the plan of a conversion: list the sources, resolve key collisions, order the samples, and cut them into units.
 
-Nothing is written to the destination before the plan is whole. Memory does not grow with the number of samples.
+A unit is one output file. `convert` completes the plan before it writes output, so that the plan is the same for any
+number of workers, and a killed run continues with it. Memory does not grow with the number of samples.
 """
 
 from __future__ import annotations
@@ -11,263 +12,358 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from wdsctl.core.convert.asked_parts import unmet_parts
-from wdsctl.core.convert.collisions import OnCollision, settle_collisions
-from wdsctl.core.convert.cut import Cut
-from wdsctl.core.convert.groups import Group
-from wdsctl.core.convert.part_rules import is_media, new_name, renamed
-from wdsctl.core.convert.plan_file import new_plan
-from wdsctl.core.convert.recipe import PartRules, Stream
-from wdsctl.core.convert.source import Detailed, Known, Source
-from wdsctl.core.counted import counted
+from wdsctl.core.convert import exporters
+from wdsctl.core.convert.groups import SampleGrouper
+from wdsctl.core.convert.parts import (
+    PartRules,
+    find_renamed_parts,
+    is_separated_part,
+    list_unmatched_options,
+    renamed_part_name,
+)
+from wdsctl.core.convert.plan_file import create_plan
+from wdsctl.core.convert.request import ConvertRequest, OnCollision, Stream
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.keys import derive, mix_one
+from wdsctl.core.hashing import derive_seed, hash_one_value
+from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
 from wdsctl.core.progress import Progress
-from wdsctl.core.tar import padded
-from wdsctl.core.tar_header import member_bytes
-from wdsctl.core.transcode.options import AudioOptions, ImageOptions
+from wdsctl.core.tar_header import END_OF_ARCHIVE, member_bytes, padded_size
+from wdsctl.core.text import path_for_message, pluralize
 
-Order = Literal["none", "key", "shuffle"]
+_MAX_KEY_EXAMPLES = 3
+_REPEATED_KEYS_QUERY = "SELECT grp, key FROM entry GROUP BY grp, key HAVING count(*) > 1"
 
-#: What the headers and the padding of a sample take up, where its parts are not known beforehand.
-_AROUND = 3 * 768
-_WORD = 1 << 63
+#: Estimated bytes of headers and padding, for a sample whose parts are unknown before reading.
+_UNKNOWN_OVERHEAD_BYTES = 3 * 768
+_SIGN_OFFSET = 1 << 63
+_PROGRESS_SAMPLES = 10_000
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRequest:
-    """How samples are to be put in order and cut. `media`: what a polylithic layout keeps apart."""
-
-    shard_samples: int = 10_000
-    shard_size: int = 1 << 30
-    template: str = "shard-{index:06d}.tar"  # `.tar` stands for the suffixes
-    suffixes: Mapping[Stream, str] = field(default_factory=lambda: {"": ".tar"})
-    order: Order = "none"
-    seed: int = 0
-    on_collision: OnCollision = "error"
-    media: tuple[str, ...] = ()
-    parts: PartRules = field(default_factory=PartRules)
-    image: ImageOptions | None = None
-    audio: AudioOptions | None = None
+#: (stream, group, file name, first position, last position, samples, bytes)
+UnitRow = tuple[str, int, str, int, int, int, int]
 
 
-class Planned(NamedTuple):
-    """`repeated`: samples left out since their key came before. `bare`: those without a part that goes along."""
+class UnitCutter:
+    """Cuts one stream of samples, in order, into units. `suffix` replaces the `.tar` of the template."""
+
+    def __init__(self, stream: Stream, *, samples: int, size: int, template: str, suffix: str) -> None:
+        self._stream = stream
+        self._max_samples = samples
+        self._max_size = size  # bytes
+        self._template = template
+        self._suffix = suffix
+        self._units: list[UnitRow] = []
+        self._first = self._last = self._samples = self._group = self._ordinal = 0
+        self._size = len(END_OF_ARCHIVE)
+
+    def add(self, position: int, group_number: int, size_bytes: int) -> None:
+        is_full = self._samples == self._max_samples or self._size + size_bytes > self._max_size
+        if self._samples and (is_full or group_number != self._group):
+            self._close_unit()
+        if group_number != self._group:
+            self._group, self._ordinal = group_number, 0
+        if not self._samples:
+            self._first = position
+        self._last = position
+        self._samples += 1
+        self._size += size_bytes
+
+    def finish(self) -> list[UnitRow]:
+        if self._samples:
+            self._close_unit()
+        return self._units
+
+    def _close_unit(self) -> None:
+        name = self._template.format(index=self._ordinal).removesuffix(".tar") + self._suffix
+        if not self._suffix:  # a folder; `finish_export` moves its files to the paths of their keys
+            name = f".unit-{self._ordinal:06d}"
+        self._units.append((self._stream, self._group, name, self._first, self._last, self._samples, self._size))
+        self._ordinal += 1
+        self._samples, self._size = 0, len(END_OF_ARCHIVE)
+
+
+def resolve_key_collisions(
+    connection: sqlite3.Connection, on_collision: OnCollision, source_names: Sequence[str]
+) -> int:
+    """Make the keys of each group unique in the table `entry`; returns the number of samples that it leaves out.
+
+    `prefix` prepends the name of the source if there are several sources, and a number (`2/KEY`) to keys that still
+    repeat. Raises UsageError WDS340 if keys repeat and `on_collision` is `error`, or the prefixes do not help.
+    """
+    if on_collision == "prefix" and len(source_names) > 1:
+        connection.executemany(
+            "UPDATE entry SET key = ? || '/' || key WHERE source = ?",
+            [(name, i) for i, name in enumerate(source_names)],
+        )
+    connection.execute("CREATE INDEX by_key ON entry(grp, key)")
+    repeated = connection.execute(f"SELECT count(*) FROM ({_REPEATED_KEYS_QUERY})").fetchone()[0]
+    left_out = 0
+    if repeated and on_collision == "error":
+        raise _collision_error(connection, repeated, source_names)
+    if repeated:
+        later = (
+            "SELECT g, n, key FROM (SELECT g, key, row_number() OVER (PARTITION BY grp, key ORDER BY g) AS n "
+            f"FROM entry WHERE (grp, key) IN ({_REPEATED_KEYS_QUERY})) WHERE n > 1"
+        )
+        connection.execute(f"CREATE TEMP TABLE later AS {later}")
+        if on_collision == "keep-first":
+            left_out = connection.execute("DELETE FROM entry WHERE g IN (SELECT g FROM later)").rowcount
+        else:
+            connection.execute(
+                "UPDATE entry SET key = (SELECT n || '/' || later.key FROM later WHERE later.g = entry.g) "
+                "WHERE g IN (SELECT g FROM later)"
+            )
+            repeated = connection.execute(f"SELECT count(*) FROM ({_REPEATED_KEYS_QUERY})").fetchone()[0]
+            if repeated:
+                raise _collision_error(connection, repeated, source_names)
+        connection.execute("DROP TABLE later")
+    connection.execute("DROP INDEX by_key")
+    return left_out
+
+
+def _collision_error(connection: sqlite3.Connection, count: int, source_names: Sequence[str]) -> UsageError:
+    keys = [key for _, key in connection.execute(f"{_REPEATED_KEYS_QUERY} LIMIT {_MAX_KEY_EXAMPLES}")]
+    shown = ", ".join(map(path_for_message, keys)) + (", ..." if count > len(keys) else "")
+    where = f" of {len(source_names)} datasets" if len(source_names) > 1 else ""
+    return UsageError(
+        f"{pluralize(count, 'key')}{where} would occur more than once in the destination: {shown}",
+        hint="`--on-collision prefix` prepends the name of the source, `--on-collision keep-first` keeps the first",
+        code="WDS340",
+    )
+
+
+class PlanCounts(NamedTuple):
+    """Counts of samples: `samples` are in the plan, the others are left out.
+
+    `repeated`: the key occurred before. `bare`: no part is written. `apart`: the sample has no group.
+    """
 
     samples: int
     repeated: int
     bare: int
-    apart: int  # samples that are in no group
+    apart: int
 
 
-def make_plan(
+def write_plan(
     path: str,
     sources: Sequence[Source],
-    names: Sequence[str],
-    request: PlanRequest,
+    source_names: Sequence[str],
+    request: ConvertRequest,
     facts: Mapping[str, str],
     progress: Progress,
     *,
-    group: Group | None = None,
+    grouper: SampleGrouper | None = None,
     splits: Sequence[Sequence[int]] = (),
-) -> Planned:
-    """Write the plan to `path`. `names` stand before keys where they are to be prefixed.
+) -> PlanCounts:
+    """Write the plan to `path`. `--on-collision prefix` prepends `source_names` to keys.
 
-    `splits`: of each source, for each of its splits the number that it has among all; -1 where it does not go along.
-    Raises InputError WDS003 where nothing is left, or nothing that `image` and `audio` name, StorageError; UsageError
-    WDS340 where keys collide, WDS342 where every sample that has a part to be renamed has one of the new name already.
-    Cost: some 6 us a sample, and twice that where they are put in another order.
+    `splits`: for each source, the numbers of its splits among all splits; -1 for a split that is not copied.
+    Raises InputError WDS003 if no sample is left, or no part to transcode; StorageError; UsageError WDS340 if keys
+    collide, WDS342 if every sample with a part to rename already has a part of the new name.
+    Cost: 6 us per sample, 12 us if `convert` reorders the samples.
     """
-    with new_plan(path) as connection:
+    with create_plan(path) as connection:
         progress.phase("list")
-        counts = _Counts()
-        rows = _rows(sources, request, group, splits, counts, progress)
+        counts = _ListingCounts()
+        rows = _entry_rows(sources, request, grouper, splits, counts, progress)
         connection.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         _check_renames(request, counts)
-        names_of_groups = group.names if group is not None else [""]
-        connection.executemany("INSERT INTO grp VALUES (?, ?)", enumerate(names_of_groups))
+        folders = grouper.folder_names if grouper is not None else [""]
+        connection.executemany("INSERT INTO grp VALUES (?, ?)", enumerate(folders))
         progress.phase("plan")
-        repeated = settle_collisions(connection, request.on_collision, names)
-        _put_in_order(connection, request, is_grouped=group is not None)
-        samples = _cut(connection, request)
-        made = Planned(samples, repeated, counts.bare, counts.apart)
-        if not samples:
-            raise _nothing(made)
+        repeated = resolve_key_collisions(connection, request.on_collision, source_names)
+        if request.order != "none" or grouper is not None:
+            by = {"none": "g", "key": "key, g", "shuffle": "rank, g"}[request.order]
+            group = "grp, " if grouper is not None else ""
+            connection.execute(f"INSERT INTO ordered(g) SELECT g FROM entry ORDER BY {group}{by}")
+            connection.execute("INSERT INTO meta VALUES ('ordered', ?)", (by,))
+        plan = PlanCounts(_write_unit_rows(connection, request), repeated, counts.bare, counts.apart)
+        if not plan.samples:
+            raise _empty_plan_error(plan)
         connection.executemany("INSERT INTO meta VALUES (?, ?)", facts.items())
-        more = {"samples": samples, "repeated": repeated, "bare": counts.bare, "apart": counts.apart}
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", ((name, str(n)) for name, n in more.items()))
-        missed = unmet_parts(counts.names, request) if all(isinstance(each, Detailed) for each in sources) else []
-        connection.execute("INSERT INTO meta VALUES ('unmet', ?)", (json.dumps(missed),))
-    return made
+        numbers = ((name, str(number)) for name, number in plan._asdict().items())
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", numbers)
+        unmatched: list[str] = []
+        if all(isinstance(source, DetailedSource) for source in sources):
+            unmatched = list_unmatched_options(
+                counts.part_names, rules=request.parts, media=request.media, image=request.image, audio=request.audio
+            )
+        connection.execute("INSERT INTO meta VALUES ('unmet', ?)", (json.dumps(unmatched),))
+    return plan
 
 
 @dataclass(slots=True)
-class _Counts:
-    """`renamed`: samples with a part that is renamed, by its name; `met`: those of them that have the new name, too."""
+class _ListingCounts:
+    """`renamed`: samples with a renamed part, by its old name; `name_taken`: those that also have the new name."""
 
     bare: int = 0
     apart: int = 0
     renamed: Counter[str] = field(default_factory=Counter)
-    met: Counter[str] = field(default_factory=Counter)
-    names: set[str] = field(default_factory=set)  # of parts, where something is asked of some of them
+    name_taken: Counter[str] = field(default_factory=Counter)
+    part_names: set[str] = field(default_factory=set)  # filled if an option selects parts
 
 
-def _rows(
+def _entry_rows(
     sources: Sequence[Source],
-    request: PlanRequest,
-    group: Group | None,
+    request: ConvertRequest,
+    grouper: SampleGrouper | None,
     splits: Sequence[Sequence[int]],
-    counts: _Counts,
+    counts: _ListingCounts,
     progress: Progress,
 ) -> Iterator[tuple[int, int, int, str, int, int, int, int, int]]:
-    salt = derive("convert", request.seed) if request.order == "shuffle" else None
-    g = told = 0
+    salt = derive_seed("convert", request.seed) if request.order == "shuffle" else None
+    g = reported = 0
     for number, source in enumerate(sources):
-        translated = _translation(splits[number] if number < len(splits) else ())
-        for known, size, media in _sized(source, request, counts):
-            grp = group.of(source, number, known) if group is not None else 0
-            if grp is None:
+        translate_bits = _split_bits_translator(splits[number] if number < len(splits) else ())
+        for listing, size, media in _sized_samples(source, request, counts):
+            group = grouper.group_number(source, number, listing) if grouper is not None else 0
+            if group is None:
                 counts.apart += 1
                 continue
-            rank = 0 if salt is None else mix_one(salt, g) - _WORD
-            bits = known.splits and translated(known.splits)
-            yield g, number, known.place, known.key, size, media, grp, bits, rank
+            rank = 0 if salt is None else hash_one_value(salt, g) - _SIGN_OFFSET
+            bits = listing.splits and translate_bits(listing.splits)
+            yield g, number, listing.sample_index, listing.key, size, media, group, bits, rank
             g += 1
-            if g - told == 10_000:
-                progress.advance(items=g - told)
-                told = g
-    progress.advance(items=g - told)
+            if g - reported == _PROGRESS_SAMPLES:
+                progress.advance(items=g - reported)
+                reported = g
+    progress.advance(items=g - reported)
 
 
-def _check_renames(request: PlanRequest, counts: _Counts) -> None:
-    """Where some samples alone have both parts, these fail, and the others go along."""
+def _check_renames(request: ConvertRequest, counts: _ListingCounts) -> None:
+    """Raises UsageError WDS342 for a rename that fails in every sample.
+
+    If a rename fails in some samples, writing reports these samples.
+    """
     for old, new in request.parts.rename:
-        if counts.met[old] and counts.met[old] == counts.renamed[old]:
-            met = counted(counts.met[old], "sample")
+        if counts.name_taken[old] and counts.name_taken[old] == counts.renamed[old]:
+            samples = pluralize(counts.name_taken[old], "sample")
             raise UsageError(
-                f"{old} cannot be called {new}: a part {new} is there already, in all {met} with {old}",
+                f"cannot rename part {old!r} to {new!r}: all {samples} with {old!r} already have a part {new!r}",
                 where="--rename-part",
-                hint=f"leave that one out: `--drop-parts {new}`, or give another name",
+                hint="choose another name",
                 code="WDS342",
             )
 
 
-def _translation(numbers: Sequence[int]) -> Callable[[int], int]:
-    """From the splits of one source, a bit each, to those of all."""
+def _split_bits_translator(numbers: Sequence[int]) -> Callable[[int], int]:
+    """A function that translates the split bits of a sample from the numbers in its source to those in the plan."""
 
     @lru_cache(maxsize=1000)
-    def translated(bits: int) -> int:
+    def translate_bits(bits: int) -> int:
         return sum(1 << number for b, number in enumerate(numbers) if number >= 0 and bits >> b & 1)
 
-    return translated
+    return translate_bits
 
 
-def _sized(source: Source, request: PlanRequest, counts: _Counts) -> Iterator[tuple[Known, int, int]]:
-    """(sample, bytes in a tar, of them in that of the media)."""
-    if not isinstance(source, Detailed):
+def _sized_samples(
+    source: Source, request: ConvertRequest, counts: _ListingCounts
+) -> Iterator[tuple[SampleListing, int, int]]:
+    """Yield (sample, its bytes in a tar, its bytes in the media dataset)."""
+    if not isinstance(source, DetailedSource):
         if request.media:
             raise UsageError(
-                "sources of this form do not list their parts, which must be known to keep some apart",
-                hint="convert to shards first, and those with --layout polylithic",
+                "--layout polylithic needs a source that lists its parts, and this format does not",
+                hint="convert to shards first, then convert these with --layout polylithic",
             )
-        for place, (key, size) in enumerate(source.entries()):
-            yield Known(place, key, ()), size + _AROUND, 0
+        for sample_index, (key, size) in enumerate(source.entries()):
+            yield SampleListing(sample_index, key, ()), size + _UNKNOWN_OVERHEAD_BYTES, 0
         return
-    measure = _measure(request)
+    measure = _tar_size_function(request)
     rules = request.parts
-    asks = rules != PartRules() or request.media or request.image is not None or request.audio is not None
-    for known in source.known():
-        if asks:
-            counts.names.update(name for name, _ in known.parts)
-        for name, is_met in renamed(rules, tuple(name for name, _ in known.parts)) if rules.rename else ():
-            counts.renamed[name] += 1
-            counts.met[name] += is_met
-        size, media = measure(known.key, known.parts)
-        if size or not known.parts:  # without any part: the source could not read it, and says why when it is read
-            yield known, size or _AROUND, media
+    selects_parts = bool(request.media) or not request.keeps_parts
+    for listing in source.list_samples():
+        if selects_parts:
+            counts.part_names.update(name for name, _ in listing.parts)
+        if rules.rename:
+            for name, is_taken in find_renamed_parts(rules, tuple(name for name, _ in listing.parts)):
+                counts.renamed[name] += 1
+                counts.name_taken[name] += is_taken
+        size, media = measure(listing.key, listing.parts)
+        if size or not listing.parts:  # no parts: the sample has a fault, which reading reports
+            yield listing, size or _UNKNOWN_OVERHEAD_BYTES, media
         else:
             counts.bare += 1
 
 
-def _measure(request: PlanRequest) -> Callable[[str, Iterable[tuple[str, int]]], tuple[int, int]]:
-    """The function that tells what a sample takes up in a tar, to the byte, and how much of it is media."""
-    rules, kept_apart = request.parts, request.media
+def _tar_size_function(request: ConvertRequest) -> Callable[[str, Iterable[tuple[str, int]]], tuple[int, int]]:
+    """A function of a sample's key and parts: (its bytes in a tar, its bytes in the media dataset)."""
+    rules, separated = request.parts, request.media
     is_plain = rules == PartRules()
 
     def measure(key: str, parts: Iterable[tuple[str, int]]) -> tuple[int, int]:
-        whole = media = 0
+        total = media = 0
         length = len(key.encode("utf-8", "surrogatepass"))
         for name, size in parts:
-            new = name if is_plain else new_name(rules, name)
+            new = name if is_plain else renamed_part_name(rules, name)
             if new is None:
                 continue
             if length + len(new) < 100 and new.isascii() and size < 1 << 33:
-                taken = 512 + padded(size)
+                member_size = 512 + padded_size(size)
             else:
-                taken = member_bytes(f"{key}.{new}".encode("utf-8", "surrogatepass"), size)
-            whole += taken
-            if kept_apart and is_media(new, kept_apart):
-                media += taken
-        return whole, media
+                member_size = member_bytes(f"{key}.{new}".encode("utf-8", "surrogatepass"), size)
+            total += member_size
+            if separated and is_separated_part(new, separated):
+                media += member_size
+        return total, media
 
     return measure
 
 
-def _put_in_order(connection: sqlite3.Connection, request: PlanRequest, *, is_grouped: bool) -> None:
-    by = {"none": "g", "key": "key, g", "shuffle": "rank, g"}[request.order]
-    if request.order == "none" and not is_grouped:
-        return
-    connection.execute(f"INSERT INTO ordered(g) SELECT g FROM entry ORDER BY {'grp, ' if is_grouped else ''}{by}")
-    connection.execute("INSERT INTO meta VALUES ('ordered', ?)", (by,))
+def _write_unit_rows(connection: sqlite3.Connection, request: ConvertRequest) -> int:
+    """Fill the table of units; returns the number of samples.
 
-
-def _cut(connection: sqlite3.Connection, request: PlanRequest) -> int:
-    """Fill the table of units; returns how many samples there are."""
+    Raises InputError WDS003 if no sample has a part for the media dataset, UsageError if two files get the same name.
+    """
     is_ordered = connection.execute("SELECT 1 FROM ordered LIMIT 1").fetchone() is not None
     query = "SELECT pos, entry.g, grp, size, media FROM ordered JOIN entry ON entry.g = ordered.g ORDER BY pos"
     if not is_ordered:
         query = "SELECT g, g, grp, size, media FROM entry ORDER BY g"
     streams: tuple[Stream, ...] = ("media", "primary") if request.media else ("",)
-    cuts = {stream: _cut_of(request, stream) for stream in streams}
+    cutters = {
+        stream: UnitCutter(
+            stream,
+            samples=request.shard_samples,
+            size=request.shard_size,
+            template=request.template,
+            suffix=_unit_suffix(request, stream),
+        )
+        for stream in streams
+    }
     samples = 0
-    for pos, _, grp, size, media in connection.execute(query):
+    for position, _, group, size, media in connection.execute(query):
         samples += 1
-        for stream, cut in cuts.items():
-            taken = media if stream == "media" else size - media + 1024 if stream == "primary" else size
-            if taken or not stream:  # one of 0 bytes has a fault, which is told when it is read
-                cut.add(pos, grp, taken)
-    units = [unit for cut in cuts.values() for unit in cut.ended()]
+        for stream, cutter in cutters.items():
+            stream_bytes = media if stream == "media" else size - media + 1024 if stream == "primary" else size
+            if stream_bytes or not stream:  # a sample of 0 bytes has a fault, which reading reports
+                cutter.add(position, group, stream_bytes)
+    units = [unit for cutter in cutters.values() for unit in cutter.finish()]
     if request.media and samples and not any(unit[0] == "media" for unit in units):
         raise InputError(
-            "no sample has a part that is to be kept apart",
+            "no sample has a part for the media dataset",
             where=f"--media {','.join(request.media)}",
             hint="`wdsctl inspect SOURCE` lists the parts",
             code="WDS003",
         )
     if len({unit[:3] for unit in units}) < len(units):
-        raise UsageError("two files would have one name", where=request.template, hint="give another --template")
+        raise UsageError("two files would get the same name", where=request.template, hint="choose another --template")
     connection.executemany(
         "INSERT INTO unit VALUES (?, ?, ?, ?, ?, ?, ?, ?)", ((number, *unit) for number, unit in enumerate(units))
     )
     return samples
 
 
-def _cut_of(request: PlanRequest, stream: Stream) -> Cut:
-    return Cut(
-        stream,
-        samples=request.shard_samples,
-        size=request.shard_size,
-        template=request.template,
-        suffix=request.suffixes[stream],
-    )
+def _unit_suffix(request: ConvertRequest, stream: Stream) -> str:
+    if stream:
+        return ".jsonl" if stream == "primary" and request.primary == "jsonl" else ".tar"
+    return ".tar.gz" if request.compress == "gz" else exporters.get_exporter(request.target).suffix
 
 
-def _nothing(made: Planned) -> InputError:
-    why = "the source has no samples, or none that --split and --where leave"
-    if made.bare:
-        why = "no sample has a part that goes along: look at --parts"
-    elif made.apart:
-        why = "no sample has what they are to be divided by: look at --apart"
-    return InputError("nothing is left to convert", hint=why, code="WDS003")
+def _empty_plan_error(counts: PlanCounts) -> InputError:
+    hint = "the source has no samples, or --split and --where select none"
+    if counts.bare:
+        hint = "no sample has a part to write: check --parts"
+    elif counts.apart:
+        hint = "no sample has a group: check --apart"
+    return InputError("no sample is left to convert", hint=hint, code="WDS003")

@@ -1,6 +1,7 @@
-"""The plan of a conversion as a file: every sample in its order, and which unit it goes to. Written whole, then read.
+"""Two SQLite files of a conversion: the plan, with all samples in output order, and the results of units.
 
-A SQLite file, so that sorting, shuffling and the search for repeated keys take no memory. Workers open it immutable.
+Queries sort, shuffle and find repeated keys, so that memory does not grow with the samples. The plan is published when
+it is complete; workers open it as an immutable file.
 """
 
 from __future__ import annotations
@@ -16,15 +17,20 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.catalog.database_file import error_of, open_database
-from wdsctl.core.catalog.own_schema import OwnSchema, schema_of
-from wdsctl.core.catalog.typed_rows import Kind, typed
-from wdsctl.core.convert.recipe import Stream
+from wdsctl.core.catalog.database_file import (
+    ExpectedSchema,
+    ValueType,
+    check_row_types,
+    error_text,
+    open_database,
+    parse_schema,
+)
+from wdsctl.core.convert.request import Stream
 from wdsctl.core.errors import CatalogError, StorageError
-from wdsctl.core.files import replacing
+from wdsctl.core.files import replace_atomically
 from wdsctl.core.sqlite_file import open_in_place
 
-_SCHEMA = """
+_PLAN_TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE entry(
   g INTEGER PRIMARY KEY, source INTEGER NOT NULL, place INTEGER NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
@@ -37,23 +43,23 @@ CREATE TABLE unit(
 """
 
 
-#: Of many samples at once: position in the order, source, place in it, splits, bytes of media that are kept apart.
-ORIGIN = np.dtype([(name, "<i8") for name in ("pos", "source", "place", "splits", "media")])
-Origins = NDArray[np.void]
+#: Origins of samples: position in the order, source, index in the source, splits, bytes for the media dataset.
+ORIGIN_DTYPE = np.dtype([(name, "<i8") for name in ("pos", "source", "place", "splits", "media")])
+SampleOrigins = NDArray[np.void]
 
 
-class Item(NamedTuple):
-    """One sample at its place in the order. `splits`: one bit a split."""
+class PlannedSample(NamedTuple):
+    """One sample at its position in the order. `splits`: one bit per split."""
 
-    pos: int
-    source: int
-    place: int
+    position: int
+    source_index: int
+    sample_index: int
     key: str
     splits: int
 
 
 class PlannedUnit(NamedTuple):
-    """A file to write: the samples at the positions from `first` to `last`. `folder`: its group's below DEST, or ``."""
+    """A file to write: the samples at positions `first` to `last`. `folder`: of its group below DEST; may be empty."""
 
     id: int
     stream: Stream
@@ -66,16 +72,16 @@ class PlannedUnit(NamedTuple):
 
     @property
     def dataset(self) -> str:
-        """The root of the dataset that the file is of, below DEST; empty where that is DEST itself."""
+        """The root of the file's dataset below DEST; empty if it is DEST itself."""
         return os.path.join(self.folder, self.stream).rstrip("/")
 
 
 class PlanFile:
-    """A plan that is whole. Close it, or use it in a `with`."""
+    """A complete plan, open for reading. Close it, or use it in a `with`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with _reading(path):
+        with _translate_read_errors(path):
             self._connection = open_database(os.path.abspath(path), _plan_schema())
 
     def __enter__(self) -> PlanFile:
@@ -88,48 +94,51 @@ class PlanFile:
         self._connection.close()
 
     def facts(self) -> dict[str, str]:
-        with _reading(self.path):
-            return dict(typed(self._connection.execute("SELECT key, value FROM meta"), "text", "text"))
+        with _translate_read_errors(self.path):
+            return dict(check_row_types(self._connection.execute("SELECT key, value FROM meta"), "text", "text"))
 
     def groups(self) -> list[str]:
-        """The folders of the datasets, below DEST."""
-        with _reading(self.path):
-            rows = typed(self._connection.execute("SELECT name FROM grp ORDER BY id"), "text")
-            return [_below(name) for (name,) in rows]
+        """The folders of the groups, below DEST."""
+        with _translate_read_errors(self.path):
+            rows = check_row_types(self._connection.execute("SELECT name FROM grp ORDER BY id"), "text")
+            return [_check_below(name) for (name,) in rows]
 
     def units(self) -> list[PlannedUnit]:
         query = (
             "SELECT unit.id, stream, grp.name, unit.name, first, last, samples, size "
             "FROM unit JOIN grp ON grp.id = unit.grp ORDER BY unit.id"
         )
-        with _reading(self.path):
-            units = [PlannedUnit(*row) for row in typed(self._connection.execute(query), *_UNIT)]
+        with _translate_read_errors(self.path):
+            units = [PlannedUnit(*row) for row in check_row_types(self._connection.execute(query), *_UNIT_COLUMN_KINDS)]
             for unit in units:
-                if unit.stream not in get_args(Stream) or not _below(unit.name):
-                    raise sqlite3.DatabaseError("a unit has no name, or is of no stream")
-                _below(unit.folder)
+                if unit.stream not in get_args(Stream) or not _check_below(unit.name):
+                    raise sqlite3.DatabaseError("a unit has no name, or no known stream")
+                _check_below(unit.folder)
             return units
 
-    def items(self, first: int, last: int) -> Iterator[Item]:
+    def samples(self, first: int, last: int) -> Iterator[PlannedSample]:
         """The samples at these positions, in order."""
-        kinds: tuple[Kind, ...] = ("count", "count", "count", "text", "int")
-        return map(Item._make, self._rows("source, place, key, splits", first, last, kinds))
+        kinds: tuple[ValueType, ...] = ("count", "count", "count", "text", "int")
+        return map(PlannedSample._make, self._rows("source, place, key, splits", first, last, kinds))
 
-    def origins(self, first: int, last: int) -> Origins:
-        """(samples,) of `ORIGIN`: where the samples at these positions come from, in order. Some 1 us a sample."""
-        kinds: tuple[Kind, ...] = ("count", "count", "count", "int", "count")
-        return np.fromiter(self._rows("source, place, splits, media", first, last, kinds), ORIGIN)
+    def origins(self, first: int, last: int) -> SampleOrigins:
+        """(samples,) of `ORIGIN_DTYPE`: where the samples at these positions come from, in order.
+
+        Cost: 1 us per sample.
+        """
+        kinds: tuple[ValueType, ...] = ("count", "count", "count", "int", "count")
+        return np.fromiter(self._rows("source, place, splits, media", first, last, kinds), ORIGIN_DTYPE)
 
     def split_counts(self) -> dict[int, int]:
-        """How many samples are in the splits of these bits, by the bits."""
+        """Split bits -> the number of samples that are in exactly these splits."""
         query = "SELECT splits, count(*) FROM entry GROUP BY splits"
-        with _reading(self.path):
-            return dict(typed(self._connection.execute(query), "int", "count"))
+        with _translate_read_errors(self.path):
+            return dict(check_row_types(self._connection.execute(query), "int", "count"))
 
     def digest(self) -> str:
-        """Names what is planned: every sample's key, size and splits, in order, and the units; not where it is read.
+        """A digest of the units, and of key, size and splits of every sample, in order; without the sources' paths.
 
-        Cost: some 2 us a sample.
+        Cost: 2 us per sample.
         """
         facts = sorted(pair for pair in self.facts().items() if pair[0] not in ("fingerprint", "made_from"))
         units = self.units()
@@ -139,7 +148,7 @@ class PlanFile:
             hashed.update(repr(row).encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
-    def _rows(self, columns: str, first: int, last: int, kinds: Sequence[Kind]) -> Iterator[tuple[Any, ...]]:
+    def _rows(self, columns: str, first: int, last: int, kinds: Sequence[ValueType]) -> Iterator[tuple[Any, ...]]:
         if self._is_ordered:
             query = (
                 f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
@@ -147,86 +156,90 @@ class PlanFile:
             )
         else:
             query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
-        with _reading(self.path):
-            yield from typed(self._connection.execute(query, (first, last)), *kinds)
+        with _translate_read_errors(self.path):
+            yield from check_row_types(self._connection.execute(query, (first, last)), *kinds)
 
     @property
     def _is_ordered(self) -> bool:
-        with _reading(self.path):
+        with _translate_read_errors(self.path):
             return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
 
 
-_UNIT: tuple[Kind, ...] = ("count", "text", "text", "text", "count", "count", "count", "count")
+_UNIT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "text", "text", "text", "count", "count", "count", "count")
 
 
-def _below(name: str) -> str:
-    """The name, if it is one below the destination. Raises sqlite3.DatabaseError."""
+def _check_below(name: str) -> str:
+    """Return `name` if it is a path below the destination. Raises sqlite3.DatabaseError."""
     if name.startswith("/") or ".." in name.split("/") or not name.isprintable():
-        raise sqlite3.DatabaseError(f"it has the name {name!r:.60}, which is not below the destination")
+        raise sqlite3.DatabaseError(f"the path {name!r:.60} is not below the destination")
     return name
 
 
 @cache
-def _plan_schema() -> OwnSchema:
-    return schema_of(_SCHEMA.split(";"))
+def _plan_schema() -> ExpectedSchema:
+    return parse_schema(_PLAN_TABLES.split(";"))
 
 
 @contextmanager
-def _reading(path: str) -> Iterator[None]:
-    """What is wrong with a file that is read, as ours."""
+def _translate_read_errors(path: str) -> Iterator[None]:
+    """Translate errors of SQLite while a file is read."""
     try:
         yield
     except (sqlite3.DatabaseError, UnicodeDecodeError, OverflowError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
-def _damaged(path: str, error: BaseException) -> CatalogError:
+def _damaged_error(path: str, error: BaseException) -> CatalogError:
     return CatalogError(
-        f"{os.path.basename(path)}, by which a conversion goes on, is damaged: {error_of(path, error)}",
+        f"the plan of a conversion ({os.path.basename(path)}) is damaged: {error_text(path, error)}",
         where=path,
-        hint="move it away, and run the same command again: it is made anew",
+        hint="move the file away and run the same command again, which writes a new one",
         code="WDS335",
     )
 
 
 @contextmanager
-def new_plan(path: str) -> Iterator[sqlite3.Connection]:
-    """An empty plan, published at `path` when the block ends well. Raises StorageError."""
+def create_plan(path: str) -> Iterator[sqlite3.Connection]:
+    """An empty plan, published at `path` if the block ends without an error. Raises StorageError."""
     with (
-        _writing(path),
-        replacing(path) as draft,
-        closing(open_in_place(draft, make=True)) as connection,
+        _translate_write_errors(path),
+        replace_atomically(path) as draft,
+        closing(open_in_place(draft, create=True)) as connection,
     ):
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("PRAGMA cache_size = -65536")
-        connection.executescript(_SCHEMA)
+        connection.executescript(_PLAN_TABLES)
         connection.execute("BEGIN")
         yield connection
         connection.execute("COMMIT")
 
 
 @contextmanager
-def _writing(path: str) -> Iterator[None]:
-    """What SQLite says of files that cannot be written, or are not ours, as ours."""
+def _translate_write_errors(path: str) -> Iterator[None]:
+    """Translate errors of SQLite while a file is written."""
     try:
         yield
     except sqlite3.OperationalError as error:
         if str(error) == "interrupted":
-            raise _damaged(path, error) from error
-        is_out = "full" in str(error)
+            raise _damaged_error(path, error) from error
+        is_full = "full" in str(error)
         raise StorageError(
-            "cannot write the plan of the conversion: " + ("the disk is full" if is_out else str(error)),
+            "cannot write the plan of the conversion: " + ("the disk is full" if is_full else str(error)),
             where=path,
-            hint="free some space, also where temporary files go, and run the same command again",
-            code="WDS401" if is_out else "WDS404",
+            hint="free space on this disk and on that of temporary files, then run the same command again",
+            code="WDS401" if is_full else "WDS404",
         ) from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise _damaged(path, error) from error
+        raise _damaged_error(path, error) from error
 
 
-class Done(NamedTuple):
-    """A unit that is in its place. `left_out` and `as_is`: positions of samples that failed, and what was done."""
+class UnitResult(NamedTuple):
+    """The result of a written unit.
+
+    `left_out`, `as_is`: positions of samples that failed, and are left out or kept unchanged. `failures`: JSON with the
+    first failure of each kind and its count. `facts`: JSON for `Exporter.finish`.
+    """
 
     unit: int
     samples: int
@@ -234,28 +247,31 @@ class Done(NamedTuple):
     facts: str
     left_out: tuple[int, ...]
     as_is: tuple[int, ...]
-    told: str  # JSON: findings of this unit
+    failures: str
 
 
-_DONE_SCHEMA = (
+_RESULT_TABLES = (
     "CREATE TABLE IF NOT EXISTS plan(fingerprint TEXT PRIMARY KEY)",
     (
         "CREATE TABLE IF NOT EXISTS done(unit INTEGER PRIMARY KEY, samples INTEGER, size INTEGER, facts TEXT, "
-        "left_out TEXT, as_is TEXT, told TEXT)"
+        "left_out TEXT, as_is TEXT, failures TEXT)"
     ),
 )
-_DONE: tuple[Kind, ...] = ("count", "count", "count", "text", "text", "text", "text")
+_RESULT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "count", "count", "text", "text", "text", "text")
 
 
-class DoneFile:
-    """Which units are done. Written by the parent alone, a row when a unit is in its place."""
+class UnitResultFile:
+    """The results of finished units. The parent process adds a result after the unit has its final name.
+
+    Opening the file with another fingerprint deletes all results.
+    """
 
     def __init__(self, path: str, fingerprint: str) -> None:
         self._path = path
-        with _writing(path):
-            self._connection = open_database(path, schema_of(_DONE_SCHEMA), "rwc")
+        with _translate_write_errors(path):
+            self._connection = open_database(path, parse_schema((), optional=_RESULT_TABLES), "rwc")
             self._connection.execute("PRAGMA synchronous = NORMAL")
-            for statement in _DONE_SCHEMA:
+            for statement in _RESULT_TABLES:
                 self._connection.execute(statement)
             if self._connection.execute("SELECT fingerprint FROM plan").fetchall() != [(fingerprint,)]:
                 self._connection.execute("BEGIN")
@@ -264,28 +280,32 @@ class DoneFile:
                 self._connection.execute("INSERT INTO plan VALUES (?)", (fingerprint,))
                 self._connection.execute("COMMIT")
 
-    def __enter__(self) -> DoneFile:
+    def __enter__(self) -> UnitResultFile:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def add(self, done: Done) -> None:
-        row = (*done[:4], " ".join(map(str, done.left_out)), " ".join(map(str, done.as_is)), done.told)
-        with _writing(self._path):
+    def add(self, result: UnitResult) -> None:
+        row = (*result[:4], " ".join(map(str, result.left_out)), " ".join(map(str, result.as_is)), result.failures)
+        with _translate_write_errors(self._path):
             self._connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
-    def all(self) -> dict[int, Done]:
-        query = "SELECT unit, samples, size, facts, left_out, as_is, told FROM done"
-        with _reading(self._path):
+    def all(self) -> dict[int, UnitResult]:
+        query = "SELECT unit, samples, size, facts, left_out, as_is, failures FROM done"
+        with _translate_read_errors(self._path):
             return {
-                unit: Done(unit, samples, size, facts, _numbers(left_out), _numbers(as_is), told)
-                for unit, samples, size, facts, left_out, as_is, told in typed(self._connection.execute(query), *_DONE)
+                unit: UnitResult(
+                    unit, samples, size, facts, _parse_positions(left_out), _parse_positions(as_is), failures
+                )
+                for unit, samples, size, facts, left_out, as_is, failures in check_row_types(
+                    self._connection.execute(query), *_RESULT_COLUMN_KINDS
+                )
             }
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _parse_positions(text: str) -> tuple[int, ...]:
     try:
         return tuple(map(int, text.split()))
     except ValueError as error:
-        raise sqlite3.DatabaseError("positions of samples are no numbers") from error
+        raise sqlite3.DatabaseError("positions of samples are not numbers") from error

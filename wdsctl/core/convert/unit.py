@@ -1,6 +1,6 @@
-"""Writes one unit of a conversion: reads its samples, changes them as they are to be changed, hands them to the target.
+"""Write one unit of a conversion, in a worker: read its samples, change their parts, pass them to the exporter.
 
-A worker's side: everything it needs is in the plan and the recipe, and what it makes depends on nothing else.
+The result depends only on the plan and the request.
 """
 
 from __future__ import annotations
@@ -13,38 +13,47 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple, cast
 
-from wdsctl.core.convert import exporters, importers
-from wdsctl.core.convert.part_rules import is_media, new_name
-from wdsctl.core.convert.plan_file import Done, Item, PlanFile, PlannedUnit
-from wdsctl.core.convert.recipe import PartRules, Recipe, SourceSpec
-from wdsctl.core.convert.references import REFERENCES, line_of, references_of
-from wdsctl.core.convert.source import Detailed, LargePart, Part, Source
-from wdsctl.core.convert.target import Target
+from wdsctl.core import importers
+from wdsctl.core.convert import exporters
+from wdsctl.core.convert.exporters import Exporter
+from wdsctl.core.convert.parts import (
+    PartRules,
+    is_selected_part,
+    is_separated_part,
+    renamed_part_name,
+    transcoded_name,
+)
+from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, UnitResult
+from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
+from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
-from wdsctl.core.files import drafted
-from wdsctl.core.folders import inside
-from wdsctl.core.transcode.parts import means, transcoded, written_name
+from wdsctl.core.files import open_file_draft
+from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
+from wdsctl.core.importers.references import REFERENCES_PART, encode_line, make_references_part
 
-AnyPart = Part | LargePart
+AnyPart = Part | FilePart
 
-_AHEAD = 64  # samples that the storage is told of at a time
+_PREFETCH_SAMPLES = 64
 
 
 class UnitJob(NamedTuple):
-    """`root`: the destination. `left_out` and `as_is`: what the media of these samples have come to before."""
+    """A unit to write. `root`: the destination. `plan`: the path of the plan.
+
+    `left_out`, `as_is`: for a primary, positions of samples whose media failed, and are left out or kept unchanged.
+    """
 
     plan: str
     unit: PlannedUnit
     root: str
-    recipe: Recipe
+    resolved: ResolvedRequest
     left_out: tuple[int, ...] = ()
     as_is: tuple[int, ...] = ()
 
 
-class Failure(NamedTuple):
-    """A sample that failed. `is_kept`: it went along as it was."""
+class SampleFailure(NamedTuple):
+    """A sample that failed. `is_kept`: the unit contains it unchanged."""
 
-    pos: int
+    position: int
     key: str
     code: str
     message: str
@@ -52,213 +61,237 @@ class Failure(NamedTuple):
     hint: str = ""
 
 
-def write_unit(job: UnitJob) -> Done:
-    """Write a unit and put it into its place: whole or absent. Raises what stops the run; samples that fail do not.
+def write_unit(job: UnitJob) -> UnitResult:
+    """Write a unit to its final path, completely or not at all. The result counts the samples that failed.
 
-    Raises StorageError, PermissionDenied; and what is wrong with a sample, where `on_error` is `error`.
+    Raises StorageError, PermissionDenied; if `on_error` is `error`, also the error of the first sample that fails.
     """
-    unit, recipe = job.unit, job.recipe
-    path = unit_path(job.root, unit)
-    failures: list[Failure] = []
-    target = _target(recipe, unit)
-    with drafted(path) as draft:
+    unit, request = job.unit, job.resolved.request
+    failures: list[SampleFailure] = []
+    exporter = _exporter_for(request, unit)
+    with open_file_draft(unit_path(job.root, unit)) as draft:
         with PlanFile(job.plan) as plan:
-            samples = _samples(plan, job, failures)
-            written = target.write(
-                draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(recipe.target_options)
+            samples = _convert_samples(plan, job, failures)
+            written = exporter.write(
+                draft.path, cast("Iterator[tuple[str, Iterator[Part]]]", samples), dict(job.resolved.target_options)
             )
         if written.samples:
             draft.publish()
-    left_out = tuple(failure.pos for failure in failures if not failure.is_kept)
-    as_is = tuple(failure.pos for failure in failures if failure.is_kept)
-    told = json.dumps(_counted(failures))
-    return Done(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, told)
+    left_out = tuple(failure.position for failure in failures if not failure.is_kept)
+    as_is = tuple(failure.position for failure in failures if failure.is_kept)
+    counts = json.dumps(_count_failures(failures))
+    return UnitResult(unit.id, written.samples, written.size_bytes, written.facts, left_out, as_is, counts)
 
 
 def unit_path(root: str, unit: PlannedUnit) -> str:
-    """Where a unit goes: ROOT/FOLDER/NAME; of a polylithic layout in `primary` or `media` in that folder.
+    """The path of a unit: ROOT/FOLDER/NAME, or ROOT/FOLDER/primary/NAME and ROOT/FOLDER/media/NAME.
 
-    Raises InputError WDS415 where a plan that was found in the destination leads out of it.
+    Raises InputError WDS415 if the plan, which may be foreign, leads out of `root`.
     """
-    return inside(root, unit.folder, unit.stream, unit.name)
+    return join_beneath(root, unit.folder, unit.stream, unit.name)
 
 
-def _samples(plan: PlanFile, job: UnitJob, failures: list[Failure]) -> Iterator[tuple[str, Iterator[AnyPart]]]:
-    recipe, gone, as_is = job.recipe, frozenset(job.left_out), frozenset(job.as_is)
-    items = plan.items(job.unit.first, job.unit.last)
-    while some := list(islice(items, _AHEAD)):
-        _foretell(recipe, some)
-        for item in some:
-            if item.pos in gone:
+def _convert_samples(
+    plan: PlanFile, job: UnitJob, failures: list[SampleFailure]
+) -> Iterator[tuple[str, Iterator[AnyPart]]]:
+    sources, request = job.resolved.sources, job.resolved.request
+    left_out, as_is = frozenset(job.left_out), frozenset(job.as_is)
+    is_plain_copy = request.keeps_parts and not job.unit.stream
+    samples = plan.samples(job.unit.first, job.unit.last)
+    while block := list(islice(samples, _PREFETCH_SAMPLES)):
+        _prefetch(sources, block)
+        for sample in block:
+            if sample.position in left_out:
                 continue
-            parts = _made(recipe, job.unit, item, failures, is_kept=item.pos in as_is)
+            source = _open_source(sources[sample.source_index])
+            is_kept = sample.position in as_is
+            parts = _convert_sample(
+                source, request, job.unit, sample, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
+            )
             if parts:
-                yield item.key, iter(parts)
+                yield sample.key, iter(parts)
 
 
-def _counted(failures: list[Failure]) -> list[tuple[str, str, str, bool, str, int]]:
-    """The first failure of each kind, and how many there were: (key, code, message, is_kept, hint, count)."""
+def _count_failures(failures: list[SampleFailure]) -> list[tuple[str, str, str, bool, str, int]]:
+    """The first failure of each kind, with its count: (key, code, message, is_kept, hint, count)."""
     counts = Counter((failure.code, failure.is_kept) for failure in failures)
     first = {(failure.code, failure.is_kept): failure for failure in reversed(failures)}
     return [(*failure[1:], counts[kind]) for kind, failure in sorted(first.items())]
 
 
-def _foretell(recipe: Recipe, items: list[Item]) -> None:
-    for number in {item.source for item in items}:
-        source = _opened(recipe.sources[number])
-        places = [item.place for item in items if item.source == number]
-        # Neighbours are what systems read ahead by themselves.
-        if source.detailed is not None and places[-1] - places[0] != len(places) - 1:
-            source.detailed.will_need(places)
+def _prefetch(sources: tuple[SourceSpec, ...], samples: list[PlannedSample]) -> None:
+    for number in {sample.source_index for sample in samples}:
+        detailed = _open_source(sources[number]).detailed
+        indexes = [sample.sample_index for sample in samples if sample.source_index == number]
+        # For consecutive samples, the read-ahead of the system is enough.
+        if detailed is not None and indexes[-1] - indexes[0] != len(indexes) - 1:
+            detailed.prefetch(indexes)
 
 
-def _made(
-    recipe: Recipe, unit: PlannedUnit, item: Item, failures: list[Failure], *, is_kept: bool
+def _convert_sample(
+    source: _OpenSource,
+    request: ConvertRequest,
+    unit: PlannedUnit,
+    sample: PlannedSample,
+    failures: list[SampleFailure],
+    *,
+    is_kept: bool,
+    is_plain_copy: bool,
 ) -> list[AnyPart] | None:
-    """The parts of a sample in this unit, by name; None where it is left out."""
+    """The parts of a sample in this unit, sorted by name; None if the sample fails and is left out.
+
+    `is_kept`: do not transcode parts. `is_plain_copy`: write all parts unchanged.
+    """
     try:
-        if _is_plain(recipe) and not unit.stream:
-            source = _opened(recipe.sources[item.source])
-            if source.detailed is not None:
-                return _once(_some(list(source.detailed.read_some(item.place, _any))))
-        parts, media = _read(recipe, unit, item, is_kept=is_kept)
+        if is_plain_copy and source.detailed is not None:
+            copied = list(source.detailed.read_selected(sample.sample_index, _accept_all))
+            _check_has_parts(copied)
+            _check_unique_names(copied)
+            return copied
+        parts, media = _read_parts(source, request, unit, sample, is_kept=is_kept)
         if not unit.stream:
-            _some(parts)
+            _check_has_parts(parts)
     except StorageDown:
         raise
     except WdsctlError as error:
-        if recipe.on_error == "error":
-            raise _of_sample(error, item) from error
-        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=False, hint=error.hint))
+        _note_failure(error, request, sample, failures, is_kept=False)
         return None
     try:
-        made = parts if is_kept else [_transcoded(recipe, part) for part in parts]
-        return _arranged(recipe, unit, item, made, media)
+        converted = parts if is_kept else [_transcode(request, part) for part in parts]
+        return _arrange_parts(request, unit, sample, converted, media)
     except WdsctlError as error:
-        if recipe.on_error == "error":
-            raise _of_sample(error, item) from error
-        keeps = recipe.on_error == "keep" and error.code == "WDS341"
-        failures.append(Failure(item.pos, item.key, error.code, _said(error), is_kept=keeps, hint=error.hint))
-        return _arranged(recipe, unit, item, parts, media) if keeps else None
+        keeps = request.on_error == "keep" and error.code == "WDS341"
+        _note_failure(error, request, sample, failures, is_kept=keeps)
+        return _arrange_parts(request, unit, sample, parts, media) if keeps else None
 
 
-def _said(error: WdsctlError) -> str:
-    """What is wrong and where: the row of a table, say, which the sample's key does not tell."""
-    return f"{error.where}: {error.message}" if error.where else error.message
+def _note_failure(
+    error: WdsctlError,
+    request: ConvertRequest,
+    sample: PlannedSample,
+    failures: list[SampleFailure],
+    *,
+    is_kept: bool,
+) -> None:
+    """Add a failure to the list. If `on_error` is `error`, raises the error instead, with the key of the sample."""
+    if request.on_error == "error":
+        error.where = f"sample {sample.key}" + (f", {error.where}" if error.where else "")
+        raise error
+    message = f"{error.where}: {error.message}" if error.where else error.message  # `where` may name the row of a table
+    failures.append(SampleFailure(sample.position, sample.key, error.code, message, is_kept=is_kept, hint=error.hint))
 
 
-def _read(recipe: Recipe, unit: PlannedUnit, item: Item, *, is_kept: bool = False) -> tuple[list[AnyPart], list[str]]:
-    """The parts that go into this unit under their new names, and the names that those have which are kept apart."""
-    source = _opened(recipe.sources[item.source])
+def _read_parts(
+    source: _OpenSource, request: ConvertRequest, unit: PlannedUnit, sample: PlannedSample, *, is_kept: bool
+) -> tuple[list[AnyPart], list[str]]:
+    """(the parts of this unit under their new names, the names of the sample's parts in the media dataset)."""
     media: list[str] = []
 
-    def wanted(name: str) -> bool:
-        new = new_name(recipe.parts, name)
-        if new is None:
+    def is_selected(name: str) -> bool:
+        new_name = renamed_part_name(request.parts, name)
+        if new_name is None:
             return False
         if not unit.stream:
             return True
-        belongs = is_media(new, recipe.media)
-        if belongs:
-            media.append(new if is_kept else written_name(new, recipe.image, recipe.audio))
-        return belongs == (unit.stream == "media")
+        is_media = is_separated_part(new_name, request.media)
+        if is_media:
+            media.append(new_name if is_kept else transcoded_name(new_name, request.image, request.audio))
+        return is_media == (unit.stream == "media")
 
+    found: tuple[AnyPart, ...]
     if source.detailed is not None:
-        found = source.detailed.read_some(item.place, wanted)
+        found = source.detailed.read_selected(sample.sample_index, is_selected)
     else:
-        found = tuple(part for part in source.source.read(item.place) if wanted(part.name))
-    return [_renamed(part, recipe.parts) for part in found], media
+        found = tuple(part for part in source.source.read(sample.sample_index) if is_selected(part.name))
+    return [_rename_part(part, request.parts) for part in found], media
 
 
-def _any(_name: str) -> bool:
+def _accept_all(_name: str) -> bool:
     return True
 
 
-@lru_cache(maxsize=1)
-def _is_plain(recipe: Recipe) -> bool:
-    """Whether all parts go along as they are."""
-    return recipe.parts == PartRules() and recipe.image is None and recipe.audio is None
-
-
-def _some(parts: list[AnyPart]) -> list[AnyPart]:
-    """The parts of a sample. Raises DatasetError WDS232 where there are none: nothing is left out without a word."""
+def _check_has_parts(parts: list[AnyPart]) -> None:
+    """Raises DatasetError WDS232 for a sample without parts, so that the report counts it."""
     if not parts:
         raise DatasetError(
-            "the sample has no part that goes along",
-            hint="look at it in the source: all of its fields are empty",
+            "the sample has no part to write",
+            hint="look at the sample in the source: all of its fields are empty",
             code="WDS232",
         )
-    return parts
 
 
-def _once(parts: list[AnyPart]) -> list[AnyPart]:
-    """The parts of a sample, sorted by name. Raises DatasetError WDS342 where two have one name."""
+def _check_unique_names(parts: list[AnyPart]) -> None:
+    """Raises DatasetError WDS342 if two parts have the same name. `parts` must be sorted by name."""
     for one, other in pairwise(parts):
         if one.name == other.name:
-            raise _twice(one.name)
-    return parts
+            raise _duplicate_part_error(one.name)
 
 
-def _renamed(part: AnyPart, rules: PartRules) -> AnyPart:
-    new = new_name(rules, part.name)
-    if new is None or new == part.name:
+def _rename_part(part: AnyPart, rules: PartRules) -> AnyPart:
+    new_name = renamed_part_name(rules, part.name)
+    if new_name is None or new_name == part.name:
         return part
-    return Part(new, part.data) if isinstance(part, Part) else replace(part, name=new)
+    return Part(new_name, part.data) if isinstance(part, Part) else replace(part, name=new_name)
 
 
-def _transcoded(recipe: Recipe, part: AnyPart) -> AnyPart:
-    if recipe.image is None and recipe.audio is None:
-        return part
-    if not any(options is not None and means(part.name, options) for options in (recipe.image, recipe.audio)):
-        return part  # a large one is not read
-    return Part(*transcoded(part.name, part.data, recipe.image, recipe.audio))
+def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:
+    if not any(
+        options is not None and is_selected_part(part.name, options) for options in (request.image, request.audio)
+    ):
+        return part  # its bytes are not read
+    from wdsctl.core.convert.transcode import transcode_part
+
+    return Part(*transcode_part(part.name, part.data, request.image, request.audio))
 
 
-def _arranged(recipe: Recipe, unit: PlannedUnit, item: Item, parts: list[AnyPart], media: list[str]) -> list[AnyPart]:
-    """Sorted by name, with the references that a primary needs. Raises DatasetError WDS342 where two have one name."""
-    made = _once(sorted(parts, key=lambda part: part.name))
+def _arrange_parts(
+    request: ConvertRequest, unit: PlannedUnit, sample: PlannedSample, parts: list[AnyPart], media: list[str]
+) -> list[AnyPart]:
+    """Sort the parts by name; for a primary, add the references to the media, or encode all as one line.
+
+    Raises DatasetError WDS342 if two parts have the same name.
+    """
+    arranged = sorted(parts, key=lambda part: part.name)
+    _check_unique_names(arranged)
     if unit.stream != "primary":
-        return made
-    if any(part.name == REFERENCES for part in made):
-        raise _twice(REFERENCES)
-    if recipe.primary == "jsonl":
-        return [Part("json", line_of(item.key, made, media))]
-    return sorted([*made, references_of(item.key, media)], key=lambda part: part.name)
+        return arranged
+    if any(part.name == REFERENCES_PART for part in arranged):
+        raise _duplicate_part_error(REFERENCES_PART)
+    if request.primary == "jsonl":
+        return [Part("json", encode_line(sample.key, arranged, media))]
+    return sorted([*arranged, make_references_part(sample.key, media)], key=lambda part: part.name)
 
 
-def _twice(name: str) -> DatasetError:
+def _duplicate_part_error(name: str) -> DatasetError:
     return DatasetError(
-        f"the sample would have two parts {name}",
-        hint="rename one of them: `--rename-part`, or leave one out: `--drop-parts`",
+        f"two parts of the sample would get the name {name}",
+        hint="rename one of them: `--rename-part OLD=NEW`",
         code="WDS342",
     )
 
 
-def _of_sample(error: WdsctlError, item: Item) -> WdsctlError:
-    error.where = f"sample {item.key}" + (f", {error.where}" if error.where else "")
-    return error
+class _OpenSource(NamedTuple):
+    """An open source. `detailed`: the same source if it lists parts; checking this for every sample would be slow."""
 
-
-class _Open(NamedTuple):
     source: Source
-    detailed: Detailed | None
+    detailed: DetailedSource | None
 
 
 @lru_cache(maxsize=64)
-def _opened(spec: SourceSpec) -> _Open:
-    """One open source a process: its descriptors and maps serve all units."""
-    source = importers.get(spec.importer).open(spec.path, dict(spec.options))
-    return _Open(source, source if isinstance(source, Detailed) else None)
+def _open_source(spec: SourceSpec) -> _OpenSource:
+    """Open a source once per process: all units share its file descriptors and mapped files."""
+    source = importers.get_importer(spec.importer).open(spec.path, dict(spec.options))
+    return _OpenSource(source, source if isinstance(source, DetailedSource) else None)
 
 
-def forget_sources() -> None:
-    """Close what this process has opened: for those that live on, as callers without workers do."""
-    _opened.cache_clear()
+def close_sources() -> None:
+    """Close the sources of this process, which continues to run if the units had no workers."""
+    _open_source.cache_clear()
 
 
-def _target(recipe: Recipe, unit: PlannedUnit) -> Target:
-    if unit.stream == "primary" and recipe.primary == "jsonl":
-        from wdsctl.core.convert.exporters.lines import EXPORTER
+def _exporter_for(request: ConvertRequest, unit: PlannedUnit) -> Exporter:
+    if unit.stream == "primary" and request.primary == "jsonl":
+        from wdsctl.core.convert.exporters.jsonl_dataset import EXPORTER
 
         return EXPORTER
-    return exporters.get(recipe.target if unit.stream != "primary" else "shards")
+    return exporters.get_exporter(request.target if unit.stream != "primary" else "shards")

@@ -1,4 +1,4 @@
-"""A part of a shard as a small seekable file that reads, by pages, only what is asked of it, and gives up in time."""
+"""A part of a shard as a seekable file that reads pages on demand, up to a limit."""
 
 from __future__ import annotations
 
@@ -7,53 +7,27 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.storage import Storage
+from wdsctl.core.storage.storage import Storage
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-PAGE = 256 << 10  # bytes: one request to a store far away, not eight
-MOST = 16 << 20  # bytes read before giving up: the table of contents of a film of hours has a few MB
-KEPT = 64  # pages of a file that is read from end to end: its sound may lie far from its pictures
+
+PAGE_BYTES = 256 << 10  # bytes: one request to a remote store instead of eight
+MAX_READ_BYTES = 16 << 20  # bytes read at most; the table of contents of a long video has a few MB
+MAX_KEPT_PAGES = 64  # pages of a file that is read to its end: its audio may be far from its video
 
 #: (offset from the beginning of the part, bytes) -> exactly these bytes, or a WdsctlError.
-Read = Callable[[int, int], bytes]
+ReadAt = Callable[[int, int], bytes]
 
 
-class ByteRange(io.RawIOBase):
-    """`size` bytes that `read` fetches, of which `head` are known already. Pages stay: no byte is fetched twice.
+class RandomAccessFile(io.RawIOBase):
+    """A readable, seekable file of `size` bytes. Subclasses implement `readinto`, which reads from `_position` on."""
 
-    Of a file that is read from end to end only the newest `kept` pages stay.
-
-    Errors do not pass through the C code that reads from here: past one, or past `most` bytes, the file seems to end.
-    `failure` and `is_spent` say that it does not. Closing it closes nothing else.
-    """
-
-    def __init__(self, read: Read, size: int, *, head: bytes = b"", most: int = MOST, kept: int | None = None) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.kept = kept
         self.size = size
-        self.head = head
-        self.most = most
-        self.fetched = 0  # bytes
-        self.is_spent = False
-        self.failure: WdsctlError | None = None
-        self._read = read
-        self._pages: dict[int, bytes] = {}
-        self._at = 0
-
-    @classmethod
-    def of(cls, storage: Storage, path: str, offset: int, size: int, *, head: bytes = b"") -> ByteRange:
-        return cls(lambda at, length: storage.read(path, offset + at, length), size, head=head)
-
-    @classmethod
-    def whole(cls, storage: Storage, path: str, offset: int, size: int) -> ByteRange:
-        """One that may be read from end to end, in bounded memory."""
-        return cls(lambda at, length: storage.read(path, offset + at, length), size, most=2 * size, kept=KEPT)
-
-    @classmethod
-    def in_memory(cls, data: bytes) -> ByteRange:
-        return cls(lambda at, length: data[at : at + length], len(data), head=data)
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -62,56 +36,104 @@ class ByteRange(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        return self._at
+        return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
-        # Damaged headers point anywhere: before the beginning is the beginning, behind the end nothing is read.
-        self._at = max(0, start + offset)
-        return self._at
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self.size}[whence]
+        # Damaged headers point anywhere. A position before the file becomes 0; reads after its end return nothing.
+        self._position = max(0, start + offset)
+        return self._position
+
+
+class ByteRangeFile(RandomAccessFile):
+    """`size` bytes that `read` fetches in pages; `head` are the first bytes, which are known already.
+
+    The file keeps its pages, so that no byte is fetched twice. With `max_kept_pages`, it keeps only the newest ones,
+    for a file that is read to its end.
+
+    The C code that reads from here cannot pass exceptions on. After an error, or after `max_read_bytes` bytes, the file
+    therefore seems to end; `failure` or `is_over_limit` tells the caller. Closing the file closes nothing else.
+    """
+
+    def __init__(
+        self,
+        read: ReadAt,
+        size: int,
+        *,
+        head: bytes = b"",
+        max_read_bytes: int = MAX_READ_BYTES,
+        max_kept_pages: int | None = None,
+    ) -> None:
+        super().__init__(size)
+        self.max_kept_pages = max_kept_pages
+        self.head = head
+        self.max_read_bytes = max_read_bytes
+        self.fetched_bytes = 0
+        self.is_over_limit = False
+        self.failure: WdsctlError | None = None
+        self._read = read
+        self._pages: dict[int, bytes] = {}
+
+    @classmethod
+    def from_storage(cls, storage: Storage, path: str, offset: int, size: int, *, head: bytes = b"") -> ByteRangeFile:
+        return cls(lambda at, length: storage.read(path, offset + at, length), size, head=head)
+
+    @classmethod
+    def for_full_read(cls, storage: Storage, path: str, offset: int, size: int) -> ByteRangeFile:
+        """Return a file that can be read to its end in bounded memory."""
+        return cls(
+            lambda at, length: storage.read(path, offset + at, length),
+            size,
+            max_read_bytes=2 * size,
+            max_kept_pages=MAX_KEPT_PAGES,
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ByteRangeFile:
+        return cls(lambda at, length: data[at : at + length], len(data), head=data)
 
     def readinto(self, buffer: WriteableBuffer, /) -> int:
-        """Short at the end of the file only: Pillow takes anything less for the end."""
+        """Fill `buffer`, except at the end of the file: Pillow takes any shorter read for the end."""
         view = memoryview(buffer).cast("B")
         done = 0
         while done < len(view):
-            piece = self._piece(len(view) - done)
+            piece = self._read_some(len(view) - done)
             if not piece:
                 break
             view[done : done + len(piece)] = piece
             done += len(piece)
-            self._at += len(piece)
+            self._position += len(piece)
         return done
 
-    def _piece(self, most: int) -> bytes:
-        """Bytes from where the file stands: what one page, or the head, has of them."""
-        end = min(self._at + most, self.size)
-        if end <= self._at:
+    def _read_some(self, most: int) -> bytes:
+        """Return bytes from the current position on, as far as one page or the head has them."""
+        end = min(self._position + most, self.size)
+        if end <= self._position:
             return b""
-        if self._at < len(self.head):
-            return self.head[self._at : end]
-        number = self._at // PAGE
+        if self._position < len(self.head):
+            return self.head[self._position : end]
+        number = self._position // PAGE_BYTES
         page = self._pages.get(number)
         if page is None:
-            page = self._fetched(number * PAGE)
+            page = self._fetch_page(number * PAGE_BYTES)
             if not page:
                 return b""
-            if self.kept is not None and len(self._pages) >= self.kept:
+            if self.max_kept_pages is not None and len(self._pages) >= self.max_kept_pages:
                 del self._pages[next(iter(self._pages))]
             self._pages[number] = page
-        return page[self._at - number * PAGE : end - number * PAGE]
+        return page[self._position - number * PAGE_BYTES : end - number * PAGE_BYTES]
 
-    def _fetched(self, start: int) -> bytes:
-        length = min(PAGE, self.size - start)
-        if self.is_spent or self.failure:
+    def _fetch_page(self, start: int) -> bytes:
+        length = min(PAGE_BYTES, self.size - start)
+        if self.is_over_limit or self.failure:
             return b""
-        if self.fetched + length > self.most:
-            self.is_spent = True
+        if self.fetched_bytes + length > self.max_read_bytes:
+            self.is_over_limit = True
             return b""
         try:
             page = self._read(start, length)
         except WdsctlError as error:
             self.failure = error
             return b""
-        self.fetched += length
+        self.fetched_bytes += length
         return page

@@ -1,4 +1,7 @@
-"""Facts of images, through Pillow's readers of headers. No pixel is decoded, however many the header promises."""
+"""Facts of images, from Pillow's header readers. No pixel is decoded, whatever size the header states.
+
+This file reads headers of WebP (RFC 9649) itself: Pillow would read the whole file and allocate all of its pixels.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +10,115 @@ import struct
 import warnings
 import zlib
 from importlib import import_module
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from PIL import ExifTags, Image
 from PIL import __version__ as pillow_version
 
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import ImageFacts, Unreadable
-from wdsctl.core.media.webp import webp_header
+from wdsctl.core.media.kinds import MEDIA_FORMATS
 
-#: Format as `sniff` calls it -> Pillow's module and name. One module is imported, not all forty.
-READERS = {
-    "jpeg": ("JpegImagePlugin", "JPEG"),
-    "png": ("PngImagePlugin", "PNG"),
-    "gif": ("GifImagePlugin", "GIF"),
-    "bmp": ("BmpImagePlugin", "BMP"),
-    "tiff": ("TiffImagePlugin", "TIFF"),
-    "jpeg2000": ("Jpeg2KImagePlugin", "JPEG2000"),
-    "ico": ("IcoImagePlugin", "ICO"),
-    "pnm": ("PpmImagePlugin", "PPM"),
-    "avif": ("AvifImagePlugin", "AVIF"),
-    "tga": ("TgaImagePlugin", "TGA"),
-    "sgi": ("SgiImagePlugin", "SGI"),
-    "pcx": ("PcxImagePlugin", "PCX"),
-}
+_ALPHA_FLAG, _EXIF_FLAG = 0x10, 0x08  # flags of VP8X
+_MAX_EXIF_BYTES = 1 << 20  # bytes: the orientation is in the first hundred
 
-#: What Pillow raises about headers that are damaged.
-BAD_HEADER: tuple[type[Exception], ...] = (
+
+class WebpHeader(NamedTuple):
+    width: int  # pixels
+    height: int
+    has_alpha: bool
+    exif: bytes
+
+
+def read_webp_header(source: ByteRangeFile) -> WebpHeader:
+    """Read the header of a WebP file.
+
+    Raises ValueError if the file is cut off in its header or does not begin with an image.
+    """
+    source.seek(12)
+    name, size = _chunk(source)
+    data = _read_exactly(source, 10)
+    if name == b"VP8X":
+        width, height = (1 + int.from_bytes(data[at : at + 3], "little") for at in (4, 7))
+        exif = _exif(source, 20 + size + size % 2) if data[0] & _EXIF_FLAG else b""
+        return WebpHeader(width, height, bool(data[0] & _ALPHA_FLAG), exif)
+    if name == b"VP8L" and data[0] == 0x2F:
+        bits = int.from_bytes(data[1:5], "little")
+        return WebpHeader(1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF), bool(bits >> 28 & 1), b"")
+    if name == b"VP8 " and data[3:6] == b"\x9d\x01\x2a":
+        width, height = (int.from_bytes(data[at : at + 2], "little") & 0x3FFF for at in (6, 8))
+        return WebpHeader(width, height, False, b"")
+    raise ValueError("no image stands at the beginning of this WebP file")
+
+
+def _exif(source: ByteRangeFile, at: int) -> bytes:
+    """Return the EXIF chunk, which follows the pixels; empty if the file has none or ends before it."""
+    while at + 8 <= source.size and not source.is_over_limit:
+        source.seek(at)
+        name, size = _chunk(source)
+        if name == b"EXIF":
+            return source.read(min(size, _MAX_EXIF_BYTES)) or b""
+        at += 8 + size + size % 2
+    return b""
+
+
+def _chunk(source: ByteRangeFile) -> tuple[bytes, int]:
+    header = _read_exactly(source, 8)
+    return header[:4], int.from_bytes(header[4:], "little")
+
+
+def _read_exactly(source: ByteRangeFile, size: int) -> bytes:
+    data = source.read(size)
+    if data is None or len(data) < size:
+        raise ValueError("the WebP file ends in its header")
+    return data
+
+
+#: Format as `sniff` calls it -> Pillow's module and name, to import one module instead of forty.
+PILLOW_READERS = {each.name: (each.pillow_module, each.readers[0]) for each in MEDIA_FORMATS if each.pillow_module}
+
+#: Exceptions that Pillow raises for damaged headers.
+BAD_HEADER_ERRORS: tuple[type[Exception], ...] = (
     *(OSError, SyntaxError, ValueError, TypeError, LookupError, EOFError, RuntimeError, OverflowError, MemoryError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
 
-_SIDEWAYS = range(5, 9)  # orientations that swap width and height
+_SIDEWAYS_ORIENTATIONS = range(5, 9)  # orientations that swap width and height
 
 
-def image_facts(source: ByteRange, format_name: str) -> ImageFacts | Unreadable:
-    """Of an animation or a file of several images, the first one's. AVIF is read whole, as Pillow does it."""
-    # Pillow warns of damaged EXIF, of large images, of malformed MPO: none of it is news to who only asks for facts.
+def image_facts(source: ByteRangeFile, format_name: str) -> ImageFacts | Unreadable:
+    """Read the facts of an image; of an animation or a file of several images, those of the first one.
+
+    Pillow reads all of an AVIF file.
+    """
+    # Pillow warns of damaged EXIF, large images and malformed MPO, which do not affect the facts.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             if format_name == "webp":
-                return _webp(source)
-            if format_name in READERS:
-                return _by_pillow(source, *READERS[format_name])
-        except BAD_HEADER:
+                return _webp_facts(source)
+            if format_name in PILLOW_READERS:
+                return _pillow_facts(source, *PILLOW_READERS[format_name])
+        except BAD_HEADER_ERRORS:
             return Unreadable(reason="its header is damaged or cut off")
         except ImportError:
             return Unreadable(reason=f"Pillow {pillow_version} does not read {format_name}")
     return Unreadable(reason=f"there is nothing here that reads {format_name}")
 
 
-def _by_pillow(source: ByteRange, module: str, name: str) -> ImageFacts:
+def _pillow_facts(source: ByteRangeFile, module: str, name: str) -> ImageFacts:
     import_module(f"PIL.{module}")
-    # `Image.open` would refuse an image that is too large to decode. What it calls says how large that is.
+    # `Image.open` refuses images that are too large to decode. The factory behind it still returns their size.
     factory, _ = Image.OPEN[name]
-    image = factory(_from_the_start(source), "")
-    return _facts(name, image.mode, _stored_size(image), orientation_of(image))
+    image = factory(_rewind(source), "")
+    return _make_facts(name, image.mode, _stored_size(image), exif_orientation(image))
 
 
-def _from_the_start(source: ByteRange) -> IO[bytes]:
-    """Where all of the image is known already, a copy in memory: Pillow reads headers in dozens of small pieces."""
+def _rewind(source: ByteRangeFile) -> IO[bytes]:
+    """Return the source at its start. If its head is the whole image, a copy in memory.
+
+    Pillow reads headers in dozens of small reads.
+    """
     if len(source.head) >= source.size:
         return io.BytesIO(source.head)
     source.seek(0)
@@ -75,39 +126,39 @@ def _from_the_start(source: ByteRange) -> IO[bytes]:
 
 
 def _stored_size(image: Image.Image) -> tuple[int, int]:
-    """Pillow swaps the sides of a TIFF that lies sideways, and of no other image."""
+    """Return the size as stored: Pillow swaps the sides of a TIFF with a sideways orientation, but of no other."""
     tags = getattr(image, "tag_v2", {})
     width, height = tags.get(ExifTags.Base.ImageWidth), tags.get(ExifTags.Base.ImageLength)
     return (int(width), int(height)) if width and height else image.size
 
 
-def orientation_of(image: Image.Image) -> int:
-    """1 to 8; 1 where the mark is missing or broken."""
+def exif_orientation(image: Image.Image) -> int:
+    """Return the EXIF orientation, 1 to 8; 1 if it is missing or damaged."""
     try:
-        # Not `image.getexif()`: that of PNG decodes the whole image if it has met no EXIF before the pixels.
+        # Not `image.getexif()`, which decodes a whole PNG to look for EXIF after the pixels.
         return _valid(Image.Image.getexif(image).get(ExifTags.Base.Orientation))
-    except BAD_HEADER:
+    except BAD_HEADER_ERRORS:
         return 1
 
 
-def _webp(source: ByteRange) -> ImageFacts:
-    header = webp_header(source)
+def _webp_facts(source: ByteRangeFile) -> ImageFacts:
+    header = read_webp_header(source)
     exif = Image.Exif()
     try:
         exif.load(header.exif)
         orientation = _valid(exif.get(ExifTags.Base.Orientation))
-    except BAD_HEADER:
+    except BAD_HEADER_ERRORS:
         orientation = 1
-    return _facts("WEBP", "RGBA" if header.has_alpha else "RGB", (header.width, header.height), orientation)
+    return _make_facts("WEBP", "RGBA" if header.has_alpha else "RGB", (header.width, header.height), orientation)
 
 
 def _valid(orientation: object) -> int:
     return orientation if isinstance(orientation, int) and 1 <= orientation <= 8 else 1
 
 
-def _facts(name: str, mode: str, size: tuple[int, int], orientation: int) -> ImageFacts:
+def _make_facts(name: str, mode: str, size: tuple[int, int], orientation: int) -> ImageFacts:
     width, height = size
-    seen = (height, width) if orientation in _SIDEWAYS else (width, height)
+    seen = (height, width) if orientation in _SIDEWAYS_ORIENTATIONS else (width, height)
     return ImageFacts(
         format=name,
         mode=mode,

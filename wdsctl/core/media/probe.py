@@ -1,28 +1,29 @@
-"""The facts of a medium. Pillow and PyAV are imported only when there is something for them to look at."""
+"""Read the facts of a medium. Imports Pillow and PyAV only when a medium needs them."""
 
 from __future__ import annotations
 
-from wdsctl.core.media.byte_range import ByteRange
-from wdsctl.core.media.facts import Facts, Unreadable
-from wdsctl.core.sniff import Content
+from wdsctl.core.media.byte_range import ByteRangeFile
+from wdsctl.core.media.facts import MediumFacts, Unreadable
+from wdsctl.core.media.sniff import SniffedContent
 
 
-def probe(source: ByteRange, content: Content) -> Facts | Unreadable:
-    """What the header says of a medium that `sniff` calls `content`.
+def probe_media(source: ByteRangeFile, content: SniffedContent) -> MediumFacts | Unreadable:
+    """Read the facts from the header of a medium whose content `sniff` has named.
 
-    Cost: some 0.1 to 10 ms, and a few pages of the source: of a video the table of contents and the first frames; never
-    more than `source.most` bytes. Broken media are `Unreadable`; a source that cannot be read raises its own error.
-    A video without moving pictures comes back as audio, a sound that has them as video: the streams decide.
+    Cost: about 0.1 to 10 ms and a few pages of the source, but at most `source.max_read_bytes` bytes. For a video,
+    these are the table of contents and the first frames. Broken media are `Unreadable`; a source that cannot be read
+    raises its own error. The streams decide the kind: a video file without a video stream is audio, and an audio file
+    with one is video.
     """
-    facts = _facts(source, content)
+    facts = _read_facts(source, content)
     if source.failure is not None:
         raise source.failure
-    if isinstance(facts, Unreadable) and source.is_spent:
-        return Unreadable(reason=f"its header needs more than {source.most:,} bytes to be read")
+    if isinstance(facts, Unreadable) and source.is_over_limit:
+        return Unreadable(reason=f"its header needs more than {source.max_read_bytes:,} bytes to be read")
     return facts
 
 
-def _facts(source: ByteRange, content: Content) -> Facts | Unreadable:
+def _read_facts(source: ByteRangeFile, content: SniffedContent) -> MediumFacts | Unreadable:
     if content.kind == "image":
         from wdsctl.core.media.image import image_facts
 

@@ -1,4 +1,4 @@
-"""Which parts of a dataset, or files of a folder, are media: by extension, by glob, by content, or by all of these."""
+"""Select the parts of a dataset, or the files of a folder, that are media: by extension, glob or content."""
 
 from __future__ import annotations
 
@@ -9,62 +9,54 @@ from functools import lru_cache
 from typing import Literal
 
 from wdsctl.core.errors import UsageError
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, OTHER_EXTENSIONS
 
 AUTO = "auto"
-CONTENT = "content"
-HINT = "write extensions (jpg,mp4), globs ('*.seg.png'), content, or auto for all that are media by name or content"
-
-#: What a name says of its file: a medium, whatever is in it; one if its content is; none.
-Claim = Literal["yes", "maybe", "no"]
-
-_MEDIA = (
-    "jpg jpeg jpe jfif png gif bmp dib tif tiff webp jp2 j2k jpx avif heic heif jxl ico ppm pgm pnm "
-    "mp4 m4v mov mkv webm avi flv mpg mpeg wmv asf ogv 3gp "
-    "mp3 mp2 wav flac ogg oga opus m4a aac aif aiff wma"
+BY_CONTENT = "content"
+MEDIA_OPTION_HINT = (
+    "write extensions (jpg,mp4), globs ('*.seg.png'), content, or auto for all that are media by name or content"
 )
-_OTHER = (
-    "txt json jsonl ndjson csv tsv xml html htm md yaml yml cls cls2 id index idx npy npz pth pt pkl pickle "
-    "safetensors msgpack mp tok tokens caption url parquet"
-)
-MEDIA_EXTENSIONS, OTHER_EXTENSIONS = frozenset(_MEDIA.split()), frozenset(_OTHER.split())
 
-_WILD = re.compile(r"[*?\[]")
+#: Whether a file is a medium by its name: yes, only if its content is, or no.
+MediaGuess = Literal["yes", "maybe", "no"]
+
+_WILDCARD = re.compile(r"[*?\[]")
 _EXTENSION = re.compile(r"\.?([^\s.*?/\[\],][^\s*?/\[\],]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What `--media` asked for. `text` is it again, in one spelling: equal texts select alike."""
+class MediaSelection:
+    """A parsed `--media` option. `text` is its normal form: selections with equal texts select alike."""
 
     text: str
-    extensions: tuple[str, ...] = ()  # in small letters, without a dot before them
-    globs: tuple[str, ...] = ()  # on the file's own name, without its folders
+    extensions: tuple[str, ...] = ()  # in lower case, without the leading dot
+    globs: tuple[str, ...] = ()  # matched against the file name, without its folders
 
-    def claim(self, name: str) -> Claim:
-        """What the name of a file says, or of a member of a shard: `000017.seg.png`, without its folders."""
+    def guess_by_name(self, name: str) -> MediaGuess:
+        """Guess from a file name, without folders, whether the file or member is a medium: `000017.seg.png`."""
         lower = name.lower()
         if self.text == AUTO:
             last = lower.rpartition(".")[2]
             return "yes" if last in MEDIA_EXTENSIONS else "no" if last in OTHER_EXTENSIONS else "maybe"
-        if self.text == CONTENT:
+        if self.text == BY_CONTENT:
             return "maybe"
         by_extension = any(lower.endswith(f".{each}") for each in self.extensions)
-        return "yes" if by_extension or any(_pattern(glob).match(name) for glob in self.globs) else "no"
+        return "yes" if by_extension or any(_compile_glob(glob).match(name) for glob in self.globs) else "no"
 
 
-def parse_selection(text: str) -> Selection:
-    """`jpg,mp4`, `*.seg.png`, `content`, `auto`. Raises UsageError WDS321."""
-    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
-    if words in ([AUTO], [CONTENT]):
-        return Selection(words[0])
-    globs = tuple(sorted(word for word in words if _WILD.search(word)))
-    matches = [_EXTENSION.fullmatch(word) for word in words if not _WILD.search(word)]
+def parse_media_selection(text: str) -> MediaSelection:
+    """Parse a `--media` option: `jpg,mp4`, `*.seg.png`, `content`, `auto`. Raises UsageError WDS321."""
+    items = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    if items in ([AUTO], [BY_CONTENT]):
+        return MediaSelection(items[0])
+    globs = tuple(sorted(word for word in items if _WILDCARD.search(word)))
+    matches = [_EXTENSION.fullmatch(word) for word in items if not _WILDCARD.search(word)]
     extensions = tuple(sorted({match[1].lower() for match in matches if match}))
-    if None in matches or {AUTO, CONTENT} & set(extensions) or any("/" in glob for glob in globs):
-        raise UsageError(f"{text!r} does not say which parts are media", hint=HINT, code="WDS321")
-    return Selection(",".join((*extensions, *globs)), extensions, globs)
+    if None in matches or {AUTO, BY_CONTENT} & set(extensions) or any("/" in glob for glob in globs):
+        raise UsageError(f"{text!r} does not say which parts are media", hint=MEDIA_OPTION_HINT, code="WDS321")
+    return MediaSelection(",".join((*extensions, *globs)), extensions, globs)
 
 
 @lru_cache
-def _pattern(glob: str) -> re.Pattern[str]:
+def _compile_glob(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))

@@ -1,7 +1,8 @@
-"""A small picture of an image, or of the first frame of a video, for whoever shows it. Decodes one, within limits."""
+"""Make a thumbnail of an image, or of the first frame of a video. Decodes one frame, within limits."""
 
 from __future__ import annotations
 
+import io
 import warnings
 from dataclasses import dataclass
 from importlib import import_module
@@ -11,50 +12,81 @@ from typing import IO, TYPE_CHECKING, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from wdsctl.core.media.byte_range import ByteRange
+from wdsctl.core.media.byte_range import ByteRangeFile
 from wdsctl.core.media.facts import Unreadable
 
 if TYPE_CHECKING:
     from PIL import Image
 
-#: Pixels of an image that is decoded: 300 MB of them. One that promises more may be a bomb.
-MOST_PIXELS = 100_000_000
-#: Bytes of an image, and of a video, that are read for it.
-MOST_BYTES = 256 << 20
-_PACKETS = 64  # a decoder that has given no frame by then gives none
+
+#: Pixels of the largest image to decode: 300 MB. A larger one may be a decompression bomb.
+MAX_SOURCE_PIXELS = 100_000_000
+#: Bytes of the largest image to read, and bytes to read of a video.
+MAX_SOURCE_BYTES = 256 << 20
+_MAX_PACKETS = 64  # packets after which a decoder without a frame is given up
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """`rgb`: height rows of width pixels of three bytes."""
+class RgbImage:
+    """An image in memory. `rgb`: `height` rows of `width` pixels of three bytes."""
 
     width: int
     height: int
     rgb: bytes
 
 
-def thumbnail(source: ByteRange, kind: str, format_name: str, width: int, height: int) -> Picture | Unreadable:
-    """What an image or a video looks like, as large as fits into width x height, as it is to be seen (turned by EXIF).
+def make_thumbnail(
+    source: ByteRangeFile, kind: str, format_name: str, width: int, height: int
+) -> RgbImage | Unreadable:
+    """Return an image, or the first frame of a video, scaled down to fit width x height, with its orientation applied.
 
-    `kind` and `format_name` are what `sniff` says. What cannot be decoded comes back as Unreadable; what cannot be read
-    raises as reading does. Cost: of a JPEG some ms, as it is decoded at a smaller size; of others all of it.
+    `kind` and `format_name` are those of `sniff`. Returns Unreadable if decoding fails; raises the source's own error
+    if reading fails. Cost: some ms for a JPEG, which is decoded at a smaller size; a full decoding for other formats.
     """
-    if kind == "image" and source.size > MOST_BYTES:
+    if kind == "image" and source.size > MAX_SOURCE_BYTES:
         return Unreadable(reason=f"it has {source.size:,} bytes, too many to decode for a look")
-    drawn = _of_image(source, format_name, width, height) if kind == "image" else _of_video(source, format_name)
+    drawn = (
+        _decode_image(source, format_name, width, height)
+        if kind == "image"
+        else _decode_first_frame(source, format_name)
+    )
     if source.failure:
         raise source.failure
     if isinstance(drawn, Unreadable):
         return drawn
-    return _fitted(drawn, width, height)
+    return _fit_to_size(drawn, width, height)
 
 
-def _of_image(source: ByteRange, format_name: str, width: int, height: int) -> Image.Image | Unreadable:
+def shrink_pixels(pixels: NDArray[np.uint8], width: int, height: int) -> RgbImage:
+    """Scale pixels in memory down to fit width x height: (rows, columns) of gray or (rows, columns, 3 or 4).
+
+    Cost: that of an image of about twice the thumbnail's size, however large the pixels are.
+    """
+    from PIL import Image
+
+    rows, columns = pixels.shape[:2]
+    share = min(width / columns, height / rows, 1.0)
+    size = (max(1, round(columns * share)), max(1, round(rows * share)))
+    few = np.ascontiguousarray(pixels[:: max(1, rows // (2 * size[1])), :: max(1, columns // (2 * size[0]))])
+    small = _to_rgb(Image.fromarray(few)).resize(size, Image.Resampling.BOX)
+    return RgbImage(small.width, small.height, small.tobytes())
+
+
+def encode_jpeg(image: RgbImage) -> bytes:
+    """Encode the image as a JPEG file of some kilobytes."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.frombytes("RGB", (image.width, image.height), image.rgb).save(file, "JPEG", quality=85)
+    return file.getvalue()
+
+
+def _decode_image(source: ByteRangeFile, format_name: str, width: int, height: int) -> Image.Image | Unreadable:
     from PIL import Image, ImageOps
 
-    from wdsctl.core.media.image import BAD_HEADER, READERS
+    from wdsctl.core.media.image import BAD_HEADER_ERRORS, PILLOW_READERS
 
-    module, name = ("WebPImagePlugin", "WEBP") if format_name == "webp" else READERS.get(format_name, ("", ""))
+    module, name = PILLOW_READERS.get(format_name, ("", ""))
     if not name:
         return Unreadable(reason=f"there is nothing here that decodes {format_name}")
     with warnings.catch_warnings():
@@ -63,33 +95,33 @@ def _of_image(source: ByteRange, format_name: str, width: int, height: int) -> I
             import_module(f"PIL.{module}")
             source.seek(0)
             image = Image.OPEN[name][0](cast("IO[bytes]", source), "")
-            if image.width * image.height > MOST_PIXELS:
+            if image.width * image.height > MAX_SOURCE_PIXELS:
                 return Unreadable(reason=f"{image.width}x{image.height} pixels are too many to decode for a look")
             image.draft("RGB", (2 * width, 2 * height))
             return ImageOps.exif_transpose(image)
         except ImportError:
             return Unreadable(reason=f"Pillow does not decode {format_name} here")
-        except BAD_HEADER:
+        except BAD_HEADER_ERRORS:
             return Unreadable(reason="it cannot be decoded")
 
 
-def _of_video(source: ByteRange, format_name: str) -> Image.Image | Unreadable:
-    """The first frame that comes out is that of the first keyframe."""
+def _decode_first_frame(source: ByteRangeFile, format_name: str) -> Image.Image | Unreadable:
+    """Decode the first frame that the decoder returns, which is that of the first keyframe."""
     import av
 
-    from wdsctl.core.media.stream import DEMUXERS, first_video, opened
+    from wdsctl.core.media.stream import DEMUXERS, first_video_stream, open_container
 
     if format_name not in DEMUXERS:
         return Unreadable(reason=f"there is nothing here that decodes {format_name}")
     try:
-        with opened(source, format_name) as container:
-            stream = first_video(container)
+        with open_container(source, format_name) as container:
+            stream = first_video_stream(container)
             if stream is None:
                 return Unreadable(reason="there is no video in it that can be decoded")
-            if stream.width * stream.height > MOST_PIXELS:
+            if stream.width * stream.height > MAX_SOURCE_PIXELS:
                 return Unreadable(reason=f"{stream.width}x{stream.height} pixels are too many to decode for a look")
             stream.codec_context.thread_count = 1
-            for packet in islice(container.demux(stream), _PACKETS):
+            for packet in islice(container.demux(stream), _MAX_PACKETS):
                 for frame in packet.decode():
                     image: Image.Image = frame.to_image()  # type: ignore[no-untyped-call]
                     return image.rotate(int(frame.rotation), expand=True) if frame.rotation else image
@@ -98,33 +130,33 @@ def _of_video(source: ByteRange, format_name: str) -> Image.Image | Unreadable:
     return Unreadable(reason="no frame of it can be decoded")
 
 
-def _fitted(image: Image.Image, width: int, height: int) -> Picture | Unreadable:
+def _fit_to_size(image: Image.Image, width: int, height: int) -> RgbImage | Unreadable:
     from PIL import Image
 
-    from wdsctl.core.media.image import BAD_HEADER
+    from wdsctl.core.media.image import BAD_HEADER_ERRORS
 
     try:
         share = min(width / image.width, height / image.height, 1.0)
         size = (max(1, round(image.width * share)), max(1, round(image.height * share)))
-        small = _seen(image).resize(size, Image.Resampling.BOX if share < 1 else Image.Resampling.NEAREST)
-    except BAD_HEADER:
+        small = _to_rgb(image).resize(size, Image.Resampling.BOX if share < 1 else Image.Resampling.NEAREST)
+    except BAD_HEADER_ERRORS:
         return Unreadable(reason="it cannot be decoded")
-    return Picture(small.width, small.height, small.tobytes())
+    return RgbImage(small.width, small.height, small.tobytes())
 
 
-def _seen(image: Image.Image) -> Image.Image:
-    """As RGB: what is transparent over grey, numbers of 16 bits and more between their least and greatest."""
+def _to_rgb(image: Image.Image) -> Image.Image:
+    """Convert to RGB: transparent pixels over gray, numbers of 16 bits and more scaled to their range."""
     from PIL import Image
 
     if image.mode.startswith(("I", "F")):
-        return _between(np.asarray(image.convert("F"), np.float64))
+        return _scale_to_rgb(np.asarray(image.convert("F"), np.float64))
     if "A" in image.getbands() or "transparency" in image.info:
         clear = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", clear.size, (128, 128, 128, 255)), clear).convert("RGB")
     return image.convert("RGB")
 
 
-def _between(numbers: NDArray[np.float64]) -> Image.Image:
+def _scale_to_rgb(numbers: NDArray[np.float64]) -> Image.Image:
     from PIL import Image
 
     finite = numbers[np.isfinite(numbers)]

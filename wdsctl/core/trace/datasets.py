@@ -1,4 +1,4 @@
-"""From the sample ids of a trace to keys, shards and bytes, through the offsets files of the datasets."""
+"""Resolves the sample ids of a trace to keys, shards and bytes, through the offsets files of the datasets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wdsctl.core.catalog.quick import current_generation, read_split
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.catalog.read import read_current_generation, read_split
+from wdsctl.core.catalog.splits import split_digest
+from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
-from wdsctl.core.offsets import Offsets
-from wdsctl.core.offsets_bounds import ShardEntry
-from wdsctl.core.place import Place, locate
-from wdsctl.core.sample_id import INDEX_BITS
-from wdsctl.core.split_digest import split_digest
-from wdsctl.core.storage import Range
-from wdsctl.core.trace.block import Ints
-from wdsctl.core.trace.facts import SourceFacts
+from wdsctl.core.offsets.bounds import ShardEntry
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.storage.storage import FileRange
+from wdsctl.core.trace.format import SourceFacts
 
-_ROWS = 1 << 20  # looked through at once for a key
+_SEARCH_ROWS = 1 << 20  # rows per block of a key search
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,10 @@ class PartRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Located:
-    """A sample: its key, its shard, and where in it the data of its parts is, in tar order.
+class LocatedSample:
+    """A sample with its key, its shard and the byte ranges of its parts in tar order.
 
-    `shard.layout_hash`: equal for shards in which everything is in the same place, whatever the bytes.
+    Shards with equal `layout_hash` have the same keys and parts at the same offsets, but maybe other bytes.
     """
 
     key: str
@@ -42,51 +42,51 @@ class Located:
 
 
 class TracedDataset:
-    """A dataset in the generation that was trained on; where its offsets are gone, in the present one.
+    """A dataset at the generation that the job read; at the current one if those offsets are gone.
 
-    Shards keep their numbers and changed ones get new numbers, so what is still found under an id is what it was.
-    `is_other`: the split has other samples than were traced, in the same generation: it was made anew, or the catalog
-    was, with numbers of its own. Raises what `locate` and `Offsets` raise.
+    Changed shards get new ids, so an id always identifies the traced sample. `has_other_samples`: the split of this
+    generation has other samples than the traced one, because the split or the catalog was recreated. Raises what
+    `locate` and `Offsets` raise.
     """
 
-    def __init__(self, place: Place, facts: SourceFacts) -> None:
-        self.place = place
-        self.offsets = _offsets(place, facts)
-        self.is_other = _is_other(place, self.offsets, facts)
-        self._at = {shard.id: i for i, shard in enumerate(self.offsets.shards)}
+    def __init__(self, location: DatasetLocation, facts: SourceFacts) -> None:
+        self.location = location
+        self.offsets = _offsets(location, facts)
+        self.has_other_samples = _has_other_samples(location, self.offsets, facts)
+        self._shard_index = {shard.id: i for i, shard in enumerate(self.offsets.shards)}
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The sizes in bytes that the shards must have, by path."""
-        return {os.path.join(self.place.root, shard.path): shard.size for shard in self.offsets.shards}
+        """Recorded shard sizes in bytes, by path."""
+        return {os.path.join(self.location.root, shard.path): shard.size for shard in self.offsets.shards}
 
-    def locate(self, sample_id: int) -> Located | None:
-        """The sample of this id; None where its shard is no longer in the catalog."""
-        i = self._at.get(sample_id >> INDEX_BITS)
+    def locate(self, sample_id: int) -> LocatedSample | None:
+        """Find the sample with this id; None if its shard is no longer in the catalog."""
+        i = self._shard_index.get(sample_id >> INDEX_BITS)
         index = sample_id & ((1 << INDEX_BITS) - 1)
         if i is None or index >= self.offsets.shards[i].samples:
             return None
         row = int(self.offsets.shard_row[i]) + index
         parts = tuple(PartRange(*part) for part in self.offsets.parts(row))
-        return Located(self.offsets.key(row), self.offsets.shards[i], parts)
+        return LocatedSample(self.offsets.key(row), self.offsets.shards[i], parts)
 
-    def ranges(self, located: Located) -> list[Range]:
-        path = os.path.join(self.place.root, located.shard.path)
-        return [Range(path, part.offset, part.size_bytes) for part in located.parts]
+    def ranges(self, sample: LocatedSample) -> list[FileRange]:
+        path = os.path.join(self.location.root, sample.shard.path)
+        return [FileRange(path, part.offset, part.size_bytes) for part in sample.parts]
 
-    def ids_of(self, key: str) -> list[int]:
-        """The ids of all samples with this key. Cost: a pass over the keys, 10 ms a million samples."""
-        wanted = key.encode("utf-8", "surrogateescape")
+    def find_ids(self, key: str) -> list[int]:
+        """Return the ids of all samples with this key. Scans all keys: 10 ms per million samples."""
+        key_bytes = key.encode("utf-8", "surrogateescape")
         found: list[int] = []
-        for start in range(0, self.offsets.samples, _ROWS):
-            found += self._rows_of(wanted, start, min(start + _ROWS, self.offsets.samples)).tolist()
+        for start in range(0, self.offsets.samples, _SEARCH_ROWS):
+            found += self._rows_of(key_bytes, start, min(start + _SEARCH_ROWS, self.offsets.samples)).tolist()
         return [self._id_of(row) for row in found]
 
-    def _rows_of(self, key: bytes, start: int, stop: int) -> Ints:
-        columns = self.offsets.checked_range(start, stop)
+    def _rows_of(self, key: bytes, start: int, stop: int) -> Int64Array:
+        columns = self.offsets.check_range(start, stop)
         bounds = columns.key_start[start : stop + 1]
         rows = np.flatnonzero(np.diff(bounds) == len(key))
-        # From the end: the last characters of keys tell most of them apart.
+        # From the end: keys mostly differ in their last characters.
         for i in reversed(range(len(key))):
             rows = rows[columns.keys[bounds[rows] + i] == key[i]]
         return rows + start
@@ -97,81 +97,84 @@ class TracedDataset:
 
 
 class TracedDatasets:
-    """The datasets of a trace, opened when they are first asked for. `moved`: see `Moved`."""
+    """The datasets of a trace. Each is opened at its first use."""
 
-    def __init__(self, moved: Moved) -> None:
-        self._moved = moved
+    def __init__(self, moved_roots: MovedRoots) -> None:
+        self._moved_roots = moved_roots
         self._opened: dict[SourceFacts, TracedDataset | WdsctlError] = {}
 
     def open(self, facts: SourceFacts) -> TracedDataset | WdsctlError:
-        """The dataset, or why it cannot be used."""
+        """Return the dataset, or the error that explains why it cannot be used."""
         name = SourceFacts(0, facts.root, facts.split, facts.generation, facts.digest, facts.catalog)
         if name not in self._opened:
             try:
-                self._opened[name] = TracedDataset(self._moved.place_of(facts), facts)
+                self._opened[name] = TracedDataset(self._moved_roots.locate(facts), facts)
             except WdsctlError as error:
                 self._opened[name] = _unavailable(facts, error)
         return self._opened[name]
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Where datasets are now: folders, or URLs, that the trace names by what they were called when it was written."""
+class MovedRoots:
+    """Maps the paths of datasets in the trace to their current folders or URLs."""
 
-    folders: Mapping[str, str]
+    new_roots: Mapping[str, str]
 
-    def place_of(self, facts: SourceFacts) -> Place:
-        root, catalog = self._now(facts.root), self._now(facts.catalog)
+    def locate(self, facts: SourceFacts) -> DatasetLocation:
+        root, catalog = self._current_path(facts.root), self._current_path(facts.catalog)
         return locate(root, catalog if facts.catalog and os.path.isdir(catalog) else None)
 
-    def _now(self, path: str) -> str:
-        for old, new in self.folders.items():
+    def _current_path(self, path: str) -> str:
+        for old, new in self.new_roots.items():
             if path == old or path.startswith(old.rstrip("/") + "/"):
                 return new.rstrip("/") + path[len(old.rstrip("/")) :]
         return path
 
 
-def parse_moved(words: list[str], known: list[str]) -> Moved:
-    """`OLD=NEW` each, where OLD is a dataset of the trace, its catalog, or a folder above; a path may hold `=` itself.
+def parse_moved_roots(options: list[str], known_paths: list[str]) -> MovedRoots:
+    """Parse options OLD=NEW. OLD is a dataset of the trace, its catalog, or a folder above.
 
-    The trace has whole paths; one from the working directory is OLD, too, as messages show it. Raises UsageError where
-    there is no such dataset in the trace.
+    The trace has absolute paths; OLD may also be relative to the working directory, as messages show it. Paths may
+    contain `=`. Raises UsageError if the trace has no such dataset.
     """
     folders: dict[str, str] = {}
-    for word in words:
+    for word in options:
         cuts = [i for i, letter in enumerate(word) if letter == "="]
-        named = [(i, old) for i in cuts if (old := _old(word[:i], known))]
+        named = [(i, old) for i in cuts if (old := _match_root(word[:i], known_paths))]
         if not named or not word[named[-1][0] + 1 :]:
             raise UsageError(
                 f"--root {word}: this does not begin with a dataset of the trace and `=`",
-                hint=f"write OLD=NEW; the trace has {', '.join(known[:4])}{' and others' if len(known) > 4 else ''}",
+                hint="write OLD=NEW; the trace has "
+                f"{', '.join(known_paths[:4])}{' and others' if len(known_paths) > 4 else ''}",
             )
         cut, old = named[-1]
         folders[old] = word[cut + 1 :]
-    return Moved(folders)
+    return MovedRoots(folders)
 
 
-def _old(text: str, known: list[str]) -> str:
-    """What the trace calls it; nothing where it has nothing of this name, or below it."""
+def _match_root(text: str, known_paths: list[str]) -> str:
+    """Return the text, as written or absolute, that a path in the trace equals or lies below; empty if none."""
     spelled = (text, os.path.abspath(text)) if text else ()
-    return next((old for old in spelled if any(f"{path}/".startswith(old.rstrip("/") + "/") for path in known)), "")
+    return next(
+        (old for old in spelled if any(f"{path}/".startswith(old.rstrip("/") + "/") for path in known_paths)), ""
+    )
 
 
-def _offsets(place: Place, facts: SourceFacts) -> Offsets:
-    path = place.offsets(facts.generation)
-    return Offsets(path if os.path.exists(path) else place.offsets(current_generation(place.catalog)))
+def _offsets(location: DatasetLocation, facts: SourceFacts) -> Offsets:
+    path = location.offsets_path(facts.generation)
+    return Offsets(path if os.path.exists(path) else location.offsets_path(read_current_generation(location.catalog)))
 
 
-def _is_other(place: Place, offsets: Offsets, facts: SourceFacts) -> bool:
+def _has_other_samples(location: DatasetLocation, offsets: Offsets, facts: SourceFacts) -> bool:
     if not (facts.split and facts.digest) or offsets.generation != facts.generation:
         return False
-    return split_digest(offsets, read_split(place.catalog, facts.split)) != facts.digest
+    return split_digest(offsets, read_split(location.catalog, facts.split)) != facts.digest
 
 
 def _unavailable(facts: SourceFacts, error: WdsctlError) -> InputError:
     return InputError(
         f"a dataset of the trace cannot be used: {error.message}",
         where=error.where or facts.root,
-        hint=f"if it was moved, say `--root {facts.root}=NEW`; otherwise: {error.hint}",
+        hint=f"if it was moved, pass `--root {facts.root}=NEW`; otherwise: {error.hint}",
         code="WDS543",
     )

@@ -1,192 +1,375 @@
-"""The trace of a job: all files of a folder as one table from batch numbers to samples.
-
-Where a batch was written twice, because the job went back to an older state, the later run counts. Memory: 48 bytes for
-each block (of some 100 batches), and while it is read one block of every file that reaches into the range.
-"""
+"""`wdsctl trace`: list the samples of a step or batch, find where a sample was used, count the uses of samples."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from heapq import heappop, heappush
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
-from wdsctl.core.errors import InputError
-from wdsctl.core.os_errors import translated
-from wdsctl.core.trace.block import Block, Ints
-from wdsctl.core.trace.facts import RunFacts
-from wdsctl.core.trace.file import Flaw, TraceFile, open_file, read_block
-from wdsctl.core.trace.steps import Steps, Stretch
-from wdsctl.core.trace.writer import NAME
-
-_LAST = 1 << 62
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.errors import Finding, InputError, Severity, UsageError, WdsctlError
+from wdsctl.core.trace import Trace, TracedBatch, read_trace
+from wdsctl.core.trace.datasets import MovedRoots, TracedDatasets, parse_moved_roots
+from wdsctl.core.trace.format import RunFacts, SourceFacts
+from wdsctl.core.trace.read import Flaw
+from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_samples
 
 
-@dataclass(frozen=True, slots=True)
-class TracedBatch:
-    """`number`: of the whole job, within a pass where there are passes. `origins`: (samples, 4) of source, pass, sample
-    id and step; step is -1 where no generator made it, source where the sample had no restore key."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSummary:
+    """One rank of one run. `batches`: the number of batches it wrote, from number `first` to number `last`."""
 
+    rank: int
+    world: int
+    started: int  # microseconds since 1970
+    wdsctl: str
+    batches: int
+    first: int | None
+    last: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSummary:
     number: int
+    dataset: str
+    split: str
+    generation: int
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSample:
     step: int
+    batch: int
+    rank: int
     pass_number: int
-    run: RunFacts
-    origins: Ints
-
-
-class Seen(NamedTuple):
-    batch: TracedBatch
     position: int  # in the batch
+    dataset: str
+    restore_key: tuple[int, ...]
+    started: int  # start of the run, in microseconds since 1970
 
 
-class _Place(NamedTuple):
-    """Where a block is. Blocks sort by what they begin with, and batches of one number by who wrote them last."""
-
-    pass_number: int
-    low: int
-    file: int
-    at: int
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrequentSample:
+    sample_id: int
+    key: str | None  # None if the dataset is unavailable
+    times: int
 
 
-class _Next(NamedTuple):
-    """The batch of an open block that comes next. `rank`: by pass and number, then what was written last; no two are
-    equal, as a block waits with one batch at a time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCounts:
+    """Counts of one dataset. `samples`: uses; `distinct`: different samples.
 
-    rank: tuple[int, int, int, int]
-    place: _Place
-    block: Block
-    i: int
-
-
-class Trace:
-    """`flaws`: what could not be read; blocks that turn out to be damaged are added while they are read."""
-
-    def __init__(self, folder: str, files: Sequence[TraceFile], flaws: Sequence[Flaw]) -> None:
-        self.folder = folder
-        self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
-        self.flaws = [*flaws, *(flaw for file in self.files for flaw in file.flaws)]
-
-    def batches(
-        self, start: int = 0, stop: int = _LAST, *, rank: int | None = None, pass_number: int | None = None
-    ) -> Iterator[TracedBatch]:
-        """The batches from number `start` up to `stop`, pass after pass, in ascending order, each as it was last."""
-        before: tuple[int, int] | None = None
-        for number, of_pass, file, origins in self._written(start, stop, pass_number):
-            if (of_pass, number) == before:
-                continue
-            before = (of_pass, number)
-            facts = self.files[file].facts
-            if rank is None or facts.rank == rank:
-                yield TracedBatch(number, self.steps(of_pass).step_of(number), of_pass, facts, origins)
-
-    def step(self, step: int, *, rank: int | None = None, pass_number: int | None = None) -> list[TracedBatch]:
-        """The batches of all ranks in one training step (see `steps.py` for how steps are counted), in every pass."""
-        asked = self.passes if pass_number is None else [pass_number]
-        found: list[TracedBatch] = []
-        for each in asked:
-            numbers = self.steps(each).numbers(step)
-            found += self.batches(numbers.start, numbers.stop, rank=rank, pass_number=each)
-        return found
-
-    def samples(self, start: int = 0, stop: int = _LAST, *, rank: int | None = None) -> Iterator[Ints]:
-        """The origins of these batches, (samples, 4) each."""
-        return (batch.origins for batch in self.batches(start, stop, rank=rank))
-
-    def find(self, is_wanted: Callable[[TracedBatch], Ints], *, rank: int | None = None) -> Iterator[Seen]:
-        """Where samples came: `is_wanted` gives the positions in a batch. Reads the whole trace, a block at a time."""
-        for batch in self.batches(rank=rank):
-            for position in is_wanted(batch).tolist():
-                yield Seen(batch, position)
-
-    @cached_property
-    def passes(self) -> list[int]:
-        """The numbers of the passes, where the stream is finite; [0] of an endless one."""
-        return sorted({int(each) for file in self.files for each in np.unique(file.places[:, 3])})
-
-    def steps(self, pass_number: int = 0) -> Steps:
-        """How steps are counted in this pass."""
-        if pass_number not in self._steps:
-            self._steps[pass_number] = Steps(self._stretches(pass_number))
-        return self._steps[pass_number]
-
-    @cached_property
-    def _steps(self) -> dict[int, Steps]:
-        return {}
-
-    def _stretches(self, pass_number: int) -> Iterator[Stretch]:
-        for file in self.files:
-            bases = file.places[file.places[:, 3] == pass_number, 2]
-            is_new = np.diff(bases, prepend=bases[:1] - 1) != 0
-            for base in bases[is_new].tolist():
-                yield Stretch(base, file.facts.world)
-
-    def _written(self, start: int, stop: int, pass_number: int | None) -> Iterator[tuple[int, int, int, Ints]]:
-        """(number, pass, file, origins) of everything written, by pass and number, of one number the last one first."""
-        waiting = deque(self._places(start, stop, pass_number))
-        heap: list[_Next] = []
-        while waiting or heap:
-            if waiting and (not heap or waiting[0][:2] <= heap[0].rank[:2]):
-                place = waiting.popleft()
-                block = self._block(place)
-                if block is not None:
-                    _enter(heap, place, block, int(np.searchsorted(block.numbers, start)))
-                continue
-            _, place, block, i = heappop(heap)
-            number = int(block.numbers[i])
-            if number < stop:
-                yield number, place.pass_number, place.file, block.origins[block.first[i] : block.first[i + 1]]
-                _enter(heap, place, block, i + 1)
-
-    def _places(self, start: int, stop: int, pass_number: int | None) -> list[_Place]:
-        places: list[_Place] = []
-        for i, file in enumerate(self.files):
-            rows = file.places
-            is_asked = (rows[:, 0] < stop) & (rows[:, 1] >= start)
-            if pass_number is not None:
-                is_asked &= rows[:, 3] == pass_number
-            places += (_Place(of_pass, low, i, at) for low, _, _, of_pass, at, _ in rows[is_asked].tolist())
-        return sorted(places)
-
-    def _block(self, place: _Place) -> Block | None:
-        block = read_block(self.files[place.file], place.at)
-        if isinstance(block, Block):
-            return block
-        if block not in self.flaws:
-            self.flaws.append(block)
-        return None
-
-
-def _enter(heap: list[_Next], place: _Place, block: Block, i: int) -> None:
-    """Let a block wait with its batch i, or the last one of the same number, which counts."""
-    if i < len(block.numbers):
-        number = int(block.numbers[i])
-        last = int(np.searchsorted(block.numbers, number, side="right")) - 1
-        heappush(heap, _Next((place.pass_number, number, -place.file, -place.at), place, block, last))
-
-
-def read_trace(folder: str) -> Trace:
-    """The trace that the ranks of a job wrote into this folder.
-
-    Raises InputError WDS540 where there is none. Cost: the heads of all blocks are read, one read for some 100 batches.
+    `by_times`: the number of samples used once, twice, ...
     """
-    if not os.path.isdir(folder):
-        raise InputError(
-            "there is no such folder", where=folder, hint="give the folder that `trace=` named", code="WDS540"
+
+    dataset: str
+    samples: int
+    distinct: int
+    by_times: Mapping[int, int]
+    most: tuple[FrequentSample, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceReport:
+    """`batches`, `seen` and `counts` are None unless requested. `written`: files below `out`."""
+
+    folder: str
+    runs: tuple[RunSummary, ...]
+    sources: tuple[SourceSummary, ...]
+    batches: tuple[TracedBatchSamples, ...] | None = None
+    seen: tuple[SeenSample, ...] | None = None
+    counts: tuple[SourceCounts, ...] | None = None
+    batches_counted: int | None = None
+    out: str | None = None
+    written: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+_PENDING_IDS = 1 << 20  # ids that are buffered before they are counted
+
+
+@dataclass
+class SampleCounter:
+    """Counts the samples of one dataset. `ids`: ascending; `counts`: uses of each. Takes 16 bytes per id."""
+
+    ids: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    counts: Int64Array = field(default_factory=lambda: np.empty(0, np.int64))
+    _pending: list[Int64Array] = field(default_factory=list)
+    _pending_count: int = 0
+
+    def add(self, ids: Int64Array) -> None:
+        self._pending.append(ids)
+        self._pending_count += len(ids)
+        if self._pending_count >= max(_PENDING_IDS, len(self.ids) // 4):
+            self.merge_pending()
+
+    def merge_pending(self) -> SampleCounter:
+        """Count the buffered ids."""
+        ids, times = np.unique(np.concatenate([np.empty(0, np.int64), *self._pending]), return_counts=True)
+        every, where = np.unique(np.concatenate([self.ids, ids]), return_inverse=True)
+        self.counts = np.bincount(where, np.concatenate([self.counts, times]), len(every)).astype(np.int64)
+        self.ids, self._pending, self._pending_count = every, [], 0
+        return self
+
+    @property
+    def total(self) -> int:
+        return int(self.counts.sum())
+
+    def samples_by_count(self) -> dict[int, int]:
+        """Return the number of samples used once, twice, ..."""
+        times, samples = np.unique(self.counts, return_counts=True)
+        return dict(zip(times.tolist(), samples.tolist(), strict=True))
+
+    def most_frequent(self, count: int) -> list[tuple[int, int]]:
+        """Return (id, uses) of the most frequent samples; of equals, the lowest ids first."""
+        first = np.argsort(-self.counts, kind="stable")[:count]
+        return list(zip(self.ids[first].tolist(), self.counts[first].tolist(), strict=True))
+
+
+def count_samples(batches: Iterable[TracedBatch]) -> tuple[dict[SourceFacts | None, SampleCounter], int]:
+    """Return a counter per dataset (None: samples without a restore key), and the number of batches.
+
+    Counts runs together if their headers have the same dataset.
+    """
+    tallies: dict[SourceFacts | None, SampleCounter] = {}
+    count = 0
+    for batch in batches:
+        count += 1
+        sources = {source.number: source for source in batch.run.sources}
+        for number in np.unique(batch.origins[:, 0]).tolist():
+            ids = batch.origins[batch.origins[:, 0] == number, 2]
+            tallies.setdefault(sources.get(number), SampleCounter()).add(ids)
+    return {source: each.merge_pending() for source, each in tallies.items()}, count
+
+
+MAX_FREQUENT_SAMPLES = 10  # most frequent samples per dataset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOptions:
+    """The options of `trace`: at most one of step, batch, key, sample_id and counts; without them, an overview.
+
+    `roots`: OLD=NEW for datasets that were moved. `out`: a folder for the samples of the step or batch. `overwrite`:
+    replace existing files.
+    """
+
+    step: int | None = None
+    batch: int | None = None
+    key: str | None = None
+    sample_id: int | None = None
+    counts: bool = False
+    rank: int | None = None
+    pass_number: int | None = None
+    roots: tuple[str, ...] = ()
+    out: str | None = None
+    overwrite: bool = False
+
+
+def query_trace(folder: str, options: TraceOptions) -> TraceReport:
+    """Answer a query from the trace in `folder`. Reports unreadable parts of the trace as findings.
+
+    Raises InputError WDS540 if there is no trace, WDS542 if nothing matches, WDS543 if a key is requested and no
+    dataset is available to resolve it.
+    """
+    _check(options)
+    found = read_trace(folder)
+    sources = _sources(found)
+    lines = SampleResolver(TracedDatasets(_parse_moved_roots(options, sources)))
+    batches = _batches(found, options)
+    seen = (
+        _find_seen(found, options, lines.datasets) if options.key is not None or options.sample_id is not None else None
+    )
+    counts, counted = _count_sources(found, options, lines) if options.counts else (None, None)
+    listed = None if batches is None else tuple(map(lines.resolve_batch, batches))
+    written: tuple[str, ...] = ()
+    if batches is not None and listed is not None and options.out is not None:
+        samples = list(chain.from_iterable(map(pair_with_sources, batches, listed)))
+        written = write_samples(options.out, samples, lines, overwrite=options.overwrite)
+    return TraceReport(
+        folder=folder,
+        runs=tuple(_summarize_run(file.facts, file.blocks) for file in found.files),
+        sources=tuple(_summarize_source(source) for source in sources),
+        batches=listed,
+        seen=seen,
+        counts=counts,
+        batches_counted=counted,
+        out=options.out,
+        written=written,
+        findings=(*map(_flaw_finding, found.flaws), *lines.findings),
+    )
+
+
+def _check(options: TraceOptions) -> None:
+    selectors = {
+        "--step": options.step is not None,
+        "--batch": options.batch is not None,
+        "--key": options.key is not None,
+        "--id": options.sample_id is not None,
+        "--counts": options.counts,
+    }
+    used = [name for name, is_used in selectors.items() if is_used]
+    if len(used) > 1:
+        raise UsageError(f"{' and '.join(used)} are different questions", hint="ask one of them at a time")
+    if options.out is not None and used not in (["--step"], ["--batch"]):
+        raise UsageError("--out writes the samples of a step or of a batch", hint="add --step N or --batch N")
+
+
+def _parse_moved_roots(options: TraceOptions, sources: list[SourceFacts]) -> MovedRoots:
+    known = dict.fromkeys(path for source in sources for path in (source.root, source.catalog) if path)
+    return parse_moved_roots(list(options.roots), list(known))
+
+
+def _sources(trace: Trace) -> list[SourceFacts]:
+    return list(dict.fromkeys(source for file in trace.files for source in file.facts.sources))
+
+
+def _batches(found: Trace, options: TraceOptions) -> list[TracedBatch] | None:
+    if options.step is not None:
+        batches = found.step(options.step, rank=options.rank, pass_number=options.pass_number)
+        described = f"step {options.step}"
+    elif options.batch is not None:
+        numbers = options.batch, options.batch + 1
+        batches = list(found.batches(*numbers, rank=options.rank, pass_number=options.pass_number))
+        described = f"batch {options.batch}"
+    else:
+        return None
+    if not batches:
+        raise _not_found_error(found, f"{described} is not in the trace{_describe_filters(options)}")
+    return batches
+
+
+def _find_seen(found: Trace, options: TraceOptions, datasets: TracedDatasets) -> tuple[SeenSample, ...]:
+    if options.sample_id is not None:
+        match, named = _id_matcher(options.sample_id), f"the sample {options.sample_id}"
+    else:
+        match, named = _key_matcher(found, options.key or "", datasets), f"the key {options.key!r}"
+    seen = tuple(
+        _seen_sample(batch, position)
+        for batch, position in found.find(match, rank=options.rank)
+        if options.pass_number in (None, batch.pass_number)
+    )
+    if not seen:
+        raise _not_found_error(found, f"{named} is in no batch of the trace{_describe_filters(options)}")
+    return seen
+
+
+def _id_matcher(sample_id: int) -> Callable[[TracedBatch], Int64Array]:
+    return lambda batch: np.flatnonzero((batch.origins[:, 2] == sample_id) & (batch.origins[:, 0] >= 0))
+
+
+def _key_matcher(found: Trace, key: str, datasets: TracedDatasets) -> Callable[[TracedBatch], Int64Array]:
+    """Return a function that finds the samples with this key in a batch. Dataset numbers differ between runs."""
+    ids: dict[SourceFacts, list[int]] = {}
+    failed: list[WdsctlError] = []
+    for source in _sources(found):
+        opened = datasets.open(source)
+        if isinstance(opened, WdsctlError):
+            failed.append(opened)
+        else:
+            ids[source] = opened.find_ids(key)
+    if failed and not any(ids.values()):
+        raise failed[0]
+    if not any(ids.values()):
+        raise _not_found_error(found, f"no dataset of the trace has a sample with the key {key!r}")
+
+    def match(batch: TracedBatch) -> Int64Array:
+        is_match = np.zeros(len(batch.origins), bool)
+        for source in batch.run.sources:
+            if ids.get(source):
+                is_match |= (batch.origins[:, 0] == source.number) & np.isin(batch.origins[:, 2], ids[source])
+        return np.flatnonzero(is_match)
+
+    return match
+
+
+def _count_sources(
+    found: Trace, options: TraceOptions, resolver: SampleResolver
+) -> tuple[tuple[SourceCounts, ...], int]:
+    tallies, batches = count_samples(found.batches(rank=options.rank, pass_number=options.pass_number))
+    if not batches:
+        raise _not_found_error(found, f"there is no batch in the trace{_describe_filters(options)}")
+    counts = tuple(
+        SourceCounts(
+            dataset=resolver.source_name(source),
+            samples=each.total,
+            distinct=len(each.ids) if source is not None else 0,
+            by_times=each.samples_by_count() if source is not None else {},
+            most=tuple(_frequent_samples(each.most_frequent(MAX_FREQUENT_SAMPLES), source, resolver))
+            if source is not None
+            else (),
         )
-    with translated(folder, "list"):
-        names = sorted(filter(NAME.fullmatch, os.listdir(folder)))
-    if not names:
-        raise InputError(
-            "the folder has no traces",
-            where=folder,
-            hint='`get_train_dataset(..., trace="FOLDER")` lets every rank write one',
-            code="WDS540",
-        )
-    opened = [open_file(os.path.join(folder, name)) for name in names]
-    files = [each for each in opened if isinstance(each, TraceFile)]
-    return Trace(folder, files, [each for each in opened if isinstance(each, Flaw)])
+        for source, each in tallies.items()
+    )
+    return tuple(sorted(counts, key=lambda line: (-line.samples, line.dataset))), batches
+
+
+def _frequent_samples(
+    frequent: list[tuple[int, int]], source: SourceFacts, resolver: SampleResolver
+) -> Iterator[FrequentSample]:
+    for sample_id, times in frequent:
+        located = resolver.locate(source, sample_id)
+        yield FrequentSample(sample_id=sample_id, key=None if located is None else located.key, times=times)
+
+
+def _seen_sample(batch: TracedBatch, position: int) -> SeenSample:
+    origin = batch.origins[position].tolist()
+    names = {source.number: source.root for source in batch.run.sources}
+    return SeenSample(
+        step=batch.step,
+        batch=batch.number,
+        rank=batch.run.rank,
+        pass_number=batch.pass_number,
+        position=position,
+        dataset=names.get(origin[0], ""),
+        restore_key=tuple(origin[:3] if origin[3] < 0 else origin),
+        started=batch.run.started,
+    )
+
+
+def _summarize_run(facts: RunFacts, blocks: Int64Array) -> RunSummary:
+    return RunSummary(
+        rank=facts.rank,
+        world=facts.world,
+        started=facts.started,
+        wdsctl=facts.wdsctl,
+        batches=int(blocks[:, 5].sum()),
+        first=int(blocks[:, 0].min()) if len(blocks) else None,
+        last=int(blocks[:, 1].max()) if len(blocks) else None,
+    )
+
+
+def _summarize_source(source: SourceFacts) -> SourceSummary:
+    return SourceSummary(
+        number=source.number,
+        dataset=source.root,
+        split=source.split,
+        generation=source.generation,
+        digest=source.digest,
+    )
+
+
+def _flaw_finding(flaw: Flaw) -> Finding:
+    severity: Severity = "note" if flaw.kind == "cut" else "error"
+    return Finding(code="WDS541", severity=severity, message=flaw.message, shard=flaw.path, offset=flaw.byte_offset)
+
+
+def _describe_filters(options: TraceOptions) -> str:
+    filters = [] if options.rank is None else [f"of rank {options.rank}"]
+    filters += [] if options.pass_number is None else [f"of pass {options.pass_number}"]
+    return f" ({', '.join(filters)})" if filters else ""
+
+
+def _not_found_error(found: Trace, message: str) -> InputError:
+    first = next(found.batches(), None)
+    last = [int(file.blocks[:, 1].max()) for file in found.files if len(file.blocks)]
+    there = f"it has batches {first.number} to {max(last)}" if first is not None else "it has no batches yet"
+    damage = "; parts of it are damaged" if any(flaw.kind != "cut" for flaw in found.flaws) else ""
+    return InputError(
+        message,
+        where=found.folder,
+        hint=f"{there}{damage}; `wdsctl trace FOLDER` gives an overview",
+        code="WDS542",
+    )

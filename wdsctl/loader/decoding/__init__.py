@@ -1,10 +1,15 @@
-"""From a part's bytes to what a training wants."""
+"""Decoding parts: images to tensors or arrays, text, JSON, numpy and torch files; video and audio in `av`.
+
+`decoder` chooses the function by the part's name, `images` decodes images through `jpeg` and `pillow`, `parts` the
+other formats, `memory` puts the images of a batch into one tensor. Imports `samples` and `runtime`; `reading` imports
+it.
+"""
 
 from __future__ import annotations
 
 from wdsctl.loader.decoding.decoder import SampleDecoder
+from wdsctl.loader.decoding.jpeg import DecodeThreads
 from wdsctl.loader.decoding.memory import BatchMemory
-from wdsctl.loader.decoding.parts import as_bytes
-from wdsctl.loader.decoding.threads import DecodeThreads
+from wdsctl.loader.decoding.parts import decode_raw
 
-__all__ = ["BatchMemory", "DecodeThreads", "SampleDecoder", "as_bytes"]
+__all__ = ["BatchMemory", "DecodeThreads", "SampleDecoder", "decode_raw"]

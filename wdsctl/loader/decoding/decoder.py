@@ -1,4 +1,4 @@
-"""The decoder: from a part's name to the function that decodes its bytes."""
+"""`SampleDecoder`: the options of decoding, and the choice of the function that decodes a part."""
 
 from __future__ import annotations
 
@@ -7,101 +7,99 @@ from functools import partial
 from typing import Any
 
 from wdsctl.core.errors import UsageError
-from wdsctl.core.sample_types import Kind
-from wdsctl.core.sniff import sniff
-from wdsctl.loader.decoding import custom, parts
-from wdsctl.loader.decoding.custom import Decode, Decoders
-from wdsctl.loader.decoding.guard import guarded, guarded_custom
-from wdsctl.loader.decoding.images import image_dtype, image_function
-from wdsctl.loader.decoding.limits import MAX_BYTES, MAX_PIXELS, refuse_packed_bomb
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.types import FieldKind
+from wdsctl.loader.decoding import guard, parts
+from wdsctl.loader.decoding.guard import CustomDecoders, DecodeFunction, guard_custom_decode, guard_decode
+from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function, image_dtype
+from wdsctl.loader.decoding.jpeg import DecodeThreads, default_threads
+from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS, MAX_PART_BYTES, check_unpacked_size
 from wdsctl.loader.decoding.memory import BatchMemory
-from wdsctl.loader.decoding.pillow import BAD_IMAGE
-from wdsctl.loader.decoding.specs import IMAGE_SPECS, ImageOptions
-from wdsctl.loader.decoding.threads import DecodeThreads, default_threads
+from wdsctl.loader.decoding.pillow import IMAGE_DECODE_ERRORS
 
-#: How much of a part `guess_content` looks at.
-HEAD_BYTES = 4096
-AV_DECODE = ("AVDecoder", "torch", "pyav", None)
+SNIFF_BYTES = 4096  # of a part that `guess_content` reads
+AV_DECODE_MODES = ("AVDecoder", "torch", "pyav", None)
 
 
 @dataclass(frozen=True, slots=True)
 class SampleDecoder:
-    """Which parts become what. `decoder = None` in a task encoder hands out all parts as bytes.
+    """Options of decoding parts. With `decoder = None` in a task encoder, all parts stay bytes.
 
-    `image_decode`, for jpg, png, webp, tiff and their fellows:
+    `image_decode`, for all image formats that the loader reads:
 
     - `rgb8`, `rgba8`: numpy uint8, (height, width, channels); `l8`: (height, width);
     - `torchrgb8`, `torchrgba8`: tensors, uint8, (channels, height, width); `torchl8`: (height, width);
-    - the same with 16: uint16, 0 to 65535; with neither: float32 between 0 and 1;
-    - `pil`: Pillow's image as it is; `pill`, `pilrgb`, `pilrgba`: converted to 8 bits, `pill16` to 16.
+    - with 16 instead of 8: uint16, 0 to 65535; without a number: float32, 0 to 1;
+    - `pil`: Pillow's image unconverted; `pill`, `pilrgb`, `pilrgba`: converted to 8 bits, `pill16` to 16.
 
-    PNG and TIFF of 16 bits a channel keep them, but for what is asked for in 8, which is scaled. `exif_orientation`
-    turns images as the camera's mark says; without it they come as they are stored (TIFF is turned in any case, by
-    Pillow). `min_side` allows JPEG to be decoded at 1/2, 1/4 or 1/8 of its size, the smallest of which the shorter side
-    is still at least so many pixels; other formats, and smaller images, come whole.
+    16-bit PNG and TIFF keep 16 bits unless `image_decode` asks for 8; then they are scaled. `exif_orientation` turns
+    images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow always turns. `min_side` decodes
+    JPEG at the smallest of 1/2, 1/4 and 1/8 of its size whose shorter side has at least `min_side` pixels; other
+    formats and smaller images keep their size.
 
-    A tensor of an image is channels first in its shape and channels last in memory, as libjpeg writes it and as
-    convolutions on a GPU like it; so is a batch of them (`torch.channels_last`). All of torch works on it but `view`
-    over several dimensions: use `reshape`, or ask for `.contiguous()`.
+    Image tensors are channels first in shape and channels last in memory (`torch.channels_last` for batches), as
+    libjpeg writes them and as GPU convolutions prefer. `view` over several dimensions fails on them: use `reshape` or
+    `.contiguous()`.
 
-    Other parts: txt, caption, srt, html, csv ... str · json parsed, jsonl a list · cls, id, index int · npy, npz numpy
-    arrays · pth, pt what `torch.load(weights_only=True)` allows · msgpack, if that is installed. Everything
-    else is handed out as bytes. Nothing is ever unpickled: pkl stays bytes.
+    Other parts by extension: txt, caption, srt, html, csv and similar: str · json: parsed; jsonl: a list · cls, id,
+    index: int · npy, npz: numpy arrays · pth, pt: what `torch.load(weights_only=True)` allows · msgpack, if installed.
+    All others stay bytes, pkl too: nothing is unpickled.
 
-    `av_decode`, for mp4, mkv, webm, wav, mp3 and their fellows: `AVDecoder`, a lazy decoder, for which nothing of the
-    part is read before it is asked for something; `torch`, all frames or samples at once, as AVData, and of films the
-    sound too if `video_decode_audio`; `pyav`, an open container, which is the user's to close and cannot leave the
-    process; None, bytes.
+    `av_decode`, for all video and audio formats that the loader reads: `AVDecoder`, a lazy decoder that reads nothing
+    until a method is called; `torch`, all frames or samples as `AVData`, with `video_decode_audio` the audio of videos
+    too; `pyav`, an open container, which the user closes and which cannot be sent to another process; None, bytes.
 
-    `guess_content` tells images, arrays and media by their first bytes and not by the part's name, for datasets whose
-    names lie; text has no such mark and still goes by name.
+    `guess_content` recognises images, arrays and media by their first bytes instead of the part's name; text has no
+    signature and still goes by name.
 
-    `decoders`: functions of your own, from bytes to a value, by name of a part (`seg.png`), its last extension (`png`)
-    or content type (`image`, `video`, `audio`, `text`, `json`, `array`), in this order; or one function that is given
-    the name of a part and returns what decodes it, or None. They are pure: no random numbers are seeded for them.
-    `skip`: parts, by name or by the field that they are, that stay bytes.
+    `decoders`: own functions from bytes to a value, by part (`seg.png`), its last extension (`png`) or content type
+    (`image`, `video`, `audio`, `text`, `json`, `array`), in this order; or one function from a part's name to such a
+    function or None. They must be pure: no random numbers are seeded for them. `skip`: parts that stay bytes, by name
+    or by the field that they fill.
 
-    `max_pixels` is the largest image that is decoded, checked in the header; files that Pillow decodes are held to
-    `PIL.Image.MAX_IMAGE_PIXELS` too. `max_bytes` is the largest part that is decoded, and the most that npz and pt may
-    unpack to.
+    `max_pixels`: of an image, checked in its header; Pillow also applies `PIL.Image.MAX_IMAGE_PIXELS`. `max_bytes`: of
+    a part, and of what npz and pt unpack to.
 
-    `decode_threads`: how many threads decode the JPEG images of a batch, where this process does it (0 workers) and no
-    hook or cooker runs on the samples; None: as many as there are processors, up to 4. Nothing but the time depends on
-    it.
+    `decode_threads`: threads that decode the JPEG images of a batch if this process decodes (0 workers) and no hook or
+    cooker runs on samples; None: the number of processors, up to 4. Results do not depend on it.
+
+    Raises UsageError for invalid options. Decoding raises SampleFailed (WDS503).
     """
 
     image_decode: str = "torchrgb"
     av_decode: str | None = "AVDecoder"
     video_decode_audio: bool = False
     guess_content: bool = False
-    max_pixels: int = MAX_PIXELS
-    max_bytes: int = MAX_BYTES
+    max_pixels: int = MAX_IMAGE_PIXELS
+    max_bytes: int = MAX_PART_BYTES
     exif_orientation: bool = False
     min_side: int | None = None
-    decoders: Decoders | None = field(default=None, hash=False)
+    decoders: CustomDecoders | None = field(default=None, hash=False)
     skip: tuple[str, ...] = ()
     decode_threads: int | None = None
 
     def __post_init__(self) -> None:
         if self.image_decode not in IMAGE_SPECS:
             raise UsageError(
-                f"image_decode={self.image_decode!r} is not known", hint=f"one of {', '.join(sorted(IMAGE_SPECS))}"
+                f"image_decode={self.image_decode!r} is not supported",
+                hint=f"use one of {', '.join(sorted(IMAGE_SPECS))}",
             )
         if self.max_pixels < 1:
-            raise UsageError(f"max_pixels={self.max_pixels} allows no image", hint="leave it out for Pillow's limit")
+            raise UsageError(f"max_pixels={self.max_pixels}: expected 1 or more", hint="omit it for Pillow's limit")
         if self.max_bytes < 1:
-            raise UsageError(f"max_bytes={self.max_bytes} allows no part", hint="leave it out for 1 GiB")
+            raise UsageError(f"max_bytes={self.max_bytes}: expected 1 or more", hint="omit it for 1 GiB")
         if self.min_side is not None and self.min_side < 1:
-            raise UsageError(f"min_side={self.min_side} is no size", hint="leave it out for whole images")
+            raise UsageError(f"min_side={self.min_side}: expected 1 or more", hint="omit it for full-size images")
         if self.decode_threads is not None and self.decode_threads < 1:
-            raise UsageError(f"decode_threads={self.decode_threads} decodes nothing", hint="1 is one thread")
+            raise UsageError(f"decode_threads={self.decode_threads}: expected 1 or more", hint="pass 1 for one thread")
         skip: Any = self.skip
         if isinstance(skip, str):
-            raise UsageError(f"skip={skip!r} is one word", hint=f"give a tuple: skip=({skip!r},)")
-        custom.check(self.decoders)
-        if self.av_decode not in AV_DECODE:
+            raise UsageError(f"skip={skip!r} is not a tuple", hint=f"pass skip=({skip!r},)")
+        guard.check_decoders(self.decoders)
+        if self.av_decode not in AV_DECODE_MODES:
             raise UsageError(
-                f"av_decode={self.av_decode!r} is not known", hint=f"one of {', '.join(map(str, AV_DECODE))}"
+                f"av_decode={self.av_decode!r} is not supported",
+                hint=f"use one of {', '.join(map(str, AV_DECODE_MODES))}",
             )
 
     def __call__(self, part: str, data: bytes) -> Any:
@@ -112,91 +110,99 @@ class SampleDecoder:
         self,
         part: str,
         memory: BatchMemory | None = None,
-        kind: Kind = "any",
+        kind: FieldKind = "any",
         field: str = "",
         threads: DecodeThreads | None = None,
-    ) -> Decode:
-        """The function for all parts of this name: found once, called for every sample.
+    ) -> DecodeFunction:
+        """The function that decodes all parts of this name: chosen once, called per sample.
 
-        `kind` is what the field that takes the part holds: it decides where the name says nothing. `field` is that
-        field. The function is `parts.as_bytes` itself where there is nothing to decode. With a memory of `memory_for`,
-        images are decoded into it; with `threads`, when those run. The function raises SampleFailed with the part in
-        `where`, FatalSampleError for what no other sample will cure; the caller knows the sample.
+        `kind` is the kind of the field that takes the part, and decides if the extension is unknown; `field` is its
+        name. Returns `parts.decode_raw` itself if there is nothing to decode. Images are decoded into `memory` (from
+        `memory_for`), and with `threads` when these run. The function raises SampleFailed with the part in `where`, and
+        FatalSampleError for what would fail for every sample; the caller adds the sample.
         """
         if self._is_skipped(part, field):
-            return parts.as_bytes
-        own = custom.by_name(self.decoders, part)
+            return parts.decode_raw
+        own = guard.find_by_name(self.decoders, part)
         if own is None and self.guess_content:
-            return self._by_content(part, memory, threads)
-        own = own or custom.by_content(self.decoders, parts.content_of(part, kind))
-        return self._guarded_own(part, own) if own else self._by_name(part, memory, kind, threads)
+            return self._function_by_content(part, memory, threads)
+        own = own or guard.find_by_content(self.decoders, parts.part_content_type(part, kind))
+        return self._guard_custom(part, own) if own else self._function_by_name(part, memory, kind, threads)
 
-    def memory_for(self, part: str, kind: Kind = "any", field: str = "") -> BatchMemory | None:
-        """A place for the images of a batch, one a part and lane, or None where this part becomes no tensor."""
-        is_own = custom.by_name(self.decoders, part) or custom.by_content(self.decoders, "image")
-        if is_own or self._is_skipped(part, field) or self._images.spec.container != "torch":
+    def memory_for(self, part: str, kind: FieldKind = "any", field: str = "") -> BatchMemory | None:
+        """Memory for the images of a batch, one per part and lane; None if this part does not become a tensor."""
+        is_own = guard.find_by_name(self.decoders, part) or guard.find_by_content(self.decoders, "image")
+        if is_own or self._is_skipped(part, field) or self._image_options.spec.container != "torch":
             return None
-        may_be_image = self.guess_content or parts.content_of(part, kind) == "image"
-        return BatchMemory(image_dtype(self._images.spec)) if may_be_image else None
+        may_be_image = self.guess_content or parts.part_content_type(part, kind) == "image"
+        return BatchMemory(image_dtype(self._image_options.spec)) if may_be_image else None
 
     def config(self) -> dict[str, Any]:
-        """What is decided here, for the fingerprint of a plan: functions by their names."""
+        """The options that decide results, for the plan's fingerprint. Functions are given by name."""
         config = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "decode_threads"}
         return {
             "type": "SampleDecoder",
             **config,
-            "decoders": custom.config(self.decoders),
+            "decoders": guard.custom_decoders_config(self.decoders),
             "skip": list(self.skip),
         }
 
-    def threads(self) -> DecodeThreads:
-        """For the functions of one loader."""
+    def make_threads(self) -> DecodeThreads:
+        """The threads that the functions of one loader share."""
         return DecodeThreads(self.decode_threads or default_threads())
 
     @property
-    def _images(self) -> ImageOptions:
+    def _image_options(self) -> ImageDecodeOptions:
         spec = IMAGE_SPECS[self.image_decode]
-        return ImageOptions(spec, self.max_pixels, self.exif_orientation, self.min_side or 0)
+        return ImageDecodeOptions(spec, self.max_pixels, self.exif_orientation, self.min_side or 0)
 
     def _is_skipped(self, part: str, field: str) -> bool:
         return part in self.skip or bool(field and field in self.skip)
 
-    def _media(self, part: str) -> Decode:
-        from wdsctl.loader.av.media_part import MediaPart
+    def _media_function(self, part: str) -> DecodeFunction:
+        from wdsctl.loader.decoding.av.decoder import MediaPartDecoder
 
-        return MediaPart(part, self.av_decode or "", self.video_decode_audio, self.max_pixels)
+        return MediaPartDecoder(part, self.av_decode or "", self.video_decode_audio, self.max_pixels)
 
-    def _guarded_own(self, part: str, function: Decode) -> Decode:
-        return guarded_custom(part, function, self.max_bytes)
+    def _guard_custom(self, part: str, function: DecodeFunction) -> DecodeFunction:
+        return guard_custom_decode(part, function, self.max_bytes)
 
-    def _by_name(
-        self, part: str, memory: BatchMemory | None, kind: Kind = "any", threads: DecodeThreads | None = None
-    ) -> Decode:
-        ending, content = parts.extension(part), parts.content_of(part, kind)
+    def _function_by_name(
+        self, part: str, memory: BatchMemory | None, kind: FieldKind = "any", threads: DecodeThreads | None = None
+    ) -> DecodeFunction:
+        ending, content = parts.last_extension(part), parts.part_content_type(part, kind)
         if content == "image":
-            return guarded(part, image_function(self._images, memory, threads), BAD_IMAGE, self.max_bytes)
+            return guard_decode(
+                part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
+            )
         if content in ("video", "audio") and self.av_decode is not None:
-            return self._media(part)
-        decode, errors = parts.DECODERS.get(ending, parts.TEXT if kind == "text" else (parts.as_bytes, ()))
-        if kind == "integer" and decode in (parts.text, parts.as_bytes):
-            decode, errors = parts.DECODERS["cls"]
-        if decode in parts.PACKED:
-            decode = partial(_unpacked, decode, self.max_bytes)
-        return guarded(part, decode, errors, self.max_bytes) if errors else decode
+            return self._media_function(part)
+        decode, errors = parts.DECODER_BY_EXTENSION.get(
+            ending, parts.TEXT_DECODER if kind == "text" else (parts.decode_raw, ())
+        )
+        if kind == "integer" and decode in (parts.decode_text, parts.decode_raw):
+            decode, errors = parts.DECODER_BY_EXTENSION["cls"]
+        if decode in parts.ARCHIVE_DECODERS:
+            decode = partial(_decode_archive, decode, self.max_bytes)
+        return guard_decode(part, decode, errors, self.max_bytes) if errors else decode
 
-    def _by_content(self, part: str, memory: BatchMemory | None, threads: DecodeThreads | None) -> Decode:
-        image = guarded(part, image_function(self._images, memory, threads), BAD_IMAGE, self.max_bytes)
-        arrays = {name: self._by_name(name, None) for name in ("npy", "npz")}
+    def _function_by_content(
+        self, part: str, memory: BatchMemory | None, threads: DecodeThreads | None
+    ) -> DecodeFunction:
+        image = guard_decode(
+            part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
+        )
+        arrays = {name: self._function_by_name(name, None) for name in ("npy", "npz")}
         own = {
-            content: self._guarded_own(part, function)
+            content: self._guard_custom(part, function)
             for content in ("image", "video", "audio", "text", "json", "array")
-            if (function := custom.by_content(self.decoders, content))
+            if (function := guard.find_by_content(self.decoders, content))
         }
-        media = self._media(part) if self.av_decode is not None else parts.as_bytes
-        by_name = own.get(parts.content_of(part, "any")) or self._by_name(part, memory, threads=threads)
+        media = self._media_function(part) if self.av_decode is not None else parts.decode_raw
+        by_name = own.get(parts.part_content_type(part, "any")) or self._function_by_name(part, memory, threads=threads)
 
         def decode(data: bytes) -> Any:
-            content = sniff(data[:HEAD_BYTES], len(data))
+            content = sniff(data[:SNIFF_BYTES], len(data))
             if content.kind in own and content.kind not in ("text", "json"):
                 return own[content.kind](data)
             if content.kind == "image":
@@ -210,8 +216,8 @@ class SampleDecoder:
         return decode
 
 
-def _unpacked(decode: Decode, max_bytes: int, data: bytes) -> Any:
-    refuse_packed_bomb(data, max_bytes)
+def _decode_archive(decode: DecodeFunction, max_bytes: int, data: bytes) -> Any:
+    check_unpacked_size(data, max_bytes)
     value = decode(data)
-    parts.refuse_unwritten(value, max_bytes)
+    parts.check_tensor_sizes(value, max_bytes)
     return value

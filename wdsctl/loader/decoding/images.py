@@ -1,45 +1,92 @@
-"""From a file's bytes to an image as the spec wants it. Made once a dataset; nothing is looked up per image."""
+"""Image decoding: the values of `image_decode`, and the function that decodes one image by them.
+
+The function is built once per dataset, so that nothing is looked up per image.
+"""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
 from PIL import Image
 
-from wdsctl.loader.decoding import jpeg, orientation, pillow
-from wdsctl.loader.decoding.layout import channels_first
+from wdsctl.loader.decoding import jpeg, pillow
+from wdsctl.loader.decoding import pillow as orientation
+from wdsctl.loader.decoding.memory import channels_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
+    from wdsctl.loader.decoding.jpeg import DecodeThreads
     from wdsctl.loader.decoding.memory import BatchMemory
-    from wdsctl.loader.decoding.specs import ImageOptions, ImageSpec
-    from wdsctl.loader.decoding.threads import DecodeThreads
 
-    #: Where an image goes: shape -> (the array to fill, what is handed out).
-    Take = Callable[[tuple[int, ...]], tuple[NDArray[Any], Any]]
+    #: shape -> (the array to fill, the value to return)
+    TakeBuffer = Callable[[tuple[int, ...]], tuple[NDArray[Any], Any]]
 
-CHANNELS = {"L": (), "RGB": (3,), "RGBA": (4,)}
+ImageContainer = Literal["numpy", "torch", "pil"]
+PixelDepth = Literal["uint8", "uint16", "float32"]
 
 
-def image_function(
-    options: ImageOptions, memory: BatchMemory | None = None, threads: DecodeThreads | None = None
+class ImageSpec(NamedTuple):
+    """What an image is decoded to. `mode`: Pillow's (L, RGB, RGBA); empty keeps the mode of the file."""
+
+    container: ImageContainer
+    mode: str
+    depth: PixelDepth = "uint8"
+
+
+def _numeric_specs() -> dict[str, ImageSpec]:
+    depths: tuple[tuple[str, PixelDepth], ...] = (("8", "uint8"), ("16", "uint16"), ("", "float32"))
+    containers: tuple[tuple[str, ImageContainer], ...] = (("", "numpy"), ("torch", "torch"))
+    return {
+        f"{prefix}{mode.lower()}{suffix}": ImageSpec(container, mode, depth)
+        for prefix, container in containers
+        for suffix, depth in depths
+        for mode in ("L", "RGB", "RGBA")
+    }
+
+
+#: By the names that WebDataset and Energon use, with 16 bits named in the same way.
+IMAGE_SPECS: dict[str, ImageSpec] = {
+    **_numeric_specs(),
+    "torch": ImageSpec("torch", "RGB", "float32"),
+    "pil": ImageSpec("pil", ""),
+    "pill": ImageSpec("pil", "L"),
+    "pill16": ImageSpec("pil", "L", "uint16"),  # Pillow has no 16-bit color
+    "pilrgb": ImageSpec("pil", "RGB"),
+    "pilrgba": ImageSpec("pil", "RGBA"),
+}
+
+
+class ImageDecodeOptions(NamedTuple):
+    """How images are decoded. `min_side`: 0 for the full size; see `jpeg.reduction_factor`."""
+
+    spec: ImageSpec
+    max_pixels: int
+    exif_orientation: bool = False
+    min_side: int = 0
+
+
+CHANNEL_SHAPES = {"L": (), "RGB": (3,), "RGBA": (4,)}
+
+
+def image_decode_function(
+    options: ImageDecodeOptions, memory: BatchMemory | None = None, threads: DecodeThreads | None = None
 ) -> Callable[[bytes], Any]:
-    """What decodes one image; into `memory`, where the spec is one of tensors and a memory is given.
+    """A function that decodes the bytes of one image, into `memory` if the spec is a tensor.
 
-    With `threads`, JPEG is filled in when they run.
+    With `threads`, JPEG pixels are filled in when the threads run.
     """
     spec = options.spec
     if spec.container == "pil":
-        return lambda data: _as_pil(data, options)
-    take = memory.take if memory is not None else _taker(spec)
-    fill = threads.fill if threads is not None else _now
-    return lambda data: _read(data, options, take, fill)
+        return lambda data: _decode_pil(data, options)
+    take = memory.take if memory is not None else _buffer_allocator(spec)
+    fill = threads.fill if threads is not None else _call
+    return lambda data: _decode_image(data, options, take, fill)
 
 
 def image_dtype(spec: ImageSpec) -> torch.dtype:
@@ -47,7 +94,7 @@ def image_dtype(spec: ImageSpec) -> torch.dtype:
     return dtype
 
 
-def _taker(spec: ImageSpec) -> Take:
+def _buffer_allocator(spec: ImageSpec) -> TakeBuffer:
     dtype = np.dtype(spec.depth)
     if spec.container == "numpy":
 
@@ -65,57 +112,63 @@ def _taker(spec: ImageSpec) -> Take:
     return take_tensor
 
 
-def _read(data: bytes, options: ImageOptions, take: Take, fill: Callable[[Callable[[], None]], None]) -> Any:
-    size = jpeg.size_of(data, options)
-    if size is None or (options.exif_orientation and orientation.of_jpeg(data) != 1):
-        pixels = _pixels(data, options, size)
+def _decode_image(
+    data: bytes, options: ImageDecodeOptions, take: TakeBuffer, fill: Callable[[Callable[[], None]], None]
+) -> Any:
+    size = jpeg.jpeg_output_size(data, options)
+    if size is None or (options.exif_orientation and orientation.jpeg_orientation(data) != 1):
+        pixels = _decode_pixels(data, options, size)
         array, image = take(pixels.shape)
-        _write(array, pixels)
+        _write_scaled(array, pixels)
         return image
-    array, image = take(size + CHANNELS[options.spec.mode])
-    fill(partial(_fill, array, data, options))
+    array, image = take(size + CHANNEL_SHAPES[options.spec.mode])
+    fill(partial(_fill_upright_jpeg, array, data, options))
     return image
 
 
-def _now(fill: Callable[[], None]) -> None:
-    fill()
+def _call(function: Callable[[], None]) -> None:
+    function()
 
 
-def _fill(array: NDArray[Any], data: bytes, options: ImageOptions) -> None:
-    """An upright JPEG, as large as the array."""
+def _fill_upright_jpeg(array: NDArray[Any], data: bytes, options: ImageDecodeOptions) -> None:
+    """Decode an upright JPEG of the array's size into it."""
     if array.dtype != np.uint8:
-        _write(array, _pixels(data, options, array.shape[:2]))
+        _write_scaled(array, _decode_pixels(data, options, array.shape[:2]))
     elif not jpeg.decode_into(array, data, options):
-        _write(array, pillow.read_pixels(data, options))
+        _write_scaled(array, pillow.read_pixels(data, options))
 
 
-def _pixels(data: bytes, options: ImageOptions, size: tuple[int, ...] | None) -> NDArray[Any]:
-    """By whichever decoder reads it, turned if that is asked for; `size` is that of `jpeg.size_of`."""
+def _decode_pixels(data: bytes, options: ImageDecodeOptions, size: tuple[int, ...] | None) -> NDArray[Any]:
+    """The pixels by the decoder that reads the file, oriented if requested. `size`: from `jpeg.jpeg_output_size`."""
     if size is not None:
-        array = np.empty(size + CHANNELS[options.spec.mode], np.uint8)
+        array = np.empty(size + CHANNEL_SHAPES[options.spec.mode], np.uint8)
         if jpeg.decode_into(array, data, options):
-            return orientation.turned(array, orientation.of_jpeg(data)) if options.exif_orientation else array
+            return (
+                orientation.orient_pixels(array, orientation.jpeg_orientation(data))
+                if options.exif_orientation
+                else array
+            )
     return pillow.read_pixels(data, options)
 
 
-def _write(array: NDArray[Any], pixels: NDArray[Any]) -> None:
-    """From 8 or 16 bits to what the array holds. The full range stays the full range."""
+def _write_scaled(array: NDArray[Any], pixels: NDArray[Any]) -> None:
+    """Copy 8- or 16-bit pixels into an array of another dtype. The full range stays the full range."""
     if array.dtype == np.float32:
         largest = np.float32(65_535 if pixels.dtype == np.uint16 else 255)
         np.true_divide(pixels, largest, out=array, dtype=np.float32)
     elif array.dtype == np.uint16:
         np.multiply(pixels, 257 if pixels.dtype == np.uint8 else 1, out=array, dtype=np.uint16)
     else:
-        np.copyto(array, _eight_bits(pixels))
+        np.copyto(array, _to_uint8(pixels))
 
 
-def _eight_bits(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+def _to_uint8(pixels: NDArray[Any]) -> NDArray[np.uint8]:
     if pixels.dtype == np.uint8:
         return pixels
     return ((pixels.astype(np.uint32) * 255 + 32_767) // 65_535).astype(np.uint8)
 
 
-def _as_pil(data: bytes, options: ImageOptions) -> Image.Image:
+def _decode_pil(data: bytes, options: ImageDecodeOptions) -> Image.Image:
     mode, depth = options.spec.mode, options.spec.depth
     if depth == "uint16":
         pixels = pillow.read_pixels(data, options)
@@ -123,8 +176,8 @@ def _as_pil(data: bytes, options: ImageOptions) -> Image.Image:
     image = pillow.read_image(data, options)
     if not mode:
         return image
-    if pillow.is_deep_gray(image):  # Pillow would clip 16 bits where it should scale them
-        return Image.fromarray(_eight_bits(pillow.pixels_of(image, mode)))
+    if pillow.is_deep_gray(image):  # Pillow would clip 16 bits instead of scaling them
+        return Image.fromarray(_to_uint8(pillow.image_pixels(image, mode)))
     if mode != "RGBA":
-        image.info.pop("transparency", None)  # dropped in any case, but Pillow would warn that it is
+        image.info.pop("transparency", None)  # convert() drops it with a warning
     return image.convert(mode)

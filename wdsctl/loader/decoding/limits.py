@@ -1,37 +1,37 @@
-"""How much a part may hold: a small file can promise more than there is memory."""
+"""Size limits, checked before memory is taken: the header of a small file can state any size."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 
-#: Twice `PIL.Image.MAX_IMAGE_PIXELS`: where Pillow itself refuses an image.
-MAX_PIXELS = 178_956_970
+#: Twice `PIL.Image.MAX_IMAGE_PIXELS`, from which on Pillow itself refuses an image.
+MAX_IMAGE_PIXELS = 178_956_970
 
-#: Of a part that is decoded, and of what a packed one (npz, pt) says that it unpacks to.
-MAX_BYTES = 1 << 30
+#: Of a part that is decoded, and of the stated unpacked size of npz and pt files.
+MAX_PART_BYTES = 1 << 30
 
 
-def refuse_bomb(width: int, height: int, max_pixels: int) -> None:
-    """Raises ValueError. To be called with the sizes in a header, before any pixel is decoded."""
+def check_pixel_count(width: int, height: int, max_pixels: int) -> None:
+    """Raise ValueError for too many pixels. Call it with the size in the header, before pixels are decoded."""
     if width * height > max_pixels:
-        raise ValueError(f"the image has {width} x {height} pixels, and at most {max_pixels:,} are allowed")
+        raise ValueError(f"the image has {width} x {height} pixels, the limit is {max_pixels:,}")
 
 
-def refuse_size(data: bytes, max_bytes: int) -> None:
-    """Raises ValueError where there are more bytes than may be decoded."""
+def check_part_size(data: bytes, max_bytes: int) -> None:
+    """Raise ValueError for a part of more than `max_bytes`."""
     if len(data) > max_bytes:
-        raise ValueError(f"it has {len(data):,} bytes, and at most {max_bytes:,} are decoded")
+        raise ValueError(f"the part has {len(data):,} bytes, the limit is {max_bytes:,}")
 
 
-def refuse_packed_bomb(data: bytes, max_bytes: int) -> None:
-    """The same by what a zip archive unpacks to, as its table of contents has it. Cost: some 20 us a member.
+def check_unpacked_size(data: bytes, max_bytes: int) -> None:
+    """Raise ValueError if a zip archive unpacks to more than `max_bytes` by its table of contents.
 
-    Readers of zip files stop a member at its size in the table, so one that lies gets no more than it says.
+    Readers of zip files stop at the size in the table, so that a false size gains nothing. Cost: 20 us per member.
     """
     if not data.startswith(b"PK"):
         return
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         size = sum(member.file_size for member in archive.infolist())
     if size > max_bytes:
-        raise ValueError(f"it unpacks to {size:,} bytes, and at most {max_bytes:,} are allowed")
+        raise ValueError(f"the archive unpacks to {size:,} bytes, the limit is {max_bytes:,}")

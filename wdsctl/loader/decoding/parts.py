@@ -1,4 +1,4 @@
-"""What the parts that are no media become. Nothing is ever unpickled: a dataset is data, not a program."""
+"""Decoding of parts that are not media: text, JSON, integers, numpy and torch files, msgpack. Nothing runs code."""
 
 from __future__ import annotations
 
@@ -16,148 +16,143 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdsctl.core.sample_types import Kind
-from wdsctl.loader.failures import FatalSampleError
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.types import FieldKind
+from wdsctl.loader.runtime.failures import FatalSampleError
 
-Errors = tuple[type[Exception], ...]
+ErrorTypes = tuple[type[Exception], ...]
 
-#: What the decoders of each kind raise about bytes that are not what they should be: found by changing bytes at random
-#: a million times. Anything else is a bug, ours or theirs, and keeps its traceback.
-BAD_TEXT: Errors = (ValueError, RecursionError)
-BAD_ARRAY: Errors = (
-    *BAD_TEXT,
+#: What decoders raise for invalid bytes, as found by a million random changes. Any other error is a bug, and keeps its
+#: traceback.
+TEXT_DECODE_ERRORS: ErrorTypes = (ValueError, RecursionError)
+ARRAY_DECODE_ERRORS: ErrorTypes = (
+    *TEXT_DECODE_ERRORS,
     *(OSError, EOFError, SyntaxError, RuntimeError, LookupError, TypeError, AttributeError, MemoryError, OverflowError),
     *(struct.error, zlib.error, zipfile.BadZipFile, tokenize.TokenError, pickle.UnpicklingError),
 )
 
-#: Before 2.6, torch.load ran TorchScript in spite of `weights_only` (CVE-2025-32434). It knows such an archive by the
+#: Before 2.6, torch.load ran TorchScript despite `weights_only` (CVE-2025-32434). It recognises such an archive by the
 #: name of a file in it.
-_RUNS_SCRIPTS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
-_SCRIPT = b"constants.pkl"
+_TORCH_LOAD_RUNS_SCRIPTS = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
+_SCRIPT_MARKER = b"constants.pkl"
 
 
-def as_bytes(data: bytes) -> bytes:
-    """The bytes themselves. `function_for(part) is as_bytes` tells that there is nothing to call."""
+def decode_raw(data: bytes) -> bytes:
+    """The bytes unchanged. `function_for(part) is decode_raw` means that there is nothing to decode."""
     return data
 
 
-def text(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     return str(data, "utf-8")
 
 
-def json_value(data: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     return json.loads(data)
 
 
-def json_lines(data: bytes) -> list[Any]:
+def decode_jsonl(data: bytes) -> list[Any]:
     return [json.loads(line) for line in data.splitlines() if line.strip()]
 
 
-def integer(data: bytes) -> int:
+def decode_integer(data: bytes) -> int:
     return int(data)
 
 
-def npy(data: bytes) -> Any:
-    """An array. One of Python objects is refused: numpy would unpickle it."""
+def decode_npy(data: bytes) -> Any:
+    """A numpy array. Raises ValueError for arrays of Python objects, which numpy would unpickle."""
     return np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
 
 
-def npz(data: bytes) -> dict[str, Any]:
+def decode_npz(data: bytes) -> dict[str, Any]:
     with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
         return dict(arrays)
 
 
-def torch_file(data: bytes, *, runs_scripts: bool = _RUNS_SCRIPTS) -> Any:
-    """Tensors and plain containers of them, on the CPU. Whatever else a file holds is refused by `weights_only`, and a
-    bytearray, of which a few bytes may make any number."""
-    if runs_scripts and _SCRIPT in data:
-        raise pickle.UnpicklingError("a TorchScript archive is a program, and no part of a sample")
-    if b"bytearray" in _names_in(data):
-        raise ValueError("it holds a bytearray, which is not read: save bytes, or a tensor of uint8")
+def decode_torch(data: bytes, *, runs_scripts: bool = _TORCH_LOAD_RUNS_SCRIPTS) -> Any:
+    """Tensors and plain containers of them, on the CPU. `weights_only` refuses everything else.
+
+    Raises ValueError for files that name `bytearray`, with which some bytes of pickle can claim any amount of memory.
+    """
+    if runs_scripts and _SCRIPT_MARKER in data:
+        raise pickle.UnpicklingError("a TorchScript archive is a program and is not loaded")
+    if b"bytearray" in _pickle_data(data):
+        raise ValueError("the file contains a bytearray, which is not loaded; save bytes or a uint8 tensor instead")
     return torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
 
 
-def _names_in(data: bytes) -> bytes:
-    """Where the names stand that a file of torch.save uses: in a member that somebody may have compressed."""
+def _pickle_data(data: bytes) -> bytes:
+    """The pickle of a file of torch.save, uncompressed: the bytes that may name classes."""
     if not data.startswith(b"PK"):
         return data
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        named = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
-        return b"".join(archive.read(member) for member in named)
+        pickles = [member for member in archive.infolist() if member.filename.endswith("data.pkl")]
+        return b"".join(archive.read(member) for member in pickles)
 
 
-def refuse_unwritten(value: Any, max_bytes: int) -> None:
-    """Raises ValueError where a tensor in a value takes more bytes than are allowed once it is copied, as one does that
-    repeats one element, or that nobody has filled."""
+def check_tensor_sizes(value: Any, max_bytes: int) -> None:
+    """Raise ValueError if a copy of a tensor in `value` would take more than `max_bytes`.
+
+    Views that repeat one element, and tensors without data, are small until they are copied.
+    """
     waiting, seen = [value], set()
     while waiting:
         each = waiting.pop()
         if isinstance(each, torch.Tensor):
             size = each.numel() * each.element_size()
             if each.layout == torch.strided and size > max_bytes:
-                raise ValueError(f"a tensor in it takes {size:,} bytes, and at most {max_bytes:,} are allowed")
+                raise ValueError(f"a tensor in it takes {size:,} bytes, the limit is {max_bytes:,}")
         elif isinstance(each, dict | list | tuple | set) and id(each) not in seen:
             seen.add(id(each))
             waiting += dict.values(each) if isinstance(each, dict) else each
 
 
-def message(data: bytes) -> Any:
-    """What msgpack holds. Raises FatalSampleError where that is not installed: no other sample will do better."""
+def decode_msgpack(data: bytes) -> Any:
+    """The value of a msgpack part. Raises FatalSampleError if msgpack is not installed, which ends the run."""
     try:
         msgpack = importlib.import_module("msgpack")
     except ImportError as error:
         raise FatalSampleError(
             "msgpack is not installed",
-            hint="pip install msgpack; or take the bytes as they are: SampleDecoder(skip=('msgpack',))",
+            hint="pip install msgpack, or get the bytes undecoded: SampleDecoder(skip=('msgpack',))",
         ) from error
     return msgpack.unpackb(data, strict_map_key=False)
 
 
-TEXT: tuple[Callable[[bytes], Any], Errors] = (text, BAD_TEXT)
+TEXT_DECODER: tuple[Callable[[bytes], Any], ErrorTypes] = (decode_text, TEXT_DECODE_ERRORS)
 
-#: By the last extension of a part's name, in lower case. Everything else stays bytes.
-DECODERS: dict[str, tuple[Callable[[bytes], Any], Errors]] = {
-    **dict.fromkeys(("txt", "text", "transcript", "caption"), TEXT),
-    **dict.fromkeys(("srt", "vtt", "md", "html", "xml", "csv", "tsv"), TEXT),
-    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), (integer, BAD_TEXT)),
-    **dict.fromkeys(("json", "jsn"), (json_value, BAD_TEXT)),
-    **dict.fromkeys(("jsonl", "ndjson"), (json_lines, BAD_TEXT)),
-    **dict.fromkeys(("pth", "pt"), (torch_file, BAD_ARRAY)),
-    "npy": (npy, BAD_ARRAY),
-    "npz": (npz, BAD_ARRAY),
-    **dict.fromkeys(("msgpack", "msg", "mp"), (message, (*BAD_TEXT, TypeError, MemoryError))),
+#: By the last extension of a part's name, in lower case. Other parts stay bytes.
+DECODER_BY_EXTENSION: dict[str, tuple[Callable[[bytes], Any], ErrorTypes]] = {
+    **dict.fromkeys(("txt", "text", "transcript", "caption"), TEXT_DECODER),
+    **dict.fromkeys(("srt", "vtt", "md", "html", "xml", "csv", "tsv"), TEXT_DECODER),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), (decode_integer, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(("json", "jsn"), (decode_json, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(("jsonl", "ndjson"), (decode_jsonl, TEXT_DECODE_ERRORS)),
+    **dict.fromkeys(("pth", "pt"), (decode_torch, ARRAY_DECODE_ERRORS)),
+    "npy": (decode_npy, ARRAY_DECODE_ERRORS),
+    "npz": (decode_npz, ARRAY_DECODE_ERRORS),
+    **dict.fromkeys(("msgpack", "msg", "mp"), (decode_msgpack, (*TEXT_DECODE_ERRORS, TypeError, MemoryError))),
 }
 
-#: Those whose files may be small and unpack to much.
-PACKED = frozenset((npz, torch_file))
-
-#: The same for images: the extensions of the formats that `pillow.py` opens.
-IMAGES = frozenset(
-    (
-        *("jpg", "jpeg", "jpe", "jfif", "png", "apng", "gif", "bmp", "dib", "ppm", "pgm", "pbm", "pnm", "webp"),
-        *("tif", "tiff", "avif", "jp2", "j2k", "jpx", "jpf", "j2c", "jpc", "ico", "tga", "sgi", "bw", "pcx"),
-    )
-)
+#: Decoders of compressed archives, whose unpacked size is checked first.
+ARCHIVE_DECODERS = frozenset((decode_npz, decode_torch))
 
 
-def extension(part: str) -> str:
-    """`png` of `seg.PNG`."""
+def last_extension(part: str) -> str:
+    """The last extension in lower case: `png` for `seg.PNG`."""
     return part.rpartition(".")[2].lower()
 
 
-#: What is decoded by what a content is. Everything else of `DECODERS` has no content type.
-_CONTENTS: dict[Any, str] = {text: "text", json_value: "json", json_lines: "json"}
-_CONTENTS |= dict.fromkeys((npy, npz, torch_file), "array")
-
-VIDEO = frozenset(("mp4", "m4v", "mov", "mkv", "webm", "avi", "flv", "mpg", "mpeg", "wmv", "ogv", "ts"))
-AUDIO = frozenset(("wav", "flac", "mp3", "ogg", "oga", "opus", "m4a", "aac", "aiff", "aif", "wma"))
+#: Decoder -> content type. Other decoders of `DECODER_BY_EXTENSION` have none.
+_CONTENT_TYPES: dict[Any, str] = {decode_text: "text", decode_json: "json", decode_jsonl: "json"}
+_CONTENT_TYPES |= dict.fromkeys((decode_npy, decode_npz, decode_torch), "array")
 
 
-def content_of(part: str, kind: Kind) -> str:
-    """image, video, audio, text, json, array, or nothing: what the name says, or else the field that takes the part."""
-    ending = extension(part)
-    if ending in DECODERS:
-        return _CONTENTS.get(DECODERS[ending][0], "")
-    named = {"image": IMAGES, "video": VIDEO, "audio": AUDIO}
-    by_name = next((content for content, endings in named.items() if ending in endings), "")
-    return by_name or (kind if kind in ("image", "video", "audio", "text") else "")
+def part_content_type(part: str, kind: FieldKind) -> str:
+    """image, video, audio, text, json, array or "": by the part's extension, or else by the field that takes it."""
+    extension = last_extension(part)
+    if extension in DECODER_BY_EXTENSION:
+        return _CONTENT_TYPES.get(DECODER_BY_EXTENSION[extension][0], "")
+    media_format = FORMAT_BY_EXTENSION.get(extension)
+    if media_format and media_format.readers:
+        return media_format.media_type
+    return kind if kind in ("image", "video", "audio", "text") else ""

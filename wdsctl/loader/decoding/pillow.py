@@ -1,4 +1,10 @@
-"""Every image that is not a plain JPEG, through Pillow."""
+"""Decoding with Pillow: every image that is not a plain JPEG; 16-bit color; EXIF orientation.
+
+Of PNG and TIFF with 16 bits per channel Pillow keeps the upper 8, so FFmpeg reads the pixels. Pillow still decides
+which files are accepted, and its 8 bits must equal the upper half of what FFmpeg reads.
+
+Broken EXIF says nothing about the pixels: an image whose orientation cannot be read stays as it is stored.
+"""
 
 from __future__ import annotations
 
@@ -8,100 +14,195 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
-from wdsctl.core.media.image import orientation_of
-from wdsctl.loader.decoding import deep_color, orientation
-from wdsctl.loader.decoding.jpeg import divisor
-from wdsctl.loader.decoding.limits import refuse_bomb
+from wdsctl.core.media.image import exif_orientation
+from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.loader.decoding.jpeg import reduction_factor
+from wdsctl.loader.decoding.limits import check_pixel_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
     from PIL.ImageFile import ImageFile
 
-    from wdsctl.loader.decoding.specs import ImageOptions
+    from wdsctl.loader.decoding.images import ImageDecodeOptions
 
-#: The formats that Pillow imports with its first image.
-COMMON = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM")
 
-#: The rest of what is opened; the first of them imports all of Pillow's plugins (0.1 s). Formats that run other
-#: programs (EPS calls Ghostscript) or that no dataset holds are not read: what nobody needs cannot be attacked.
-RARE = ("WEBP", "TIFF", "AVIF", "JPEG2000", "ICO", "TGA", "SGI", "PCX")
+#: Bytes of a JPEG file that may state an orientation: in EXIF, or else XMP. Most files have neither.
+_ORIENTATION_MARKERS = (b"Exif\0\0", b"rientation")
 
-#: What Pillow and libjpeg-turbo raise about files that are damaged or too large.
-BAD_IMAGE: tuple[type[Exception], ...] = (
+_TRANSPOSES = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+def jpeg_orientation(data: bytes) -> int:
+    """EXIF orientation, 1 to 8. Cost: 2 us, or 60 us with EXIF. Raises what Pillow does for a bad header."""
+    if not any(mark in data for mark in _ORIENTATION_MARKERS):
+        return 1
+    return exif_orientation(Image.open(io.BytesIO(data), formats=("JPEG",)))
+
+
+def orient_pixels(pixels: NDArray[Any], orientation: int) -> NDArray[Any]:
+    """A view of (height, width, ...) pixels, oriented by an EXIF orientation of 1 to 8."""
+    if orientation >= 5:
+        pixels = pixels.swapaxes(0, 1)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return pixels
+
+
+def orient_image(image: Image.Image) -> Image.Image:
+    """An upright image without EXIF and XMP, so that it is not turned again. Pillow's own function raises for broken
+    EXIF."""
+    turn = _TRANSPOSES.get(exif_orientation(image))
+    if turn is None:
+        return image
+    upright = image.transpose(turn)
+    for name in ("exif", "xmp", "Raw profile type exif", "XML:com.adobe.xmp"):
+        upright.info.pop(name, None)
+    return upright
+
+
+FFMPEG_CODECS = {"PNG": "png", "TIFF": "tiff"}
+
+#: FFmpeg's packed pixel formats, without the suffix `le` or `be` -> channels
+_PIXEL_FORMAT_CHANNELS = {"ya16": 2, "rgb48": 3, "rgba64": 4}
+
+
+def has_deep_color(image: ImageFile) -> bool:
+    """Whether an image that is opened and not loaded has more than the 8 bits per channel that Pillow returns."""
+    raw = [tile.args if isinstance(tile.args, str) else tile.args[0] for tile in image.tile if tile.args]
+    return image.format in FFMPEG_CODECS and image.mode in ("RGB", "RGBA") and any(";16" in str(each) for each in raw)
+
+
+def read_deep_color(data: bytes, image: Image.Image) -> NDArray[np.uint16]:
+    """uint16 (height, width, 3 or 4) of a file that Pillow loaded as `image`. Raises ValueError if they disagree."""
+    colors = _decode_with_ffmpeg(data, FFMPEG_CODECS[str(image.format)])
+    if colors.shape[2] == 2:
+        colors = colors[..., (0, 0, 0, 1)]
+    colors = colors[..., : len(image.getbands())]
+    # Pillow applies the orientation of TIFF when it loads it, and FFmpeg does not.
+    colors = orient_pixels(colors, int(getattr(image, "tag_v2", {}).get(ExifTags.Base.Orientation) or 1))
+    if not np.array_equal(colors >> 8, np.asarray(image)):
+        raise _unreadable_error("two decoders read it differently")
+    return colors
+
+
+def _decode_with_ffmpeg(data: bytes, codec: str) -> NDArray[np.uint16]:
+    # Imported here: few datasets have such images, and the import takes 0.1 s.
+    import av
+    from av.error import FFmpegError
+
+    context: Any = av.CodecContext.create(codec, "r")
+    context.thread_count = 1
+    try:
+        frames = [*context.decode(av.Packet(data)), *context.decode(None)]
+    except FFmpegError as error:
+        raise _unreadable_error(f"FFmpeg: {error.strerror}") from error
+    if not frames or frames[0].format.name[:-2] not in _PIXEL_FORMAT_CHANNELS:
+        raise _unreadable_error(f"FFmpeg reads it as {frames[0].format.name if frames else 'nothing'}")
+    return _frame_pixels(frames[0])
+
+
+def _frame_pixels(frame: Any) -> NDArray[np.uint16]:
+    name, order = frame.format.name[:-2], frame.format.name[-2:]
+    channels, plane = _PIXEL_FORMAT_CHANNELS[name], frame.planes[0]
+    rows = np.frombuffer(plane, dtype=">u2" if order == "be" else "<u2").reshape(-1, plane.line_size // 2)[
+        : frame.height
+    ]
+    pixels = rows[:, : frame.width * channels].reshape(frame.height, frame.width, channels)
+    return pixels.astype(np.uint16)
+
+
+def _unreadable_error(reason: str) -> ValueError:
+    return ValueError(f"cannot read its 16 bits per channel ({reason}); use 8 bits, such as image_decode='torchrgb8'")
+
+
+#: The formats whose plugins Pillow imports with the first image.
+COMMON_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "DIB", "PPM")
+
+#: The other formats that are opened; the first such image imports all of Pillow's plugins (0.1 s).
+RARE_FORMATS = tuple(name for name in PILLOW_FORMATS if name not in COMMON_FORMATS)
+
+#: What Pillow and libjpeg-turbo raise for files that are damaged or too large.
+IMAGE_DECODE_ERRORS: tuple[type[Exception], ...] = (
     *(OSError, ValueError, SyntaxError, EOFError, RuntimeError, OverflowError, IndexError, MemoryError),
     *(struct.error, zlib.error, Image.DecompressionBombError),
 )
 
-#: Modes of 32 bits a pixel have no natural range. PNG and PPM store 16 bits in them in some releases of Pillow.
+#: Formats whose mode I has 16 bits in some releases of Pillow. Other images of 32 bits per pixel have no defined range.
 SIXTEEN_BITS_IN_I = ("PNG", "PPM")
 
 
-def read_image(data: bytes, options: ImageOptions) -> Image.Image:
-    """Pillow's image in its own mode; of an animation the first frame. Raises ValueError, OSError, ..."""
-    image = _opened(data, options)
+def read_image(data: bytes, options: ImageDecodeOptions) -> Image.Image:
+    """Pillow's image in its own mode; of an animation the first frame. Raises IMAGE_DECODE_ERRORS."""
+    image = _open_image(data, options)
     image.load()
-    return orientation.turned_image(image) if options.exif_orientation else image
+    return orient_image(image) if options.exif_orientation else image
 
 
-def read_pixels(data: bytes, options: ImageOptions) -> NDArray[Any]:
-    """(height, width) or (height, width, channels) of the mode in `options`: uint8, or uint16 where the file has that.
+def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
+    """Pixels in the mode of `options`: (height, width) or (height, width, channels); uint8, or uint16 for 16-bit files.
 
-    Transparency is dropped where the mode has none, palettes become colors. Color of 16 bits is uint16 unless 8 are
-    asked for. Raises ValueError for 32 bits a channel, and what Pillow raises about damaged files.
+    Modes without alpha drop transparency; palettes become colors. 16-bit color stays uint16 unless `options` ask for 8.
+    Raises ValueError for 32 bits per channel, and IMAGE_DECODE_ERRORS for damaged files.
     """
-    image = _opened(data, options)
-    # A transparent color is one of 16 bits, too: nothing equals it in the 8 bits that Pillow reads.
-    asks_deep = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
-    is_deep = asks_deep and deep_color.is_deep(image)
+    image = _open_image(data, options)
+    # The transparent color of a 16-bit image has 16 bits: it equals nothing in the 8 bits that Pillow reads.
+    needs_depth = options.spec.depth != "uint8" or (options.spec.mode == "RGBA" and "transparency" in image.info)
+    keeps_depth = needs_depth and has_deep_color(image)
     image.load()
-    if is_deep:
-        pixels = _in_mode(deep_color.colors_of(data, image), options.spec.mode, image.info.get("transparency"))
+    if keeps_depth:
+        pixels = _convert_mode(read_deep_color(data, image), options.spec.mode, image.info.get("transparency"))
     else:
-        pixels = pixels_of(image, options.spec.mode)
-    return orientation.turned(pixels, orientation_of(image)) if options.exif_orientation else pixels
+        pixels = image_pixels(image, options.spec.mode)
+    return orient_pixels(pixels, exif_orientation(image)) if options.exif_orientation else pixels
 
 
-def _opened(data: bytes, options: ImageOptions) -> ImageFile:
-    """With its header read, and the reduction chosen."""
-    image = _identify(data)
-    refuse_bomb(image.width, image.height, options.max_pixels)
-    by = divisor(image.height, image.width, options.min_side)
-    if by > 1:
-        image.draft(None, (image.width // by, image.height // by))  # of any format but JPEG this changes nothing
+def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:
+    """Read the header, check the size, and set the reduction of JPEG."""
+    image = _identify_format(data)
+    check_pixel_count(image.width, image.height, options.max_pixels)
+    factor = reduction_factor(image.height, image.width, options.min_side)
+    if factor > 1:
+        image.draft(None, (image.width // factor, image.height // factor))  # no effect on formats other than JPEG
     return image
 
 
-def _identify(data: bytes) -> ImageFile:
+def _identify_format(data: bytes) -> ImageFile:
     try:
-        return Image.open(io.BytesIO(data), formats=COMMON)
+        return Image.open(io.BytesIO(data), formats=COMMON_FORMATS)
     except UnidentifiedImageError:
         Image.init()
-        available = [name for name in RARE if name in Image.OPEN]
+        available = [name for name in RARE_FORMATS if name in Image.OPEN]
     try:
         return Image.open(io.BytesIO(data), formats=available)
     except UnidentifiedImageError:
         # Pillow's own message is the address of the buffer.
-        raise ValueError(_unknown(data)) from None
+        raise ValueError("not an image of a supported format" if data else "the part is empty") from None
 
 
-def _unknown(data: bytes) -> str:
-    return "this is no image of a format that is read here" if data else "there are no bytes in it"
-
-
-def pixels_of(image: Image.Image, mode: str) -> NDArray[Any]:
-    """An image that is loaded, in this mode: see `read_pixels`."""
+def image_pixels(image: Image.Image, mode: str) -> NDArray[Any]:
+    """The pixels of a loaded image in this mode: see `read_pixels`."""
     if is_deep_gray(image):
         gray = np.asarray(image).astype(np.uint16)[..., None]
-        return _in_mode(gray, mode, image.info.get("transparency"))
+        return _convert_mode(gray, mode, image.info.get("transparency"))
     if image.mode in ("I", "F"):
         raise ValueError(
-            f"an image of mode {image.mode} has 32 bits a pixel, which have no natural range: "
-            "take it as it is with image_decode='pil'"
+            f"an image of mode {image.mode} has 32 bits per pixel without a defined range; "
+            "use image_decode='pil' to get it unconverted"
         )
     if mode != "RGBA":
-        # Dropped in any case, but Pillow would warn that it is.
+        # convert() drops it with a warning.
         image.info.pop("transparency", None)
     return np.asarray(image.convert(mode))
 
@@ -110,26 +211,26 @@ def is_deep_gray(image: Image.Image) -> bool:
     return image.mode.startswith("I;16") or (image.mode == "I" and image.format in SIXTEEN_BITS_IN_I)
 
 
-def _in_mode(pixels: NDArray[np.uint16], mode: str, transparent: Any) -> NDArray[np.uint16]:
-    """From 1, 3 or 4 channels to those of the mode; `transparent`: the one color that is, if any."""
+def _convert_mode(pixels: NDArray[np.uint16], mode: str, transparent_color: Any) -> NDArray[np.uint16]:
+    """Convert 1, 3 or 4 channels to those of `mode`. `transparent_color`: the color that is transparent, or None."""
     channels = pixels.shape[2]
     if mode == "L":
         return pixels[..., 0] if channels == 1 else _luma(pixels)
     colors = pixels[..., :3] if channels > 1 else pixels.repeat(3, axis=2)
     if mode == "RGB":
         return colors
-    alpha = pixels[..., 3:] if channels == 4 else _opaque_but(pixels, transparent)
+    alpha = pixels[..., 3:] if channels == 4 else _alpha_from_color(pixels, transparent_color)
     return np.concatenate([colors, alpha], axis=2)
 
 
 def _luma(pixels: NDArray[np.uint16]) -> NDArray[np.uint16]:
-    """ITU-R 601, in Pillow's integers."""
+    """Luma by ITU-R 601, with Pillow's integer weights."""
     red, green, blue = (pixels[..., i].astype(np.uint64) for i in range(3))
     return ((red * 19_595 + green * 38_470 + blue * 7_471 + 32_768) >> 16).astype(np.uint16)
 
 
-def _opaque_but(pixels: NDArray[np.uint16], transparent: Any) -> NDArray[np.uint16]:
-    if transparent is None:
+def _alpha_from_color(pixels: NDArray[np.uint16], transparent_color: Any) -> NDArray[np.uint16]:
+    if transparent_color is None:
         return np.full_like(pixels[..., :1], 65_535)
-    is_transparent = (pixels == np.asarray(transparent)).all(axis=2, keepdims=True)
+    is_transparent = (pixels == np.asarray(transparent_color)).all(axis=2, keepdims=True)
     return np.where(is_transparent, 0, 65_535).astype(np.uint16)

@@ -1,1 +1,8 @@
+"""The order of samples, computed without torch and without state: the sample at each position of each lane.
+
+`shuffle`, `permutation` and `repeats` order one dataset, `growth` one that grew; `mixture` blends datasets by weights,
+`lane_order` divides it into lanes, `rank_lanes` gives the lanes to ranks, `passes` divides finite passes. `README.md`
+derives it. `plan`, `packing` and `run` import this room.
+"""
+
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""What a lane draws of one order. The draws of the whole job are counted 0, 1, 2, ...: lane 0 makes `turn` of them,
-then lane 1, and after the last lane it is lane 0's turn again. Draw x belongs to epoch x // n, so the first n draws of
-the job are the n samples, whatever the lanes.
+"""The samples that a lane draws from one order.
 
-How many of an epoch's draws are a lane's follows (`_drawn`), and so a lane gets that many neighbouring offsets of the
-epoch, its *segment*, which it reads in windows of its own:
+The draws of the whole job are numbered 0, 1, 2, ... Lanes take turns of `turn_samples` draws: lane 0 first, then lane
+1, and after the last lane again lane 0. Draw x belongs to epoch x // n, so the first n draws of the job are the n
+samples, for any number of lanes.
+
+The turns determine how many of an epoch's draws belong to a lane (`_draws_of_turn`). The lane gets that many
+neighbouring offsets of the epoch, its *segment*, which it reads in separate windows:
 
 ```
 7 samples, 3 lanes, turns of 1        draw    0  1  2  3  4  5  6 | 7  8  9 10 11 12 13 | 14
@@ -12,12 +14,12 @@ offsets of epoch 0    lane 0: 0 1 2   lane 1: 3 4   lane 2: 5 6
 offsets of epoch 1    lane 0: 0 1     lane 1: 2 3 4 lane 2: 5 6
 ```
 
-Where a lane is cut into k, its children take its turns in turn. A segment that is not begun is divided among them in
-the same way. Of one that is, the window that is open is shared, each child drawing its own turns out of it, and what is
-behind it is divided. So each sample is drawn by exactly one lane, before a cut and after it, in its epoch.
+If a lane is split into k children, they alternate in taking its turns. A segment that is not begun is divided among
+them in the same way. In a begun segment, the children share the open window, from which each draws its own turns, and
+divide the rest. So exactly one lane draws each sample of an epoch, before and after a split.
 
-Where batches must not hold a sample twice, the first window of a lane's epoch has the samples that the lane drew last
-in the epoch before behind the others.
+If no batch may contain a sample twice, the first window of a lane's epoch moves the samples that the lane drew last in
+the previous epoch behind the others.
 """
 
 from __future__ import annotations
@@ -27,30 +29,32 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wdsctl.loader.order.eras import Era, Order, eras_of
-from wdsctl.loader.order.geometry import Lane
-from wdsctl.loader.order.permutation import MOST
-from wdsctl.loader.order.shuffle import Samples
+from wdsctl.core.array_types import Int64Array
+from wdsctl.loader.order.growth import SourceOrder, VersionOrder, version_orders
+from wdsctl.loader.order.permutation import MAX_ELEMENTS
+from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.order.shuffle import SamplePositions
 
-Ints = NDArray[np.int64]
-Number = TypeVar("Number", int, Ints)
+Number = TypeVar("Number", int, Int64Array)
 
-CHUNK = 64  # draws that are worked out, and asked for, at once where an order has no windows
+DRAW_CHUNK = 64  # draws that are computed together in an order without windows
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Window:
-    """Samples of a lane, in the order they come. `first`: the lane's number of the first one. `passes`: which pass over
-    the source each belongs to, from 0 over all time; with replacement, its slot. Both int64, of the same length."""
+class SampleWindow:
+    """Samples of a lane, in order. `first_number`: the number of the first sample in the lane.
 
-    first: int
-    positions: Ints
-    passes: Ints
+    `positions`, `passes`: int64, of the same length. A sample's pass is the number of the pass over the source, counted
+    from 0 over the whole job; with replacement, the number of its slot.
+    """
 
-    def slices(self) -> Ints:
-        """What to read: int64 (m, 2), rows [start, stop) of positions, ascending, none twice."""
+    first_number: int
+    positions: Int64Array
+    passes: Int64Array
+
+    def position_ranges(self) -> Int64Array:
+        """The ranges to read: int64 (m, 2), rows [start, stop) of positions, ascending, without overlaps."""
         ordered = np.sort(self.positions)
         edges = np.flatnonzero(ordered[1:] - ordered[:-1] > 1)
         rows = np.empty((edges.size + 1, 2), np.int64)
@@ -59,32 +63,34 @@ class Window:
         return rows
 
 
-class Share(NamedTuple):
-    """Of a window, child `child` of `children` draws its turns from `begin` on; child 0 also all that is before."""
+class WindowShare(NamedTuple):
+    """A child's share of a window: its turns from sample `begin` on. Child 0 also has all samples before `begin`."""
 
     begin: int
     children: int
     child: int
 
 
-class Segment(NamedTuple):
-    """`size` samples of a lane in an epoch, from its number `first` on: offsets from `start` on, in windows.
+class LaneSegment(NamedTuple):
+    """`size` samples of a lane in an epoch: the lane's samples from number `first_number` on, at offsets from `start`
+    on, in windows.
 
-    `lead`: samples of the first window. `level`: after how many cuts the lane was what it is in that window, where it
-    begins the lane's epoch behind another one; else None. `shares`: where it is a part of one window (of `lead`
-    samples) that the lane had open when it was cut.
+    `first_window_samples`: size of the first window. `seam_level`: if the first window follows another epoch of the
+    lane, the number of splits before that window, else None. `shares`: not empty if the segment is a part of one window
+    (of `first_window_samples` samples) that was open when the lane was split.
     """
 
-    first: int
+    first_number: int
     size: int
     start: int
-    lead: int
-    level: int | None = None
-    shares: tuple[Share, ...] = ()
+    first_window_samples: int
+    seam_level: int | None = None
+    shares: tuple[WindowShare, ...] = ()
 
 
-class Cutting(NamedTuple):
-    """A lane had `taken` samples of the order, in its own count, when it was cut; see `geometry.Cut`."""
+class OrderLaneSplit(NamedTuple):
+    """A split of a lane that had taken `taken` samples of the order, in its own count. See
+    `wdsctl.loader.order.rank_lanes.LaneSplit`."""
 
     taken: int
     children: int
@@ -94,56 +100,58 @@ class Cutting(NamedTuple):
 class LaneOrder:
     """The samples of a lane in an order, by their numbers in the lane, from 0.
 
-    `taken[i]`: how many samples of this order had been taken at cut i by the lane that was cut, in its own count.
-    `epoch`: the one that the job begins with. Raises ValueError unless there is one count a cut.
+    `taken[i]`: the number of samples of this order that the lane had taken at split i, in its own count. `epoch`: the
+    epoch with which the job begins. Raises ValueError unless `taken` has one count per split.
     """
 
-    def __init__(self, order: Order, lane: Lane, taken: Sequence[int] = (), epoch: int = 0) -> None:
-        self._eras = eras_of(order)
-        self._root, self._lanes, self._turn = lane.root, order.lanes, order.turn
-        self._origin = epoch * order.epoch_samples
-        self._cuts = tuple(Cutting(count, cut.children, cut.child) for cut, count in zip(lane.cuts, taken, strict=True))
+    def __init__(self, order: SourceOrder, lane: Lane, taken: Sequence[int] = (), epoch: int = 0) -> None:
+        self._versions = version_orders(order)
+        self._root, self._lanes, self._turn_samples = lane.root, order.lanes, order.turn_samples
+        self._first_draw = epoch * order.epoch_samples
+        self._lane_splits = tuple(
+            OrderLaneSplit(count, split.children, split.child) for split, count in zip(lane.splits, taken, strict=True)
+        )
 
-    def window(self, number: int) -> Window:
-        """The window that has the lane's sample `number`. Some 70 to 150 us for 1000 samples, wherever it is.
+    def window(self, number: int) -> SampleWindow:
+        """The window that contains sample `number` of the lane. Some 70 to 150 us for 1000 samples, at any number.
 
-        Raises IndexError for what is before the first or past draw 2^62 of the job.
+        Raises IndexError before the first sample and past draw 2^62 of the job.
         """
-        era, epoch = self._place(number)
-        if era.order.is_direct:
-            return self._chunk(era, number)
-        for segment in self._segments(len(self._cuts), era, epoch):
-            if segment.first <= number < segment.first + segment.size:
-                start, stop = _window_around(number - segment.first, segment, era.order.width)
-                samples = self._samples(era, epoch, segment, start, stop)
-                return _in_the_job(era, segment.first + start, samples)
+        version, epoch = self._locate(number)
+        if version.order.is_direct:
+            return self._draw_chunk(version, number)
+        for segment in self._segments(len(self._lane_splits), version, epoch):
+            if segment.first_number <= number < segment.first_number + segment.size:
+                start, stop = _window_bounds(number - segment.first_number, segment, version.order.window_size)
+                samples = self._samples(version, epoch, segment, start, stop)
+                return _to_job_window(version, segment.first_number + start, samples)
         raise IndexError(f"no segment of epoch {epoch} has sample {number} of the lane")  # pragma: no cover
 
-    def begun(self, taken: int) -> int:
-        """The draw of the job with which the last epoch ends that this lane has begun, when it has taken so many."""
+    def end_of_begun_epoch(self, taken: int) -> int:
+        """The draw of the job at which this lane's current epoch ends, after `taken` samples; 0 without samples."""
         if not taken:
             return 0
-        era, epoch = self._place(taken - 1)
-        return era.begin + (epoch + 1) * era.order.epoch_samples
+        version, epoch = self._locate(taken - 1)
+        return version.begin + (epoch + 1) * version.order.epoch_samples
 
-    def samples_of_an_epoch(self) -> int:
-        """How many samples this lane has of the epoch that the job begins with."""
-        return self._own(self._drawn(self._eras[0].order.epoch_samples), len(self._cuts))
+    def first_epoch_samples(self) -> int:
+        """The number of samples of this lane in the epoch with which the job begins."""
+        return self._lane_count(self._root_lane_count(self._versions[0].order.epoch_samples), len(self._lane_splits))
 
-    def _place(self, number: int) -> tuple[Era, int]:
-        """The era of a sample of this lane, and its epoch there."""
+    def _locate(self, number: int) -> tuple[VersionOrder, int]:
+        """The version of a sample of this lane, and its epoch in that version."""
         if number < 0:
             raise IndexError(f"there is no sample {number} in a lane: they count from 0")
-        draw = int(self._draws(number))
-        if draw > MOST:
+        draw = int(self._job_draws(number))
+        if draw > MAX_ELEMENTS:
             raise IndexError(f"draw {draw} is too far: a job has 2^62")
-        era = next(each for each in self._eras if each.end is None or draw < each.end)
-        return era, (draw - era.begin) // era.order.epoch_samples
+        version = next(each for each in self._versions if each.end is None or draw < each.end)
+        return version, (draw - version.begin) // version.order.epoch_samples
 
-    def _draws(self, numbers: Number) -> Number:
-        """The draws of the job that are these samples of this lane."""
-        turn = self._turn
-        for taken, children, child in reversed(self._cuts):
+    def _job_draws(self, numbers: Number) -> Number:
+        """The draws of the job at which this lane takes these samples."""
+        turn = self._turn_samples
+        for taken, children, child in reversed(self._lane_splits):
             if child:
                 numbers = taken + (numbers // turn * children + child) * turn + numbers % turn
             elif isinstance(numbers, int):
@@ -152,155 +160,178 @@ class LaneOrder:
             else:
                 later = np.maximum(numbers - taken, 0)
                 numbers = np.minimum(numbers, taken) + later // turn * children * turn + later % turn
-        return self._origin + (numbers // turn * self._lanes + self._root) * turn + numbers % turn
+        return self._first_draw + (numbers // turn * self._lanes + self._root) * turn + numbers % turn
 
-    def _chunk(self, era: Era, number: int) -> Window:
-        """Some samples from this one on, of an order without windows."""
-        draws = self._draws(np.arange(number, number + CHUNK))
-        if era.end is not None:
-            draws = draws[draws < era.end]
-        epochs, offsets = np.divmod(draws - era.begin, era.order.epoch_samples)
-        samples = era.order.direct(epochs, offsets, era.begin - self._origin)
-        return _in_the_job(era, number, samples)
+    def _draw_chunk(self, version: VersionOrder, number: int) -> SampleWindow:
+        """`DRAW_CHUNK` samples from this number on, in an order without windows; fewer at the end of a version."""
+        draws = self._job_draws(np.arange(number, number + DRAW_CHUNK))
+        if version.end is not None:
+            draws = draws[draws < version.end]
+        epochs, offsets = np.divmod(draws - version.begin, version.order.epoch_samples)
+        samples = version.order.direct_samples(epochs, offsets, version.begin - self._first_draw)
+        return _to_job_window(version, number, samples)
 
-    # How many of a number of draws are whose
+    # How many draws each lane makes
 
-    def _drawn(self, draws: int) -> int:
+    def _root_lane_count(self, draws: int) -> int:
         """How many of the job's first `draws` draws the root lane makes."""
-        return _in_turns(draws, self._lanes, self._root, self._turn)
+        return _draws_of_turn(draws, self._lanes, self._root, self._turn_samples)
 
-    def _own(self, count: int, level: int) -> int:
-        """How many samples the lane has, as it is after `level` cuts, while its root lane draws the first `count`."""
-        for cut in self._cuts[:level]:
-            count = self._of_child(count, cut)
+    def _lane_count(self, count: int, level: int) -> int:
+        """The number of samples, of the first `count` of the root lane, that the lane has after `level` splits."""
+        for split in self._lane_splits[:level]:
+            count = self._child_count(count, split)
         return count
 
-    def _of_child(self, count: int, cut: Cutting) -> int:
-        """How many of the first `count` samples of a lane are those of the child that a cut made of it."""
-        taken, children, child = cut
+    def _child_count(self, count: int, lane_split: OrderLaneSplit) -> int:
+        """How many of the first `count` samples of a lane belong to the child of this split."""
+        taken, children, child = lane_split
         later = max(0, count - taken)
-        return (0 if child else min(count, taken)) + _in_turns(later, children, child, self._turn)
+        return (0 if child else min(count, taken)) + _draws_of_turn(later, children, child, self._turn_samples)
 
-    def _of_siblings(self, count: int, cut: Cutting) -> int:
-        """How many of the first `count` samples of a lane are, from the cut on, those of children before this one."""
-        return _before(count - cut.taken, cut.children, cut.child, self._turn)
+    def _earlier_siblings_count(self, count: int, lane_split: OrderLaneSplit) -> int:
+        """How many of the first `count` samples of a lane belong, from the split on, to children before this one."""
+        return _draws_before_turn(count - lane_split.taken, lane_split.children, lane_split.child, self._turn_samples)
 
-    # What a lane has of an epoch
+    # The segments of a lane in an epoch
 
-    def _segments(self, level: int, era: Era, epoch: int) -> list[Segment]:
-        """The segments of an epoch, in the order they come, of the lane as it is after `level` of its cuts."""
+    def _segments(self, level: int, version: VersionOrder, epoch: int) -> list[LaneSegment]:
+        """The segments of the lane in an epoch after `level` of its splits, in order."""
         if level:
-            segments = self._segments(level - 1, era, epoch)
-            return [piece for each in segments for piece in self._pieces(each, level, era) if piece.size]
-        begin = era.begin + epoch * era.order.epoch_samples - self._origin
-        end = begin + era.order.epoch_samples
-        first, start = self._drawn(begin), self._before(end) - self._before(begin)
-        segment = Segment(first, self._drawn(end) - first, start, era.order.width)
-        if era.order.keeps_apart and epoch and begin:
-            segment = segment._replace(lead=_lead(era), level=0)
+            segments = self._segments(level - 1, version, epoch)
+            return [piece for each in segments for piece in self._split_segment(each, level, version) if piece.size]
+        begin = version.begin + epoch * version.order.epoch_samples - self._first_draw
+        end = begin + version.order.epoch_samples
+        first, start = self._root_lane_count(begin), self._earlier_lanes_count(end) - self._earlier_lanes_count(begin)
+        segment = LaneSegment(first, self._root_lane_count(end) - first, start, version.order.window_size)
+        if version.order.avoids_repeats and epoch and begin:
+            segment = segment._replace(first_window_samples=_first_window_samples(version), seam_level=0)
         return [segment] if segment.size else []
 
-    def _pieces(self, segment: Segment, level: int, era: Era) -> list[Segment]:
-        """What the lane has after a cut of a segment that it had before; some of it may be empty."""
-        cut = self._cuts[level - 1]
-        begin = cut.taken - segment.first  # of the cut, in the segment
+    def _split_segment(self, segment: LaneSegment, level: int, version: VersionOrder) -> list[LaneSegment]:
+        """The pieces of a segment that the lane keeps after split `level`; pieces may be empty."""
+        split = self._lane_splits[level - 1]
+        begin = split.taken - segment.first_number  # of the split, in the segment
         if begin >= segment.size:
-            return [] if cut.child else [segment]
+            return [] if split.child else [segment]
         if segment.shares:
-            return [self._shared(segment, cut)]
+            return [self._share_of_window(segment, split)]
         if begin <= 0:
-            return [self._divided(segment, 0, level, era)]
-        start, stop = _window_around(begin, segment, era.order.width)
-        pieces = [] if cut.child else [segment._replace(size=start)]
+            return [self._share_of_unopened(segment, 0, level, version)]
+        start, stop = _window_bounds(begin, segment, version.order.window_size)
+        pieces = [] if split.child else [segment._replace(size=start)]
         if start < begin:
-            level_of_it = None if start else segment.level
+            level_of_it = None if start else segment.seam_level
             size = stop - start
-            opened = Segment(segment.first + start, size, segment.start + start, size, level_of_it)
-            pieces.append(self._shared(opened, cut))
+            opened = LaneSegment(segment.first_number + start, size, segment.start + start, size, level_of_it)
+            pieces.append(self._share_of_window(opened, split))
             start = stop
-        return [*pieces, self._divided(segment, start, level, era)]
+        return [*pieces, self._share_of_unopened(segment, start, level, version)]
 
-    def _shared(self, segment: Segment, cut: Cutting) -> Segment:
+    def _share_of_window(self, segment: LaneSegment, lane_split: OrderLaneSplit) -> LaneSegment:
         """A child's part of a window."""
-        first = self._of_child(segment.first, cut)
-        size = self._of_child(segment.first + segment.size, cut) - first
-        share = Share(cut.taken - segment.first, cut.children, cut.child)
-        return segment._replace(first=first, size=size, shares=(*segment.shares, share))
+        first = self._child_count(segment.first_number, lane_split)
+        size = self._child_count(segment.first_number + segment.size, lane_split) - first
+        share = WindowShare(lane_split.taken - segment.first_number, lane_split.children, lane_split.child)
+        return segment._replace(first_number=first, size=size, shares=(*segment.shares, share))
 
-    def _divided(self, segment: Segment, start: int, level: int, era: Era) -> Segment:
-        """A child's part of a segment from its sample `start` on, of which nothing was opened before the cut."""
-        cut = self._cuts[level - 1]
-        begin, end = segment.first + start, segment.first + segment.size
-        first = self._of_child(begin, cut)
-        skipped = self._of_siblings(end, cut) - self._of_siblings(begin, cut)
-        piece = Segment(first, self._of_child(end, cut) - first, segment.start + start + skipped, era.order.width)
-        is_lead = segment.level is not None and not start
-        return piece._replace(lead=_lead(era), level=level) if is_lead else piece
+    def _share_of_unopened(self, segment: LaneSegment, start: int, level: int, version: VersionOrder) -> LaneSegment:
+        """A child's part of a segment from sample `start` on, where no window was open before the split."""
+        split = self._lane_splits[level - 1]
+        begin, end = segment.first_number + start, segment.first_number + segment.size
+        first = self._child_count(begin, split)
+        skipped = self._earlier_siblings_count(end, split) - self._earlier_siblings_count(begin, split)
+        piece = LaneSegment(
+            first, self._child_count(end, split) - first, segment.start + start + skipped, version.order.window_size
+        )
+        is_lead = segment.seam_level is not None and not start
+        return (
+            piece._replace(first_window_samples=_first_window_samples(version), seam_level=level) if is_lead else piece
+        )
 
     # Samples
 
-    def _samples(self, era: Era, epoch: int, segment: Segment, start: int, stop: int, *, raw: bool = False) -> Samples:
-        """Samples [start, stop) of a segment, which are a window of it; `raw`: as if no epoch had been before."""
-        low, high = (0, segment.lead) if segment.shares else (start, stop)
-        positions, passes = era.order.window(epoch, segment.start + low, segment.start + high)
-        if segment.level is not None and not start and not raw:
-            front = positions[: 2 * era.order.apart]
-            is_late = np.isin(front, self._last(segment.level, era, epoch - 1))
+    def _samples(
+        self,
+        version: VersionOrder,
+        epoch: int,
+        segment: LaneSegment,
+        start: int,
+        stop: int,
+        *,
+        ignores_previous_epoch: bool = False,
+    ) -> SamplePositions:
+        """Samples [start, stop) of a segment, which are one of its windows.
+
+        `ignores_previous_epoch`: keep samples in front that the lane drew last in the previous epoch.
+        """
+        low, high = (0, segment.first_window_samples) if segment.shares else (start, stop)
+        positions, passes = version.order.window(epoch, segment.start + low, segment.start + high)
+        if segment.seam_level is not None and not start and not ignores_previous_epoch:
+            front = positions[: 2 * version.order.max_batch_samples]
+            is_late = np.isin(front, self._last_samples(segment.seam_level, version, epoch - 1))
             front[:] = np.concatenate([front[~is_late], front[is_late]])
         for begin, children, child in segment.shares:
             later = np.arange(positions.size) - begin
-            mine = (later >= 0) & (later // self._turn % children == child)
+            is_own = (later >= 0) & (later // self._turn_samples % children == child)
             if not child:
-                mine |= later < 0
-            positions, passes = positions[mine], passes[mine]
-        return Samples(positions, passes)
+                is_own |= later < 0
+            positions, passes = positions[is_own], passes[is_own]
+        return SamplePositions(positions, passes)
 
-    def _last(self, level: int, era: Era, epoch: int) -> Ints:
-        """The last samples of an epoch that the lane drew, as it is after `level` cuts: as many as a batch may have."""
-        found: list[Ints] = []
-        wanted = era.order.apart
-        for segment in reversed(self._segments(level, era, epoch)):
+    def _last_samples(self, level: int, version: VersionOrder, epoch: int) -> Int64Array:
+        """The last samples that the lane, after `level` splits, draws in an epoch: as many as fit in a batch."""
+        found: list[Int64Array] = []
+        missing = version.order.max_batch_samples
+        for segment in reversed(self._segments(level, version, epoch)):
             stop = segment.size
-            while stop and wanted > 0:
-                start, _ = _window_around(stop - 1, segment, era.order.width)
-                found.append(self._samples(era, epoch, segment, start, stop, raw=True).positions[-wanted:])
-                wanted -= stop - start
+            while stop and missing > 0:
+                start, _ = _window_bounds(stop - 1, segment, version.order.window_size)
+                found.append(
+                    self._samples(version, epoch, segment, start, stop, ignores_previous_epoch=True).positions[
+                        -missing:
+                    ]
+                )
+                missing -= stop - start
                 stop = start
         return np.concatenate(found) if found else np.empty(0, np.int64)
 
-    def _before(self, draws: int) -> int:
-        """How many of the job's first `draws` draws root lanes before this one's make."""
-        return _before(draws, self._lanes, self._root, self._turn)
+    def _earlier_lanes_count(self, draws: int) -> int:
+        """How many of the job's first `draws` draws root lanes before this one make."""
+        return _draws_before_turn(draws, self._lanes, self._root, self._turn_samples)
 
 
-def _in_turns(draws: int, those: int, which: int, turn: int) -> int:
-    """How many of the first `draws` draws number `which` of `those` makes, who take turns."""
-    rounds, rest = divmod(draws, those * turn)
-    return rounds * turn + min(max(rest - which * turn, 0), turn)
+def _draws_of_turn(draws: int, count: int, index: int, turn_samples: int) -> int:
+    """How many of the first `draws` draws lane `index` makes, if `count` lanes take turns of `turn_samples` draws."""
+    rounds, rest = divmod(draws, count * turn_samples)
+    return rounds * turn_samples + min(max(rest - index * turn_samples, 0), turn_samples)
 
 
-def _before(draws: int, those: int, which: int, turn: int) -> int:
-    """How many of them those before number `which` make."""
-    rounds, rest = divmod(draws, those * turn)
-    return rounds * turn * which + min(rest, which * turn)
+def _draws_before_turn(draws: int, count: int, index: int, turn_samples: int) -> int:
+    """How many of the first `draws` draws the lanes before lane `index` make, if `count` lanes take turns."""
+    rounds, rest = divmod(draws, count * turn_samples)
+    return rounds * turn_samples * index + min(rest, index * turn_samples)
 
 
-def _lead(era: Era) -> int:
-    """Samples of the first window of a lane's epoch: enough to have a batch without those that came last."""
-    return -(-2 * era.order.apart // era.order.width) * era.order.width
+def _first_window_samples(version: VersionOrder) -> int:
+    """Samples of the first window of a lane's epoch: at least two batches, rounded up to whole windows.
+
+    So the window has samples for a batch without those that the lane drew last in the previous epoch.
+    """
+    return -(-2 * version.order.max_batch_samples // version.order.window_size) * version.order.window_size
 
 
-def _window_around(index: int, segment: Segment, width: int) -> tuple[int, int]:
-    """Where the window begins and ends that has sample `index` of a segment."""
-    if segment.shares or index < segment.lead:
-        return 0, min(segment.lead, segment.size)
-    start = segment.lead + (index - segment.lead) // width * width
-    return start, min(start + width, segment.size)
+def _window_bounds(index: int, segment: LaneSegment, window_size: int) -> tuple[int, int]:
+    """(start, stop) in the segment of the window that contains its sample `index`."""
+    if segment.shares or index < segment.first_window_samples:
+        return 0, min(segment.first_window_samples, segment.size)
+    start = segment.first_window_samples + (index - segment.first_window_samples) // window_size * window_size
+    return start, min(start + window_size, segment.size)
 
 
-def _in_the_job(era: Era, first: int, samples: Samples) -> Window:
-    """With the positions and passes of the job, whose earlier eras had others."""
+def _to_job_window(version: VersionOrder, first_number: int, samples: SamplePositions) -> SampleWindow:
+    """The window with positions and passes counted over the whole job, earlier versions included."""
     positions, passes = samples
-    if era.positions or era.passes:
-        positions, passes = positions + era.positions, passes + era.passes
-    return Window(first, positions, passes)
+    if version.positions_before or version.passes_before:
+        positions, passes = positions + version.positions_before, passes + version.passes_before
+    return SampleWindow(first_number, positions, passes)

@@ -1,6 +1,7 @@
-"""Packing that needs no code: samples are put together by their lengths.
+"""Packing and bucketing by length, without user code: which samples are in which pack or bucket.
 
-Names are looked up when they are first used: the plan is numpy alone, and can be imported without torch.
+Names are imported when they are first used: `plan` and `methods` need numpy alone. `hook_stage` packs with user hooks,
+`planned_stage` by plan, `merging` joins tensors. `recipe`, `pipeline` and `run` import this room.
 """
 
 from __future__ import annotations
@@ -10,26 +11,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from wdsctl.loader.packing.buckets import Buckets
-    from wdsctl.loader.packing.cutting import cut
-    from wdsctl.loader.packing.merging import merge
+    from wdsctl.loader.packing.merging import merge, slice_rows
     from wdsctl.loader.packing.options import Packing
-    from wdsctl.loader.packing.plan import Plan, plan_packs
-    from wdsctl.loader.packing.stage import PlannedPackStage
-    from wdsctl.loader.packing.windows import Window, plan_window
+    from wdsctl.loader.packing.plan import PackingPlan, WindowPlan, plan_packs, plan_window
+    from wdsctl.loader.packing.planned_stage import PlannedPackStage
+
 
 _MODULE_OF = {
     "Buckets": "buckets",
     "Packing": "options",
-    "Plan": "plan",
-    "PlannedPackStage": "stage",
-    "Window": "windows",
-    "cut": "cutting",
+    "PackingPlan": "plan",
+    "PlannedPackStage": "planned_stage",
+    "WindowPlan": "plan",
+    "slice_rows": "merging",
     "merge": "merging",
     "plan_packs": "plan",
-    "plan_window": "windows",
+    "plan_window": "plan",
 }
 
-__all__ = ["Buckets", "Packing", "Plan", "PlannedPackStage", "Window", "cut", "merge", "plan_packs", "plan_window"]
+__all__ = [
+    "Buckets",
+    "Packing",
+    "PackingPlan",
+    "PlannedPackStage",
+    "WindowPlan",
+    "merge",
+    "plan_packs",
+    "plan_window",
+    "slice_rows",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Batches of samples that are alike in length or shape, without code: a batch_group_criterion that is made to order."""
+"""Batches samples of similar length or shape without user code: builds a `batch_group_criterion` from options."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.loader.packing.cutting import fields_of
+from wdsctl.core.errors import SampleFailed, UsageError, require_int
+from wdsctl.loader.packing.merging import field_values
+from wdsctl.loader.runtime.identity import qualified_name
 from wdsctl.loader.samples import BASE_FIELDS
-from wdsctl.loader.worker_config import whole
 
-ABOVE = "above"  # the bucket of what is larger than the last edge
+ABOVE_LAST_EDGE = "above"  # the bucket of samples above the last edge
 
-#: Column of a source by its number and the column's name, by row.
-Columns = Callable[[int, str], Any]
-Group = tuple[float | str, int | None]
+#: (number of a source, name of a column) -> the column's values by row.
+ColumnLookup = Callable[[int, str], Any]
+BucketGroup = tuple[float | str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Samples are batched with others of their bucket: up to the first edge, up to the second, ..., and above the last.
+    """Options for batching samples by bucket: up to the first edge, up to the second, ..., and above the last.
 
     `of`: "length", the first dimension of the sample's first tensor or array that has one dimension, or else the length
     of its first list, string or bytes; "aspect_ratio", width by height of its first image (C, H, W); the name of a
-    column of the catalog; or a function of the sample that gives a number, or (width, height) for their ratio.
-    `edges` ascend. How large a batch is: `sizes[edge]`, and `sizes["above"]`; or `max_tokens // edge`, at least 1, with
-    batches of one above the last edge; or, for edges that `sizes` lacks and with neither, the dataset's batch_size.
-    Raises UsageError for anything else.
+    column of the catalog; or a function of the sample that returns a number, or (width, height) for their ratio.
+    `edges` ascend. The size of a batch is `sizes[edge]`, and `sizes["above"]`; or `max_tokens // edge`, at least 1,
+    with batches of one above the last edge; or, for edges that `sizes` lacks and with neither, the dataset's
+    batch_size. Raises UsageError for anything else.
     """
 
     of: str | Callable[[Any], Any] = "length"
@@ -43,114 +43,121 @@ class Buckets:
         if not edges or not all(map(_is_positive, edges)):
             raise UsageError(f"the edges of buckets are {list(edges)}", hint="give numbers above 0, at least one")
         if any(low >= high for low, high in pairwise(edges)):
-            raise UsageError(f"the edges of buckets do not ascend: {list(edges)}", hint="sort them")
+            raise UsageError(
+                f"bucket edges must ascend, found {list(edges)}", hint="sort the edges, and remove equal ones"
+            )
         if not self.of or not (isinstance(self.of, str) or callable(self.of)):
             raise UsageError(
-                f"buckets are of {self.of!r}", hint="give 'length', 'aspect_ratio', a column's name or a function"
+                f"Buckets: of={self.of!r} is not supported",
+                hint="pass 'length', 'aspect_ratio', a column's name or a function",
             )
         if self.sizes is not None and self.max_tokens is not None:
-            raise UsageError("buckets have sizes and max_tokens", hint="give one of them")
-        if self.max_tokens is not None and whole("max_tokens", self.max_tokens) < 1:
+            raise UsageError("sizes and max_tokens exclude each other", hint="pass only one of them")
+        if self.max_tokens is not None and require_int("max_tokens", self.max_tokens) < 1:
             raise UsageError(f"max_tokens is {self.max_tokens}", hint="give 1 or more")
         for edge, size in (self.sizes or {}).items():
-            if edge not in (*edges, ABOVE):
-                raise UsageError(f"there is a size for {edge!r}, which is no edge", hint=f"edges are {list(edges)}")
-            if whole("a size", size) < 1:
+            if edge not in (*edges, ABOVE_LAST_EDGE):
+                raise UsageError(
+                    f"sizes has an entry for {edge!r}, which is not an edge", hint=f"edges are {list(edges)}"
+                )
+            if require_int("a size", size) < 1:
                 raise UsageError(f"the size of bucket {edge!r} is {size}", hint="give 1 or more")
 
     @property
-    def unsized(self) -> list[Any]:
-        """The buckets whose batches are as large as the dataset's batch_size says."""
-        return [edge for edge in (*self.edges, ABOVE) if self._size(edge) is None]
+    def edges_without_size(self) -> list[Any]:
+        """The buckets whose batches have the dataset's batch_size."""
+        return [edge for edge in (*self.edges, ABOVE_LAST_EDGE) if self._batch_size(edge) is None]
 
     @property
     def column(self) -> str | None:
-        """The column that the buckets are of, if they are of one."""
-        return self.of if isinstance(self.of, str) and self.of not in NATURAL else None
+        """The column that the buckets use, if they use one."""
+        return self.of if isinstance(self.of, str) and self.of not in SAMPLE_MEASURES else None
 
-    def criterion(self, columns: Columns | None = None) -> Callable[[Any], Group]:
-        """A `batch_group_criterion`: (bucket, batch size) of a sample. `columns`: where a column's values are found."""
-        measure = self._measure(columns)
-        table = {edge: self._size(edge) for edge in (*self.edges, ABOVE)}
+    def criterion(self, column_lookup: ColumnLookup | None = None) -> Callable[[Any], BucketGroup]:
+        """A `batch_group_criterion`: (bucket, batch size) of a sample. `column_lookup`: returns a column's values."""
+        measure = self._measure(column_lookup)
+        table = {edge: self._batch_size(edge) for edge in (*self.edges, ABOVE_LAST_EDGE)}
 
-        def batch_group_criterion(sample: Any) -> Group:
+        def batch_group_criterion(sample: Any) -> BucketGroup:
             at = bisect_left(self.edges, measure(sample))
-            bucket = self.edges[at] if at < len(self.edges) else ABOVE
+            bucket = self.edges[at] if at < len(self.edges) else ABOVE_LAST_EDGE
             return bucket, table[bucket]
 
         return batch_group_criterion
 
     def config(self) -> dict[str, Any]:
-        """JSON for the recipe's tier of the fingerprint. A function goes by name."""
-        of = self.of if isinstance(self.of, str) else f"{self.of.__module__}.{self.of.__qualname__}"
+        """The options as JSON for the recipe's tier of the fingerprint. A function is given by name."""
+        of = self.of if isinstance(self.of, str) else qualified_name(self.of)
         sizes = None if self.sizes is None else {str(edge): size for edge, size in self.sizes.items()}
         return {"of": of, "edges": list(self.edges), "sizes": sizes, "max_tokens": self.max_tokens}
 
-    def _size(self, edge: Any) -> int | None:
+    def _batch_size(self, edge: Any) -> int | None:
         if self.max_tokens is not None:
-            return 1 if edge == ABOVE else max(1, int(self.max_tokens // edge))
+            return 1 if edge == ABOVE_LAST_EDGE else max(1, int(self.max_tokens // edge))
         return None if self.sizes is None else self.sizes.get(edge)
 
-    def _measure(self, columns: Columns | None) -> Callable[[Any], float]:
+    def _measure(self, column_lookup: ColumnLookup | None) -> Callable[[Any], float]:
         if isinstance(self.of, str):
-            return NATURAL[self.of] if self.of in NATURAL else _of_column(self.of, columns)
+            return SAMPLE_MEASURES[self.of] if self.of in SAMPLE_MEASURES else _column_measure(self.of, column_lookup)
         function = self.of
 
         def measured(sample: Any) -> float:
-            made = function(sample)
-            return _ratio(made) if isinstance(made, (tuple, list)) else made
+            value = function(sample)
+            return _width_by_height(value) if isinstance(value, (tuple, list)) else value
 
         return measured
 
 
-def natural_length(sample: Any) -> int:
-    """The length of a sample: see `Buckets`. Raises SampleFailed where it has none."""
-    fields = _own(sample)
+def sample_length(sample: Any) -> int:
+    """The length of a sample: see `Buckets`. Raises SampleFailed if it has none."""
+    fields = _own_fields(sample)
     for field in fields:
-        shape = _shape(field)
+        shape = _array_shape(field)
         if len(shape) == 1:
             return int(shape[0])
     for field in fields:
         if isinstance(field, (list, str, bytes)):
             return len(field)
-    raise SampleFailed("the sample has no field with a length", hint="give a function as `of`")
+    raise SampleFailed("no field of the sample has a length", hint="pass a function as `of`")
 
 
 def aspect_ratio(sample: Any) -> float:
-    """Width by height of the first image of a sample, a tensor or array (C, H, W). Raises SampleFailed without one."""
-    for field in _own(sample):
-        shape = _shape(field)
+    """The ratio of width to height of a sample's first image, a tensor or array (C, H, W). Raises SampleFailed without
+    one."""
+    for field in _own_fields(sample):
+        shape = _array_shape(field)
         if len(shape) == 3:
-            return _ratio((shape[2], shape[1]))
+            return _width_by_height((shape[2], shape[1]))
     raise SampleFailed(
         "the sample has no image of three dimensions", hint="give a function as `of` that returns (width, height)"
     )
 
 
-NATURAL: dict[str, Callable[[Any], float]] = {"length": natural_length, "aspect_ratio": aspect_ratio}
+SAMPLE_MEASURES: dict[str, Callable[[Any], float]] = {"length": sample_length, "aspect_ratio": aspect_ratio}
 
 
-def _of_column(name: str, columns: Columns | None) -> Callable[[Any], float]:
-    if columns is None:
+def _column_measure(name: str, column_lookup: ColumnLookup | None) -> Callable[[Any], float]:
+    if column_lookup is None:
         raise UsageError(
-            f"buckets of the column {name!r}, and there are no columns here", hint="give a function of the sample"
+            f"Buckets: of={name!r} is a column, but columns are not available here",
+            hint="pass a function of the sample",
         )
-    found = columns
+    found = column_lookup
 
     def measured(sample: Any) -> float:
         base = sample if isinstance(sample, dict) else {n: getattr(sample, n, None) for n in BASE_FIELDS}
         restore_key, sources = base.get("__restore_key__"), base.get("__sources__")
         if not restore_key or not sources or not isinstance(restore_key[0], int):
             raise SampleFailed(
-                f"the sample does not say where it comes from, so that its {name!r} cannot be found",
-                hint="keep __restore_key__ and __sources__ in hooks (derive_from), or give a function",
+                f"the column {name!r} has no value for the sample: its __restore_key__ or __sources__ is missing",
+                hint="keep both fields in hooks (derive_from), or pass a function as `of`",
             )
         return int(found(restore_key[0], name)[sources[0].index])
 
     return measured
 
 
-def _shape(field: Any) -> Sequence[int]:
+def _array_shape(field: Any) -> Sequence[int]:
     found: Sequence[int] = getattr(field, "shape", ())
     return found
 
@@ -159,13 +166,13 @@ def _is_positive(edge: Any) -> bool:
     return isinstance(edge, (int, float)) and edge > 0
 
 
-def _ratio(size: Sequence[float]) -> float:
+def _width_by_height(size: Sequence[float]) -> float:
     width, height = size
     if not height:
         raise SampleFailed("an image without height has no aspect ratio", hint="leave such samples out")
     return float(width) / float(height)
 
 
-def _own(sample: Any) -> list[Any]:
-    fields = fields_of(sample)
+def _own_fields(sample: Any) -> list[Any]:
+    fields = field_values(sample)
     return [field for name, field in fields.items() if name not in BASE_FIELDS] if fields else [sample]

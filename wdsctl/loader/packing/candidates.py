@@ -1,6 +1,6 @@
-"""The samples that a window is planned of, and the two ways to know their lengths.
+"""The candidates for the packs of a window, and two sources of their lengths: columns and functions.
 
-By columns: a reference is all that is needed, and a sample is read when its pack is made. By a function: samples are
+With columns, references are enough to plan, and a sample is read when its pack is made. With a function, samples are
 read and encoded first, and held until their pack is made.
 """
 
@@ -10,224 +10,227 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from wdsctl.core.columns import Values
-from wdsctl.core.errors import DatasetError, LoaderError, UsageError
-from wdsctl.loader.failures import Failures, place_of
-from wdsctl.loader.packing.options import Length
-from wdsctl.loader.stages.hook import NOTHING, Hook
-from wdsctl.loader.stages.item import Address, Item
-from wdsctl.loader.worker_config import whole
+from wdsctl.core.columns.column_file import CheckedValues
+from wdsctl.core.errors import DatasetError, LoaderError, UsageError, require_int
+from wdsctl.loader.packing.options import LengthSource
+from wdsctl.loader.runtime.failures import FailureTracker, describe_sample_location
+from wdsctl.loader.runtime.stage import NO_OUTPUT, Address, Hook, PipelineItem
 
 if TYPE_CHECKING:
-    from wdsctl.loader.source import Ref  # which knows what a dataset is, and that knows what packing is
-
-Ints = NDArray[np.int64]
-Lengths = tuple[int, ...]
+    from wdsctl.loader.reading.source import SampleRef
 
 
-class Samples(Protocol):
-    """What is packed: the cursor of samples."""
+LengthTuple = tuple[int, ...]
 
-    ref: Ref | None
-    is_banned: Callable[[Ref, int | None], int] | None
 
-    def next(self) -> Item | None: ...
+class SampleCursorLike(Protocol):
+    """The cursor of the samples that are packed."""
 
-    def rebuild(self, address: Address) -> Item: ...
+    ref: SampleRef | None
+    ban_check: Callable[[SampleRef, int | None], int] | None
 
-    def items_of(self, ref: Ref, pick: int) -> list[Item]: ...
+    def next(self) -> PipelineItem | None: ...
+
+    def rebuild(self, address: Address) -> PipelineItem: ...
+
+    def make_items(self, ref: SampleRef, draw: int) -> list[PipelineItem]: ...
 
     def state(self) -> Any: ...
 
     def load(self, state: Any) -> None: ...
 
 
-class References(Protocol):
-    """The references that the samples are made of."""
+class RefCursorLike(Protocol):
+    """The cursor of the references to these samples."""
 
-    picks: int
+    draws: int
 
-    def take(self, count: int) -> list[Ref]: ...
+    def take(self, count: int) -> list[SampleRef]: ...
 
-    def at(self, pick: int) -> Ref: ...
+    def lookup(self, draw: int) -> SampleRef: ...
 
 
-class Entry(NamedTuple):
-    """A sample, or a piece of one. `address`: as the stage before says it, or [pick, step, start, stop] of a piece.
+class PackCandidate(NamedTuple):
+    """A sample, or a piece of one. `address`: the sample's in the previous stage, or [draw, step, start, stop].
 
-    `held`: what the sample is made of when its pack is; None where it must be found again first.
+    `payload`: the data from which the sample is made when its pack is made; None if it must be looked up first.
     """
 
     address: Address
-    lengths: Lengths
-    held: Any
+    lengths: LengthTuple
+    payload: Any
 
 
-class Candidates(Protocol):
-    """Where a window's samples come from."""
+class CandidateSource(Protocol):
+    """The source of the candidates of a window."""
 
-    def take(self, count: int, *, again: bool) -> tuple[list[Entry], int]:
-        """The next candidates, and how many were looked at: fewer than `count` where a finite lane ends.
+    def take(self, count: int, *, is_replay: bool) -> tuple[list[PackCandidate], int]:
+        """The candidates of the next `count` draws, and the number of draws: fewer at the end of a finite lane.
 
-        `again`: this was done before, and counted then.
+        `is_replay`: these draws were counted before.
         """
 
-    def recall(self, address: Address) -> Entry:
-        """The whole sample of an address once more."""
+    def rebuild(self, address: Address) -> PackCandidate:
+        """The uncut sample at an address."""
 
-    def items(self, entry: Entry) -> list[Item]:
-        """What goes into a pack for a candidate; nothing where it is skipped or cannot be read."""
+    def make_items(self, candidate: PackCandidate) -> list[PipelineItem]:
+        """The items of a candidate in a pack; none if it is skipped or cannot be read."""
 
-    def banned_by(self, entry: Entry) -> int:
-        """The ban that has taken a candidate or the sample that it is a piece of by now, counted from 1; 0: none."""
+    def banned_by(self, candidate: PackCandidate) -> int:
+        """The ban that now applies to a candidate, or to the sample of a piece, counted from 1; 0: none."""
 
-    def where(self, entry: Entry) -> str: ...
+    def where(self, candidate: PackCandidate) -> str: ...
 
 
-class Columns:
+class ColumnReader:
     """The columns of the sources, by name; each is opened once."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[int, str], Values] = {}
+        self._open_columns: dict[tuple[int, str], CheckedValues] = {}
 
-    def lengths(self, refs: Sequence[Ref], name: str) -> list[int]:
+    def lengths(self, refs: Sequence[SampleRef], name: str) -> list[int]:
         """The column's values at these references."""
         by_source: dict[int, list[int]] = {}
-        for place, (source, _, _) in enumerate(refs):
-            by_source.setdefault(source.number, []).append(place)
+        for index, (source, _, _) in enumerate(refs):
+            by_source.setdefault(source.number, []).append(index)
         values = np.empty(len(refs), np.int64)
-        for places in by_source.values():
-            column = self._column(refs[places[0]], name)
-            values[places] = column[[block.rows[i] for _, block, i in (refs[place] for place in places)]]
+        for indices in by_source.values():
+            column = self._column(refs[indices[0]], name)
+            values[indices] = column[[block.rows[i] for _, block, i in (refs[index] for index in indices)]]
         listed: list[int] = values.tolist()
         return listed
 
-    def _column(self, ref: Ref, name: str) -> Values:
+    def _column(self, ref: SampleRef, name: str) -> CheckedValues:
         key = (ref[0].number, name)
-        if key not in self._known:
-            self._known[key] = ref[0].column(name)
-        return self._known[key]
+        if key not in self._open_columns:
+            self._open_columns[key] = ref[0].column(name)
+        return self._open_columns[key]
 
 
-class ByColumns:
-    """Nothing is read to plan. A candidate is a pick; everything that the hooks make of it goes into one pack."""
+class ColumnCandidates:
+    """Candidates with lengths from columns: planning reads no samples. A candidate is a draw, and all outputs of its
+    hooks go into one pack."""
 
-    def __init__(self, names: Sequence[str], samples: Samples, refs: References, failures: Failures) -> None:
+    def __init__(
+        self, names: Sequence[str], samples: SampleCursorLike, refs: RefCursorLike, failures: FailureTracker
+    ) -> None:
         self._names = names
         self._samples = samples
         self._refs = refs
         self._failures = failures
-        self._columns = Columns()
+        self._columns = ColumnReader()
 
-    def take(self, count: int, *, again: bool) -> tuple[list[Entry], int]:
-        first = self._refs.picks
+    def take(self, count: int, *, is_replay: bool) -> tuple[list[PackCandidate], int]:
+        first = self._refs.draws
         refs = self._refs.take(count)
-        entries = self._measured(refs, range(first, first + len(refs)))
-        is_banned = self._samples.is_banned
+        entries = self._measure(refs, range(first, first + len(refs)))
+        is_banned = self._samples.ban_check
         if is_banned is not None:
-            kept = [entry for entry in entries if not is_banned(entry.held, entry.address)]
-            self._failures.stats.banned += 0 if again else len(entries) - len(kept)
+            kept = [entry for entry in entries if not is_banned(entry.payload, entry.address)]
+            self._failures.stats.banned += 0 if is_replay else len(entries) - len(kept)
             entries = kept
         unknown = [entry for entry in entries if min(entry.lengths) < 0]
-        for entry in () if again else unknown:
+        for entry in () if is_replay else unknown:
             error = DatasetError(
-                f"the length of a sample is {min(entry.lengths)}", hint="look at the function that made the column"
+                f"the length of a sample is {min(entry.lengths)}", hint="check the function that computed the column"
             )
-            self._failures.failed("length", error, None, self.where(entry))
+            self._failures.record_failure("length", error, None, self.where(entry))
         return [entry for entry in entries if min(entry.lengths) >= 0] if unknown else entries, len(refs)
 
-    def recall(self, address: Address) -> Entry:
-        (entry,) = self._measured([self._refs.at(address)], [address])
+    def rebuild(self, address: Address) -> PackCandidate:
+        (entry,) = self._measure([self._refs.lookup(address)], [address])
         return entry
 
-    def items(self, entry: Entry) -> list[Item]:
-        return self._samples.items_of(entry.held, pick_of(entry.address))
+    def make_items(self, candidate: PackCandidate) -> list[PipelineItem]:
+        return self._samples.make_items(candidate.payload, draw_of(candidate.address))
 
-    def banned_by(self, entry: Entry) -> int:
-        is_banned = self._samples.is_banned
-        return 0 if is_banned is None else is_banned(entry.held, None)
+    def banned_by(self, candidate: PackCandidate) -> int:
+        is_banned = self._samples.ban_check
+        return 0 if is_banned is None else is_banned(candidate.payload, None)
 
-    def where(self, entry: Entry) -> str:
-        source, block, i = entry.held
-        where: str = source.where(block, i)
+    def where(self, candidate: PackCandidate) -> str:
+        source, block, i = candidate.payload
+        where: str = source.describe_reference(block, i)
         return where
 
-    def _measured(self, refs: Sequence[Ref], picks: Sequence[int]) -> list[Entry]:
+    def _measure(self, refs: Sequence[SampleRef], draws: Sequence[int]) -> list[PackCandidate]:
         columns = [self._columns.lengths(refs, name) for name in self._names]
-        return list(map(Entry, picks, zip(*columns, strict=True), refs))
+        return list(map(PackCandidate, draws, zip(*columns, strict=True), refs))
 
 
-class ByFunctions:
-    """Samples are held. A candidate is an output of the hooks. Some of the lengths may still come from columns."""
+class FunctionCandidates:
+    """Candidates with lengths from functions, held in memory. A candidate is one output of the hooks. Some budgets may
+    still use columns."""
 
-    def __init__(self, lengths: Sequence[Length], samples: Samples, refs: References, failures: Failures) -> None:
+    def __init__(
+        self, lengths: Sequence[LengthSource], samples: SampleCursorLike, refs: RefCursorLike, failures: FailureTracker
+    ) -> None:
         self._lengths = [
-            length if isinstance(length, str) else Hook("length", _checked(length), 0) for length in lengths
+            length if isinstance(length, str) else Hook("length", _checked_length(length), 0) for length in lengths
         ]
         self._samples = samples
         self._refs = refs
         self._failures = failures
-        self._columns = Columns()
+        self._columns = ColumnReader()
 
-    def take(self, count: int, *, again: bool) -> tuple[list[Entry], int]:  # noqa: ARG002 - hooks run and count again
-        entries: list[Entry] = []
+    def take(self, count: int, *, is_replay: bool) -> tuple[list[PackCandidate], int]:  # noqa: ARG002 - hooks run and count again
+        entries: list[PackCandidate] = []
         for taken in range(count):
             item = self._samples.next()
             if item is None:
                 return entries, taken
-            lengths = self._measured(item, self._samples.ref)
+            lengths = self._measure(item, self._samples.ref)
             if lengths is not None:
-                entries.append(Entry(item.address, lengths, item))
+                entries.append(PackCandidate(item.address, lengths, item))
         return entries, count
 
-    def recall(self, address: Address) -> Entry:
+    def rebuild(self, address: Address) -> PackCandidate:
         item = self._samples.rebuild(address)
         needs_ref = any(isinstance(length, str) for length in self._lengths)
-        lengths = self._measured(item, self._refs.at(pick_of(address)) if needs_ref else None)
+        lengths = self._measure(item, self._refs.lookup(draw_of(address)) if needs_ref else None)
         if lengths is None:
             raise LoaderError(
-                "a sample that waits for a pack has no length any more",
-                where=place_of(item.value),
+                "a sample that waits for a pack no longer has a length",
+                where=describe_sample_location(item.value),
                 hint="resume with the functions and the data of the run that saved the state",
                 code="WDS502",
             )
-        return Entry(address, lengths, item)
+        return PackCandidate(address, lengths, item)
 
-    def items(self, entry: Entry) -> list[Item]:
-        return [entry.held]
+    def make_items(self, candidate: PackCandidate) -> list[PipelineItem]:
+        return [candidate.payload]
 
-    def banned_by(self, entry: Entry) -> int:
-        banned: int = entry.held.banned
+    def banned_by(self, candidate: PackCandidate) -> int:
+        banned: int = candidate.payload.banned_by
         return banned
 
-    def where(self, entry: Entry) -> str:
-        return place_of(entry.held.value)
+    def where(self, candidate: PackCandidate) -> str:
+        return describe_sample_location(candidate.payload.value)
 
-    def _measured(self, item: Item, ref: Ref | None) -> Lengths | None:
-        """The lengths of a sample; None where a function fails on it or skips it."""
+    def _measure(self, item: PipelineItem, ref: SampleRef | None) -> LengthTuple | None:
+        """The lengths of a sample; None if a function fails on it or skips it."""
         found: list[int] = []
         for length in self._lengths:
             if isinstance(length, Hook):
-                made = length.plain(item.value, self._failures, place_of)
-                if made is NOTHING:
+                length_value = length.run_unseeded(item.value, self._failures, describe_sample_location)
+                if length_value is NO_OUTPUT:
                     return None
-                found.append(made)
+                found.append(length_value)
             elif ref is not None:
                 found += self._columns.lengths([ref], length)
         return tuple(found)
 
 
-def pick_of(address: Address) -> int:
-    """The lane's pick that a sample or a piece comes from."""
-    pick: int = address[0] if isinstance(address, list) else address
-    return pick
+def draw_of(address: Address) -> int:
+    """The lane's draw of a sample or a piece."""
+    draw: int = address[0] if isinstance(address, list) else address
+    return draw
 
 
-def _checked(function: Callable[[Any], int]) -> Callable[[Any], int]:
+def _checked_length(function: Callable[[Any], int]) -> Callable[[Any], int]:
     def length(sample: Any) -> int:
-        number = whole("a length", function(sample))
+        number = require_int("a length", function(sample))
         if number < 0:
             raise UsageError(f"a length is {number}", hint="lengths are 0 or more")
         return number

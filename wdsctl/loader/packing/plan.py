@@ -1,132 +1,206 @@
-"""Which samples go into which pack, by their lengths alone: numpy, and no samples."""
+"""Plans packs from the lengths of samples alone, with numpy.
+
+A stream is planned window by window. Packs that are not full enough are held back, at most until the next window.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import UsageError
-from wdsctl.loader.packing.best_fit import best_fit
-from wdsctl.loader.packing.budgets import greedy, knapsacks
-from wdsctl.loader.packing.first_fit import first_fit
-from wdsctl.loader.packing.knapsack import knapsack
-from wdsctl.loader.packing.sequential import sequential
+from wdsctl.loader.packing.methods import (
+    best_fit,
+    first_fit,
+    fit_with_budgets,
+    knapsack,
+    knapsack_with_budgets,
+    sequential,
+)
 
-Ints = NDArray[np.int64]
-Method = Literal["best_fit", "first_fit_decreasing", "sequential", "knapsack"]
+PackingMethod = Literal["best_fit", "first_fit_decreasing", "sequential", "knapsack"]
 
-METHODS: tuple[str, ...] = get_args(Method)
-ONE_BUDGET = {"best_fit": best_fit, "first_fit_decreasing": first_fit, "knapsack": knapsack}
+METHODS: tuple[str, ...] = get_args(PackingMethod)
+#: A method beside "sequential" is in both tables: (sizes, capacity) -> pack of each sample.
+SINGLE_BUDGET_METHODS = {"best_fit": best_fit, "first_fit_decreasing": first_fit, "knapsack": knapsack}
+SEVERAL_BUDGETS_METHODS: dict[str, Callable[[Int64Array, Int64Array], Int64Array]] = {
+    "best_fit": partial(fit_with_budgets, is_best=True),
+    "first_fit_decreasing": partial(fit_with_budgets, is_best=False),
+    "knapsack": knapsack_with_budgets,
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PackingPlan:
     """Pack p has the samples `indices[offsets[p] : offsets[p + 1]]`, ascending.
 
-    `indices`: int64 (packed samples,); `offsets`: int64 (packs + 1,); `too_long`: int64, the samples that fit into no
-    pack; `filled`: int64 (packs, budgets), what the samples of each pack add up to; `capacity`: int64 (budgets,).
+    `indices`: int64 (packed samples,); `offsets`: int64 (packs + 1,); `too_long`: int64, the samples that fit into
+    no pack; `filled`: int64 (packs, budgets), the sums over the samples of each pack; `capacity`: int64 (budgets,).
     """
 
-    indices: Ints
-    offsets: Ints
-    too_long: Ints
-    filled: Ints
-    capacity: Ints
+    indices: Int64Array
+    offsets: Int64Array
+    too_long: Int64Array
+    filled: Int64Array
+    capacity: Int64Array
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
     @property
-    def packs(self) -> list[Ints]:
+    def packs(self) -> list[Int64Array]:
         """The samples of each pack."""
         return np.split(self.indices, self.offsets[1:-1]) if len(self) else []
 
     @property
     def efficiency(self) -> float:
-        """The share of the packs' capacity that is filled, by the first budget; 0 where there are no packs."""
+        """The share of the packs' capacity that is filled, by the first budget; 0 without packs."""
         room = len(self) * int(self.capacity[0])
         return int(self.filled[:, 0].sum()) / room if room else 0.0
 
 
-def plan_packs(lengths: ArrayLike, capacity: int | Sequence[int], method: Method = "best_fit") -> Plan:
+def plan_packs(lengths: ArrayLike, capacity: int | Sequence[int], method: PackingMethod = "best_fit") -> PackingPlan:
     """Pack samples of these lengths, (n,) or (n, budgets), so that no pack has more than `capacity` of any budget.
 
-    The same input gives the same plan everywhere. Of equal lengths the earlier comes first. Packs come in the order in
-    which their longest samples came, and samples in a pack as they came, so that long ones are not seen first.
+    The same input gives the same plan on every machine. Of samples with equal lengths, the earlier one is first. Packs
+    are in the order of their longest samples in the input, and the samples of a pack in input order, so that training
+    does not see long samples first.
 
-    `best_fit`: longest first, each into the fullest pack that has room for it. `first_fit_decreasing`: into the first
-    such pack. `knapsack`: pack by pack, the longest that still fits, again and again. These three take the length with
-    several budgets as the largest share of a budget. `sequential`: in order, a new pack where the next does not fit;
-    neighbours stay neighbours. A sample without length takes 1 of the first budget, so that no pack grows without end.
+    `best_fit`: longest first, each sample into the fullest pack that has room. `first_fit_decreasing`: longest first,
+    into the first pack that has room. `knapsack`: pack by pack, each time the longest sample that still fits. With
+    several budgets, these three compare samples by their largest share of a budget. `sequential`: in order; a new pack
+    begins if the next sample does not fit. A sample of length 0 takes 1 of the first budget, so that no pack grows
+    without limit.
 
-    About 1 us a sample with one budget. With several it is 5 to 50 us at 16,000 samples, and grows with their number.
-    Raises UsageError for lengths below 0, unlike numbers of budgets, and unknown methods.
+    Cost: about 1 us per sample with one budget. With several budgets, 5 to 50 us per sample at 16,000 samples, and more
+    for larger numbers. Raises UsageError for lengths below 0, unequal numbers of budgets, and unknown methods.
     """
-    sizes, room = as_budgets(lengths, capacity)
+    sizes, room = as_budget_arrays(lengths, capacity)
     if method not in METHODS:
         raise UsageError(f"no packing method is called {method!r}", hint=f"there are {', '.join(METHODS)}")
     too_long = (sizes > room).any(axis=1)
-    places = np.flatnonzero(~too_long)
-    mine = sizes[places]
-    planned = mine.copy()
-    planned[:, 0] += ~mine.any(axis=1)
+    fitting = np.flatnonzero(~too_long)
+    fitting_sizes = sizes[fitting]
+    planned = fitting_sizes.copy()
+    planned[:, 0] += ~fitting_sizes.any(axis=1)
     shares = planned[:, 0] if len(room) == 1 else (planned / room).max(axis=1)
-    indices, offsets = _in_order(_assign(planned, room, shares, method), shares)
-    filled = np.add.reduceat(mine[indices], offsets[:-1]) if len(indices) else np.empty((0, len(room)), np.int64)
-    return Plan(places[indices], offsets, np.flatnonzero(too_long), filled, room)
+    indices, offsets = _order_packs(_assign_packs(planned, room, shares, method), shares)
+    filled = (
+        np.add.reduceat(fitting_sizes[indices], offsets[:-1]) if len(indices) else np.empty((0, len(room)), np.int64)
+    )
+    return PackingPlan(fitting[indices], offsets, np.flatnonzero(too_long), filled, room)
 
 
-def as_budgets(lengths: ArrayLike, capacity: int | Sequence[int]) -> tuple[Ints, Ints]:
-    """Lengths as int64 (n, budgets) and capacities as int64 (budgets,). Raises UsageError where they do not fit."""
-    given: NDArray[Any] = np.asarray(lengths)
+def as_budget_arrays(lengths: ArrayLike, capacity: int | Sequence[int]) -> tuple[Int64Array, Int64Array]:
+    """Lengths as int64 (n, budgets) and capacities as int64 (budgets,). Raises UsageError if they do not match."""
+    length_array: NDArray[Any] = np.asarray(lengths)
     room = np.atleast_1d(np.asarray(capacity, np.int64))
-    if given.size and given.dtype.kind not in "iu":
-        raise UsageError(f"lengths are {given.dtype}", hint="give whole numbers")
-    if given.ndim not in {1, 2} or room.ndim != 1 or (given.ndim == 1 and len(room) != 1):
+    if length_array.size and length_array.dtype.kind not in "iu":
+        raise UsageError(f"lengths have dtype {length_array.dtype}, expected integers", hint="convert them to integers")
+    if length_array.ndim not in {1, 2} or room.ndim != 1 or (length_array.ndim == 1 and len(room) != 1):
         raise UsageError(
-            f"lengths of shape {given.shape} and a capacity of shape {room.shape} do not fit",
-            hint="give lengths (n,) and one capacity, or lengths (n, budgets) and a capacity for each budget",
+            f"lengths of shape {length_array.shape} and a capacity of shape {room.shape} do not match",
+            hint="pass lengths (n,) and one capacity, or lengths (n, budgets) and a capacity for each budget",
         )
-    sizes = given.astype(np.int64).reshape(-1, 1) if given.ndim == 1 else given.astype(np.int64)
+    sizes = length_array.astype(np.int64).reshape(-1, 1) if length_array.ndim == 1 else length_array.astype(np.int64)
     if sizes.shape[1] != len(room):
         raise UsageError(
             f"lengths have {sizes.shape[1]} budgets and the capacity {len(room)}", hint="give a capacity for each"
         )
     if (room < 1).any():
-        raise UsageError(f"the capacity is {room.min()}", hint="give 1 or more")
+        raise UsageError(f"the capacity is {room.min()}, expected 1 or more", hint="pass 1 or more")
     if sizes.size and sizes.min() < 0:
-        raise UsageError(f"a length is {sizes.min()}", hint="lengths are 0 or more")
+        raise UsageError(f"a length is {sizes.min()}, expected 0 or more", hint="pass lengths of 0 or more")
     return sizes, room
 
 
-def _assign(sizes: Ints, room: Ints, shares: NDArray[Any], method: str) -> Ints:
+def _assign_packs(sizes: Int64Array, capacities: Int64Array, shares: NDArray[Any], method: str) -> Int64Array:
     """The number of each sample's pack, (n,)."""
     if method == "sequential":
-        return sequential(sizes, room)
-    if len(room) == 1:
-        return ONE_BUDGET[method](sizes[:, 0], int(room[0]))
+        return sequential(sizes, capacities)
+    if len(capacities) == 1:
+        return SINGLE_BUDGET_METHODS[method](sizes[:, 0], int(capacities[0]))
     order = np.argsort(-shares, kind="stable")
     pack = np.empty(len(sizes), np.int64)
-    if method == "knapsack":
-        pack[order] = knapsacks(sizes[order], room)
-    else:
-        pack[order] = greedy(sizes[order], room, is_best=method == "best_fit")
+    pack[order] = SEVERAL_BUDGETS_METHODS[method](sizes[order], capacities)
     return pack
 
 
-def _in_order(pack: Ints, shares: NDArray[Any]) -> tuple[Ints, Ints]:
-    """Samples pack by pack, and where each pack begins; packs by the position of their longest sample."""
+def _order_packs(pack: Int64Array, shares: NDArray[Any]) -> tuple[Int64Array, Int64Array]:
+    """The samples pack by pack, and the offset of each pack. Packs are in the order of their longest samples."""
     if not len(pack):
         return pack, np.zeros(1, np.int64)
     shortest_first = np.argsort(-shares, kind="stable")[::-1]
     anchor = np.empty(int(pack.max()) + 1, np.int64)
-    anchor[pack[shortest_first]] = shortest_first  # the last one written stays: the longest, and of those the earliest
+    anchor[pack[shortest_first]] = shortest_first  # last written: the longest sample, the earliest of equals
     rank = np.empty_like(anchor)
     rank[np.argsort(anchor)] = np.arange(len(anchor))
     ranked = rank[pack]
     offsets = np.concatenate(([0], np.cumsum(np.bincount(ranked, minlength=len(rank)))))
     return np.argsort(ranked, kind="stable"), offsets.astype(np.int64)
+
+
+TARGET_FILL = 0.998  # of capacity: packs are held back until the others reach this mean
+CANDIDATES_PER_HELD = 4  # at most one in this many candidates waits for the next window
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """The plan of a window. Carried samples and the new ones after them are numbered together, from 0.
+
+    `packs`: an int64 array of sample numbers per pack, in the order in which packs are emitted. `carry`: the samples
+    that wait for the next window, in order. `too_long`: the samples that fit into no pack.
+    """
+
+    packs: list[Int64Array]
+    carry: Int64Array
+    too_long: Int64Array
+
+
+def plan_window(
+    carried: ArrayLike,
+    new: ArrayLike,
+    capacity: int | Sequence[int],
+    method: PackingMethod = "best_fit",
+    *,
+    is_last: bool = False,
+) -> WindowPlan:
+    """Plan one window. Lengths are (n,) or (n, budgets), as `plan_packs` takes them.
+
+    Emits all carried samples, and all samples of the last window. Otherwise, holds back the emptiest packs until the
+    others are filled to 99.8 % on average. If holding back a quarter of the candidates is not enough, it does not help,
+    and only the emptiest pack waits. `sequential` holds back only its last pack if that is not full, so that its packs
+    do not depend on the windows.
+    """
+    sizes = np.concatenate((as_budget_arrays(carried, capacity)[0], as_budget_arrays(new, capacity)[0]))
+    waited = len(np.asarray(carried))
+    plan = plan_packs(sizes, np.atleast_1d(np.asarray(capacity)).tolist(), method)
+    held = np.zeros(len(plan), bool)
+    if not is_last and len(plan):
+        may = plan.indices[plan.offsets[:-1]] >= waited  # numbers ascend: if the first is new, all are
+        held[_packs_to_hold_back(plan, may, method)] = True
+    packs = plan.packs
+    carry = np.sort(np.concatenate([packs[i] for i in np.flatnonzero(held)] or [np.empty(0, np.int64)]))
+    return WindowPlan([packs[i] for i in np.flatnonzero(~held)], carry, plan.too_long)
+
+
+def _packs_to_hold_back(plan: PackingPlan, may_wait: NDArray[np.bool_], method: PackingMethod) -> Int64Array:
+    """The packs to hold back, among those that may wait."""
+    fill = (plan.filled / plan.capacity).max(axis=1)
+    if method == "sequential":
+        last = len(plan) - 1
+        return np.flatnonzero(may_wait[last:] & (fill[last:] < 1)) + last
+    candidates = np.flatnonzero(may_wait)
+    emptiest = candidates[np.argsort(fill[candidates], kind="stable")][: len(plan) - 1]
+    samples = np.cumsum(np.diff(plan.offsets)[emptiest])
+    emptiest = emptiest[samples <= max(1, len(plan.indices) // CANDIDATES_PER_HELD)]
+    held = np.arange(len(emptiest) + 1)
+    rest = (fill.sum() - np.concatenate(([0.0], np.cumsum(fill[emptiest])))) / (len(plan) - held)
+    enough = np.flatnonzero(rest >= TARGET_FILL)
+    return emptiest[: int(enough[0]) if len(enough) else 1]

@@ -1,4 +1,4 @@
-"""What becomes of samples that are longer than a pack."""
+"""Handles samples that are longer than a pack."""
 
 from __future__ import annotations
 
@@ -6,63 +6,65 @@ from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.packing.candidates import Candidates, Entry
+from wdsctl.loader.packing.candidates import CandidateSource, PackCandidate
 from wdsctl.loader.packing.options import Packing
-from wdsctl.loader.stages.item import Address
+from wdsctl.loader.runtime.stage import Address
 
 
-def fitted(entries: Sequence[Entry], packing: Packing, candidates: Candidates) -> tuple[list[Entry], int]:
-    """Entries that fit, by the policy of the packing, and how many were too long. Raises LoaderError (WDS509)."""
+def fit_candidates(
+    sized_candidates: Sequence[PackCandidate], packing: Packing, candidate_source: CandidateSource
+) -> tuple[list[PackCandidate], int]:
+    """The candidates that fit, by the packing's policy, and how many were too long. Raises LoaderError (WDS509)."""
     room = packing.capacities
-    fit: list[Entry] = []
+    fit: list[PackCandidate] = []
     too_long = 0
-    for entry in entries:
+    for entry in sized_candidates:
         if all(length <= most for length, most in zip(entry.lengths, room, strict=True)):
             fit.append(entry)
             continue
         too_long += 1
         if packing.too_long == "error":
-            _refuse(entry, packing, candidates.where(entry))
+            _raise_too_long(entry, packing, candidate_source.where(entry))
         elif packing.too_long == "truncate":
-            fit.append(_piece(entry, 0, room[0]))
+            fit.append(_cut_candidate(entry, 0, room[0]))
         elif packing.too_long == "split":
-            fit += _pieces(entry, room[0])
+            fit += _split_candidate(entry, room[0])
     return fit, too_long
 
 
-def piece_of(address: Address) -> tuple[int, int] | None:
-    """From where to where a piece reaches; None for a whole sample."""
+def piece_bounds(address: Address) -> tuple[int, int] | None:
+    """Start and stop of a piece; None for an uncut sample."""
     return (address[2], address[3]) if isinstance(address, list) and len(address) == 4 else None
 
 
-def whole_of(address: Address) -> Address:
-    """The address of the sample that a piece is of."""
-    if piece_of(address) is None:
+def sample_address(address: Address) -> Address:
+    """The address of the sample of a piece; that of an uncut sample itself."""
+    if piece_bounds(address) is None:
         return address
-    pick, step, _, _ = address
-    return [pick, step] if step else pick
+    draw, step, _, _ = address
+    return [draw, step] if step else draw
 
 
-def recalled(address: Address, candidates: Candidates) -> Entry:
-    """A sample or a piece once more."""
-    entry = candidates.recall(whole_of(address))
-    piece = piece_of(address)
-    return entry if piece is None else _piece(entry, *piece)
+def rebuild_candidate(address: Address, candidate_source: CandidateSource) -> PackCandidate:
+    """The candidate at an address: a sample, or a piece of one."""
+    entry = candidate_source.rebuild(sample_address(address))
+    piece = piece_bounds(address)
+    return entry if piece is None else _cut_candidate(entry, *piece)
 
 
-def _pieces(entry: Entry, room: int) -> Iterator[Entry]:
-    (length,) = entry.lengths
-    for start in range(0, length, room):
-        yield _piece(entry, start, min(start + room, length))
+def _split_candidate(candidate: PackCandidate, capacity: int) -> Iterator[PackCandidate]:
+    (length,) = candidate.lengths
+    for start in range(0, length, capacity):
+        yield _cut_candidate(candidate, start, min(start + capacity, length))
 
 
-def _piece(entry: Entry, start: int, stop: int) -> Entry:
-    pick, step = entry.address if isinstance(entry.address, list) else (entry.address, 0)
-    return Entry([pick, step, start, stop], (stop - start,), (entry.held, entry.lengths[0]))
+def _cut_candidate(candidate: PackCandidate, start: int, stop: int) -> PackCandidate:
+    draw, step = candidate.address if isinstance(candidate.address, list) else (candidate.address, 0)
+    return PackCandidate([draw, step, start, stop], (stop - start,), (candidate.payload, candidate.lengths[0]))
 
 
-def _refuse(entry: Entry, packing: Packing, where: str) -> NoReturn:
-    budgets = zip(packing.lengths, entry.lengths, packing.capacities, strict=True)
+def _raise_too_long(candidate: PackCandidate, packing: Packing, where: str) -> NoReturn:
+    budgets = zip(packing.lengths, candidate.lengths, packing.capacities, strict=True)
     facts = [f"{name} {length:,} of {most:,}" for name, length, most in budgets if length > most]
     raise LoaderError(
         f"a sample is too long for a pack: {', '.join(facts)}",

@@ -1,15 +1,15 @@
-"""The samples that a loader hands to hooks: typed ones, and crude ones for datasets without a type."""
+"""The samples that hooks receive: typed ones, crude ones for datasets without a type, and parts that are read lazily.
+
+`types` and `base` define them, `build` builds them from parts, `display` shows them in notebooks, `registry` and
+`trust` decide which user code may run. Every room from `decoding` up may import it.
+"""
 
 from __future__ import annotations
 
-from wdsctl.loader.samples.base import BASE_FIELDS, Sample, base_values
-from wdsctl.loader.samples.build import builder
-from wdsctl.loader.samples.crude import CrudeSample
-from wdsctl.loader.samples.edataclass import edataclass
-from wdsctl.loader.samples.own import admit, fields_of, sample_type_of
-from wdsctl.loader.samples.source_info import Origin, SourceInfo, source_at
+from wdsctl.loader.samples.base import BASE_FIELDS, CrudeSample, Sample, base_values, edataclass
+from wdsctl.loader.samples.build import SampleLocator, SourceInfo, lazy_source_info, make_builder
 from wdsctl.loader.samples.types import (
-    TYPES,
+    SAMPLE_CLASSES,
     AudioSample,
     CaptioningSample,
     ImageClassificationSample,
@@ -23,11 +23,14 @@ from wdsctl.loader.samples.types import (
     VidQASample,
     VQAOCRSample,
     VQASample,
+    admit_sample_type,
+    find_sample_type,
+    sample_type_fields,
 )
 
 __all__ = [
     "BASE_FIELDS",
-    "TYPES",
+    "SAMPLE_CLASSES",
     "AudioSample",
     "CaptioningSample",
     "CrudeSample",
@@ -36,8 +39,8 @@ __all__ = [
     "InterleavedSample",
     "MultiChoiceVQASample",
     "OCRSample",
-    "Origin",
     "Sample",
+    "SampleLocator",
     "SimilarityInterleavedSample",
     "SourceInfo",
     "TextSample",
@@ -45,11 +48,11 @@ __all__ = [
     "VQASample",
     "VidQASample",
     "VideoSample",
-    "admit",
+    "admit_sample_type",
     "base_values",
-    "builder",
     "edataclass",
-    "fields_of",
-    "sample_type_of",
-    "source_at",
+    "find_sample_type",
+    "lazy_source_info",
+    "make_builder",
+    "sample_type_fields",
 ]

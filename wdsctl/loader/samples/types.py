@@ -1,29 +1,38 @@
-"""The sample types. `wdsctl.core.sample_types` says what each field holds; what arrives depends on the decoder.
+"""The built-in sample types, and the lookup of sample types by the names that dataset.yaml uses.
 
-An `image` is a tensor, an array, a PIL image or bytes, as `SampleDecoder.image_decode` says: hence `Any`.
+Media fields are `Any`, as their type depends on the decoder: see `SampleDecoder`. By default an image is a float32
+tensor (3, height, width) between 0 and 1, and video and audio are an `AVDecoder`. `wdsctl.core.samples.types` describes
+all fields.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
-from wdsctl.loader.samples.base import Sample
-from wdsctl.loader.samples.edataclass import edataclass
+from wdsctl.core.samples.types import SAMPLE_TYPES, SampleField
+from wdsctl.loader.samples.base import BASE_FIELDS, Sample, edataclass, is_required
 
 
 @edataclass
 class CaptioningSample(Sample):
+    """An image with a caption."""
+
     image: Any
     caption: str
 
 
 @edataclass
 class ImageSample(Sample):
+    """An image."""
+
     image: Any
 
 
 @edataclass
 class ImageClassificationSample(Sample):
+    """An image with the index of its class, its name, or both."""
+
     image: Any
     label: int | None = None
     label_name: str | None = None
@@ -31,11 +40,15 @@ class ImageClassificationSample(Sample):
 
 @edataclass
 class TextSample(Sample):
+    """A text."""
+
     text: str
 
 
 @edataclass
 class VQASample(Sample):
+    """An image with a question (`context`) and its answers."""
+
     image: Any
     context: str
     answers: Any = None
@@ -44,6 +57,8 @@ class VQASample(Sample):
 
 @edataclass
 class MultiChoiceVQASample(Sample):
+    """An image with a question (`context`), choices, and the index of the correct one."""
+
     image: Any
     context: str
     choices: list[str] | None = None
@@ -52,6 +67,8 @@ class MultiChoiceVQASample(Sample):
 
 @edataclass
 class OCRSample(Sample):
+    """An image with its text, and boxes and texts of blocks, lines, words and characters."""
+
     image: Any
     text: str
     block_boxes: Any = None
@@ -67,6 +84,8 @@ class OCRSample(Sample):
 
 @edataclass
 class VQAOCRSample(Sample):
+    """An image with a question (`context`), its answers, and the text and words in the image."""
+
     image: Any
     context: str
     text: str
@@ -78,11 +97,15 @@ class VQAOCRSample(Sample):
 
 @edataclass
 class InterleavedSample(Sample):
+    """A sequence of texts and media in order."""
+
     sequence: list[Any]
 
 
 @edataclass
 class SimilarityInterleavedSample(Sample):
+    """Images and texts of a document, with the text that matches each image."""
+
     images: list[Any]
     texts: list[str]
     audio: list[Any] | None = None
@@ -93,6 +116,8 @@ class SimilarityInterleavedSample(Sample):
 
 @edataclass
 class VidQASample(Sample):
+    """A video with a question (`context`) and its answers."""
+
     video: Any
     context: str
     answers: Any = None
@@ -101,7 +126,7 @@ class VidQASample(Sample):
 
 @edataclass
 class VideoSample(Sample):
-    """`audio`: a sound that lies beside the video; the one in it comes with the video."""
+    """A video with a text. `audio`: a separate audio part; the audio stream of the video is read through `video`."""
 
     video: Any
     text: str | None = None
@@ -110,12 +135,14 @@ class VideoSample(Sample):
 
 @edataclass
 class AudioSample(Sample):
+    """Audio with a text, such as a transcript."""
+
     audio: Any
     text: str | None = None
 
 
 #: By the names that dataset.yaml uses.
-TYPES: dict[str, type[Sample]] = {
+SAMPLE_CLASSES: dict[str, type[Sample]] = {
     kind.__name__: kind
     for kind in (
         CaptioningSample,
@@ -133,3 +160,30 @@ TYPES: dict[str, type[Sample]] = {
         AudioSample,
     )
 }
+
+
+_custom_types: dict[str, type[Sample]] = {}
+
+
+def admit_sample_type(name: str, kind: type[Sample]) -> None:
+    """Register a custom sample type that passed the trust check (`trust`)."""
+    _custom_types[name] = kind
+
+
+def find_sample_type(name: str) -> type[Sample]:
+    """The class of a built-in or admitted sample type. Imports nothing; raises KeyError for other names."""
+    return SAMPLE_CLASSES.get(name) or _custom_types[name]
+
+
+def sample_type_fields(name: str) -> tuple[SampleField, ...]:
+    """The fields of a sample type without the base fields. Inherited fields keep the kind of the built-in type."""
+    if name in SAMPLE_TYPES:
+        return SAMPLE_TYPES[name]
+    kind = find_sample_type(name)
+    bases = (SAMPLE_TYPES.get(each.__name__, ()) for each in kind.__mro__ if SAMPLE_CLASSES.get(each.__name__) is each)
+    inherited = {field.name: field.kind for fields in bases for field in fields}
+    return tuple(
+        SampleField(field.name, inherited.get(field.name, "any"), required=is_required(field))
+        for field in dataclasses.fields(kind)
+        if field.name not in BASE_FIELDS and field.init
+    )

@@ -1,4 +1,4 @@
-"""What goes wrong in a worker, as the consumer is told it."""
+"""Errors and deaths in a worker, as the consumer reports them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pickle
 import signal
 import traceback
 
-from wdsctl.core.errors import LoaderError, lines
+from wdsctl.core.errors import LoaderError, join_lines
 
 
 class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, not an error
-    """Where in the worker an exception was raised, as text: its frames do not cross processes."""
+    """The worker's traceback as text: frames do not cross processes."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -20,51 +20,53 @@ class WorkerTraceback(Exception):  # noqa: N818 - the cause of an error, not an 
         return f"\n\n{self.text}"
 
 
-def portable(error: BaseException, worker: int) -> tuple[Exception, str]:
-    """An exception that pickles, and its traceback. What would end the process becomes a LoaderError."""
+def to_picklable(error: BaseException, worker: int) -> tuple[Exception, str]:
+    """An exception that pickles, and its traceback. An exception that would end the process becomes a LoaderError."""
     text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
     if isinstance(error, SystemExit):
-        return _exit_called(error, worker), text
-    if isinstance(error, Exception) and _survives(error):
+        return _exit_error(error, worker), text
+    if isinstance(error, Exception) and _survives_pickling(error):
         return error, text
     described = "".join(traceback.format_exception_only(type(error), error)).strip()
     return LoaderError(
-        lines(*f"worker {worker} raised {described}".splitlines()),
-        hint="the worker's own traceback stands above; the exception itself cannot be sent between processes",
+        join_lines(*f"worker {worker} raised {described}".splitlines()),
+        hint="the worker's traceback is above; the exception itself cannot be sent between processes",
         code="WDS533",
     ), text
 
 
-def raised(error: Exception, text: str) -> Exception:
+def with_worker_traceback(error: Exception, traceback_text: str) -> Exception:
     """The error with the worker's traceback as its cause."""
-    error.__cause__ = WorkerTraceback(text)
+    error.__cause__ = WorkerTraceback(traceback_text)
     return error
 
 
-def how_it_ended(status: int | None) -> str:
-    """In words, from an exit code as subprocess gives it: negative for a signal. None: nobody knows."""
-    if status is None:
-        return "ended, how is not known"
-    if status >= 0:
-        return f"ended with exit code {status}"
+def describe_exit(exit_code: int | None) -> str:
+    """An exit code in words, as subprocess gives it: negative for a signal. None: unknown."""
+    if exit_code is None:
+        return "ended for an unknown reason"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
     try:
-        name = signal.Signals(-status).name
+        name = signal.Signals(-exit_code).name
     except ValueError:
-        name = f"signal {-status}"
+        name = f"signal {-exit_code}"
     return f"was killed by {name}" + (" (the system does so when memory runs out)" if name == "SIGKILL" else "")
 
 
-def died_twice(worker: int, how: str, text: str, dump: str) -> LoaderError:
-    """The same task ended two workers: a third would end too."""
+def died_twice_error(worker: int, exit_description: str, activity: str, stack_dump: str) -> LoaderError:
+    """The error for a task that ended two workers: a third would end too."""
     return LoaderError(
-        lines(f"worker {worker} {how}, a second time at the same task", *dump.splitlines()),
+        join_lines(
+            f"worker {worker} {exit_description}, for the second time at the same task", *stack_dump.splitlines()
+        ),
         hint="give num_workers=0 to see the failure in this process, or leave the sample out",
-        where=text,
+        where=activity,
         code="WDS530",
     )
 
 
-def _exit_called(error: SystemExit, worker: int) -> LoaderError:
+def _exit_error(error: SystemExit, worker: int) -> LoaderError:
     return LoaderError(
         f"code in worker {worker} asked the process to exit (code {error.code!r})",
         hint="raise SkipSample to leave a sample out, or any other exception to stop",
@@ -72,8 +74,8 @@ def _exit_called(error: SystemExit, worker: int) -> LoaderError:
     )
 
 
-def _survives(error: Exception) -> bool:
-    """Whether the exception comes out of a pickle as what it was. Its own code runs here, and may raise anything."""
+def _survives_pickling(error: Exception) -> bool:
+    """Whether a pickle returns the exception as it was. Its own code runs here, and may raise anything."""
     try:
         return type(pickle.loads(pickle.dumps(error))) is type(error)  # noqa: S301 - written a moment ago
     except Exception:  # noqa: BLE001 - an exception's __reduce__ and __init__ are anybody's code; the text is kept

@@ -1,4 +1,4 @@
-"""How worker processes come into being, for the consumer: forked by a nursery, or each a fresh interpreter."""
+"""Starts worker processes for the consumer: forked by a fork server, or each in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -13,155 +13,160 @@ import warnings
 from typing import Any, Protocol
 
 from wdsctl.core.errors import LoaderError
-from wdsctl.loader.workers.fresh import interpreter, luggage
-from wdsctl.loader.workers.nursery import Fork, HowEnded, tend
-from wdsctl.loader.workers.options import PoolOptions
-from wdsctl.loader.workers.process import Ends, flush_output, run_forked
+from wdsctl.loader.workers.fork_server import ExitCodeRequest, ForkRequest, serve
+from wdsctl.loader.workers.options import PoolOptions, TaskRunnerFactory
+from wdsctl.loader.workers.process import WorkerDescriptors, flush_output, run_forked
+from wdsctl.loader.workers.spawn import make_payload, start_interpreter
 from wdsctl.loader.workers.wire import hang_up, receive_parcel, send_parcel
-from wdsctl.loader.workers.work import OpenWork
 
-#: A nursery that does not answer for so long is given up, in seconds: a fresh one may import torch from a slow disk.
-_ANSWER = 120.0
-_END = 2.0
+#: Seconds after which an unresponsive fork server is abandoned: a fresh one may import torch from a slow disk.
+_ANSWER_SECONDS = 120.0
+_EXIT_SECONDS = 2.0
 
 
 class Launcher(Protocol):
-    def ready(self) -> None:
-        """To be called before the ends of a worker are made: what is forked later must not hold them."""
+    def prepare(self) -> None:
+        """Prepare a launch, before the worker's descriptors are opened: processes that are forked later must not hold
+        them."""
 
-    def launch(self, index: int, ends: Ends) -> int:
-        """The id of a new worker process, which has the ends. The caller closes its own."""
+    def launch(self, index: int, descriptors: WorkerDescriptors) -> int:
+        """Start a worker with these descriptors; returns its process id. The caller closes its own copies."""
 
     def exit_code(self, pid: int) -> int | None:
-        """How a worker that ended did so; negative for a signal, None where nobody knows."""
+        """The exit code of a worker that ended; negative for a signal, None if it is unknown."""
 
     def close(self) -> None: ...
 
 
-def launcher_for(open_work: OpenWork, options: PoolOptions) -> Launcher:
-    """Raises LoaderError (WDS531) for work that must be pickled and cannot."""
-    return Spawner(open_work, options) if options.start == "spawn" else Nursery(open_work, options)
+def open_launcher(runner_factory: TaskRunnerFactory, options: PoolOptions) -> Launcher:
+    """The launcher for a start method. Raises LoaderError (WDS531) if a runner factory must be pickled and cannot."""
+    return (
+        SpawnLauncher(runner_factory, options)
+        if options.start_method == "spawn"
+        else ForkServer(runner_factory, options)
+    )
 
 
-class Spawner:
-    """A fresh interpreter for each worker."""
+class SpawnLauncher:
+    """Starts a fresh interpreter for each worker."""
 
-    def __init__(self, open_work: OpenWork, options: PoolOptions) -> None:
-        self._open_work = open_work
+    def __init__(self, runner_factory: TaskRunnerFactory, options: PoolOptions) -> None:
+        self._runner_factory = runner_factory
         self._ring_bytes = options.ring_bytes
         self._running: dict[int, subprocess.Popen[bytes]] = {}
-        luggage(open_work)
+        make_payload(runner_factory)
 
-    def ready(self) -> None:
-        """Nothing is forked."""
+    def prepare(self) -> None:
+        """Do nothing: nothing is forked."""
 
-    def launch(self, index: int, ends: Ends) -> int:
-        raw = luggage(self._open_work, index=index, ends=tuple(ends), ring_bytes=self._ring_bytes)
-        process = interpreter(raw, ends)
+    def launch(self, index: int, descriptors: WorkerDescriptors) -> int:
+        raw = make_payload(self._runner_factory, index=index, ends=tuple(descriptors), ring_bytes=self._ring_bytes)
+        process = start_interpreter(raw, descriptors)
         self._running[process.pid] = process
         return process.pid
 
     def exit_code(self, pid: int) -> int | None:
         process = self._running.pop(pid)
-        return _ended(process, _END)
+        return _wait_for_exit(process, _EXIT_SECONDS)
 
     def close(self) -> None:
         for process in self._running.values():
-            if _ended(process, _END) is None:
+            if _wait_for_exit(process, _EXIT_SECONDS) is None:
                 process.kill()
                 process.wait()
         self._running.clear()
 
 
-class Nursery:
-    """A process that forks workers when it is asked to. Where it died, the workers live on and the next one needed
-    gets a new nursery."""
+class ForkServer:
+    """A process that forks workers on request. If it dies, its workers continue, and the next launch starts another."""
 
-    def __init__(self, open_work: OpenWork, options: PoolOptions) -> None:
-        self._open_work = open_work
+    def __init__(self, runner_factory: TaskRunnerFactory, options: PoolOptions) -> None:
+        self._runner_factory = runner_factory
         self._options = options
-        self._control: socket.socket | None = None
-        self._process: subprocess.Popen[bytes] | _Forked | None = None
-        self._is_asking = False
-        self.ready()
+        self._control_socket: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | _ForkedProcess | None = None
+        self._is_request_pending = False
+        self.prepare()
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process else None
 
-    def ready(self) -> None:
-        # A question that was interrupted leaves an answer behind that belongs to nobody.
-        if self._process and (self._control is None or self._is_asking or self._process.poll() is not None):
+    def prepare(self) -> None:
+        # An interrupted request leaves an answer behind that belongs to no request.
+        if self._process and (
+            self._control_socket is None or self._is_request_pending or self._process.poll() is not None
+        ):
             self._abandon()
         if self._process is None:
-            self._begin()
+            self._start_server()
 
-    def launch(self, index: int, ends: Ends) -> int:
-        question = Fork(index, self._options.ring_bytes)
+    def launch(self, index: int, descriptors: WorkerDescriptors) -> int:
+        question = ForkRequest(index, self._options.ring_bytes)
         try:
-            pid = self._ask(question, ends)
+            pid = self._send_request(question, descriptors)
         except LoaderError:
             self._abandon()
-            self._begin()
-            pid = self._ask(question, ends)
+            self._start_server()
+            pid = self._send_request(question, descriptors)
         if pid is None:
-            raise LoaderError("no worker could be started", hint="the log says more", code="WDS530")
+            raise LoaderError("no worker could be started", hint="see the log for the reason", code="WDS530")
         return pid
 
     def exit_code(self, pid: int) -> int | None:
         try:
-            return self._ask(HowEnded(pid))
+            return self._send_request(ExitCodeRequest(pid))
         except LoaderError:
             return None
 
     def close(self) -> None:
-        """It ends its workers with it, those that are still there."""
-        control, self._control = self._control, None
+        """End the process, which kills the workers that are left."""
+        control, self._control_socket = self._control_socket, None
         process, self._process = self._process, None
-        self._is_asking = False
+        self._is_request_pending = False
         if control:
             hang_up(control)
-        if process and _ended(process, _END) is None:
+        if process and _wait_for_exit(process, _EXIT_SECONDS) is None:
             process.kill()
             process.wait()
 
     def _abandon(self) -> None:
-        """Its workers live on: a nursery ends them only where it sees that its consumer is gone."""
-        self._options.say("the nursery of the workers is gone; a new one is made")
+        """Kill the process. Its workers continue: a fork server kills them only if its consumer is gone."""
+        self._options.log_line("the fork server of the workers has died; starting another one")
         if self._process:
             self._process.kill()
             self._process.wait()
         self.close()
 
-    def _begin(self) -> None:
-        mine, theirs = socket.socketpair()
-        mine.settimeout(_ANSWER)
-        with contextlib.ExitStack() as undo, theirs:
-            undo.callback(mine.close)
-            if self._options.start == "fork":
-                self._process = _fork_nursery(mine, theirs, self._open_work)
+    def _start_server(self) -> None:
+        consumer_end, server_end = socket.socketpair()
+        consumer_end.settimeout(_ANSWER_SECONDS)
+        with contextlib.ExitStack() as undo, server_end:
+            undo.callback(consumer_end.close)
+            if self._options.start_method == "fork":
+                self._process = _fork_server_process(consumer_end, server_end, self._runner_factory)
             else:
-                raw = luggage(self._open_work, control=theirs.fileno())
-                self._process = interpreter(raw, [theirs.fileno()])
-            self._control = mine
+                raw = make_payload(self._runner_factory, control=server_end.fileno())
+                self._process = start_interpreter(raw, [server_end.fileno()])
+            self._control_socket = consumer_end
             undo.pop_all()
 
-    def _ask(self, question: Any, descriptors: Any = ()) -> int | None:
-        if self._control is None or self._is_asking:
-            raise _silent()
-        self._is_asking = True
+    def _send_request(self, request: Any, descriptors: Any = ()) -> int | None:
+        if self._control_socket is None or self._is_request_pending:
+            raise _no_answer_error()
+        self._is_request_pending = True
         try:
-            send_parcel(self._control, pickle.dumps(question), list(descriptors))
-            raw, _ = receive_parcel(self._control)
+            send_parcel(self._control_socket, pickle.dumps(request), list(descriptors))
+            raw, _ = receive_parcel(self._control_socket)
         except (OSError, EOFError) as error:
-            raise _silent() from error
-        self._is_asking = False
-        answer: int | None = pickle.loads(raw)  # noqa: S301 - from our own nursery
+            raise _no_answer_error() from error
+        self._is_request_pending = False
+        answer: int | None = pickle.loads(raw)  # noqa: S301 - from our own fork server
         return answer
 
 
-class _Forked:
-    """A forked child with what we need of the face of subprocess.Popen."""
+class _ForkedProcess:
+    """A forked child with the methods of subprocess.Popen that we need."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -181,33 +186,39 @@ class _Forked:
         try:
             pid, status = os.waitpid(self.pid, flags)
         except ChildProcessError:
-            # Somebody else in this process waited for all children at once: its code is lost.
+            # Other code in this process waited for all children at once: the exit code is lost.
             self._code = 255
         else:
             self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
 
-def _fork_nursery(mine: socket.socket, theirs: socket.socket, open_work: OpenWork) -> _Forked:
+def _fork_server_process(
+    consumer_socket: socket.socket, server_socket: socket.socket, runner_factory: TaskRunnerFactory
+) -> _ForkedProcess:
     parent = os.getpid()
     flush_output()
     with warnings.catch_warnings():
-        # Threads may be alive here. The child runs none of their code and takes none of their locks: Python and the C
-        # library make theirs anew in a forked child.
+        # Other threads may run in this process. The child runs none of their code and takes none of their locks; Python
+        # and the C library reinitialize their own locks in a forked child.
         warnings.simplefilter("ignore", DeprecationWarning)
         pid = os.fork()
     if not pid:
-        mine.close()
-        run_forked(lambda: tend(theirs, open_work, parent))
-    return _Forked(pid)
+        consumer_socket.close()
+        run_forked(lambda: serve(server_socket, runner_factory, parent))
+    return _ForkedProcess(pid)
 
 
-def _ended(process: subprocess.Popen[bytes] | _Forked, seconds: float) -> int | None:
+def _wait_for_exit(process: subprocess.Popen[bytes] | _ForkedProcess, seconds: float) -> int | None:
     until = time.monotonic() + seconds
     while (code := process.poll()) is None and time.monotonic() < until:
         time.sleep(0.002)
     return code
 
 
-def _silent() -> LoaderError:
-    return LoaderError("the nursery of the workers does not answer", hint="run it again", code="WDS530")
+def _no_answer_error() -> LoaderError:
+    return LoaderError(
+        f"the fork server of the workers did not respond within {_ANSWER_SECONDS:g} s",
+        hint="check free memory and process limits, and run it again: the last saved state is intact",
+        code="WDS530",
+    )

@@ -1,4 +1,7 @@
-"""Results as segments: the memory of their tensors, arrays and long bytes, and last their pickle (protocol 5)."""
+"""Encodes results as segments: the memory of their tensors, arrays and long bytes, and last their pickle (protocol 5).
+
+CPU tensors become a flat storage and a view of it: any dtype, any strides, shared storages once.
+"""
 
 from __future__ import annotations
 
@@ -10,63 +13,64 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
+import torch
 
-#: Buffers shorter than this ride in the pickle, in bytes.
-_SMALL = 1024
-#: From this many bytes in the pickle on it is worth a try to send long bytes beside it.
-_LARGE = 64 << 10
-#: Each object that is asked whether it is long bytes costs as much as copying about so many bytes into the pickle.
-_BYTES_A_QUESTION = 128
-#: Results until the next try, where the last one did not pay.
-_REST = 64
+#: Shorter buffers stay in the pickle, in bytes.
+_MIN_BUFFER_BYTES = 1024
+#: Minimum size of a pickle, in bytes, for which the encoder tries to lift long bytes out.
+_MIN_LIFT_BYTES = 64 << 10
+#: Checking one object for long bytes costs as much as copying about this many bytes into the pickle.
+_BYTES_PER_CHECK = 128
+#: Results until the next try, if the last one did not pay off.
+_RESULTS_UNTIL_RETRY = 64
 
 #: Contiguous bytes, one piece after the other.
-Segment = list[Any]
+ByteSegment = list[Any]
 
 
-class Encoder:
-    """Turns the results of one worker into segments.
+class ResultEncoder:
+    """Encodes the results of one worker.
 
-    Tensors and arrays go beside the pickle always. For bytes, pickle has to ask about every single object: a list of
-    64 files is 50 times as fast so, a list of 10,000 numbers 20 times as slow. The results of a worker are alike, and
-    the last one tells which way the next one goes.
+    Tensors and arrays always have separate segments. To find long bytes, pickle has to check every object: this makes a
+    list of 64 files 50 times as fast, and a list of 10,000 numbers 20 times as slow. The results of a worker are
+    similar, so the previous result decides how the next one is encoded.
     """
 
     def __init__(self) -> None:
-        self._lifts = False
-        self._rest = 0
+        self._lifts_bytes = False
+        self._results_until_retry = 0
 
-    def encode(self, value: Any) -> list[Segment]:
-        """Raises what pickle raises. Where bytes are lifted, nothing of 1 KB or more is copied here."""
-        sink = _Sink()
-        pickler = _LiftingPickler(sink) if self._lifts else _Pickler(sink)
+    def encode(self, value: Any) -> list[ByteSegment]:
+        """The segments of a value. Raises what pickle raises. If bytes are lifted, copies nothing of 1 KB or more."""
+        sink = _PickleSink()
+        pickler = _LiftingPickler(sink) if self._lifts_bytes else _Pickler(sink)
         pickler.dump(value)
-        self._learn(pickler, sink)
+        self._choose_next_pickler(pickler, sink)
         lifted = pickler.lifted.values() if isinstance(pickler, _LiftingPickler) else ()
-        beside = [[buffer.raw()] for buffer in pickler.buffers]
-        return [*beside, *([raw] for raw in reversed(list(lifted))), sink.pieces]
+        buffers = [[buffer.raw()] for buffer in pickler.buffers]
+        return [*buffers, *([raw] for raw in reversed(list(lifted))), sink.pieces]
 
-    def _learn(self, pickler: _Pickler, sink: _Sink) -> None:
+    def _choose_next_pickler(self, pickler: _Pickler, sink: _PickleSink) -> None:
         if isinstance(pickler, _LiftingPickler):
             saved = sum(map(len, pickler.lifted.values()))
-            self._lifts = saved >= _BYTES_A_QUESTION * pickler.questions
-            self._rest = _REST
-        elif self._rest:
-            self._rest -= 1
+            self._lifts_bytes = saved >= _BYTES_PER_CHECK * pickler.checks
+            self._results_until_retry = _RESULTS_UNTIL_RETRY
+        elif self._results_until_retry:
+            self._results_until_retry -= 1
         else:
-            self._lifts = size_of(sink.pieces) >= _LARGE
+            self._lifts_bytes = segment_bytes(sink.pieces) >= _MIN_LIFT_BYTES
 
 
-def decode(segments: Sequence[memoryview]) -> Any:
-    """The value. Its tensors and arrays lie in the memory of the segments and keep it alive; bytes are copies."""
+def decode_result(segments: Sequence[memoryview]) -> Any:
+    """The value of these segments. Its tensors and arrays use their memory and keep it alive; bytes are copies."""
     return _Unpickler(segments).load()
 
 
-def size_of(segment: Segment) -> int:
+def segment_bytes(segment: ByteSegment) -> int:
     return sum(map(len, segment))
 
 
-class _Sink:
+class _PickleSink:
     """A file that keeps what is written, without copies: pickle writes frames, and very long bytes as they are."""
 
     def __init__(self) -> None:
@@ -75,40 +79,38 @@ class _Sink:
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, sink: _Sink) -> None:
+    def __init__(self, sink: _PickleSink) -> None:
         self.buffers: list[pickle.PickleBuffer] = []
-        # Not a method of its own: results would live until the garbage collector finds the cycle.
-        super().__init__(cast("io.BytesIO", sink), protocol=5, buffer_callback=partial(_keep, self.buffers))
-        self._tensors: Any = None
+        # Not a bound method, whose reference cycle would keep results alive until the garbage collector finds it.
+        super().__init__(cast("io.BytesIO", sink), protocol=5, buffer_callback=partial(_keep_inline, self.buffers))
+        self._tensor_reducer: Any = None
 
     def reducer_override(self, value: Any) -> Any:
         if type(value) is np.ndarray:
-            return _array(value)
+            return _reduce_array(value)
         if type(value) is memoryview and value.ndim == 1 and value.format == "B":
-            return _view, (np.asarray(value),)
-        if self._tensors is None and "torch" in sys.modules:
-            from wdsctl.loader.workers.tensors import Tensors
-
-            self._tensors = Tensors()
-        return self._tensors.reduce(value) if self._tensors else NotImplemented
+            return _rebuild_view, (np.asarray(value),)
+        if self._tensor_reducer is None and "torch" in sys.modules:
+            self._tensor_reducer = TensorReducer()
+        return self._tensor_reducer.reduce(value) if self._tensor_reducer else NotImplemented
 
 
 class _LiftingPickler(_Pickler):
-    """Also lifts long bytes out. The n-th of them is the n-th segment before the pickle."""
+    """Also lifts long bytes out of the pickle. The n-th of them is the n-th segment before the pickle."""
 
-    def __init__(self, sink: _Sink) -> None:
+    def __init__(self, sink: _PickleSink) -> None:
         super().__init__(sink)
         self.lifted: dict[int, bytes] = {}
-        self.questions = 0
-        self._places: dict[int, int] = {}
+        self.checks = 0
+        self._lifted_index: dict[int, int] = {}
 
     def persistent_id(self, value: Any) -> int | None:
-        self.questions += 1
-        if type(value) is not bytes or len(value) < _SMALL:
+        self.checks += 1
+        if type(value) is not bytes or len(value) < _MIN_BUFFER_BYTES:
             return None
-        # `lifted` holds on to the bytes, and so an id means one object as long as this lasts.
+        # `lifted` keeps the bytes alive, so an id identifies one object during this call.
         self.lifted[id(value)] = value
-        return self._places.setdefault(id(value), len(self._places))
+        return self._lifted_index.setdefault(id(value), len(self._lifted_index))
 
 
 class _Unpickler(pickle.Unpickler):
@@ -117,26 +119,111 @@ class _Unpickler(pickle.Unpickler):
         self._segments = segments
         self._lifted: dict[int, bytes] = {}
 
-    def persistent_load(self, place: int) -> bytes:
-        if place not in self._lifted:
-            self._lifted[place] = bytes(self._segments[-2 - place])
-        return self._lifted[place]
+    def persistent_load(self, index: int) -> bytes:
+        if index not in self._lifted:
+            self._lifted[index] = bytes(self._segments[-2 - index])
+        return self._lifted[index]
 
 
-def _keep(buffers: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
-    """Whether the buffer is to ride in the pickle."""
-    if buffer.raw().nbytes < _SMALL:
+def _keep_inline(buffers: list[pickle.PickleBuffer], buffer: pickle.PickleBuffer) -> bool:
+    """Whether the buffer stays in the pickle."""
+    if buffer.raw().nbytes < _MIN_BUFFER_BYTES:
         return True
     buffers.append(buffer)
     return False
 
 
-def _view(array: np.ndarray[Any, Any]) -> memoryview:
+def _rebuild_view(array: np.ndarray[Any, Any]) -> memoryview:
     return array.data.toreadonly()
 
 
-def _array(array: np.ndarray[Any, Any]) -> Any:
-    """numpy gives only arrays without gaps out of band."""
+def _reduce_array(array: np.ndarray[Any, Any]) -> Any:
+    """Reduce an array to a contiguous one: numpy passes only those out of band."""
     if array.dtype.hasobject or array.flags.c_contiguous or array.flags.f_contiguous:
         return NotImplemented
     return np.ascontiguousarray(array).__reduce_ex__(5)
+
+
+#: A tensor that uses less than one part in this many of its storage is sent as a compact copy.
+_MAX_STORAGE_RATIO = 2
+
+
+class FlatStorage:
+    """One storage. Pickle writes each object once, so that shared storages stay shared."""
+
+    __slots__ = ("storage",)
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self.storage.nbytes():
+            return _rebuild_flat, (None,)
+        return _rebuild_flat, (pickle.PickleBuffer(_storage_bytes(self.storage).numpy().data),)
+
+
+class TensorReducer:
+    """Reduces the tensors of one result. Keeps their storages alive."""
+
+    def __init__(self) -> None:
+        self._flat_storages: dict[tuple[int, int], FlatStorage] = {}
+
+    def reduce(self, value: Any) -> Any:
+        """The return value for pickle's `reducer_override`: NotImplemented except for tensors and storages on the CPU.
+
+        A tensor that requires a gradient arrives without: its graph stays in the worker.
+        """
+        if type(value) is torch.Tensor:
+            if value.device.type != "cpu" or value.layout != torch.strided or value.is_quantized or value.is_nested:
+                return NotImplemented
+            return self._reduce_tensor(value.detach().resolve_conj().resolve_neg())
+        if isinstance(value, torch.UntypedStorage) and value.device.type == "cpu":
+            return _rebuild_storage, (self._flat_storage(value),)
+        if isinstance(value, torch.storage.TypedStorage) and value._untyped_storage.device.type == "cpu":  # noqa: SLF001 - see below
+            return _rebuild_typed_storage, (self._flat_storage(value._untyped_storage), value.dtype)  # noqa: SLF001 - untyped() warns
+        return NotImplemented
+
+    def _reduce_tensor(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        storage = tensor.untyped_storage()
+        if storage.nbytes() > _MAX_STORAGE_RATIO * tensor.nbytes and _storage_id(storage) not in self._flat_storages:
+            tensor = tensor.clone()
+            storage = tensor.untyped_storage()
+        layout = (tensor.dtype, tensor.storage_offset(), tuple(tensor.size()), tensor.stride())
+        return _rebuild_tensor, (self._flat_storage(storage), *layout)
+
+    def _flat_storage(self, storage: torch.UntypedStorage) -> FlatStorage:
+        return (
+            self._flat_storages.setdefault(_storage_id(storage), FlatStorage(storage))
+            if storage.nbytes()
+            else FlatStorage(storage)
+        )
+
+
+def _storage_id(storage: torch.UntypedStorage) -> tuple[int, int]:
+    """The identity of a storage. Two may begin at one address: tensors over one array, of different lengths."""
+    return storage.data_ptr(), storage.nbytes()
+
+
+def _storage_bytes(storage: torch.UntypedStorage) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def _rebuild_flat(memory: Any) -> torch.Tensor:
+    """uint8 over the memory itself, which lives as long as the tensor does."""
+    return torch.empty(0, dtype=torch.uint8) if memory is None else torch.frombuffer(memory, dtype=torch.uint8)
+
+
+def _rebuild_tensor(
+    flat: torch.Tensor, dtype: torch.dtype, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> torch.Tensor:
+    return torch.empty(0, dtype=dtype).set_(flat.untyped_storage(), offset, size, stride)
+
+
+def _rebuild_storage(flat: torch.Tensor) -> torch.UntypedStorage:
+    return flat.untyped_storage()
+
+
+def _rebuild_typed_storage(flat: torch.Tensor, dtype: torch.dtype) -> torch.storage.TypedStorage:
+    make: Any = torch.storage.TypedStorage
+    typed: torch.storage.TypedStorage = make(wrap_storage=flat.untyped_storage(), dtype=dtype, _internal=True)
+    return typed

@@ -1,12 +1,12 @@
-"""An ordered pool of stateful workers: each does its own tasks in order, and nothing that happens to it shows.
+"""An ordered pool of stateful workers: each runs its own tasks in order, and its deaths are invisible to the caller.
 
-    pool = Pool(open_work, resume, workers=2)
+    pool = WorkerPool(runner_factory, resume_state_of, worker_count=2)
     pool.submit(0, task); pool.submit(1, other); pool.send()
-    result = pool.look(0)
+    result = pool.peek(0)
     pool.accept(0, 0)
 
-A worker that dies or hangs is replaced: the new one begins from `resume(worker)` and does again what was not accepted.
-One thread at a time may use a pool.
+A worker that dies or hangs is replaced: the new one starts from `resume_state_of(worker)` and repeats what was not
+accepted. One thread at a time may use a pool.
 """
 
 from __future__ import annotations
@@ -23,130 +23,134 @@ from typing_extensions import Self
 
 from wdsctl.core.errors import UsageError
 from wdsctl.loader.workers import wire
-from wdsctl.loader.workers.channel import Arrived, Channel
-from wdsctl.loader.workers.failure import died_twice, how_it_ended, raised
-from wdsctl.loader.workers.fresh import refuse_while_preparing
-from wdsctl.loader.workers.launch import Launcher, launcher_for
+from wdsctl.loader.workers.channel import Channel, ReceivedReply
+from wdsctl.loader.workers.failure import describe_exit, died_twice_error, with_worker_traceback
+from wdsctl.loader.workers.launch import Launcher, open_launcher
 from wdsctl.loader.workers.lifeline import send_signal
-from wdsctl.loader.workers.options import PoolOptions
-from wdsctl.loader.workers.page import dumped
+from wdsctl.loader.workers.options import PoolOptions, TaskRunnerFactory
 from wdsctl.loader.workers.process import DUMP_SIGNAL
-from wdsctl.loader.workers.seat import Resume, Seat
-from wdsctl.loader.workers.work import OpenWork
+from wdsctl.loader.workers.slot import ResumeStateOf, WorkerSlot
+from wdsctl.loader.workers.spawn import check_not_preparing
+from wdsctl.loader.workers.status_page import read_stack_dump
 
-#: How often `look` looks at its worker while nothing comes, in seconds.
-_LOOK_EVERY = 0.25
-#: How long a hung worker may take to tell its stack, in seconds.
-_DUMP = 1.0
+#: How often `peek` checks its worker while nothing arrives, in seconds.
+_POLL_SECONDS = 0.25
+#: How long a hung worker may take to write its stack, in seconds.
+_DUMP_SECONDS = 1.0
 #: How long workers may take to end by themselves when the pool is closed, in seconds.
-_END = 2.0
-#: A task may end so many workers.
-_DEATHS = 2
+_EXIT_SECONDS = 2.0
+#: Workers that one task may end.
+_MAX_DEATHS_PER_TASK = 2
 
 
-class Pool:
-    """Starts its workers at once. Closes itself when it is no longer used and at the end of the program.
+class WorkerPool:
+    """An ordered pool of workers, which it starts immediately. Closes itself when it is freed and at program exit.
 
-    Raises LoaderError where the work cannot be pickled and has to be (WDS531).
+    Raises LoaderError if the runner factory must be pickled and cannot (WDS531).
     """
 
     def __init__(
-        self, open_work: OpenWork, resume: Resume, *, workers: int, options: PoolOptions | None = None
+        self,
+        runner_factory: TaskRunnerFactory,
+        resume_state_of: ResumeStateOf,
+        *,
+        worker_count: int,
+        options: PoolOptions | None = None,
     ) -> None:
-        if workers < 1:
-            raise UsageError(f"a pool of {workers} workers", hint="give 1 or more")
-        refuse_while_preparing()
+        if worker_count < 1:
+            raise UsageError(f"a pool of {worker_count} workers", hint="give 1 or more")
+        check_not_preparing()
         #: Bytes of the largest result that came.
-        self.largest = 0
+        self.largest_result_bytes = 0
         self._options = options or PoolOptions()
-        self._resume = resume
-        self._seats = [Seat(index, self._options.ring_bytes) for index in range(workers)]
-        self._launcher = launcher_for(open_work, self._options)
-        self._closing = weakref.finalize(self, _close, self._seats, self._launcher, os.getpid())
-        for seat in self._seats:
-            seat.start(self._launcher, resume(seat.index))
+        self._resume_state_of = resume_state_of
+        self._slots = [WorkerSlot(index, self._options.ring_bytes) for index in range(worker_count)]
+        self._launcher = open_launcher(runner_factory, self._options)
+        self._finalizer = weakref.finalize(self, _close_pool, self._slots, self._launcher, os.getpid())
+        for slot in self._slots:
+            slot.start(self._launcher, resume_state_of(slot.index))
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers, by index."""
-        return [seat.pid for seat in self._seats]
+        return [slot.pid for slot in self._slots]
 
     @property
-    def nursery_pid(self) -> int | None:
-        """Process id of the nursery; None where there is none."""
+    def fork_server_pid(self) -> int | None:
+        """Process id of the fork server; None if there is none."""
         return getattr(self._launcher, "pid", None)
 
     @property
-    def submitted(self) -> int:
+    def submitted_count(self) -> int:
         """How many tasks were ever submitted, to all workers together."""
-        return sum(seat.next_number for seat in self._seats)
+        return sum(slot.next_number for slot in self._slots)
 
-    def accepted(self, worker: int) -> int:
-        """How many results of a worker were accepted: the number of the task that is the next to be."""
-        return self._seats[worker].accepted
+    def accepted_count(self, worker: int) -> int:
+        """How many results of a worker were accepted: the number of the task whose result is next."""
+        return self._slots[worker].accepted_count
 
     def submit(self, worker: int, task: Any) -> None:
-        """One more task for a worker, after those it has. The task must pickle.
+        """Queue a task for a worker. The task must be picklable.
 
-        The worker is told by the next `send`: to be woken once for several tasks costs less.
+        The next `send` sends it: waking a worker once for several tasks costs less.
         """
         self._check_open()
-        self._seats[worker].add(pickle.dumps(task, protocol=5))
+        self._slots[worker].add_task(pickle.dumps(task, protocol=5))
 
     def send(self) -> None:
-        """Tell all workers of what was submitted. Never waits."""
-        for seat in self._seats:
-            seat.dispatch()
+        """Send all submitted tasks. Never waits."""
+        for slot in self._slots:
+            slot.dispatch()
 
-    def look(self, worker: int) -> Any:
-        """The result of the worker's oldest task that was not accepted, as often as it is asked for. It is the caller's
-        own: nothing changes it. An interrupt loses nothing.
+    def peek(self, worker: int) -> Any:
+        """The result of the worker's oldest task that was not accepted, the same at every call. The caller owns the
+        result. An interrupt loses nothing.
 
-        What the task raised is raised here, with the worker's traceback as its cause; the worker then waits until
-        `restart`. Raises LoaderError (WDS530) when a task ended two workers.
+        Raises what the task raised, with the worker's traceback as its cause; the worker then waits for `restart`.
+        Raises LoaderError (WDS530) if a task ended two workers.
         """
-        arrived = self._head(worker)
-        value = arrived.value()
-        if arrived.kind == wire.ERROR:
-            raise raised(*value)
+        arrived = self._wait_for_reply(worker)
+        value = arrived.decode_value()
+        if arrived.kind == wire.ERROR_REPLY:
+            raise with_worker_traceback(*value)
         return value
 
     def accept(self, worker: int, number: int) -> None:
-        """The worker's results up to this one are the caller's, if they were not yet: they are not made again."""
-        seat = self._seats[worker]
-        seat.accepted = max(seat.accepted, number + 1)
+        """Accept the worker's results up to this one, unless they are accepted already: they are never made again."""
+        slot = self._slots[worker]
+        slot.accepted_count = max(slot.accepted_count, number + 1)
 
-    def _head(self, worker: int) -> Arrived:
+    def _wait_for_reply(self, worker: int) -> ReceivedReply:
         self._check_open()
-        seat = self._seats[worker]
-        if not seat.pending:
+        slot = self._slots[worker]
+        if not slot.pending_count:
             raise UsageError(f"worker {worker} has nothing to do", hint="submit a task first")
-        while (arrived := seat.head) is None:
-            if seat.failure is not None:
-                raise seat.failure
-            self._advance(seat)
-        self.largest = max(self.largest, arrived.memory.size)
+        while (arrived := slot.oldest_reply) is None:
+            if slot.failure is not None:
+                raise slot.failure
+            self._advance(slot)
+        self.largest_result_bytes = max(self.largest_result_bytes, arrived.memory.size)
         return arrived
 
     def restart(self, worker: int) -> None:
-        """The worker begins again from `resume(worker)`, and does again what was not accepted.
+        """Let the worker start again from `resume_state_of(worker)`, and repeat what was not accepted.
 
-        A process that can go on does.
+        A process that still runs is reused.
         """
         self._check_open()
-        seat = self._seats[worker]
-        seat.failure = None
-        seat.deaths.clear()
-        resumed = self._resume(worker)
-        if seat.channel and not seat.channel.is_torn and not seat.channel.is_ended:
-            seat.begin_again(resumed)
+        slot = self._slots[worker]
+        slot.failure = None
+        slot.deaths.clear()
+        resumed = self._resume_state_of(worker)
+        if slot.channel and not slot.channel.is_torn and not slot.channel.is_ended:
+            slot.reopen(resumed)
         else:
-            self._dismiss(seat)
-            seat.start(self._launcher, resumed)
+            self._end_process(slot)
+            slot.start(self._launcher, resumed)
 
     def close(self) -> None:
-        """Ends the workers and the nursery. Results that were looked at stay as they are."""
-        self._closing()
+        """End the workers and the fork server. Results that `peek` returned stay valid."""
+        self._finalizer()
 
     def __enter__(self) -> Self:
         return self
@@ -156,96 +160,100 @@ class Pool:
 
     @property
     def is_closed(self) -> bool:
-        return not self._closing.alive
+        return not self._finalizer.alive
 
     def _check_open(self) -> None:
         if self.is_closed:
-            raise UsageError("the pool is closed", hint="make a new one")
+            raise UsageError("the pool is closed", hint="create a new pool")
 
-    def _advance(self, seat: Seat) -> None:
-        """One step towards the next answer: read, start, replace, or wait a little."""
-        channel = seat.channel
+    def _advance(self, slot: WorkerSlot) -> None:
+        """Make one step towards the next reply: read, start or replace the process, or wait a little."""
+        channel = slot.channel
         if channel is None or channel.is_torn:
-            self._dismiss(seat)
-            seat.start(self._launcher, self._resume(seat.index))
+            self._end_process(slot)
+            slot.start(self._launcher, self._resume_state_of(slot.index))
             return
-        seat.dispatch()
+        slot.dispatch()
         if arrived := channel.receive():
             channel.is_torn = True
-            if not seat.take(arrived):
-                seat.kill()
-                self._died(seat, channel, f"answered task {arrived.number} where task {seat.due} was due")
+            if not slot.take_reply(arrived):
+                slot.kill()
+                self._handle_death(
+                    slot, channel, f"answered task {arrived.number} where task {slot.expected_number} was due"
+                )
                 return
             channel.is_torn = False
         elif channel.is_ended:
-            self._died(seat, channel)
+            self._handle_death(slot, channel)
         else:
-            self._wait(seat, channel)
+            self._wait(slot, channel)
 
-    def _wait(self, seat: Seat, channel: Channel) -> None:
-        patience = self._options.patience(is_open=channel.page.is_open)
-        longest = _LOOK_EVERY if patience is None else min(_LOOK_EVERY, patience / 4)
+    def _wait(self, slot: WorkerSlot, channel: Channel) -> None:
+        timeout_seconds = self._options.hang_timeout_seconds(is_open=channel.status_page.is_open)
+        longest = _POLL_SECONDS if timeout_seconds is None else min(_POLL_SECONDS, timeout_seconds / 4)
         start = time.monotonic()
         has_news = channel.wait(longest)
-        if has_news or channel.page.signs != seat.signs:
-            seat.signs, seat.silence = channel.page.signs, 0.0
+        if has_news or channel.status_page.heartbeats != slot.heartbeats:
+            slot.heartbeats, slot.silent_seconds = channel.status_page.heartbeats, 0.0
             return
-        # Only what was waited here counts: not the time that this whole process was stopped, or trained.
-        seat.silence += min(time.monotonic() - start, longest)
-        if patience is not None and seat.silence >= patience:
-            self._hung(seat, channel, patience)
+        # Only waiting time counts, not time in which this process was stopped or busy with training.
+        slot.silent_seconds += min(time.monotonic() - start, longest)
+        if timeout_seconds is not None and slot.silent_seconds >= timeout_seconds:
+            self._replace_hung(slot, channel, timeout_seconds)
 
-    def _hung(self, seat: Seat, channel: Channel, patience: float) -> None:
-        send_signal(seat.pid, channel.handle, DUMP_SIGNAL)
-        until = time.monotonic() + _DUMP
+    def _replace_hung(self, slot: WorkerSlot, channel: Channel, timeout_seconds: float) -> None:
+        send_signal(slot.pid, channel.process_handle, DUMP_SIGNAL)
+        until = time.monotonic() + _DUMP_SECONDS
         text = ""
-        while time.monotonic() < until and (not text or text != dumped(channel.page_at)):
-            text = dumped(channel.page_at)
-            time.sleep(0.1)  # so long a pause and nothing more came: it is whole
-        seat.kill()
-        self._died(seat, channel, f"hung (no result for {patience:g} s)")
+        while time.monotonic() < until and (not text or text != read_stack_dump(channel.page_descriptor)):
+            text = read_stack_dump(channel.page_descriptor)
+            time.sleep(0.1)  # the text is complete if nothing is added in this time
+        slot.kill()
+        self._handle_death(slot, channel, f"hung (no result for {timeout_seconds:g} s)")
 
-    def _died(self, seat: Seat, channel: Channel, how: str = "") -> None:
-        """Makes room for another process, or keeps why there will be none."""
-        code = self._launcher.exit_code(seat.pid)
-        how = how or how_it_ended(code)
-        at, doing, stack = seat.at, channel.page.text, dumped(channel.page_at)
-        seat.leave()
-        seat.deaths[at] += 1
-        if seat.deaths[at] >= _DEATHS:
-            seat.failure = died_twice(seat.index, how, doing, stack)
+    def _handle_death(self, slot: WorkerSlot, channel: Channel, exit_description: str = "") -> None:
+        """Release a dead process so that another one is started, or record why none will be."""
+        code = self._launcher.exit_code(slot.pid)
+        exit_description = exit_description or describe_exit(code)
+        at, doing, stack = slot.current_task, channel.status_page.activity, read_stack_dump(channel.page_descriptor)
+        slot.release_process()
+        slot.deaths[at] += 1
+        if slot.deaths[at] >= _MAX_DEATHS_PER_TASK:
+            slot.failure = died_twice_error(slot.index, exit_description, doing, stack)
             return
         where = f", at {doing}" if doing else ""
-        self._options.say(f"worker {seat.index} {how}{where}; it is replaced{f'{chr(10)}{stack}' if stack else ''}")
+        self._options.log_line(
+            f"worker {slot.index} {exit_description}{where}; it is replaced{f'{chr(10)}{stack}' if stack else ''}"
+        )
 
-    def _dismiss(self, seat: Seat) -> None:
-        """Ends a process whose channel is of no use any more."""
-        if seat.channel:
-            seat.kill()
-            self._launcher.exit_code(seat.pid)
-            seat.leave()
+    def _end_process(self, slot: WorkerSlot) -> None:
+        """End a process whose channel is no longer usable."""
+        if slot.channel:
+            slot.kill()
+            self._launcher.exit_code(slot.pid)
+            slot.release_process()
 
 
-def _close(seats: Sequence[Seat], launcher: Launcher, owner: int) -> None:
-    """Workers are asked, waited for together, and killed; the nursery comes last."""
-    if os.getpid() != owner:
+def _close_pool(slots: Sequence[WorkerSlot], launcher: Launcher, owner_pid: int) -> None:
+    """Ask the workers to end, wait for all together, and kill those that are left; the fork server comes last."""
+    if os.getpid() != owner_pid:
         return
     try:
-        _wait_for_the_end([seat.channel for seat in seats if seat.channel])
-    finally:  # who is interrupted here will not be asked to close again
-        for seat in seats:
-            seat.kill()
-            seat.leave()
-            seat.clear()
+        _wait_for_exits([slot.channel for slot in slots if slot.channel])
+    finally:  # after an interrupt here, close is not called again
+        for slot in slots:
+            slot.kill()
+            slot.release_process()
+            slot.drop_replies()
         launcher.close()
 
 
-def _wait_for_the_end(channels: Sequence[Channel]) -> None:
+def _wait_for_exits(channels: Sequence[Channel]) -> None:
     for channel in channels:
         channel.hang_up()
-    until = time.monotonic() + _END
+    until = time.monotonic() + _EXIT_SECONDS
     for channel in channels:
-        if channel.handle is not None:
+        if channel.process_handle is not None:
             poll = select.poll()
-            poll.register(channel.handle, select.POLLIN)
+            poll.register(channel.process_handle, select.POLLIN)
             poll.poll(max(0.0, until - time.monotonic()) * 1000)

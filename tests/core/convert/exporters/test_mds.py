@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.convert.forms import written
+from tests.core.formats import written
 from wdsctl.core.errors import DatasetError
 
 

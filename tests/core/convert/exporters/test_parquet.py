@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.core.convert.forms import written
+from tests.core.formats import written
 from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS
 
 
 def test_texts_are_strings_and_images_what_hugging_face_reads(tmp_path: Path) -> None:
@@ -25,6 +26,16 @@ def test_texts_are_strings_and_images_what_hugging_face_reads(tmp_path: Path) ->
     features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
     assert features["jpg"] == {"_type": "Image"}
     assert features["txt"] == {"dtype": "string", "_type": "Value"}
+
+
+def test_media_of_every_format_that_the_loader_decodes_are_what_hugging_face_reads(tmp_path: Path) -> None:
+    samples = {"a": dict.fromkeys(MEDIA_EXTENSIONS, b"medium")}
+    file = Path(written(tmp_path, "parquet", samples)) / "part-0.parquet"
+
+    features = json.loads(pq.read_schema(file).metadata[b"huggingface"])["info"]["features"]
+
+    for ending, each in FORMAT_BY_EXTENSION.items():
+        assert features[ending]["_type"] == (each.media_type.capitalize() if each.readers else "Value"), ending
 
 
 def test_row_groups_are_bounded_by_rows(tmp_path: Path) -> None:

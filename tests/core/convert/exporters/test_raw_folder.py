@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.convert.forms import written
+from tests.core.formats import written
 from wdsctl.core.errors import DatasetError
 
 
@@ -27,10 +27,12 @@ def test_keys_that_lead_elsewhere_stay_below_the_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("keys", [("a", "a"), ("a", "a.txt/b"), ("a.txt/b", "a")])
 def test_two_parts_that_need_one_name_are_refused(tmp_path: Path, keys: tuple[str, str]) -> None:
     from wdsctl.core.convert import exporters
-    from wdsctl.core.convert.source import Part
+    from wdsctl.core.importers.protocol import Part
 
     with pytest.raises(DatasetError) as error:
-        exporters.get("folder").write(str(tmp_path / "d"), ((key, iter([Part("txt", b"x")])) for key in keys), {})
+        exporters.get_exporter("folder").write(
+            str(tmp_path / "d"), ((key, iter([Part("txt", b"x")])) for key in keys), {}
+        )
     assert error.value.code == "WDS237"
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.convert.forms import Samples, held, written
-from wdsctl.core.convert.rows.file_names import file_name
+from tests.core.formats import Samples, held, written
+from wdsctl.core.importers.records.files import part_path
 
 REVERSIBLE = ("jsonl", "parquet", "mds")
 
@@ -38,7 +38,7 @@ _parts = st.fixed_dictionaries(
 ).filter(bool)
 _samples = st.dictionaries(_keys, _parts, min_size=1, max_size=6)
 #: Keys that are names of files as they are: a folder named `%` or `%2E` would be taken for one that was written so.
-_named = _samples.filter(lambda samples: all(file_name(key, "x") == f"{key}.x" for key in samples))
+_named = _samples.filter(lambda samples: all(part_path(key, "x") == f"{key}.x" for key in samples))
 
 
 @pytest.mark.parametrize("form", REVERSIBLE)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wdsctl.core.convert.exporters.shards import EXPORTER
-from wdsctl.core.convert.source import Part
 from wdsctl.core.errors import UsageError
+from wdsctl.core.importers.protocol import Part
 
 SAMPLES = [("a/1", [Part("jpg", b"x" * 700), Part("txt", b"")]), ("ü" * 200, [Part("json", b"{}")])]
 

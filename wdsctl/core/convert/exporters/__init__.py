@@ -1,28 +1,60 @@
-"""The forms that can be written, one module each, imported when they are asked for."""
+"""The formats that `convert` can write: one module each, imported on first use.
+
+Workers write units, one file or folder each. Then the exporter writes the files that all units share, such as an index.
+"""
 
 from __future__ import annotations
 
 import importlib
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
 
-from wdsctl.core.convert.target import Target
 from wdsctl.core.errors import UsageError
-from wdsctl.core.fields import did_you_mean
+from wdsctl.core.importers.protocol import Options, Part
+from wdsctl.core.samples.fields import did_you_mean
 
-#: Name of a form -> its module here, which has a value `EXPORTER`.
-MODULES = MappingProxyType(
-    {"shards": "shards", "folder": "raw_folder", "jsonl": "json_lines", "parquet": "parquet", "mds": "mds"}
-)
-
-NAMES = tuple(MODULES)
+#: The modules of this package that have a value `EXPORTER`.
+EXPORT_FORMATS = ("shards", "folder", "jsonl", "parquet", "mds")
 
 
-def get(name: str) -> Target:
-    """The target of a form. Raises UsageError for a name that there is not."""
-    if name not in MODULES:
+@dataclass(frozen=True, slots=True)
+class WrittenUnit:
+    """A unit that was written. `name`: its path below the destination; `facts`: JSON for `Exporter.finish`."""
+
+    name: str
+    samples: int
+    size_bytes: int
+    facts: str = "{}"
+
+
+class Exporter(Protocol):
+    """A format to write. A module-level value without state: workers look it up by `name`."""
+
+    name: str
+    about: str
+    suffix: str  # of a unit: `.tar`, `.parquet`; empty for a folder of files
+
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+        """Write one unit to `path`, a temporary name, from (key, parts), and sync it.
+
+        The same samples give the same bytes. The caller renames the file or folder to its final name.
+        """
+
+    def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:
+        """Write the files that all units share, after the units have their final names.
+
+        A run that continues after a kill calls `finish` again. The exporter publishes these files itself
+        (`wdsctl/core/files.py`).
+        """
+
+
+def get_exporter(name: str) -> Exporter:
+    """The exporter of a format. Raises UsageError if no format has this name."""
+    if name not in EXPORT_FORMATS:
         raise UsageError(
-            f"there is no form {name!r} to write",
-            hint=f"{did_you_mean(name, MODULES)} the forms are {', '.join(MODULES)}".strip(),
+            f"cannot write the format {name!r}",
+            hint=f"{did_you_mean(name, EXPORT_FORMATS)} formats: {', '.join(EXPORT_FORMATS)}".strip(),
         )
-    target: Target = importlib.import_module(f"{__name__}.{MODULES[name]}").EXPORTER
-    return target
+    exporter: Exporter = importlib.import_module(f"{__name__}.{name}").EXPORTER
+    return exporter

@@ -1,7 +1,7 @@
-"""To MDS, for Mosaic Streaming: shards and an index.json. A column `__key__`, and one a part.
+"""Write MDS for Mosaic Streaming: shards and an index.json, with a column `__key__` and one per part.
 
-Columns have the encodings that Streaming decodes: jpeg, png, str, json, bytes. Parts that some samples of a shard lack
-are empty there, and a column `__parts__` says which each one has.
+Columns have the encodings that Streaming decodes: jpeg, png, str, json, bytes. A part that some samples of a shard lack
+is empty there, and a column `__parts__` lists the parts of each sample.
 
 Source: https://docs.mosaicml.com/projects/streaming (dataset format, MDS encodings).
 """
@@ -16,72 +16,76 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.convert.rows import options as given
-from wdsctl.core.convert.rows.file_names import TEXTS, ending
-from wdsctl.core.convert.rows.samples import FILES, KEY
-from wdsctl.core.convert.rows.spool import Spool, refused
-from wdsctl.core.convert.source import Options, Part
-from wdsctl.core.convert.target import Unit
-from wdsctl.core.errors import DatasetError
-from wdsctl.core.files import sync, write_text
+from wdsctl.core.convert.exporters import WrittenUnit
+from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_error
+from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.files import fsync_path, write_text
+from wdsctl.core.importers.protocol import Options, Part
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
+from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
 from wdsctl.core.json_text import read_json
-from wdsctl.core.os_errors import translated
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 
-INDEX = "index.json"
-PARTS = "__parts__"
+INDEX_FILE = "index.json"
+PARTS_COLUMN = "__parts__"
 
-_LONGEST = (1 << 32) - 1  # bytes of a shard: offsets are 32 bits
-_FIXED = {"jpg": "jpeg", "jpeg": "jpeg", "png": "png", "json": "json"}
+_MAX_SHARD_BYTES = (1 << 32) - 1  # offsets have 32 bits
+_IMAGE_ENCODINGS = ("jpeg", "png")  # encodings with the same names as the formats in `FORMAT_BY_EXTENSION`
 
 
-class Mds:
-    """`-O binary=txt` stores these parts as bytes, for texts that are not UTF-8."""
+class MdsExporter:
+    """Option: `-O binary=txt` stores these parts as bytes, for texts that are not UTF-8."""
 
     name = "mds"
     about = "MDS shards and their index, for Mosaic Streaming"
     suffix = ".mds"
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
-        given.checked(self.name, options, ("binary",))
-        with Spool(path) as spool:
-            spool.fill(samples, (KEY, FILES, PARTS), _LONGEST)
-            columns = _columns(spool, given.names(options, "binary"))
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+        given.check_format_options(self.name, options, ("binary",))
+        with SampleSpool(path) as spool:
+            spool.fill(samples, (KEY_COLUMN, FILES_COLUMN, PARTS_COLUMN), _MAX_SHARD_BYTES)
+            columns = _columns(spool, given.parse_list_option(options, "binary"))
             config = _config(columns)
-            size = _write(path, spool, columns, config)
+            size = _write_shard(path, spool, columns, config)
             config |= {
                 "raw_data": {"basename": os.path.basename(path), "bytes": size, "hashes": {}},
                 "samples": spool.samples,
                 "zip_data": None,
             }
-            return Unit(os.path.basename(path), spool.samples, size, json.dumps(config, sort_keys=True))
+            return WrittenUnit(os.path.basename(path), spool.samples, size, json.dumps(config, sort_keys=True))
 
-    def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:  # noqa: ARG002 - of the protocol
-        """Write index.json, from what the units say of themselves."""
+    def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:  # noqa: ARG002 - of the protocol
+        """Write index.json from the facts of the units."""
         shards = []
         for unit in units:
             facts: dict[str, Any] = read_json(unit.facts)
             facts["raw_data"]["basename"] = unit.name
             shards.append(facts)
-        write_text(os.path.join(folder, INDEX), json.dumps({"shards": shards, "version": 2}, sort_keys=True))
+        write_text(os.path.join(folder, INDEX_FILE), json.dumps({"shards": shards, "version": 2}, sort_keys=True))
 
 
-EXPORTER = Mds()
+EXPORTER = MdsExporter()
 
 
-def _columns(spool: Spool, binary: Sequence[str]) -> dict[str, str]:
-    """Column -> encoding, sorted by name."""
-    columns = {KEY: "str"}
+def _columns(spool: SampleSpool, binary: Sequence[str]) -> dict[str, str]:
+    """Column -> MDS encoding, sorted by name."""
+    columns = {KEY_COLUMN: "str"}
     for name, count in spool.counts.items():
         encoding = "bytes" if name in binary else _encoding(name)
         is_in_all = count == spool.samples
-        columns[name] = encoding if is_in_all or encoding == "str" else "bytes"  # nothing is no JPEG and no JSON
+        columns[name] = encoding if is_in_all or encoding == "str" else "bytes"  # empty is not valid JPEG or JSON
     if any(count < spool.samples for count in spool.counts.values()):
-        columns[PARTS] = "json"
+        columns[PARTS_COLUMN] = "json"
     return dict(sorted(columns.items()))
 
 
 def _encoding(part: str) -> str:
-    return _FIXED.get(ending(part), "str" if ending(part) in TEXTS else "bytes")
+    extension = part_extension(part)
+    image = FORMAT_BY_EXTENSION.get(extension)
+    if image and image.name in _IMAGE_ENCODINGS:
+        return image.name
+    return "json" if extension == "json" else "str" if extension in TEXT_PARTS else "bytes"
 
 
 def _config(columns: Mapping[str, str]) -> dict[str, Any]:
@@ -97,15 +101,15 @@ def _config(columns: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _write(path: str, spool: Spool, columns: Mapping[str, str], config: Mapping[str, Any]) -> int:
-    """Write the shard; its size. Samples go into a nameless file first, since the table of offsets is before them."""
+def _write_shard(path: str, spool: SampleSpool, columns: Mapping[str, str], config: Mapping[str, Any]) -> int:
+    """Write the shard; returns its size in bytes. Buffers the samples in a file, since the offsets precede them."""
     settings = json.dumps(config, sort_keys=True).encode()
     at = 4 * (spool.samples + 2) + len(settings)
     offsets = [at]
-    with translated(path), tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as body:
+    with translate_os_errors(path), tempfile.TemporaryFile(dir=os.path.dirname(path) or ".") as body:
         for key, parts in spool.drain():
-            at += body.write(_encoded(key, parts, columns))
-            if at > _LONGEST:
+            at += body.write(_encode_sample(key, parts, columns))
+            if at > _MAX_SHARD_BYTES:
                 raise DatasetError(
                     "the shard would have more than 4 GiB, and its offsets are 32 bits",
                     hint="`--shard-size 1GiB`",
@@ -118,26 +122,26 @@ def _write(path: str, spool: Spool, columns: Mapping[str, str], config: Mapping[
             file.write(settings)
             body.seek(0)
             shutil.copyfileobj(body, file, 1 << 20)
-        sync(path)
+        fsync_path(path)
     return at
 
 
-def _encoded(key: str, parts: Mapping[str, bytes], columns: Mapping[str, str]) -> bytes:
+def _encode_sample(key: str, parts: Mapping[str, bytes], columns: Mapping[str, str]) -> bytes:
     fields = []
     for name, encoding in columns.items():
-        if name == KEY:
+        if name == KEY_COLUMN:
             fields.append(key.encode("utf-8", "surrogateescape"))
-        elif name == PARTS:
+        elif name == PARTS_COLUMN:
             fields.append(json.dumps(sorted(parts)).encode())
         else:
-            fields.append(_checked(key, name, parts.get(name, b""), encoding))
+            fields.append(_check_value(key, name, parts.get(name, b""), encoding))
     return b"".join((struct.pack(f"<{len(fields)}I", *map(len, fields)), *fields))
 
 
-def _checked(key: str, name: str, data: bytes, encoding: str) -> bytes:
+def _check_value(key: str, name: str, data: bytes, encoding: str) -> bytes:
     if encoding in ("str", "json"):
         try:
             data.decode()
         except UnicodeDecodeError as error:
-            raise refused(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error
+            raise unstorable_part_error(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error
     return data

@@ -1,5 +1,7 @@
-"""To Parquet: a column `__key__`, and one a part. Texts and JSON are strings, images, sounds and films structs of bytes
-and path as Hugging Face's datasets reads them, the rest is binary. A part that a sample lacks is null.
+"""Write Parquet with a column `__key__` and one per part.
+
+Texts and JSON are strings; images, audio and videos are structs of bytes and path, as Hugging Face's datasets reads
+them; other parts are binary. A part that a sample lacks is null.
 
 Source: https://parquet.apache.org/docs/file-format; https://huggingface.co/docs/datasets/image_dataset (Parquet).
 """
@@ -11,105 +13,113 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wdsctl.core.convert.rows import arrow
-from wdsctl.core.convert.rows import options as given
-from wdsctl.core.convert.rows.file_names import TEXTS, ending
-from wdsctl.core.convert.rows.samples import FILES, KEY
-from wdsctl.core.convert.rows.spool import Spool, refused
-from wdsctl.core.convert.source import Options, Part
-from wdsctl.core.convert.target import Unit
-from wdsctl.core.files import sync
-from wdsctl.core.os_errors import translated
+from wdsctl.core.convert.exporters import WrittenUnit
+from wdsctl.core.convert.exporters.spool import SampleSpool, unstorable_part_error
+from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.files import fsync_path
+from wdsctl.core.importers.protocol import Options, Part
+from wdsctl.core.importers.records import arrow
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import TEXT_PARTS, part_extension
+from wdsctl.core.importers.records.samples import FILES_COLUMN, KEY_COLUMN
+from wdsctl.core.media.kinds import PartKind, part_kind
 
-_GROUP_BYTES = 64 << 20  # of a row group, about
-_LONGEST = (1 << 31) - 1  # bytes of one value
-_FEATURES = {
-    **dict.fromkeys(("jpg", "jpeg", "png", "webp", "gif", "bmp", "tif", "tiff"), "Image"),
-    **dict.fromkeys(("wav", "mp3", "flac", "ogg", "opus", "m4a"), "Audio"),
-    **dict.fromkeys(("mp4", "mkv", "webm", "avi", "mov"), "Video"),
-}
+_ROW_GROUP_BYTES = 64 << 20  # a row group ends when it reaches this size
+_MAX_VALUE_BYTES = (1 << 31) - 1
+_FEATURE_OF_KIND: dict[PartKind, str] = {"image": "Image", "audio": "Audio", "video": "Video"}
 
 
-class Parquet:
-    """`-O binary=txt,json` stores these parts as bytes, for texts that are not UTF-8; `row-group=N` bounds its rows."""
+class ParquetExporter:
+    """Options: `-O binary=txt,json` stores these parts as bytes, for texts that are not UTF-8; `row-group=N` limits the
+    rows of a row group.
+    """
 
     name = "parquet"
     about = "Parquet, a column a part (needs pyarrow)"
     suffix = ".parquet"
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
-        given.checked(self.name, options, ("binary", "row-group"))
-        library = arrow.loaded("pyarrow.parquet", "Parquet")
-        rows = given.whole_number(self.name, options, "row-group", 10_000)
-        with Spool(path) as spool:
-            spool.fill(samples, (KEY, FILES), _LONGEST)
-            columns = {name: _kind(name, given.names(options, "binary")) for name in sorted(spool.counts)}
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+        given.check_format_options(self.name, options, ("binary", "row-group"))
+        library = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
+        rows = given.parse_integer_option(self.name, options, "row-group", 10_000)
+        with SampleSpool(path) as spool:
+            spool.fill(samples, (KEY_COLUMN, FILES_COLUMN), _MAX_VALUE_BYTES)
+            columns = {name: _kind(name, given.parse_list_option(options, "binary")) for name in sorted(spool.counts)}
             media = [name for name, kind in columns.items() if kind != "text"]
-            compression = dict.fromkeys((KEY, *columns), "zstd")
-            compression |= {leaf: "none" for name in media for leaf in _leaves(name, columns[name])}
-            settings = {"compression": compression, "use_dictionary": False, "write_statistics": [KEY]}
-            with translated(path), library.ParquetWriter(path, _schema(columns), **settings) as writer:
-                for group in _groups(spool.drain(), rows):
-                    writer.write_table(_table(group, columns), row_group_size=len(group))
-            with translated(path):
-                sync(path)
-            return Unit(os.path.basename(path), spool.samples, os.path.getsize(path))
+            compression = dict.fromkeys((KEY_COLUMN, *columns), "zstd")
+            compression |= {leaf: "none" for name in media for leaf in _leaf_columns(name, columns[name])}
+            settings = {"compression": compression, "use_dictionary": False, "write_statistics": [KEY_COLUMN]}
+            with translate_os_errors(path), library.ParquetWriter(path, _schema(columns), **settings) as writer:
+                for group in _row_groups(spool.drain(), rows):
+                    writer.write_table(_arrow_table(group, columns), row_group_size=len(group))
+            with translate_os_errors(path):
+                fsync_path(path)
+            return WrittenUnit(os.path.basename(path), spool.samples, os.path.getsize(path))
 
-    def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:
-        """There is nothing beside the units."""
+    def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:
+        """Do nothing: units share no files."""
 
 
-EXPORTER = Parquet()
+EXPORTER = ParquetExporter()
 
 
 def _kind(part: str, binary: Sequence[str]) -> str:
-    """`text`, `bytes`, or the feature that Hugging Face has for it. By the name alone: all units agree."""
+    """The kind of a part's column: `text`, `bytes`, or the name of a Hugging Face feature.
+
+    Depends only on the part's name, so that all units have the same schema.
+    """
     if part in binary:
         return "bytes"
-    return "text" if ending(part) in TEXTS or ending(part) == "json" else _FEATURES.get(ending(part), "bytes")
+    return (
+        "text"
+        if part_extension(part) in TEXT_PARTS or part_extension(part) == "json"
+        else _FEATURE_OF_KIND.get(part_kind(part), "bytes")
+    )
 
 
-def _leaves(name: str, kind: str) -> tuple[str, ...]:
+def _leaf_columns(name: str, kind: str) -> tuple[str, ...]:
     return (name,) if kind == "bytes" else (f"{name}.bytes", f"{name}.path")
 
 
 def _schema(columns: Mapping[str, str]) -> Any:
-    library = arrow.loaded("pyarrow", "Parquet")
+    library = arrow.import_arrow_module("pyarrow", "Parquet")
     file = library.struct([("bytes", library.binary()), ("path", library.string())])
     types = {"text": library.string(), "bytes": library.binary()}
-    fields = [(KEY, library.string()), *((name, types.get(kind, file)) for name, kind in columns.items())]
-    features: dict[str, Any] = {KEY: {"dtype": "string", "_type": "Value"}}
+    fields = [(KEY_COLUMN, library.string()), *((name, types.get(kind, file)) for name, kind in columns.items())]
+    features: dict[str, Any] = {KEY_COLUMN: {"dtype": "string", "_type": "Value"}}
     for name, kind in columns.items():
         dtype = {"text": "string", "bytes": "binary"}.get(kind)
         features[name] = {"dtype": dtype, "_type": "Value"} if dtype else {"_type": kind}
     return library.schema(fields, metadata={"huggingface": json.dumps({"info": {"features": features}})})
 
 
-def _groups(samples: Iterable[tuple[str, dict[str, bytes]]], rows: int) -> Iterator[list[tuple[str, dict[str, bytes]]]]:
-    """Row groups: so many rows, or less where they are large."""
+def _row_groups(
+    samples: Iterable[tuple[str, dict[str, bytes]]], rows: int
+) -> Iterator[list[tuple[str, dict[str, bytes]]]]:
+    """Group the samples by `rows`, or by fewer if a group reaches 64 MiB."""
     group: list[tuple[str, dict[str, bytes]]] = []
     size = 0
     for key, parts in samples:
         group.append((key, parts))
         size += sum(map(len, parts.values()))
-        if len(group) == rows or size >= _GROUP_BYTES:
+        if len(group) == rows or size >= _ROW_GROUP_BYTES:
             yield group
             group, size = [], 0
     if group:
         yield group
 
 
-def _table(group: Sequence[tuple[str, Mapping[str, bytes]]], columns: Mapping[str, str]) -> Any:
-    library = arrow.loaded("pyarrow", "Parquet")
+def _arrow_table(group: Sequence[tuple[str, Mapping[str, bytes]]], columns: Mapping[str, str]) -> Any:
+    library = arrow.import_arrow_module("pyarrow", "Parquet")
     schema = _schema(columns)
     arrays = [library.array([key for key, _ in group], schema.field(0).type)]
     for i, (name, kind) in enumerate(columns.items(), 1):
-        values = [None if name not in parts else _value(key, name, parts[name], kind) for key, parts in group]
+        values = [None if name not in parts else _cell_value(key, name, parts[name], kind) for key, parts in group]
         arrays.append(library.array(values, schema.field(i).type))
     return library.Table.from_arrays(arrays, schema=schema)
 
 
-def _value(key: str, name: str, data: bytes, kind: str) -> Any:
+def _cell_value(key: str, name: str, data: bytes, kind: str) -> Any:
     if kind == "bytes":
         return data
     if kind != "text":
@@ -117,4 +127,4 @@ def _value(key: str, name: str, data: bytes, kind: str) -> Any:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise refused(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error
+        raise unstorable_part_error(key, name, "is not UTF-8", f"`-O binary={name}` stores it as bytes") from error

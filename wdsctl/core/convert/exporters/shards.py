@@ -1,4 +1,4 @@
-"""Shards as a target: tars with our own headers, plain, or compressed with gzip to be sent somewhere."""
+"""Write tar shards with reproducible headers, plain, or compressed with gzip for transfer."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import IO, cast
 
-from wdsctl.core.convert.source import LargePart, Options, Part
-from wdsctl.core.convert.target import Unit
-from wdsctl.core.errors import UsageError
-from wdsctl.core.os_errors import translated
-from wdsctl.core.tar import BLOCK
-from wdsctl.core.tar_header import END, header
+from wdsctl.core.convert.exporters import WrittenUnit
+from wdsctl.core.errors import UsageError, translate_os_errors
+from wdsctl.core.importers.protocol import FilePart, Options, Part
+from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
 
-_GAPS = [bytes(length) for length in range(BLOCK)]
-_BUFFER = 1 << 20  # bytes gathered for one write
+_PADDING = [bytes(length) for length in range(TAR_BLOCK_BYTES)]
+_BUFFER_BYTES = 1 << 20
 _OPTIONS = ("compress", "level")
 
 
-class ShardsTarget:
-    """`-O compress=gz`, `level=1` to 9. The same samples give the same bytes: headers say nothing but name and size."""
+class ShardsExporter:
+    """Options: `-O compress=gz`, `level=1` to `9`. Headers hold only name and size: equal samples give equal bytes."""
 
     name = "shards"
     about = "WebDataset .tar shards"
     suffix = ".tar"
 
     def check(self, options: Options) -> None:
-        """Raises UsageError."""
+        """Raises UsageError for an unknown option or value."""
         unknown = sorted(set(options) - set(_OPTIONS))
         if unknown:
             raise UsageError(f"shards have no option {unknown[0]!r}", hint=f"they have {', '.join(_OPTIONS)}")
@@ -36,49 +34,49 @@ class ShardsTarget:
         if options.get("level", "6") not in tuple("123456789"):
             raise UsageError(f"level: expected 1 to 9, found {options['level']!r}", hint="6 is the default")
 
-    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> Unit:
-        """One tar. Parts come as they stand: sorted by name, whole samples one after the other."""
+    def write(self, path: str, samples: Iterable[tuple[str, Iterator[Part]]], options: Options) -> WrittenUnit:
+        """Write one tar. The parts keep their order: sample by sample, sorted by name."""
         is_packed = options.get("compress") == "gz"
-        with translated(path), open(path, "xb", buffering=_BUFFER) as file:
+        with translate_os_errors(path), open(path, "xb", buffering=_BUFFER_BYTES) as file:
             if is_packed:
                 level = int(options.get("level", "6"))
                 with gzip.GzipFile(filename="", mode="wb", compresslevel=level, fileobj=file, mtime=0) as packed:
-                    count, size = _written(cast("IO[bytes]", packed), samples, None)
+                    count, size = _write_members(cast("IO[bytes]", packed), samples, None)
             else:
-                count, size = _written(file, samples, file.fileno())
+                count, size = _write_members(file, samples, file.fileno())
             stored = file.tell()
-        return Unit(path, count, stored, json.dumps({"unpacked": size} if is_packed else {}))
+        return WrittenUnit(path, count, stored, json.dumps({"unpacked": size} if is_packed else {}))
 
-    def finish(self, folder: str, units: Iterable[Unit], options: Options) -> None:
-        """Shards need nothing more; the engine indexes them."""
+    def finish(self, folder: str, units: Iterable[WrittenUnit], options: Options) -> None:
+        """Do nothing: units share no files. `convert` indexes the shards."""
 
 
-def _written(
-    file: IO[bytes], samples: Iterable[tuple[str, Iterator[Part | LargePart]]], descriptor: int | None
+def _write_members(
+    file: IO[bytes], samples: Iterable[tuple[str, Iterator[Part | FilePart]]], descriptor: int | None
 ) -> tuple[int, int]:
-    """(samples, bytes of the tar)."""
+    """Write the tar; returns (samples, bytes of the uncompressed tar)."""
     count = size_bytes = 0
     for key, parts in samples:
         count += 1
         pieces: list[bytes] = []
         for part in parts:
-            size = part.size if isinstance(part, LargePart) else len(part.data)
-            pieces.append(header(f"{key}.{part.name}".encode("utf-8", "surrogatepass"), size))
-            size_bytes += len(pieces[-1]) + size + -size % BLOCK
-            if isinstance(part, LargePart):
+            size = part.size if isinstance(part, FilePart) else len(part.data)
+            pieces.append(build_tar_header(f"{key}.{part.name}".encode("utf-8", "surrogatepass"), size))
+            size_bytes += len(pieces[-1]) + size + -size % TAR_BLOCK_BYTES
+            if isinstance(part, FilePart):
                 file.write(b"".join(pieces))
-                _copy(part, file, descriptor)
+                _copy_large_part(part, file, descriptor)
                 pieces = []
             else:
                 pieces.append(part.data)
-            pieces.append(_GAPS[-size % BLOCK])
+            pieces.append(_PADDING[-size % TAR_BLOCK_BYTES])
         file.write(b"".join(pieces))
-    file.write(END)
-    return count, size_bytes + len(END)
+    file.write(END_OF_ARCHIVE)
+    return count, size_bytes + len(END_OF_ARCHIVE)
 
 
-def _copy(part: LargePart, file: IO[bytes], descriptor: int | None) -> None:
-    """A large part, by the kernel where the file is a plain one."""
+def _copy_large_part(part: FilePart, file: IO[bytes], descriptor: int | None) -> None:
+    """Append a large part. With a descriptor, the kernel copies the bytes; compressed files have none."""
     if descriptor is None:
         for chunk in part.chunks():
             file.write(chunk)
@@ -88,4 +86,4 @@ def _copy(part: LargePart, file: IO[bytes], descriptor: int | None) -> None:
     file.seek(0, 2)
 
 
-EXPORTER = ShardsTarget()
+EXPORTER = ShardsExporter()

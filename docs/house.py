@@ -1,0 +1,133 @@
+"""Prints figures of the package's structure, next to those from before it was divided into rooms. `make house`."""  # noqa: INP001 - a script
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "wdsctl"
+
+#: Of the commit before the rooms, by this script.
+BEFORE = {
+    "files": "739",
+    "lines": "88,460",
+    "files in the largest folder": "152 (core)",
+    "functions per 1,000 lines": "68",
+    "dataclasses among classes": "47 %",
+    "public classes defined more than once": "76",
+    "public functions defined more than once": "145",
+    "imports between files": "4,064",
+    "files in import cycles": "7",
+}
+
+
+def figures(package: Path) -> dict[str, str]:
+    """What this script counts, by name, as text."""
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(package.rglob("*.py"))}
+    trees = {path: ast.parse(text) for path, text in sources.items()}
+    lines = sum(text.count("\n") for text in sources.values())
+    nodes = [node for tree in trees.values() for node in ast.walk(tree)]
+    functions = sum(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in nodes)
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    graph = imports(package, trees)
+    rooms = Counter(path.parent for path in sources if path.name != "__init__.py")
+    (room, largest) = rooms.most_common(1)[0]
+    return {
+        "files": f"{len(sources):,}",
+        "lines": f"{lines:,}",
+        "files in the largest folder": f"{largest} ({room.relative_to(package)})",
+        "functions per 1,000 lines": f"{1000 * functions / lines:.0f}",
+        "dataclasses among classes": f"{100 * sum(map(_is_dataclass, classes)) / len(classes):.0f} %",
+        "public classes defined more than once": str(len(repeated(trees.values(), ast.ClassDef))),
+        "public functions defined more than once": str(len(repeated(trees.values(), ast.FunctionDef))),
+        "imports between files": f"{sum(map(len, graph.values())):,}",
+        "files in import cycles": str(sum(map(len, cycles(graph)))),
+    }
+
+
+def repeated(trees: Iterable[ast.Module], kind: type[ast.AST]) -> list[str]:
+    """Names that several modules define at their top level, without those that begin with an underscore."""
+    names = Counter(
+        node.name  # type: ignore[attr-defined]
+        for tree in trees
+        for node in tree.body
+        if isinstance(node, kind) and not node.name.startswith("_")  # type: ignore[attr-defined]
+    )
+    return sorted(name for name, count in names.items() if count > 1)
+
+
+def imports(package: Path, trees: Mapping[Path, ast.Module]) -> dict[Path, set[Path]]:
+    """Which file imports which, inside functions too, but not for annotations alone."""
+    modules = {_module(package, path): path for path in trees}
+    graph: dict[Path, set[Path]] = defaultdict(set)
+    for path, tree in trees.items():
+        for module, name in _imported(tree):
+            found = modules.get(f"{module}.{name}") or modules.get(module)
+            if found and found != path:
+                graph[path].add(found)
+    return graph
+
+
+def cycles(graph: Mapping[Path, set[Path]]) -> list[list[Path]]:
+    """Groups of files each of which imports, directly or not, all others of the group. Tarjan's algorithm."""
+    index: dict[Path, int] = {}
+    lowest: dict[Path, int] = {}
+    stack: list[Path] = []
+    found: list[list[Path]] = []
+
+    def visit(path: Path) -> None:
+        index[path] = lowest[path] = len(index)
+        stack.append(path)
+        for each in sorted(graph.get(path, ())):
+            if each not in index:
+                visit(each)
+            if each in stack:
+                lowest[path] = min(lowest[path], lowest[each])
+        if lowest[path] == index[path]:
+            group = stack[stack.index(path) :]
+            del stack[stack.index(path) :]
+            if len(group) > 1:
+                found.append(group)
+
+    sys.setrecursionlimit(10_000)
+    for path in sorted(graph):
+        if path not in index:
+            visit(path)
+    return found
+
+
+def _module(package: Path, path: Path) -> str:
+    name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """(module, name) of every `from module import name`."""
+    for_annotations = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and id(node) not in for_annotations:
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def main() -> None:
+    now = figures(PACKAGE)
+    width = max(map(len, now))
+    sys.stdout.write(f"{'':{width}}  {'before':>20}  now\n")
+    for name, value in now.items():
+        sys.stdout.write(f"{name:{width}}  {BEFORE[name]:>20}  {value}\n")
+
+
+if __name__ == "__main__":
+    main()

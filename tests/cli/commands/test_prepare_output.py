@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from tests.cli.conftest import Show
+from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
+from wdsctl.cli.commands.prepare_output import prepare_renderer, render_prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.write import RenamedSample
+
+
+def test_what_was_done_is_told_phase_by_phase(piped: Show) -> None:
+    assert piped(render_prepare(a_prepare_report())) == [
+        "photos -> shards",
+        "  write  1,204,332 samples in 5,029 shards, 40.0 GiB (12 written, 5,017 kept)",
+        "         not as it should be: 3 incomplete samples, 2 stray files",
+        "         a/0042: no json",
+        "         b/stray",
+        "         c: no jpg",
+        "         ... and 2 more",
+        "  index  5,029 shards, 1,204,332 samples, 40.0 GiB (12 added, 1 changed, 5,016 unchanged)",
+        "         shards/.wdsctl/catalog.sqlite",
+        "  type   CaptioningSample: image=jpg, caption=json[caption] (confidence 97 %)",
+        "         1,000 of 1,000 samples have an image in jpg",
+        "         not VQASample: no question in json",
+        "         shards/.wdsctl/dataset.yaml",
+        "  split  by shard, seed 0",
+        "         split  share  shards  samples",
+        "         train   80 %   4,023  963,465",
+        "         val     20 %   1,006  240,867",
+    ]
+
+
+def test_up_to_date_is_one_line(piped: Show) -> None:
+    report = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True))
+    assert piped(render_prepare(report)) == ["shards: up to date (5,029 shards, 1,204,332 samples, 40.0 GiB)"]
+
+
+def test_up_to_date_says_where_shards_are_not_as_the_folder_is(piped: Show) -> None:
+    folder = a_folder_report(vanished=2, stale=3)
+    lines = piped(
+        render_prepare(a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder))
+    )
+    gone = "2 samples stay in their shards though their files are gone"
+    assert lines[1].endswith(f"{gone}, 3 shards kept as they were while their files have changed")
+
+
+def test_renamed_samples_are_named_and_so_are_those_that_keep_their_name_in_a_shard(piped: Show) -> None:
+    renamed = tuple(RenamedSample(before=f"a{i}", after=f"b{i}") for i in range(12))
+    folder = a_folder_report(renamed=renamed, pending=(RenamedSample(before="x", after="y"),))
+    lines = "\n".join(piped(render_prepare(a_prepare_report(folder=folder))))
+    assert "12 samples: a0 -> b0, a1 -> b1" in lines
+    assert "a9 -> b9 and 2 more (--json has all)" in lines
+    pending = "1 sample, old name kept in a shard with samples that are gone: x -> y"
+    assert pending in lines
+    up_to_date = a_prepare_report(up_to_date=True, index=an_index_report(up_to_date=True), folder=folder)
+    assert pending in "\n".join(piped(render_prepare(up_to_date)))
+
+
+def test_tars_are_prepared_where_they_are(piped: Show) -> None:
+    report = a_prepare_report(source="tars", dest="tars", from_folder=False, folder=None, split=None, detection=None)
+    lines = piped(render_prepare(report))
+    assert lines[0] == "tars"
+    assert len(lines) == 3
+
+
+def test_a_dry_run_says_that_nothing_is_written(piped: Show) -> None:
+    report = a_prepare_report(dry_run=True, folder=a_folder_report(dry_run=True))
+    lines = piped(render_prepare(report))
+    assert lines[0] == "photos -> shards (dry run: nothing is written)"
+    assert "would" in lines[1]
+
+
+def test_a_dry_run_from_a_folder_cannot_foresee_the_catalog(piped: Show) -> None:
+    report = a_prepare_report(dry_run=True, index=None, detection=None, split=None)
+    assert len(piped(render_prepare(report))) == 7
+
+
+def test_what_the_user_says_of_the_type_is_told_as_such(piped: Show) -> None:
+    options = PrepareRequest(sample_type="TextSample", field_map={"text": "json[caption]"})
+    lines = piped(prepare_renderer(options)(a_prepare_report()))
+    assert "  type   TextSample: text=json[caption] (as told)" in lines
+    assert not [line for line in lines if "1,000 of 1,000" in line]
+
+
+def test_nothing_amiss_is_not_mentioned(piped: Show) -> None:
+    report = a_prepare_report(folder=a_folder_report(incomplete=0, strays=0, examples=()))
+    assert not [line for line in piped(render_prepare(report)) if "not as it should be" in line]
+
+
+def test_bad_shards_are_named_at_the_end(piped: Show) -> None:
+    lines = piped(render_prepare(a_prepare_report(index=an_index_report(findings=FINDINGS))))
+    assert lines[17] == "found: 1 error, 1,204 warnings, 3 notes"
+
+
+def test_it_fits_eighty_columns(on_a_terminal: Show) -> None:
+    assert max(map(len, on_a_terminal(render_prepare(a_prepare_report())))) <= 80

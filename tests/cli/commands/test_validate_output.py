@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from tests.cli.conftest import Show
+from tests.cli.reports import a_validate_report
+from wdsctl.cli.commands.validate import render_validation, validation_renderer
+
+
+def test_findings_then_a_table_then_the_verdict(piped: Show) -> None:
+    assert piped(render_validation(a_validate_report())) == [
+        "error[WDS102]: the shard is truncated",
+        "  --> deep/train-000017.tar (byte 73,822,720), sample a/0042, part jpg: it ends in a member",
+        "warning[WDS106]: the same key in several shards (1,204 times)",
+        "  --> sample a/0042: keys that stand in several shards",
+        "note[WDS111]: members that are not regular files (3 times)",
+        "  --> x.tar: directories",
+        "",
+        "code    severity  times  what",
+        "WDS102  error         1  the shard is truncated",
+        "WDS106  warning   1,204  the same key in several shards",
+        "WDS111  note          3  members that are not regular files",
+        "",
+        "shards: 1 error, 1,204 warnings, 3 notes",
+        "  checked 5,029 shards, 1,204,332 samples, 40.0 GiB in 1 min 13 s",
+    ]
+
+
+def test_the_limit_keeps_the_gravest_and_counts_the_rest(piped: Show) -> None:
+    lines = piped(validation_renderer(1)(a_validate_report()))
+
+    assert lines[0].startswith("error[WDS102]")
+    assert lines[2] == "... and 2 more (--limit 0 lists them all)"
+    assert len([line for line in lines if "WDS111" in line]) == 1
+
+
+def test_a_sound_dataset_gets_two_lines(piped: Show) -> None:
+    lines = piped(render_validation(a_validate_report(findings=())))
+    assert len(lines) == 2
+    assert lines[0] == "shards: nothing wrong"

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.cli.conftest import Stream
+from wdsctl.cli.output import render_text
+from wdsctl.cli.tables import make_table
+
+NAMES = ("name", "#bytes", "=when", "#samples")
+ROW = ("shards/train-000017.tar", "12,345,678,901", "2026-11-22 06:17:16", "1,234,567")
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Stream:
+    monkeypatch.setenv("LINES", "24")
+    return Stream(is_terminal=True)
+
+
+def text(columns: int, terminal: Stream, monkeypatch: pytest.MonkeyPatch, rows: list[tuple[str, ...]]) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    return render_text([make_table(NAMES, rows)], terminal, is_colored=False)
+
+
+def test_a_table_that_fits_is_a_table(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = text(80, terminal, monkeypatch, [ROW, ROW]).splitlines()
+    assert lines[0].split() == ["name", "bytes", "when", "samples"]
+    assert len(lines) == 3
+
+
+def test_a_table_that_does_not_fit_breaks_its_widest_column_first(
+    terminal: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = text(60, terminal, monkeypatch, [ROW]).splitlines()
+    assert all(figure in lines[1] for figure in ("12,345,678,901", "1,234,567"))
+
+
+def test_names_are_seen_where_there_are_no_rows(terminal: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "name" in text(40, terminal, monkeypatch, [])
+
+
+@given(st.integers(24, 120))
+def test_no_width_cuts_a_figure(columns: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        shown = text(columns, Stream(is_terminal=True), patch, [ROW])
+    assert Counter(filter(str.isdigit, shown)) == Counter(filter(str.isdigit, "".join(ROW)))
+    assert all(len(line) <= columns for line in shown.splitlines())

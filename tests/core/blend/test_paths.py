@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.blend.yaml_tree import (
+    file_identity,
+    folder_of,
+    is_blend_file,
+    is_jsonl_reference,
+    resolve_aux_path,
+    resolve_blend_path,
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("a", "/data", "/data/a"),
+        ("./a/", "/data", "/data/a"),
+        ("a/../b", "/data", "/data/a/../b"),
+        ("/abs/a", "/data", "/abs/a"),
+        ("~/a", "/data", "/data/~/a"),
+        ("s3://bucket/a", "/data", "s3://bucket/a"),
+        ("msc://profile/a/", "s3://bucket", "msc://profile/a"),
+        ("file:///abs/a", "/data", "/abs/a"),
+        ("a/b.yaml", "s3://bucket/blends", "s3://bucket/blends/a/b.yaml"),
+        ("../a", "s3://bucket/blends", "s3://bucket/a"),
+        ("../../../a", "s3://bucket/blends", "s3://bucket/a"),
+        ("/abs/a", "s3://bucket/blends", "/abs/a"),
+    ],
+)
+def test_a_path_is_beside_its_file_unless_it_says_otherwise(path: str, folder: str, expected: str) -> None:
+    assert resolve_blend_path(path, folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "expected"),
+    [
+        ("stores/a", "/data", "/data/stores/a"),
+        ("filesystem://media", "/data", "filesystem:///data/media"),
+        ("filesystem:///media", "/data", "filesystem:///media"),
+        ("filesystem://media", "s3://bucket/x", "filesystem+s3://bucket/x/media"),
+        ("filesystem+msc://profile/media", "/data", "filesystem+msc://profile/media"),
+    ],
+)
+def test_an_auxiliary_folder_is_beside_its_file_too(path: str, folder: str, expected: str) -> None:
+    assert resolve_aux_path(path, folder) == expected
+
+
+def test_the_folder_of_a_url_has_no_query() -> None:
+    assert folder_of("https://host/blends/a.yaml?key=x/y") == "https://host/blends"
+    assert folder_of("/blends/a.yaml") == "/blends"
+
+
+def test_blend_files_and_jsonl_are_told_by_their_names() -> None:
+    assert is_blend_file("a.yaml")
+    assert is_blend_file("s3://b/a.YML?x=1.tar")
+    assert not is_blend_file("a.yaml/shards")
+    assert is_jsonl_reference("a.jsonl")
+    assert not is_jsonl_reference("a.jsonl.yaml")
+
+
+def test_two_names_of_one_file_are_one(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(".")
+
+    assert file_identity(os.path.join(tmp_path, "loop", "a.yaml")) == file_identity(os.path.join(tmp_path, "a.yaml"))
+    assert file_identity("s3://bucket/a.yaml") == "s3://bucket/a.yaml"

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pickle
+
+from wdsctl.core.blend import read_blend, traverse
+
+
+def test_traversal_is_flat_and_in_the_order_of_the_file() -> None:
+    plan = read_blend(
+        {
+            "blend": [
+                {"path": "/a", "aux": {"media": "/m"}, "subflavors": {"x": 1}},
+                {"blend_epochized": [{"path": "/b"}, {"path": "/c", "split_part": "other"}], "weight": 0},
+                {"path": "/a"},
+            ]
+        }
+    )
+
+    assert traverse(plan) == [
+        ("/a", "train", {"media": "/m"}, {"x": 1}),
+        ("/b", "train", {}, {}),
+        ("/c", "other", {}, {}),
+        ("/a", "train", {}, {}),
+    ]
+
+
+def test_a_plan_crosses_processes_and_does_not_depend_on_where_it_was_written() -> None:
+    plan = read_blend({"blend": [{"path": "/a"}, {"path": "/b", "weight": "1/3"}]})
+
+    assert pickle.loads(pickle.dumps(plan)) == plan  # noqa: S301 - our own bytes
+    assert read_blend({"splits": {"train": {"datasets": [{"path": "/a", "weight": 3}, {"path": "/b"}]}}}) == plan

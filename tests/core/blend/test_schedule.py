@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from wdsctl.core.blend.schedule import WeightChange, parse_schedule
+from wdsctl.core.blend.yaml_tree import from_mapping
+from wdsctl.core.errors import DatasetError
+
+NAMES = ["web", "", "code"]
+OWN = [Fraction(3), Fraction(2), Fraction(1)]
+
+
+def turns(schedule: Any, own: list[Fraction] = OWN) -> list[WeightChange]:
+    node = from_mapping({"schedule": schedule}, "mapping")
+    return parse_schedule(node.value["schedule"], node.location_of("schedule"), NAMES, own)
+
+
+def test_an_entry_that_is_not_named_keeps_the_weight_it_had() -> None:
+    assert turns([{"step": 0, "weights": {"web": 5}}, {"step": 10, "weights": {"1": 0, "code": "1/2"}}]) == [
+        WeightChange(0, [Fraction(5), Fraction(2), Fraction(1)]),
+        WeightChange(10, [Fraction(5), Fraction(0), Fraction(1, 2)]),
+    ]
+
+
+def test_before_the_first_step_the_entries_own_weights_hold() -> None:
+    assert turns([{"step": 10, "weights": [1, 1, 1]}]) == [WeightChange(0, OWN), WeightChange(10, [Fraction(1)] * 3)]
+
+
+def test_own_weights_of_zero_will_do_where_the_schedule_begins_at_once() -> None:
+    nothing = [Fraction(0)] * 3
+
+    assert turns([{"step": 0, "weights": {"web": 1}}], nothing) == [WeightChange(0, [Fraction(1), *nothing[1:]])]
+    with pytest.raises(DatasetError, match="all weights are 0"):
+        turns([{"step": 1, "weights": {"web": 1}}], nothing)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "where", "why"),
+    [
+        ([], "", "expected a list of steps, found nothing"),
+        ({}, "", "expected a list of steps, found nothing"),
+        ([5], "[0]", "expected step and weights, found 5"),
+        ([{"step": 0}], "[0]", "weights is missing"),
+        ([{"weights": [1, 1, 1]}], "[0]", "step is missing"),
+        ([{"step": -1, "weights": [1, 1, 1]}], "[0].step", "step: expected a whole number from 0 up"),
+        ([{"step": 1.5, "weights": [1, 1, 1]}], "[0].step", "step: expected a whole number from 0 up"),
+        (
+            [{"step": 0, "weights": [1, 1]}],
+            "[0].weights",
+            "expected a weight per entry, or names and weights, found 2 of 3",
+        ),
+        ([{"step": 0, "weights": {}}], "[0].weights", "expected a weight per entry"),
+        ([{"step": 0, "weights": {"wbe": 1}}], "[0].weights.wbe", "no entry 'wbe'; did you mean 'web'"),
+        ([{"step": 0, "weights": {"3": 1}}], "[0].weights.3", "no entry '3'"),
+        ([{"step": 0, "weights": {"": 1}}], "[0].weights.", "no entry ''"),
+        ([{"step": 0, "weights": {"web": -1}}], "[0].weights.web", "web: expected a number"),
+        ([{"step": 0, "weights": [0, 0, 0]}], "[0].weights", "all weights are 0"),
+        ([{"step": 5, "weights": [1, 1, 1]}, {"step": 5, "weights": [1, 1, 2]}], "[1].step", "5 does not come after 5"),
+    ],
+)
+def test_a_schedule_that_cannot_be_followed_is_refused_with_its_place(schedule: Any, where: str, why: str) -> None:
+    with pytest.raises(DatasetError, match=why) as caught:
+        turns(schedule)
+
+    assert (caught.value.code, caught.value.where) == ("WDS602", f"mapping.schedule{where}")
+
+
+def test_an_unknown_key_of_a_segment_is_refused() -> None:
+    with pytest.raises(DatasetError, match=r"unknown key 'stpe'.*did you mean 'step'"):
+        turns([{"stpe": 0, "weights": [1, 1, 1]}])

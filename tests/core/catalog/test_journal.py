@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import Told
+from wdsctl.core.catalog.history import RunRecord, record_run
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.errors import Finding, PermissionDenied, UsageError
+
+BAD = Finding(code="WDS101", severity="error", message="no tar")
+ODD = Finding(code="WDS111", severity="note", message="a link", count=4)
+
+
+def a_place(root: Path) -> DatasetLocation:
+    (root / "meta").mkdir()
+    return DatasetLocation(str(root), str(root / "meta"))
+
+
+def last_run(place: DatasetLocation) -> tuple[str, str, dict[str, Any]]:
+    with Ledger.open_for_reading(place.ledger) as ledger:
+        run = ledger.runs()[-1]
+    return run["command"], run["status"], {"findings": run["details"]["findings"]}
+
+
+def noted(place: DatasetLocation, *findings: Finding, error: BaseException | None = None) -> None:
+    with record_run(place, "index", ["data"], Told()) as entry:
+        entry.findings += findings
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize(("findings", "status"), [((), "ok"), ((ODD,), "ok"), ((ODD, BAD), "partial")])
+def test_how_a_run_ended_is_told_by_what_it_found(tmp_path: Path, findings: tuple[Finding, ...], status: str) -> None:
+    place = a_place(tmp_path)
+    noted(place, *findings)
+
+    assert last_run(place)[:2] == ("index", status)
+    assert last_run(place)[2] == {"findings": {found.code: found.count for found in findings}}
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(UsageError("no", hint="yes"), "failed"), (KeyboardInterrupt(), "interrupted")]
+)
+def test_a_run_that_fails_is_noted_and_fails_all_the_same(tmp_path: Path, error: BaseException, status: str) -> None:
+    place = a_place(tmp_path)
+
+    with pytest.raises(type(error)):
+        noted(place, error=error)
+    assert last_run(place)[1] == status
+
+
+def test_a_damaged_ledger_is_begun_anew_and_the_user_is_told(tmp_path: Path) -> None:
+    place, told = a_place(tmp_path), Told()
+    Path(place.ledger).write_bytes(b"rubbish" * 1000)
+    with record_run(place, "index", [], told):
+        pass
+
+    assert last_run(place)[1] == "ok"
+    assert len(told.notes) == 1
+    assert "damaged" in told.notes[0]
+
+
+def test_a_ledger_that_this_user_cannot_write_stops_no_run(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    place = a_place(public_path)
+    noted(place)
+    os.chmod(place.meta, 0o777)  # noqa: S103 - the point of it
+    os.chmod(place.ledger, 0o644)
+
+    def run() -> tuple[RunRecord, list[str]]:
+        told = Told()
+        with record_run(place, "validate", [], told) as entry:
+            return entry, told.notes
+
+    entry, notes = as_nobody(run)
+    assert entry.ledger is None
+    assert isinstance(entry.ledger_error, PermissionDenied)
+    assert [note.startswith("this run is not recorded in the ledger") for note in notes] == [True]
+
+
+@pytest.mark.parametrize("error", [None, UsageError("no", hint="yes")])
+def test_a_ledger_that_fails_at_the_end_changes_nothing_about_how_the_run_ended(
+    tmp_path: Path, error: UsageError | None
+) -> None:
+    place, told = a_place(tmp_path), Told()
+
+    def run() -> None:
+        with record_run(place, "index", [], told) as entry:
+            with closing(sqlite3.connect(place.ledger)) as connection:
+                connection.execute("DROP TABLE run")
+            entry.findings.append(ODD)
+            if error is not None:
+                raise error
+
+    if error is None:
+        run()
+    else:
+        with pytest.raises(UsageError, match="no"):
+            run()
+    assert len(told.notes) == 1
+
+
+def test_where_nothing_can_be_written_nothing_is_noted(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    place = a_place(public_path)
+
+    def run() -> RunRecord:
+        with record_run(place, "validate", [], Told()) as entry:
+            return entry
+
+    assert as_nobody(run) == RunRecord(None)
+    assert os.listdir(place.meta) == []

@@ -1,0 +1,167 @@
+"""No dataset is made in another one, or around one: the outer one would take its shards for its own."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder, some_shards, tree
+from tests.core.captioned import captions
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.repair.repair import RepairRequest, repair
+
+
+def _repair(source: str, dest: str) -> None:
+    repair(source, RepairRequest(dest=dest))
+
+
+def _convert(source: str, dest: str) -> None:
+    convert([source], dest)
+
+
+def _foresee(source: str, dest: str) -> None:
+    prepare(source, dest, PrepareRequest(index=IndexRequest(dry_run=True)))
+
+
+WRITERS: dict[str, Callable[[str, str], object]] = {
+    "prepare": prepare,
+    "prepare --dry-run": _foresee,
+    "convert": _convert,
+    "repair": _repair,
+}
+
+
+@pytest.fixture
+def raw(tmp_path: Path) -> str:
+    return a_folder(tmp_path / "raw", captions(0, 4))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize("below", ["inner", "some/where/inner"])
+def test_nothing_is_written_into_a_prepared_dataset(tmp_path: Path, raw: str, writer: str, below: str) -> None:
+    write = WRITERS[writer]
+    source = raw if writer.startswith("prepare") else some_shards(tmp_path / "tars", 1)
+    out = tmp_path / "out"
+    prepare(raw, str(out))
+    before = tree(out)
+
+    with pytest.raises(UsageError, match="is inside the dataset") as caught:
+        write(source, str(out / below))
+
+    assert caught.value.code == "WDS253"
+    assert f"{out}-inner" in caught.value.hint
+    assert tree(out) == before
+    write(source, f"{out}-inner")
+
+
+def test_the_way_into_a_dataset_may_be_a_link(tmp_path: Path, raw: str) -> None:
+    prepare(raw, str(tmp_path / "out"))
+    os.symlink(tmp_path / "out", tmp_path / "link")
+
+    with pytest.raises(UsageError, match="is inside the dataset"):
+        prepare(raw, str(tmp_path / "link" / "inner"))
+
+
+def test_a_dataset_whose_catalog_is_elsewhere_is_one_too(
+    tmp_path: Path, raw: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "catalogs"))
+    prepare(raw, str(tmp_path / "out"))
+
+    with pytest.raises(UsageError, match="is inside the dataset"):
+        prepare(raw, str(tmp_path / "out" / "inner"))
+
+
+def test_a_folder_that_has_begun_to_be_a_dataset_is_one(tmp_path: Path, raw: str) -> None:
+    prepare(raw, str(tmp_path / "out"))
+    for name in ("catalog.sqlite", "dataset.yaml"):
+        (tmp_path / "out" / ".wdsctl" / name).unlink()
+
+    with pytest.raises(UsageError, match="is inside the dataset"):
+        prepare(raw, str(tmp_path / "out" / "inner"))
+
+
+def test_datasets_may_stand_side_by_side_in_a_folder(tmp_path: Path, raw: str) -> None:
+    for name in ("a", "b"):
+        prepare(raw, str(tmp_path / "all" / name))
+
+
+def test_a_folder_that_is_indexed_as_a_collection_of_datasets_gets_more_of_them(tmp_path: Path, raw: str) -> None:
+    for name in ("a", "deep/b"):
+        prepare(raw, str(tmp_path / "all" / name))
+    assert index(str(tmp_path / "all")).shards == 2
+
+    prepare(raw, str(tmp_path / "all" / "c"))
+    convert([str(tmp_path / "all" / "a")], str(tmp_path / "all" / "d"))
+
+
+def test_an_inner_dataset_that_is_there_already_may_grow(tmp_path: Path) -> None:
+    raw = a_folder(tmp_path / "raw", captions(0, 4))
+    prepare(raw, str(tmp_path / "out" / "inner"))
+    prepare(a_folder(tmp_path / "other", captions(4, 4)), str(tmp_path / "aside"))
+    os.rename(tmp_path / "aside" / ".wdsctl", tmp_path / "out" / ".wdsctl")
+    a_folder(tmp_path / "raw", captions(8, 2))
+
+    assert prepare(raw, str(tmp_path / "out" / "inner")).up_to_date is False
+
+
+def test_parts_of_a_conversion_are_datasets_below_a_folder_that_is_none(tmp_path: Path, raw: str) -> None:
+    prepare(raw, str(tmp_path / "source"), PrepareRequest(split={"train": 1, "val": 1}, split_by="sample"))
+    convert([str(tmp_path / "source")], str(tmp_path / "apart"), ConvertRequest(apart="split"))
+
+    again = convert([str(tmp_path / "source")], str(tmp_path / "apart"), ConvertRequest(apart="split"))
+
+    assert again.up_to_date
+    prepare(raw, str(tmp_path / "apart" / "third"))
+
+
+@pytest.mark.parametrize("kind", ["tars", "lines"])
+def test_nothing_is_written_around_a_prepared_dataset(tmp_path: Path, raw: str, kind: str) -> None:
+    inner = tmp_path / "out" / "some" / "inner"
+    if kind == "tars":
+        prepare(raw, str(inner))
+    else:
+        prepare(a_folder(inner, {"a.jsonl": b'{"text":"a"}\n'}), request=PrepareRequest(take_unsure=True))
+    before = tree(tmp_path / "out")
+
+    with pytest.raises(UsageError, match=r"holds the dataset .*/out/some/inner") as caught:
+        prepare(raw, str(tmp_path / "out"))
+
+    assert caught.value.code == "WDS253"
+    assert f"next to it, such as {tmp_path / 'out'}-inner" in caught.value.hint
+    assert tree(tmp_path / "out") == before
+
+
+def test_a_dataset_that_has_taken_in_another_one_is_told_how_to_be_rid_of_it(tmp_path: Path, raw: str) -> None:
+    out = tmp_path / "out"
+    prepare(raw, f"{out}-inner")
+    prepare(raw, str(out))
+    os.rename(f"{out}-inner", out / "inner")
+    index(str(out))
+
+    with pytest.raises(UsageError, match="holds the dataset") as caught:
+        prepare(raw, str(out))
+
+    assert f"move {out}/inner next to" in caught.value.hint
+    assert f"wdsctl index {out} --missing drop" in caught.value.hint
+    os.rename(out / "inner", f"{out}-inner")
+    index(str(out), missing="drop")
+    assert prepare(raw, str(out)).up_to_date
+    assert prepare(raw, f"{out}-inner").up_to_date
+
+
+def test_lines_that_were_prepared_below_a_dataset_do_not_stop_it(tmp_path: Path, raw: str) -> None:
+    prepare(raw, str(tmp_path / "out"))
+    labels = a_folder(tmp_path / "out" / "labels", {"a.jsonl": b'{"text":"a"}\n'})
+    prepare(labels, request=PrepareRequest(take_unsure=True))
+
+    assert prepare(raw, str(tmp_path / "out")).up_to_date

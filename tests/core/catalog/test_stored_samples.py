@@ -1,0 +1,49 @@
+"""Samples by key or by the begin of it, from the offsets file alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.samples import StoredSamples
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.index.index import index
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> StoredSamples:
+    names = ["b", "é", "ba", "a", "baß", "ab"]
+    root = a_folder(tmp_path, {"a.jsonl": "".join(f'{{"id": "{name}"}}\n' for name in names).encode()})
+    index(root, key="id")
+    place = locate(root)
+    with CatalogBrowser(place.catalog) as browser:
+        return StoredSamples(place, browser.generation)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "keys"),
+    [
+        ("", ["b", "é", "ba", "a", "baß", "ab"]),
+        ("b", ["b", "ba", "baß"]),
+        ("ba", ["ba", "baß"]),
+        ("é", ["é"]),
+        ("c", []),
+        ("a long one", []),
+    ],
+)
+def test_a_prefix_chooses_keys_in_the_order_of_the_file(stored: StoredSamples, prefix: str, keys: list[str]) -> None:
+    assert list(stored.keys(prefix)) == keys
+    assert [sample.key for sample in stored.samples(prefix)] == keys
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [("aa", ["a", "ab"]), ("", ["a"]), ("zz", ["baß", "é"]), ("ü", ["é"]), ("ba", ["b", "baß"])],
+)
+def test_neighbours_are_those_that_an_index_would_have_beside_it(
+    stored: StoredSamples, key: str, near: list[str]
+) -> None:
+    assert stored.neighbours(key) == near

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.core.job_states import a_pass_state, a_rank_state, job
+from wdsctl.core.checkpoint.checkpoint import diff_checkpoints, inspect_checkpoint, redistribute_checkpoint
+from wdsctl.core.checkpoint.state import merge_states
+from wdsctl.core.errors import StateMismatch, UsageError
+
+
+def a_checkpoint(folder: Path, states: list[Any], name: str = "train_dataloader_dprank{:03}.pt") -> str:
+    """A file a rank, as Megatron's are."""
+    folder.mkdir(exist_ok=True)
+    for rank, state in enumerate(states):
+        torch.save({"dataloader_state_dict": state, "iteration": torch.tensor(3)}, folder / name.format(rank))
+    return str(folder)
+
+
+@pytest.fixture
+def ckpt(tmp_path: Path) -> str:
+    return a_checkpoint(tmp_path / "ckpt", job(4))
+
+
+def read(path: str) -> Any:
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def test_a_complete_set_can_be_resumed_from(ckpt: str) -> None:
+    report = inspect_checkpoint([ckpt])
+
+    assert [line.facts.rank for line in report.states if line.facts] == [0, 1, 2, 3]
+    assert (report.problem, report.missing, report.alike) == ("", (), (1, 2, 4, 8))
+    assert report.job is not None
+    assert report.job.draws == sum(160 + lane for lane in range(8))
+
+
+def test_an_incomplete_set_names_the_ranks_that_are_missing(ckpt: str) -> None:
+    report = inspect_checkpoint([f"{ckpt}/train_dataloader_dprank00{rank}.pt" for rank in (3, 1)])
+
+    assert report.missing == (0, 2)
+    assert "ranks [0, 2] are missing: the job had 4" in report.problem
+    assert report.job is None
+
+
+def test_a_file_with_a_damaged_state_is_named_beside_the_others(tmp_path: Path) -> None:
+    states = job(2)
+    states[1]["batches_drawn"] = "40"
+    report = inspect_checkpoint([a_checkpoint(tmp_path / "ckpt", states)])
+
+    assert [bool(line.problem) for line in report.states] == [False, True]
+    assert "'batches_drawn' is '40'" in report.problem
+    assert report.job is None
+
+
+def test_a_single_global_file_is_one_checkpoint(tmp_path: Path) -> None:
+    torch.save(job(4), tmp_path / "global.pt")
+
+    assert inspect_checkpoint([str(tmp_path / "global.pt")]).problem == ""
+
+
+def test_states_of_two_loaders_in_one_file_want_a_key(tmp_path: Path) -> None:
+    path = str(tmp_path / "last.ckpt")
+    torch.save({"train": job(2), "val": [a_pass_state(rank, 2) for rank in range(2)]}, path)
+
+    assert "under the keys 'train' and 'val'" in inspect_checkpoint([path]).problem
+    assert inspect_checkpoint([path], key="val").problem == ""
+    with pytest.raises(UsageError, match="several loaders") as raised:
+        redistribute_checkpoint([path], str(tmp_path / "out.json"))
+    assert "--key" in raised.value.hint
+    redistribute_checkpoint([path], str(tmp_path / "out.json"), key="train")
+    assert read(str(tmp_path / "out.json")) == merge_states(job(2))
+
+
+def test_the_united_state_is_what_merge_states_says(ckpt: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "new" / "state.json")
+
+    report = redistribute_checkpoint([ckpt], out)
+
+    assert report.files == (out,)
+    assert read(out) == merge_states(job(4))
+    assert inspect_checkpoint([out]).problem == ""
+
+
+def test_a_folder_gets_the_united_state_under_a_name_of_its_own(ckpt: str, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+
+    assert redistribute_checkpoint([ckpt], str(tmp_path / "new")).files == (str(tmp_path / "new" / "state.json"),)
+
+
+@pytest.mark.parametrize(("ranks", "splits"), [(2, 8), (6, 24), (8, 8), (12, 24)])
+def test_every_new_rank_gets_a_file_named_as_those_that_were_read(
+    ranks: int, splits: int, ckpt: str, tmp_path: Path
+) -> None:
+    report = redistribute_checkpoint([ckpt], str(tmp_path / "new"), ranks=ranks)
+
+    assert report.splits_into == splits
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
+        f"train_dataloader_dprank{rank:03}.json" for rank in range(ranks)
+    ]
+    assert all(read(name) == merge_states(job(4)) for name in report.files)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("{}.pt", "5.json"),
+        ("r{:02}_of_64.pt", "r05_of_64.json"),
+        ("a{{}}{}.pt", "a{}5.json"),
+        ("only.pt", "rank005.json"),
+    ],
+)
+def test_names_keep_their_pattern(name: str, written: str, tmp_path: Path) -> None:
+    states = job(1) if name == "only.pt" else job(4)
+    folder = a_checkpoint(tmp_path / "ckpt", states, name)
+
+    assert Path(redistribute_checkpoint([folder], str(tmp_path / "new"), ranks=6).files[5]).name == written
+
+
+def test_a_name_with_the_rank_in_it_is_followed(ckpt: str, tmp_path: Path) -> None:
+    report = redistribute_checkpoint([ckpt], str(tmp_path / "new" / "loader-{rank:02}.json"), ranks=2)
+
+    assert [Path(name).name for name in report.files] == ["loader-00.json", "loader-01.json"]
+
+
+@pytest.mark.parametrize("pattern", ["{rnk}.j", "{rank:zz}.j", "{rank}{other}.j", "{rank.x}.j", "{rank:.0s}.j"])
+def test_a_pattern_that_is_none_is_refused(pattern: str, ckpt: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="pattern"):
+        redistribute_checkpoint([ckpt], str(tmp_path / pattern), ranks=2)
+
+
+def test_nothing_is_overwritten_unless_it_is_asked_for(ckpt: str, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    there = tmp_path / "new" / "train_dataloader_dprank001.json"
+    there.write_text("mine")
+
+    with pytest.raises(UsageError, match="1 of 2 output files exist"):
+        redistribute_checkpoint([ckpt], str(tmp_path / "new"), ranks=2)
+
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [there.name]
+    assert there.read_text() == "mine"
+    redistribute_checkpoint([ckpt], str(tmp_path / "new"), ranks=2, force=True)
+    assert read(str(there)) == merge_states(job(4))
+
+
+def test_a_dry_run_writes_nothing(ckpt: str, tmp_path: Path) -> None:
+    report = redistribute_checkpoint([ckpt], str(tmp_path / "new"), ranks=2, dry_run=True)
+
+    assert (len(report.files), report.dry_run) == (2, True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_states_that_do_not_fit_together_are_not_written(tmp_path: Path) -> None:
+    states = [*job(4)[:3], a_rank_state(3, 4, drawn=44)]
+    folder = a_checkpoint(tmp_path / "ckpt", states)
+
+    with pytest.raises(StateMismatch, match="different steps"):
+        redistribute_checkpoint([folder], str(tmp_path / "out.json"))
+
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_a_united_state_beside_those_of_ranks_is_named(ckpt: str) -> None:
+    redistribute_checkpoint([ckpt], f"{ckpt}/state.json")
+
+    with pytest.raises(UsageError, match="is a merged state") as raised:
+        redistribute_checkpoint([ckpt], "elsewhere.json")
+
+    assert raised.value.where == f"{ckpt}/state.json"
+
+
+def test_the_rank_files_and_what_they_were_united_to_do_not_differ(ckpt: str, tmp_path: Path) -> None:
+    out = str(tmp_path / "state.json")
+    redistribute_checkpoint([ckpt], out)
+
+    assert diff_checkpoints(ckpt, out).is_same
+    assert diff_checkpoints(ckpt, out).tier == ""
+
+
+def test_a_difference_is_named_by_its_gravest_tier(ckpt: str, tmp_path: Path) -> None:
+    def changed(field: str, value: Any) -> str:
+        states = job(4, drawn=48)
+        for state in states:
+            state["plan"][field] = value
+        return a_checkpoint(tmp_path / field, states)
+
+    report = diff_checkpoints(ckpt, changed("recipe", "0" * 32))
+    assert (report.tier, report.steps, len(report.lanes)) == ("recipe", 8, 8)
+    assert diff_checkpoints(ckpt, changed("order", {"seed": 1})).tier == "order"
+    assert diff_checkpoints(ckpt, a_checkpoint(tmp_path / "other", job(2))).tier == "place"

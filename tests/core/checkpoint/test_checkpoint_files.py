@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.core.job_states import a_pass_state, a_rank_state, job
+from wdsctl.core.checkpoint.files import find_states, natural_sort_key, read_states
+from wdsctl.core.errors import InputError
+
+
+def a_json(path: Path, value: Any) -> str:
+    path.write_text(json.dumps(value), encoding="utf-8")
+    return str(path)
+
+
+def refusal(path: Path, key: str = "") -> InputError:
+    with pytest.raises(InputError) as raised:
+        find_states([str(path)], key)
+    assert raised.value.hint
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("value", "keys"),
+    [
+        (a_rank_state(), [""]),
+        (job(2), ["0", "1"]),
+        ({"dataloader_state_dict": a_rank_state(), "step": 3}, ["dataloader_state_dict"]),
+        ({"loops": {"fit_loop": {"combined_loader": [a_rank_state()]}}}, ["loops.fit_loop.combined_loader.0"]),
+        ({"val": a_pass_state(), "train": a_rank_state()}, ["val", "train"]),
+    ],
+)
+def test_a_state_is_found_wherever_it_stands(value: Any, keys: list[str], tmp_path: Path) -> None:
+    torch.save(value, tmp_path / "state.pt")
+    for path in (a_json(tmp_path / "state.json", value), str(tmp_path / "state.pt")):
+        assert [found.key for found in read_states(path)] == keys
+
+
+def test_a_truncated_state_is_found_too(tmp_path: Path) -> None:
+    state = a_rank_state()
+    del state["cursors"], state["lanes"]
+
+    (found,) = read_states(a_json(tmp_path / "state.json", {"loader": state}))
+
+    assert found.state == state
+
+
+def test_a_key_chooses_among_several(tmp_path: Path) -> None:
+    path = a_json(tmp_path / "both.json", {"train": {"loader": a_rank_state()}, "val": {"loader": a_pass_state()}})
+
+    assert [found.key for found in read_states(path, "val")] == ["val.loader"]
+    assert "none under the key 'test'" in refusal(Path(path), "test").message
+
+
+def test_what_contains_itself_is_read_to_its_end(tmp_path: Path) -> None:
+    value: dict[str, Any] = {"state": a_rank_state()}
+    value["again"] = [value]
+    torch.save(value, tmp_path / "round.pt")
+
+    assert len(read_states(str(tmp_path / "round.pt"))) == 1
+
+
+def test_a_folder_is_read_in_natural_order_without_what_is_no_checkpoint(tmp_path: Path) -> None:
+    for rank, state in enumerate(job(12, lanes=12, drawn=24)):
+        a_json(tmp_path / f"loader{rank}.json", state)
+    a_json(tmp_path / "config.json", {"layers": 3})
+    torch.save({"model": torch.nn.Linear(1, 1)}, tmp_path / "model.pt")
+    (tmp_path / "notes.txt").write_text("not looked at")
+    (tmp_path / "deeper.json").mkdir()
+
+    found, passed = find_states([str(tmp_path)])
+
+    assert [each.state["rank"] for each in found] == list(range(12))
+    assert [Path(each.path).name for each in passed] == ["config.json", "model.pt"]
+    assert "torch.nn.modules.linear.Linear" in passed[1].why
+
+
+def test_a_file_without_a_state_is_refused_by_name(tmp_path: Path) -> None:
+    error = refusal(Path(a_json(tmp_path / "config.json", {"layers": 3})))
+
+    assert (error.code, error.exit_code, error.where) == ("WDS522", 3, str(tmp_path / "config.json"))
+
+
+@pytest.mark.parametrize("files", [0, 2])
+def test_a_folder_without_a_state_is_refused(files: int, tmp_path: Path) -> None:
+    for i in range(files):
+        a_json(tmp_path / f"{i}.json", {})
+
+    assert refusal(tmp_path).code == "WDS522"
+
+
+def test_a_missing_file_is_an_error_of_input(tmp_path: Path) -> None:
+    assert refusal(tmp_path / "nowhere.json").code == "WDS002"
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (pickle.dumps(a_rank_state()), "a bare pickle"),
+        (json.dumps(a_rank_state()).encode()[:-40], "damaged JSON"),
+        (b"\0\1\2\3", "neither JSON nor a torch.save file"),
+        (b"", "neither JSON nor a torch.save file"),
+        (b"[" * 100_000, "damaged JSON"),
+    ],
+)
+def test_a_file_that_cannot_be_read_says_what_it_is(data: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(data)
+
+    error = refusal(tmp_path / "state.json")
+
+    assert error.code == "WDS521"
+    assert words in error.message
+
+
+@given(st.lists(st.text(alphabet="ab0123._", max_size=8)))
+def test_names_can_always_be_sorted(names: list[str]) -> None:
+    assert sorted(sorted(names, key=natural_sort_key)) == sorted(names)
+
+
+def test_ten_comes_after_nine() -> None:
+    assert sorted(["r10.pt", "r9.pt", "r1.pt"], key=natural_sort_key) == ["r1.pt", "r9.pt", "r10.pt"]

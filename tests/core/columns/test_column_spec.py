@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from wdsctl.core.columns.spec import CharCounter, ColumnSpec, JsonNumberReader, check_spec_part, parse_column_spec
+from wdsctl.core.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "spec"),
+    [
+        ("size:seg.png", ColumnSpec("size:seg.png", "size", "seg.png")),
+        ("chars:txt", ColumnSpec("chars:txt", "chars", "txt")),
+        ("json:meta.json:a.0.b", ColumnSpec("json:meta.json:a.0.b", "json", "meta.json", ("a", "0", "b"))),
+        ("media:seg.png:width", ColumnSpec("media:seg.png:width", "media", "seg.png", ("width",))),
+        ("media:width", ColumnSpec("media:width", "python", "media", ("width",))),
+        (
+            "my.lengths:Counter.tokens",
+            ColumnSpec("my.lengths:Counter.tokens", "python", "my.lengths", ("Counter", "tokens")),
+        ),
+    ],
+)
+def test_a_function_is_a_short_name_with_a_part_or_a_place_in_a_module(text: str, spec: ColumnSpec) -> None:
+    assert parse_column_spec(text) == spec
+    assert (spec.is_built_in, spec.reads_shards) == (spec.kind != "python", spec.kind not in ("size", "media"))
+
+
+@pytest.mark.parametrize("text", ["", "tokens", "size:", "json:txt", "json::a", "json:txt:a..b", "a b:c", "mod:", ":f"])
+def test_anything_else_is_refused_with_what_may_be_written(text: str) -> None:
+    with pytest.raises(UsageError, match="MODULE:FUNCTION") as caught:
+        parse_column_spec(text)
+    assert caught.value.code == "WDS312"
+
+
+@pytest.mark.parametrize("text", ["media:jpg:depth", "media::width", "media:jpg:"])
+def test_a_fact_of_media_that_there_is_not_is_refused_with_those_that_there_are(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_column_spec(text)
+    assert (caught.value.code, "width, height, pixels" in caught.value.hint) == ("WDS312", True)
+
+
+def test_a_part_that_no_sample_has_is_refused_and_the_nearest_is_named() -> None:
+    with pytest.raises(UsageError, match="did you mean json"):
+        check_spec_part(parse_column_spec("size:jsn"), ["jpg", "json"])
+    check_spec_part(parse_column_spec("lengths:tokens"), [])
+
+
+def test_characters_are_counted_not_bytes() -> None:
+    assert CharCounter("txt")({"txt": "a cät".encode()}) == 5
+    assert CharCounter("txt")({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "number"), [("n", 7), ("f", 3), ("words", 2), ("name", 4), ("turns.1.text", 3), ("0", 9)]
+)
+def test_json_gives_a_number_or_the_length_of_a_string_or_list(path: str, number: int) -> None:
+    value: dict[str, object] = {
+        "n": 7,
+        "f": 3.0,
+        "words": ["a", "b"],
+        "name": "käse",
+        "turns": [{}, {"text": "abc"}],
+        "0": 9,
+    }
+    assert JsonNumberReader("json", tuple(path.split(".")))({"json": json.dumps(value).encode()}) == number
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("gone", "no 'gone'"),
+        ("half", "0.5"),
+        ("yes", "true"),
+        ("none", "null"),
+        ("in", "an object"),
+        ("l.3", "no 'l.3'"),
+    ],
+)
+def test_json_that_has_no_such_number_is_an_error_with_the_reason(path: str, reason: str) -> None:
+    value: dict[str, object] = {"half": 0.5, "yes": True, "none": None, "in": {}, "l": [1]}
+    with pytest.raises(ValueError, match=reason):
+        JsonNumberReader("json", tuple(path.split(".")))({"json": json.dumps(value).encode()})
+
+
+def test_a_sample_without_the_json_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no part 'json'"):
+        JsonNumberReader("json", ("n",))({})

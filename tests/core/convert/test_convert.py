@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+import json
+import os
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import a_dataset, a_shard, some_shards
+from tests.core.conversions import content, files, keys, members, prepared, splits, to
+from tests.remote import uploaded
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.parts import PartRules
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+
+def test_other_shards_hold_the_same_samples_in_the_same_order(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 3, 5)
+
+    report = to(tmp_path / "b", source, shard_samples=4)
+
+    assert members(tmp_path / "b") == members(tmp_path / "a")
+    assert (report.samples, report.files, report.written_files) == (15, 4, 4)
+    assert report.datasets[0].splits == {"train": 15}
+
+
+def test_a_shard_is_never_larger_than_asked_for(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 2, 20)
+
+    to(tmp_path / "b", source, shard_size=10_000)
+
+    sizes = [path.stat().st_size for path in (tmp_path / "b").glob("*.tar")]
+    assert max(sizes) <= 10_000
+    assert len(sizes) == 10  # of five samples, 2 KiB each, there is no room for the end
+
+
+def test_a_second_run_finds_everything_done(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 2)
+    first = to(tmp_path / "b", source)
+    before = {path: os.stat(tmp_path / "b" / path).st_mtime_ns for path in files(tmp_path / "b")}
+
+    again = to(tmp_path / "b", source)
+
+    assert again.up_to_date
+    assert not first.up_to_date
+    assert again.samples == first.samples
+    assert before == {path: os.stat(tmp_path / "b" / path).st_mtime_ns for path in files(tmp_path / "b")}
+
+
+def test_a_destination_of_another_conversion_is_refused(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 2)
+    to(tmp_path / "b", source)
+
+    with pytest.raises(UsageError, match="written by another conversion") as caught:
+        to(tmp_path / "b", source, shard_samples=3)
+    assert caught.value.code == "WDS345"
+
+
+def test_a_destination_with_files_of_others_is_refused(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 1)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("keep me")
+
+    with pytest.raises(UsageError, match=r"not empty: mine\.txt"):
+        to(tmp_path / "b", source)
+    assert files(tmp_path / "b") == {"mine.txt": b"keep me"}
+
+
+@pytest.mark.parametrize("dest", ["a", "a/inside", "."])
+def test_a_destination_in_its_source_is_refused(tmp_path: Path, dest: str) -> None:
+    source = some_shards(tmp_path / "a", 1)
+
+    with pytest.raises(UsageError, match="overlap"):
+        to(tmp_path / dest, source)
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 2)
+    before = sorted(str(path) for path in tmp_path.rglob("*"))
+
+    report = to(tmp_path / "b", source, shard_samples=3, dry_run=True)
+
+    assert (report.dry_run, report.samples, report.files) == (True, 10, 4)
+    assert sorted(str(path) for path in tmp_path.rglob("*")) == before
+
+
+def test_sort_puts_all_samples_in_order_of_their_keys(tmp_path: Path) -> None:
+    source = a_dataset(tmp_path / "a", {"0.tar": {"c.txt": b"c", "a.txt": b"a"}, "1.tar": {"b.txt": b"b"}})
+
+    to(tmp_path / "b", source, order="key", shard_samples=2)
+
+    assert keys(tmp_path / "b") == ["a", "b", "c"]
+
+
+def test_a_shuffle_is_one_of_all_samples_and_follows_the_seed(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 4, 25)
+    for name, seed in (("b", 1), ("c", 1), ("d", 2)):
+        to(tmp_path / name, source, order="shuffle", seed=seed, shard_samples=30)
+
+    one, same, other = (keys(tmp_path / name) for name in "bcd")
+
+    assert one == same != other
+    assert sorted(one) == sorted(other) == keys(tmp_path / "a") != one
+    # Every new shard has samples of every old one.
+    assert {int(key) // 25 for key in one[:30]} == {0, 1, 2, 3}
+
+
+def test_the_bytes_are_the_same_for_one_and_four_workers(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a", 4, 12)
+    for name, workers in (("b", 1), ("c", 4)):
+        to(tmp_path / name, source, order="shuffle", seed=9, shard_samples=7, workers=workers)
+
+    assert files(tmp_path / "b") == files(tmp_path / "c")
+    assert splits(tmp_path / "b") == splits(tmp_path / "c")
+
+
+def test_splits_go_along_sample_by_sample(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+    to(tmp_path / "val", source, split="val")
+    to(tmp_path / "b", source, order="shuffle", shard_samples=9)
+    to(tmp_path / "c", tmp_path / "b", split="val", order="key")
+
+    assert splits(tmp_path / "b") == splits(tmp_path / "a") == {"train": 32, "val": 8}
+    assert keys(tmp_path / "c") == sorted(keys(tmp_path / "val"))
+
+
+def test_a_dataset_is_taken_apart_by_split_key_and_field(tmp_path: Path) -> None:
+    names = {
+        f"{'cat' if i % 2 else 'dog'}/{i}.json": json.dumps({"m": {"of": f"x/{i % 3}"}}).encode() for i in range(12)
+    }
+    source = a_dataset(tmp_path / "a", {"0.tar": names})
+    prepare(source, None, PrepareRequest(take_unsure=True, split={"train": 3, "val": 1}, split_by="sample"))
+
+    to(tmp_path / "key", source, apart="key-prefix")
+    to(tmp_path / "split", source, apart="split")
+    field = to(tmp_path / "field", source, apart="json:m.of")
+
+    assert sorted(path.name for path in (tmp_path / "key").glob("[!.]*")) == ["cat", "dog"]
+    assert splits(tmp_path / "split" / "val") == {"val": 3}
+    assert [os.path.basename(each.path) for each in field.datasets] == ["x%2F0", "x%2F1", "x%2F2"]
+    for name in ("key", "split", "field"):
+        assert content(tmp_path / name) == content(tmp_path / "a")
+
+
+def test_a_selection_by_where_and_view_is_what_is_converted(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+
+    to(tmp_path / "b", source, where="key < '000015'")
+
+    assert keys(tmp_path / "b") == [f"{i:06d}" for i in range(15)]
+
+
+def test_compressed_shards_go_there_and_back(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 3, 4)
+    report = to(tmp_path / "gz", source, compress="gz", shard_samples=5)
+    again = to(tmp_path / "gz2", source, compress="gz", shard_samples=5, workers=2)
+    to(tmp_path / "b", tmp_path / "gz", order="shuffle", shard_samples=5)
+
+    assert sorted(files(tmp_path / "gz")) == [f"shard-00000{i}.tar.gz" for i in range(3)]
+    assert files(tmp_path / "gz") == files(tmp_path / "gz2")
+    assert "cannot be used for training" in report.notes[0]
+    assert again.datasets[0].sample_type == ""
+    assert content(tmp_path / "b") == content(tmp_path / "a")
+
+
+def test_lines_are_a_source_too(tmp_path: Path) -> None:
+    lines = tmp_path / "labels.jsonl"
+    lines.write_text("".join(json.dumps({"id": f"k{i}", "n": i}) + "\n" for i in range(5)))
+    prepare(str(lines), None, PrepareRequest(take_unsure=True, index=IndexRequest(key="id")))
+
+    to(tmp_path / "b", lines)
+
+    assert content(tmp_path / "b") == {f"k{i}.json": json.dumps({"id": f"k{i}", "n": i}).encode() for i in range(5)}
+
+
+def test_odd_names_go_through(tmp_path: Path) -> None:
+    names = {
+        "a b/ü.txt": b"1",
+        "'; DROP TABLE entry; --.txt": b"2",
+        f"{'n' * 300}.txt": b"3",
+        "../../etc/passwd.txt": b"4",
+    }
+    source = a_dataset(tmp_path / "a", {"0.tar": a_shard(names, format=tarfile.PAX_FORMAT)})
+
+    to(tmp_path / "b", source, order="key")
+
+    assert content(tmp_path / "b") == names
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"template": "all.tar"},
+        {"seed": 3},
+        {"layout": "polylithic"},
+        {"media": ("jpg",)},
+        {"compress": "gz", "to_format": "folder"},
+        {"apart": "colour"},
+        {"to_format": "floppy"},
+        {"from_format": "floppy"},
+        {"parts": PartRules(rename=(("a", "x"), ("b", "x")))},
+    ],
+)
+def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError):
+        to(tmp_path / "b", some_shards(tmp_path / "a", 1), **options)
+
+
+def test_prepare_names_the_command_for_forms_that_are_converted(tmp_path: Path) -> None:
+    to(tmp_path / "gz", some_shards(tmp_path / "a", 1), compress="gz")
+
+    with pytest.raises(UsageError, match=r"compressed tars, such as shard-000000\.tar\.gz") as caught:
+        prepare(str(tmp_path / "gz"), str(tmp_path / "b"), request=PrepareRequest(take_unsure=True))
+    assert caught.value.hint.startswith("`wdsctl convert ")
+
+
+@pytest.mark.usefixtures("faulty_store")
+def test_shards_in_a_store_are_a_source(tmp_path: Path) -> None:
+    source = some_shards(tmp_path / "a", 3, 4)
+    uploaded(source, "faulty://store/shards")
+
+    to(tmp_path / "b", "faulty://store/shards", order="shuffle", seed=2, shard_samples=5)
+    to(tmp_path / "c", source, order="shuffle", seed=2, shard_samples=5)
+
+    assert files(tmp_path / "b") == files(tmp_path / "c")
+
+
+def test_a_destination_in_a_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="the destination is a URL"):
+        convert([some_shards(tmp_path / "a", 1)], "s3://bucket/made", ConvertRequest())
+
+
+def test_a_source_that_has_lost_a_shard_is_refused_and_the_shard_is_named(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "d", 2)
+    index(root)
+    os.unlink(f"{root}/shard-001.tar")
+    for is_known in (False, True):
+        if is_known:
+            index(root, missing="keep")
+        with pytest.raises(DatasetError, match="1 shard of the source missing: shard-001") as caught:
+            convert([root], str(tmp_path / "out"))
+        assert (caught.value.code, "--missing drop" in caught.value.hint) == ("WDS344", True)

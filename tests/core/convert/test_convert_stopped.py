@@ -1,0 +1,133 @@
+"""Conversions that were stopped or killed, and go on."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.core.conversions import content, files, prepared, to
+from tests.killing import died, kill_by_the_clock, moments
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.errors import UsageError
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+    to(tmp_path / "whole", source, shard_samples=5)
+
+    class Stopping:
+        count = 0
+
+        def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+            self.name = name
+
+        def advance(self, **_: Any) -> None:
+            self.count += self.name == "write"
+            if self.count == 3:
+                raise KeyboardInterrupt
+
+        def note(self, message: str) -> None: ...
+
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=Stopping())
+    assert len(files(tmp_path / "b")) == 3
+    report = to(tmp_path / "b", source, shard_samples=5)
+
+    assert (report.written_files, report.kept_files) == (5, 3)
+    assert files(tmp_path / "b") == files(tmp_path / "whole")
+
+
+class StopsAtTheEnd:
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        if name == "finish":
+            raise KeyboardInterrupt
+
+    def advance(self, **_: Any) -> None: ...
+
+    def note(self, message: str) -> None: ...
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_a_killed_run_left_half_written_beside_primary_and_media_is_removed(tmp_path: Path, restart: bool) -> None:
+    source, dest = prepared(tmp_path / "a", 2, 4), tmp_path / "b"
+    options = ConvertRequest(layout="polylithic", media=("jpg",))
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], str(dest), options, progress=StopsAtTheEnd())
+    (dest / ".monolithic.yaml.99999.partial").write_bytes(b"half")
+
+    to(dest, source, layout="polylithic", media=("jpg",), shard_samples=3 if restart else 10_000, restart=restart)
+
+    assert sorted(path.name for path in dest.iterdir() if path.name.startswith(".")) == [".wdsctl"]
+
+
+def test_an_unfinished_conversion_makes_room_for_another_only_if_told_to(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+    with pytest.raises(KeyboardInterrupt):
+        convert([source], str(tmp_path / "b"), ConvertRequest(shard_samples=5), progress=StopsAtTheEnd())
+    with pytest.raises(UsageError, match="has an unfinished conversion"):
+        to(tmp_path / "b", source, shard_samples=20)
+
+    to(tmp_path / "b", source, shard_samples=20, restart=True)
+
+    assert len(files(tmp_path / "b")) == 2
+    assert content(tmp_path / "b") == content(tmp_path / "a")
+
+
+KILLED = """
+from __future__ import annotations
+import sys
+from wdsctl.core.convert.parts import parse_image
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+if __name__ == "__main__":
+    more = {"layout": "polylithic", "media": ("jpg", "png")} if sys.argv[3] == "poly" else {}
+    convert([sys.argv[1]], sys.argv[2], ConvertRequest(shard_samples=5, order="shuffle", workers=2, **more))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seam", ["fsync", "replace"])
+@pytest.mark.parametrize("layout", ["whole", "poly"])
+def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path, layout: str, seam: str) -> None:
+    """Killed there, run again and killed at the same call of what is left, if there are so many, and run to its end."""
+    source, dest, count = prepared(tmp_path / "a", 6, 20), tmp_path / "b", tmp_path / "count"
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), source]
+    for moment in moments([*command, str(tmp_path / "whole"), layout], seam, 10, count):
+        assert died([*command, str(dest), layout], moment, count)
+        assert names_are_of_whole_files(dest)
+        died([*command, str(dest), layout], moment, count)
+        assert names_are_of_whole_files(dest)
+        subprocess.run([*command, str(dest), layout], check=True)
+        assert files(dest) == files(tmp_path / "whole")
+        shutil.rmtree(dest)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", ["whole", "poly"])
+def test_killed_by_the_clock_it_ends_in_the_same_bytes(tmp_path: Path, layout: str) -> None:
+    source, dest = prepared(tmp_path / "a", 6, 20), tmp_path / "b"
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), source]
+    subprocess.run([*command, str(tmp_path / "whole"), layout], check=True)
+    rng = random.Random(5)
+    for _ in range(2):
+        for _ in range(3):
+            kill_by_the_clock([*command, str(dest), layout], 1.4, rng)
+            assert names_are_of_whole_files(dest)
+        subprocess.run([*command, str(dest), layout], check=True)
+        assert files(dest) == files(tmp_path / "whole")
+        shutil.rmtree(dest)
+
+
+def names_are_of_whole_files(dest: Path) -> bool:
+    return all("partial" not in name or name.rpartition("/")[2].startswith(".") for name in files(dest))

@@ -1,0 +1,227 @@
+from __future__ import annotations
+
+import io
+import wave
+from typing import Any
+
+import av
+import pytest
+from PIL import Image
+
+from tests.build import an_image
+from wdsctl.core.convert.parts import (
+    AudioTranscodeOptions,
+    ImageTranscodeOptions,
+    is_selected_part,
+    list_unmatched_options,
+    parse_audio,
+    parse_image,
+    transcoded_name,
+)
+from wdsctl.core.convert.transcode import transcode_image, transcode_part
+from wdsctl.core.errors import InputError, SampleFailed, UsageError
+
+
+def opened(data: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(data))
+
+
+def saved(image: Image.Image, form: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def a_sound(rate: int = 8000, seconds: float = 0.5, channels: int = 1) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setnchannels(channels)
+        sound.setsampwidth(2)
+        sound.setframerate(rate)
+        sound.writeframes(bytes(range(256)) * int(rate * seconds * channels * 2 / 256))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "part"), [("jpeg:70", "JPEG", "jpg"), ("webp:80", "WEBP", "webp"), ("png", "PNG", "png")]
+)
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
+def test_every_mode_can_be_written_in_every_format(mode: str, text: str, form: str, part: str) -> None:
+    name, data = transcode_part("png", saved(Image.new(mode, (40, 20)), "PNG"), parse_image(text, 30), None)
+
+    assert (name, opened(data).format, opened(data).size) == (part, form, (30, 15))
+
+
+def test_the_same_image_gives_the_same_bytes() -> None:
+    options = ImageTranscodeOptions("jpeg", 80)
+    assert transcode_image("png", an_image("PNG"), options) == transcode_image("png", an_image("PNG"), options)
+
+
+def test_a_small_image_is_not_written_anew_where_only_its_size_is_limited() -> None:
+    image = an_image("JPEG")
+    assert transcode_image("jpg", image, ImageTranscodeOptions(max_side=100)) == ("jpg", image)
+    assert opened(transcode_image("jpg", image, ImageTranscodeOptions(max_side=24))[1]).size == (24, 16)
+
+
+def test_an_image_that_lies_on_its_side_is_turned_upright_or_keeps_its_mark() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = saved(Image.new("RGB", (40, 20), "red"), "JPEG", exif=exif.tobytes())
+
+    upright = opened(transcode_image("jpg", image, ImageTranscodeOptions("jpeg"))[1])
+    as_it_lay = opened(transcode_image("jpg", image, ImageTranscodeOptions("jpeg", orientation="keep"))[1])
+
+    assert (upright.size, upright.getexif().get(0x0112)) == ((20, 40), None)
+    assert (as_it_lay.size, as_it_lay.getexif().get(0x0112)) == ((40, 20), 6)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF"])
+def test_an_image_of_any_format_is_turned_once(form: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = Image.new("RGB", (40, 20), "red")
+    image.paste("blue", (0, 0, 20, 20))  # the left half, which is the upper one once it is turned
+
+    upright = opened(transcode_image("tif", saved(image, form, exif=exif), ImageTranscodeOptions("png"))[1])
+
+    assert (upright.size, upright.getexif().get(0x0112)) == ((20, 40), None)
+    red, _, blue = upright.convert("RGB").getpixel((10, 5))  # type: ignore[misc]
+    assert blue > red
+
+
+@pytest.mark.parametrize("came", ["JPEG", "PNG", "WEBP"])
+@pytest.mark.parametrize("text", ["jpeg", "png", "webp"])
+def test_the_mark_is_kept_from_any_format_in_any_other(came: str, text: str) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    image = saved(Image.new("RGB", (40, 20)), came, exif=exif)
+
+    kept = opened(transcode_image("png", image, parse_image(text, 0, "keep") or ImageTranscodeOptions())[1])
+
+    assert (kept.size, kept.getexif().get(0x0112)) == ((40, 20), 6)
+
+
+def test_what_is_transparent_becomes_white_in_jpeg() -> None:
+    _, data = transcode_image(
+        "png", saved(Image.new("RGBA", (8, 8), (0, 0, 0, 0)), "PNG"), ImageTranscodeOptions("jpeg", 95)
+    )
+    assert opened(data).getpixel((4, 4)) == (255, 255, 255)
+
+
+def test_grey_of_16_bits_keeps_its_range() -> None:
+    image = Image.new("I;16", (8, 8), 32_768)
+    _, jpeg = transcode_image("png", saved(image, "PNG"), ImageTranscodeOptions("jpeg", 95))
+    _, png = transcode_image("tiff", saved(image, "TIFF"), ImageTranscodeOptions("png"))
+    _, of_pgm = transcode_image("pgm", saved(image, "PPM"), ImageTranscodeOptions("png"))
+
+    assert opened(jpeg).getpixel((4, 4)) == 128
+    assert (opened(png).mode, opened(png).getpixel((4, 4))) == ("I;16", 32_768)
+    assert (opened(of_pgm).mode, opened(of_pgm).getpixel((4, 4))) == ("I;16", 32_768)
+
+
+def test_what_cannot_be_written_anew_says_why() -> None:
+    frames = [Image.new("RGB", (8, 8), color) for color in ("red", "blue")]
+    animation = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    bomb = bytearray(an_image("BMP"))
+    bomb[18:26] = (60_000).to_bytes(4, "little") * 2
+
+    for data, reason in (
+        (b"nothing", "not an image of a supported format"),
+        (animation, "animation of 2"),
+        (bytes(bomb), "pixels|bomb"),
+    ):
+        with pytest.raises(SampleFailed, match=reason) as caught:
+            transcode_part("gif", data, ImageTranscodeOptions("png"), None)
+        assert caught.value.code == "WDS341"
+
+
+def test_masks_are_left_alone_unless_they_are_named() -> None:
+    assert is_selected_part("png", ImageTranscodeOptions("jpeg"))
+    assert not is_selected_part("seg.png", ImageTranscodeOptions("jpeg"))
+    assert is_selected_part("seg.png", ImageTranscodeOptions("jpeg", parts=("*.png",)))
+    assert not is_selected_part("json", ImageTranscodeOptions("jpeg"))
+
+
+@pytest.mark.parametrize("name", ["png", "jpeg", "JPG", "webp", "wav", "mp3", "txt", "left.png"])
+def test_the_new_name_is_known_without_reading(name: str) -> None:
+    image, audio = ImageTranscodeOptions("jpeg", parts=("*png", "jpeg", "JPG", "webp")), AudioTranscodeOptions("flac")
+    data = a_sound() if name in ("wav", "mp3") else an_image("PNG")
+    assert transcode_part(name, data, image, audio)[0] == transcoded_name(name, image, audio)
+
+
+@pytest.mark.parametrize(
+    ("text", "rate", "codec"), [("flac", 16000, "flac"), ("wav", 0, "pcm_s16le"), ("opus:32k", 0, "opus")]
+)
+def test_sounds_are_written_anew_the_same_each_time(text: str, rate: int, codec: str) -> None:
+    options = parse_audio(text, rate)
+    name, data = transcode_part("wav", a_sound(), None, options)
+
+    assert transcode_part("wav", a_sound(), None, options) == (name, data)
+    with av.open(io.BytesIO(data), "r") as container:
+        stream = container.streams.audio[0]
+        samples = sum(int(frame.samples) for frame in container.decode(stream))
+        assert (name, stream.codec.name) == (text.partition(":")[0], codec)
+        assert samples / stream.rate == pytest.approx(0.5, abs=0.03)
+        assert stream.rate == (rate or {"wav": 8000}.get(name, 48000))
+
+
+def test_flac_and_wav_lose_nothing() -> None:
+    _, flac = transcode_part("wav", a_sound(channels=2), None, AudioTranscodeOptions("flac"))
+    _, back = transcode_part("flac", flac, None, AudioTranscodeOptions("wav"))
+
+    assert back.endswith(a_sound(channels=2)[44:])
+
+
+@pytest.mark.parametrize("text", ["gif", "jpeg:0", "jpeg:101", "jpeg:", "png:9", "jpeg:x"])
+def test_formats_of_images_that_there_are_not_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_image(text)
+
+
+@pytest.mark.parametrize("text", ["mp3", "opus:64", "opus:999k", "flac:8k"])
+def test_formats_of_sounds_that_there_are_not_are_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_audio(text)
+
+
+def test_an_option_without_the_one_that_it_belongs_to_is_refused() -> None:
+    for asked in (
+        lambda: parse_audio("", 16000),
+        lambda: parse_image("", parts=("jpg",)),
+        lambda: parse_audio("opus", 44100),
+    ):
+        with pytest.raises(UsageError):
+            asked()
+
+
+def test_media_that_are_asked_for_and_not_there_are_named() -> None:
+    image, audio = (
+        ImageTranscodeOptions("jpeg", parts=("jpg", "*.png")),
+        AudioTranscodeOptions("flac", parts=("wav", "mp3")),
+    )
+
+    assert list_unmatched_options(["jpg", "wav"], image=image, audio=audio) == [
+        "--image-parts *.png",
+        "--audio-parts mp3",
+    ]
+    jpeg, flac = ImageTranscodeOptions("jpeg"), AudioTranscodeOptions("flac")
+    assert list_unmatched_options(["jpg", "wav"], image=jpeg, audio=flac) == []
+    assert list_unmatched_options(["txt"], image=ImageTranscodeOptions(max_side=9)) == ["--max-side (jpg, png, ...)"]
+    png, wav = ImageTranscodeOptions("png"), AudioTranscodeOptions("wav")
+    assert list_unmatched_options(["seg.png"], image=png, audio=wav) == [
+        "--image (jpg, png, ...)",
+        "--audio (wav, mp3, ...)",
+    ]
+
+
+def test_named_media_of_which_none_is_there_are_refused() -> None:
+    with pytest.raises(InputError, match="no sample has a part") as caught:
+        list_unmatched_options(["txt", "jpg"], audio=AudioTranscodeOptions("flac", parts=("wave", "*.mp3")))
+    assert (caught.value.code, caught.value.where) == ("WDS003", "--audio-parts wave,*.mp3")
+    assert caught.value.hint == "the parts are jpg, txt"
+
+
+@pytest.mark.parametrize("options", [{"parts": ("jpg",)}, {"orientation": "keep"}])
+def test_what_is_of_images_written_anew_is_refused_where_none_are(options: Any) -> None:
+    with pytest.raises(UsageError, match="needs --image or --max-side"):
+        parse_image("", **options)

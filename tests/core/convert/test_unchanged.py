@@ -1,0 +1,212 @@
+"""A finished conversion is told again for a copy of its source, and says what differs for another one."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import a_dataset, a_folder, a_shard, samples, some_shards
+from tests.core.conversions import files, prepared, to
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.parts import PartRules, parse_image
+from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.errors import UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+
+class Recorded:
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.notes: list[str] = []
+
+    def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+        self.phases.append(name)
+
+    def advance(self, *, items: int = 0, size_bytes: int = 0, doing: str = "") -> None: ...
+
+    def note(self, message: str) -> None:
+        self.notes.append(message)
+
+
+def shards(root: Path) -> str:
+    return some_shards(root, 3)
+
+
+def raw_files(root: Path) -> str:
+    return a_folder(root, samples(0, 6))
+
+
+def labelled_images(root: Path) -> str:
+    return a_folder(root, {f"{label}/{i}.jpg": f"{label}{i}".encode() for label in "ab" for i in range(3)})
+
+
+def packed(root: Path) -> str:
+    import gzip
+
+    return a_folder(root, {"x.tar.gz": gzip.compress(a_shard(samples(0, 6)))})
+
+
+def prepared_shards(root: Path) -> str:
+    prepare(some_shards(root, 3), None, PrepareRequest(take_unsure=True, split={"a": 1, "b": 1}, split_by="sample"))
+    return str(root)
+
+
+def rows(root: Path) -> str:
+    return a_folder(root, {"rows.csv": b"image,n\n1.jpg,1\n2.jpg,2\n", "1.jpg": b"one", "2.jpg": b"two"}) + "/rows.csv"
+
+
+SOURCES: dict[str, Callable[[Path], str]] = {
+    each.__name__: each for each in (shards, prepared_shards, raw_files, labelled_images, packed, rows)
+}
+
+
+def copied(tmp_path: Path, *, times: bool) -> None:
+    """`a` as `b`: with its times, as `cp -a`, or with new ones, as `cp -r`."""
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for path in () if times else (tmp_path / "b").rglob("*"):
+        if path.is_file() and ".wdsctl" not in path.parts:
+            os.utime(path, ns=(1, 1))
+
+
+def again(source: str, dest: Path, **options: Any) -> tuple[ConvertReport, Recorded]:
+    progress = Recorded()
+    return convert([source], str(dest), ConvertRequest(**options), progress=progress), progress
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+@pytest.mark.parametrize("times", [True, False])
+def test_a_copy_of_the_source_is_the_source(tmp_path: Path, kind: str, times: bool) -> None:
+    source = SOURCES[kind](tmp_path / "a")
+    first = to(tmp_path / "out", source)
+    before = {path: os.stat(tmp_path / "out" / path).st_mtime_ns for path in files(tmp_path / "out")}
+    copied(tmp_path, times=times)
+    copy = source.replace(str(tmp_path / "a"), str(tmp_path / "b"))
+
+    report, progress = again(copy, tmp_path / "out")
+    once_more, quiet = again(copy, tmp_path / "out")
+
+    assert report.up_to_date
+    assert (report.samples, report.datasets) == (first.samples, first.datasets)
+    assert "the source is a copy of the one that was converted: nothing to do" in progress.notes
+    assert ("compare" in progress.phases) == (not times or kind == "rows")
+    assert once_more.up_to_date
+    assert "compare" not in quiet.phases
+    assert before == {path: os.stat(tmp_path / "out" / path).st_mtime_ns for path in files(tmp_path / "out")}
+    assert sorted(os.listdir(tmp_path / "out" / ".wdsctl" / "convert")) == sorted(
+        ["finished.json", *(["source-0"] if kind == "shards" else [])]
+    )
+
+
+def test_a_source_whose_files_have_other_times_is_what_it_was(tmp_path: Path) -> None:
+    source = raw_files(tmp_path / "a")
+    to(tmp_path / "out", source)
+    for path in (tmp_path / "a").iterdir():
+        os.utime(path, ns=(1, 1))
+
+    report, progress = again(source, tmp_path / "out")
+
+    assert report.up_to_date
+    assert progress.notes[0].startswith("the files of the source have new times: comparing")
+
+
+def test_a_copy_that_was_moved_is_known_without_reading_it_where_media_are_written_anew(tmp_path: Path) -> None:
+    from tests.build import an_image
+
+    source = a_dataset(tmp_path / "a", {"x.tar": {"1.png": an_image("PNG"), "1.txt": b"one"}})
+    image = parse_image("jpeg:90", 0, "apply", ())
+    to(tmp_path / "out", source, image=image)
+    copied(tmp_path, times=True)
+    assert to(tmp_path / "out", tmp_path / "b", image=image).up_to_date
+
+    os.utime(tmp_path / "b" / "x.tar", ns=(1, 1))
+    with pytest.raises(UsageError, match="only a new conversion can tell") as caught:
+        to(tmp_path / "out", tmp_path / "b", image=image)
+    assert caught.value.code == "WDS345"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"000009.jpg": b"n", "000009.txt": b"n"}, r"2 files new \(such as 000009.jpg\)"),
+        ({"000001.txt": b"longer than it was"}, r"1 file of another size \(000001.txt\)"),
+        ({"000001.txt": b"1 TXT .."}, "and other content"),
+    ],
+)
+def test_what_differs_of_a_raw_folder_is_said_with_what_loses_nothing(
+    tmp_path: Path, change: dict[str, bytes], words: str
+) -> None:
+    source = raw_files(tmp_path / "a")
+    to(tmp_path / "out", source)
+    before = files(tmp_path / "out")
+    a_folder(tmp_path / "a", change)
+    for name in change:
+        os.utime(tmp_path / "a" / name, ns=(1, 1))
+
+    with pytest.raises(UsageError, match=words) as caught:
+        to(tmp_path / "out", source)
+
+    assert caught.value.code == "WDS345"
+    assert caught.value.hint.startswith("choose another DEST; `wdsctl diff")
+    assert files(tmp_path / "out") == before
+    assert not (tmp_path / "out" / ".wdsctl" / "convert" / "again").exists()
+
+
+def test_a_renamed_raw_file_is_one_that_is_new_and_one_that_is_gone(tmp_path: Path) -> None:
+    source = raw_files(tmp_path / "a")
+    to(tmp_path / "out", source)
+    for part in ("jpg", "txt"):
+        os.rename(tmp_path / "a" / f"000001.{part}", tmp_path / "a" / f"x.{part}")
+
+    with pytest.raises(UsageError, match=r"2 files new \(such as x.jpg\); 2 files missing \(such as 000001.jpg\)"):
+        to(tmp_path / "out", source)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shard_samples": 3}, "another --shard-samples"),
+        ({"order": "shuffle"}, "another --sort or --shuffle"),
+        ({"parts": PartRules(keep=("jpg",))}, "another --parts, --drop-parts or --rename-part"),
+        ({"to_format": "jsonl"}, "another --to"),
+    ],
+)
+def test_another_option_is_named_with_where_the_old_one_is_found(
+    tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
+    source = shards(tmp_path / "a")
+    to(tmp_path / "out", source)
+
+    with pytest.raises(UsageError, match=f"written by another conversion: {words}\n") as caught:
+        to(tmp_path / "out", source, **options)
+    assert f"wdsctl log {tmp_path}/out" in caught.value.hint
+
+
+def test_splits_that_were_divided_anew_are_said(tmp_path: Path) -> None:
+    source = prepared(tmp_path / "a")
+    to(tmp_path / "out", source)
+    split = {"train": 1, "val": 1}
+    prepare(source, None, PrepareRequest(take_unsure=True, split=split, split_by="sample", may_move=True))
+
+    with pytest.raises(UsageError, match="other samples, or other splits"):
+        to(tmp_path / "out", source)
+
+
+def test_what_an_older_version_has_finished_is_refused_as_it_was(tmp_path: Path) -> None:
+    source = shards(tmp_path / "a")
+    to(tmp_path / "out", source)
+    path = tmp_path / "out" / ".wdsctl" / "convert" / "finished.json"
+    said = json.loads(path.read_text(encoding="utf-8"))
+    del said["made_from"]
+    path.write_text(json.dumps(said), encoding="utf-8")
+    assert to(tmp_path / "out", source).up_to_date
+    copied(tmp_path, times=False)
+
+    with pytest.raises(UsageError, match="written by another conversion: other sources or options"):
+        to(tmp_path / "out", tmp_path / "b")

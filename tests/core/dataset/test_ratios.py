@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.dataset.split_rules import allocate_items, allocate_new_items, parse_split_shares
+from wdsctl.core.errors import UsageError
+
+SHARES = st.dictionaries(
+    st.sampled_from(["train", "val", "test", "a", "b", "c"]),
+    st.one_of(st.integers(0, 1000), st.decimals("0", "100", places=3).map(float)),
+    min_size=1,
+).filter(lambda shares: any(shares.values()))
+TOTALS = st.one_of(st.integers(0, 40), st.integers(0, 10**12))
+
+
+def quota(total: int, shares: dict[str, float], name: str) -> float:
+    return total * shares[name] / sum(shares.values())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8,1,1", {"train": 8, "val": 1, "test": 1}),
+        ("1", {"train": 1}),
+        ("9,1", {"train": 9, "val": 1}),
+        ("train=0.98,val=0.02", {"train": 0.98, "val": 0.02}),
+        ("98%,2%", {"train": 98, "val": 2}),
+        (" train = 8 , held-out.v2 = .5 ", {"train": 8, "held-out.v2": 0.5}),
+        ("a=1e-3,b=1", {"a": 0.001, "b": 1}),
+        ("a=1,b=1,c=1,d=1", {"a": 1, "b": 1, "c": 1, "d": 1}),
+    ],
+)
+def test_shares_are_read_in_the_order_they_are_written(text: str, expected: dict[str, float]) -> None:
+    shares = parse_split_shares(text)
+
+    assert shares == expected
+    assert list(shares) == list(expected)
+
+
+def test_a_share_of_zero_means_that_the_split_is_not_created() -> None:
+    assert parse_split_shares("train=9,val=0,test=1") == {"train": 9, "test": 1}
+    assert parse_split_shares("9,0,1") == {"train": 9, "test": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no ratios"),
+        ("8,,1", "missing"),
+        ("8,1,", "missing"),
+        ("1,2,3,4", "need names"),
+        ("train=8,1", "all ratios have a name"),
+        ("98%,2", "percentages"),
+        ("-1,2", "invalid ratio '-1'"),
+        ("train=nan", "invalid ratio 'nan'"),
+        ("train=inf", "invalid ratio 'inf'"),
+        ("train=1e999", "invalid ratio '1e999'"),
+        ("train=", "invalid ratio ''"),
+        ("train=٣", "invalid ratio"),
+        ("1_0", "invalid ratio"),
+        ("tr ain=1", "is not a valid split name"),
+        ("a/b=1", "is not a valid split name"),
+        ("=1", "is not a valid split name"),
+        ("train=1,train=2", "duplicate split train"),
+        ("0,0", "above 0"),
+        ("train=0", "above 0"),
+    ],
+)
+def test_shares_that_make_no_sense_are_refused_with_the_text_that_was_given(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        parse_split_shares(text)
+
+    assert caught.value.code == "WDS210"
+    assert repr(text) in caught.value.message
+    assert caught.value.hint
+
+
+def test_seven_two_one_of_ten_gives_seven_two_one() -> None:
+    assert allocate_items(10, {"train": 7, "val": 2, "test": 1}) == {"train": 7, "val": 2, "test": 1}
+    assert allocate_items(10, {"train": 0.7, "val": 0.2, "test": 0.1}) == {"train": 7, "val": 2, "test": 1}
+
+
+def test_equal_remainders_go_to_the_split_named_first() -> None:
+    assert allocate_items(4, {"train": 8, "val": 1, "test": 1}) == {"train": 3, "val": 1, "test": 0}
+    assert allocate_items(1, {"a": 1, "b": 1}) == {"a": 1, "b": 0}
+
+
+@given(TOTALS, SHARES)
+def test_every_item_is_in_one_split_and_each_split_is_within_one_of_its_quota(
+    total: int, shares: dict[str, float]
+) -> None:
+    counts = allocate_items(total, shares)
+
+    assert list(counts) == list(shares)
+    assert sum(counts.values()) == total
+    for name, count in counts.items():
+        assert count >= 0
+        assert abs(count - quota(total, shares, name)) <= 1 + total * 1e-9
+
+
+@given(TOTALS, SHARES)
+def test_a_split_without_a_share_gets_nothing(total: int, shares: dict[str, float]) -> None:
+    counts = allocate_items(total, shares)
+
+    assert all(counts[name] == 0 for name, share in shares.items() if not share)
+
+
+@pytest.mark.parametrize("shares", [{}, {"a": 0}, {"a": -1, "b": 2}, {"a": float("nan")}, {"a": float("inf")}])
+def test_shares_that_cannot_be_counted_with_are_refused(shares: dict[str, float]) -> None:
+    with pytest.raises(UsageError):
+        allocate_items(10, shares)
+
+
+def test_a_negative_total_is_refused() -> None:
+    with pytest.raises(UsageError):
+        allocate_items(-1, {"a": 1})
+
+
+@given(TOTALS, SHARES)
+def test_dealing_to_empty_splits_is_apportioning(total: int, shares: dict[str, float]) -> None:
+    assert allocate_new_items(total, {}, shares) == allocate_items(total, shares)
+
+
+@given(SHARES, st.dictionaries(st.sampled_from(["train", "val", "test", "old"]), st.integers(0, 50)), TOTALS)
+def test_dealing_gives_out_exactly_the_new_items_and_takes_nothing_away(
+    shares: dict[str, float], already: dict[str, int], new: int
+) -> None:
+    dealt = allocate_new_items(new + sum(already.values()), already, shares)
+
+    assert list(dealt) == list(shares)
+    assert sum(dealt.values()) == new
+    assert all(count >= 0 for count in dealt.values())
+
+
+@given(SHARES, st.dictionaries(st.sampled_from(["train", "val", "test"]), st.integers(0, 50)), st.integers(0, 300))
+def test_no_single_item_could_be_dealt_better(shares: dict[str, float], already: dict[str, int], new: int) -> None:
+    total = new + sum(already.values())
+    dealt = allocate_new_items(total, already, shares)
+    have = {name: already.get(name, 0) + dealt[name] for name in shares}
+
+    # Moving one new item from one split to another must not bring both nearer to their shares.
+    for giver in (name for name in shares if dealt[name]):
+        for taker in (name for name in shares if name != giver and shares[name]):
+            surplus = have[giver] - quota(total, shares, giver)
+            lack = quota(total, shares, taker) - have[taker]
+            assert not (surplus > 1 + 1e-6 and lack > 1 + 1e-6)
+
+
+@given(st.integers(0, 500), st.integers(0, 500), SHARES)
+def test_items_that_come_later_leave_the_shares_as_near_as_at_once(
+    first: int, later: int, shares: dict[str, float]
+) -> None:
+    before = allocate_items(first, shares)
+
+    after = allocate_new_items(first + later, before, shares)
+
+    for name in shares:
+        assert abs(before[name] + after[name] - quota(first + later, shares, name)) <= len(shares)
+
+
+def test_a_split_that_has_too_much_waits_until_the_others_caught_up() -> None:
+    assert allocate_new_items(30, {"train": 10, "val": 10}, {"train": 8, "val": 1, "test": 1}) == {
+        "train": 8,
+        "val": 0,
+        "test": 2,
+    }
+    assert allocate_new_items(12, {"train": 10}, {"train": 8, "val": 1, "test": 1}) == {"train": 0, "val": 1, "test": 1}
+
+
+def test_there_cannot_be_fewer_items_than_were_dealt_already() -> None:
+    with pytest.raises(UsageError, match="11 items"):
+        allocate_new_items(10, {"train": 11}, {"train": 1})

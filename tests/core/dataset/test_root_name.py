@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.dataset.location import RootAndView, check_view_name, locate, locate_view, parse_root
+from wdsctl.core.errors import InputError, UsageError
+
+
+def test_the_name_after_the_last_at_sign_is_a_view(tmp_path: Path) -> None:
+    for name in ("data", "a@b"):
+        (tmp_path / name).mkdir()
+    assert parse_root(f"{tmp_path}/data@big") == RootAndView(f"{tmp_path}/data", "big")
+    assert parse_root(f"{tmp_path}/data/@big") == RootAndView(f"{tmp_path}/data/", "big")
+    assert parse_root(f"{tmp_path}/a@b@big.2") == RootAndView(f"{tmp_path}/a@b", "big.2")
+
+
+def test_a_path_that_is_there_wins_over_a_view(tmp_path: Path) -> None:
+    for name in ("data", "data@big"):
+        (tmp_path / name).mkdir()
+    assert parse_root(f"{tmp_path}/data@big") == RootAndView(f"{tmp_path}/data@big")
+    assert parse_root(f"{tmp_path}/data@big/") == RootAndView(f"{tmp_path}/data@big/")
+
+
+@pytest.mark.parametrize("text", ["data", "@list.txt", "data@", "data@a/b", "data@a b", "nowhere@big", "data@2024/"])
+def test_what_is_no_view_comes_back_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert parse_root(text) == RootAndView(text)
+
+
+def test_a_url_has_views_behind_its_path_and_users_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path))
+    assert parse_root("s3://bucket/shards@big") == RootAndView("s3://bucket/shards", "big")
+    assert parse_root("sftp://user@host") == RootAndView("sftp://user@host")
+    assert parse_root("s3://bucket/shards@2024/") == RootAndView("s3://bucket/shards@2024/")
+
+
+def test_a_url_that_has_a_catalog_wins_over_a_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path))
+    path = Path(locate("s3://bucket/shards@2024").catalog)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert parse_root("s3://bucket/shards@2024") == RootAndView("s3://bucket/shards@2024")
+    assert parse_root("s3://bucket/shards@2024", str(tmp_path)) == RootAndView("s3://bucket/shards", "2024")
+
+
+def test_what_does_not_exist_is_named_as_it_was_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        locate_view(f"{tmp_path}/nowhere@big")
+    assert raised.value.where == f"{tmp_path}/nowhere@big"
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", ".a", "a" * 65, "a@b", "é"])
+def test_odd_names_of_views_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="not a valid view name"):
+        check_view_name(name)

@@ -1,0 +1,39 @@
+"""Names of files for samples of any key."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.importers.records.files import MAX_NAME_BYTES, part_extension, part_path
+
+_keys = st.text(st.sampled_from("ab./\0é %"), max_size=12) | st.text(max_size=400)
+
+
+@given(_keys, st.sampled_from(["jpg", "seg.png", "..", "x" * 300]))
+def test_a_name_stays_below_its_folder(key: str, part: str) -> None:
+    name = part_path(key, part)
+
+    assert os.path.normpath(f"/d/{name}") == f"/d/{name}"
+    assert "\0" not in name
+    assert all(
+        len(os.fsencode(segment)) <= MAX_NAME_BYTES for segment in name.encode("utf-8", "replace").decode().split("/")
+    )
+
+
+@given(
+    st.lists(
+        st.lists(st.sampled_from([*"ab./%2E", "%2E", "%25"]), min_size=1, max_size=6).map("".join),
+        min_size=2,
+        max_size=2,
+        unique=True,
+    )
+)
+def test_different_samples_have_different_names(keys: list[str]) -> None:
+    assert part_path(keys[0], "jpg") != part_path(keys[1], "jpg")
+
+
+def test_an_ending_is_the_last_piece_in_lower_case() -> None:
+    assert [part_extension(part) for part in ("jpg", "seg.PNG", "")] == ["jpg", "png", ""]

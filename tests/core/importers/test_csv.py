@@ -1,0 +1,188 @@
+"""CSV and TSV."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder
+from tests.core.formats import faults, held, refused
+
+FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!", "m/1.png": b"mask"}
+
+
+def test_columns_that_name_files_become_parts_and_the_rest_json(tmp_path: Path) -> None:
+    table = b'image,caption,score\na/1.jpg,hello,1\na/2.jpg,"a, b\nand ""c""",2\n'
+    root = a_folder(tmp_path, {**FILES, "t.csv": table})
+
+    assert held(f"{root}/t.csv") == {
+        "a/1": {"jpg": b"one", "json": b'{"caption":"hello","score":"1"}'},
+        "a/2": {"jpg": b"two!", "json": rb'{"caption":"a, b\nand \"c\"","score":"2"}'},
+    }
+
+
+def test_two_columns_of_files_are_told_apart_by_their_names(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.tsv": b"id\timage\tmask\nx.1\ta/1.jpg\tm/1.png\ny\ta/2.jpg\t\n"})
+
+    assert held(f"{root}/t.tsv", {"key": "id"}) == {
+        "x_1": {"image.jpg": b"one", "mask.png": b"mask", "json": b'{"id":"x.1"}'},
+        "y": {"image.jpg": b"two!", "json": b'{"id":"y"}'},
+    }
+
+
+@pytest.mark.parametrize("head", [b"\xef\xbb\xbfimage;text\r\n", b"image;text\r\n"])
+def test_a_byte_order_mark_crlf_semicolons_and_blank_lines_are_no_trouble(tmp_path: Path, head: bytes) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.csv": head + b"a/1.jpg;x\r\n\r\na/2.jpg;y"})
+
+    assert held(f"{root}/t.csv", {"text": "text"}) == {
+        "a/1": {"jpg": b"one", "txt": b"x"},
+        "a/2": {"jpg": b"two!", "txt": b"y"},
+    }
+
+
+def test_bad_rows_are_named_by_line_and_others_keep_their_places(tmp_path: Path) -> None:
+    rows = (b"image,t", b"a/1.jpg,x", b"a/1.jpg", b'"a/2.jpg"x,y', b"a/1.jpg,\xff", b"a/9.jpg,z", b"../x.jpg,z",
+            b"/etc/x.jpg,z", b"a/2.jpg,z", b'a/1.jpg,"never closed', b"a/2.jpg,z")  # fmt: skip
+    root = a_folder(tmp_path, {**FILES, "t.csv": b"\n".join(rows)})
+
+    wrong = faults(f"{root}/t.csv")
+
+    assert {place: error.code for place, error in wrong.items()} == {
+        1: "WDS232", 2: "WDS232", 3: "WDS124", 4: "WDS231", 5: "WDS230", 6: "WDS230", 8: "WDS232",
+    }  # fmt: skip
+    assert wrong[1].where == f"{root}/t.csv:3"
+    assert wrong[8].where == f"{root}/t.csv:10"
+    assert all(error.hint for error in wrong.values())
+
+
+def test_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "secret.jpg").write_bytes(b"secret")
+    root = a_folder(tmp_path / "data", {"t.csv": b"image\nlink.jpg\nfolder/secret.jpg\nin.jpg\n", "x.jpg": b"x"})
+    (tmp_path / "data" / "link.jpg").symlink_to("../secret.jpg")
+    (tmp_path / "data" / "folder").symlink_to(tmp_path)
+    (tmp_path / "data" / "in.jpg").symlink_to("x.jpg")
+
+    assert {place: error.code for place, error in faults(f"{root}/t.csv").items()} == {0: "WDS230", 1: "WDS230"}
+
+
+def test_a_field_of_megabytes_is_one_field(tmp_path: Path) -> None:
+    text = "x" * 3_000_000
+    root = a_folder(tmp_path, {"t.csv": f"id,text\n1,{text}\n2,y\n".encode()})
+
+    found = held(f"{root}/t.csv", {"key": "id"})
+
+    assert len(json.loads(found["1"]["json"])["text"]) == len(text)
+
+
+def test_files_are_looked_for_beside_the_table_and_where_the_user_says(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"image\n1.jpg\n", "images/1.jpg": b"one", "other/1.jpg": b"two"})
+
+    assert held(f"{root}/t.csv") == {"1": {"jpg": b"one"}}
+    assert held(f"{root}/t.csv", {"base": f"{root}/other"}) == {"1": {"jpg": b"two"}}
+
+
+def test_a_file_without_a_header_has_its_columns_named(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.csv": b"a/1.jpg,3\na/2.jpg,4\n"})
+
+    assert held(f"{root}/t.csv", {"columns": "image,label"})["a/2"] == {"jpg": b"two!", "json": b'{"label":"4"}'}
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "code"),
+    [
+        (b"", {}, "WDS003"),
+        (b"\xff\xfea\0b\0", {}, "WDS120"),
+        (b"\x1f\x8b\x08\0\0", {}, "WDS113"),
+        (b"a,a\n1,2\n", {}, "WDS232"),
+        (b'"a,b\n1,2\n', {}, "WDS232"),
+        (b"a,b\n1,2\n", {"key": "c"}, "WDS001"),
+        (b"a,b\n1,2\n", {"files": "c"}, "WDS001"),
+        (b"a,b\n1,2\n", {"kye": "a"}, "WDS001"),
+        (b"a,b\n1,2\n", {"key": ":line"}, "WDS001"),
+        (b"a,b\n1,2\n", {"delimiter": "xx"}, "WDS001"),
+    ],
+)
+def test_what_cannot_be_a_table_is_refused_with_a_code(
+    tmp_path: Path, table: bytes, options: dict[str, str], code: str
+) -> None:
+    root = a_folder(tmp_path, {"t.csv": table})
+
+    assert refused(f"{root}/t.csv", options).code == code
+
+
+def test_a_table_may_begin_anywhere_after_it_was_read_once(tmp_path: Path) -> None:
+    from wdsctl.core.importers.csv import IMPORTER
+
+    rows = "".join(f'{i},"line\n{i}"\n' for i in range(2000))
+    root = a_folder(tmp_path, {"t.csv": f"id,text\n{rows}".encode()})
+    with IMPORTER.open(f"{root}/t.csv", {"key": "id"}) as source:
+        assert sum(1 for _ in source.entries()) == 2000
+
+        for place in (1999, 3, 512, 511, 1024, 1025, 0):
+            assert json.loads(source.read(place)[0].data) == {"id": str(place), "text": f"line\n{place}"}
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_rows(tmp_path: Path) -> None:
+    from wdsctl.core.importers.csv import IMPORTER
+
+    def peak(rows: int) -> int:
+        path = tmp_path / f"{rows}.csv"
+        path.write_text("id,text\n" + "".join(f"{i},some words\n" for i in range(rows)))
+        with IMPORTER.open(str(path), {"key": "id"}) as source:
+            tracemalloc.start()
+            assert sum(1 for _ in source.entries()) == rows
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        return most
+
+    assert peak(50_000) < peak(5_000) + 100_000
+
+
+def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": "läbel,n\na,1\n".encode("latin-1")})
+
+    error = refused(f"{root}/t.csv")
+
+    assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:1")
+
+
+def test_carriage_returns_alone_are_told_with_the_command_that_mends_them(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"a,b\r1,2\r"})
+
+    error = refused(f"{root}/t.csv")
+
+    assert "carriage return" in error.message
+    assert "tr '\\r' '\\n'" in error.hint
+
+
+def test_a_quote_that_never_ends_is_told_as_such(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b'a,b\n1,"2\n3,4\n'})
+
+    (error,) = faults(f"{root}/t.csv").values()
+
+    assert "a quote begins in it" in error.message
+
+
+def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"pictures/1.jpg": b"x", "pictures/2.jpg": b"y"})
+    (tmp_path / "labels").mkdir()
+    rows = tmp_path / "labels" / "rows.csv"
+    rows.write_text(f"file,text\n{root}/pictures/1.jpg,one\n../pictures/2.jpg,two\n")
+
+    assert {fault.code for fault in faults(str(rows)).values()} == {"WDS230"}
+    made = held(str(rows), {"base": root})
+    assert {key: parts["jpg"] for key, parts in made.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
+
+
+@pytest.mark.timeout(20)
+def test_very_many_columns_take_linear_time(tmp_path: Path) -> None:
+    count = 50_000
+    head = ",".join(f"c{i}" for i in range(count))
+    root = a_folder(tmp_path, {"t.csv": f"{head}\n{','.join('1' * count)}\n".encode()})
+
+    (parts,) = held(f"{root}/t.csv").values()
+    assert len(json.loads(parts["json"])) == count

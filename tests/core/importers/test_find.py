@@ -1,0 +1,96 @@
+"""Which form a path has, and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import a_folder
+from wdsctl.core import importers
+from wdsctl.core.convert import exporters
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError
+
+FORMS = Path(__file__).parents[2] / "golden" / "forms"
+
+
+def test_every_form_that_is_listed_is_there_under_its_name() -> None:
+    for name in importers.IMPORT_FORMATS:
+        importer = importers.get_importer(name)
+        assert importer.name == name
+        assert importer.about
+        assert not importer.about.endswith(".")
+    for name in exporters.EXPORT_FORMATS:
+        assert exporters.get_exporter(name).name == name
+
+
+def test_an_unknown_form_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(UsageError) as error:
+        importers.get_importer("parqet")
+    assert error.value.hint.startswith("did you mean parquet?")
+    with pytest.raises(UsageError, match="cannot write the format 'tfrecord'"):
+        exporters.get_exporter("tfrecord")
+
+
+@pytest.mark.parametrize("name", ["mds", "litdata"])
+def test_the_best_form_comes_with_its_reason(name: str) -> None:
+    importer, recognised = importers.best_importer(str(FORMS / name))
+
+    assert importer.name == name
+    assert "index.json" in recognised.reason
+
+
+def test_no_form_and_several_forms_are_errors_that_name_the_candidates(tmp_path: Path) -> None:
+    nothing = a_folder(tmp_path / "n", {"README": b"hello"})
+    both = a_folder(
+        tmp_path / "b", {"index.json": b'{"shards": [".mds"], "chunks": [{"chunk_size": 1}], "x": "a.mds"}'}
+    )
+
+    with pytest.raises(InputError) as none:
+        importers.best_importer(nothing)
+    with pytest.raises(InputError) as several:
+        importers.best_importer(both)
+
+    assert none.value.code == several.value.code == "WDS235"
+    assert "litdata: " in several.value.message
+    assert "mds: " in several.value.message
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl", "t.json", "t.parquet", "index.json"])
+@pytest.mark.parametrize("data", [b"", b"\0\xff\x00", b"[", b"{", b'{"images"', b"PAR1", b'"'])
+def test_looking_at_odd_input_never_raises(tmp_path: Path, name: str, data: bytes) -> None:
+    root = a_folder(tmp_path, {name: data})
+
+    for path in (root, f"{root}/{name}", f"{root}/none", f"{root}/{name}/below"):
+        for form in importers.IMPORT_FORMATS:
+            if form not in ("shards", "packed", "polylithic"):
+                importers.get_importer(form).recognise(path)
+
+
+def test_what_does_not_exist_is_missing_and_no_odd_form(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as error:
+        importers.best_importer(str(tmp_path / "none"))
+    assert error.value.code == "WDS002"
+
+
+def test_a_pipe_is_refused_at_once_also_where_a_form_is_named(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "rows.csv")
+
+    for look in (importers.best_importer, importers.check_readable):
+        with pytest.raises(InputError, match="neither a file nor a folder"):
+            look(str(pipe))
+
+
+def test_a_folder_that_may_not_be_listed_is_no_unknown_form(
+    public_path: Path, as_nobody: Callable[[Callable[[], Any]], Any]
+) -> None:
+    (closed := public_path / "closed").mkdir()
+    closed.chmod(0o000)
+
+    said = as_nobody(lambda: importers.best_importer(str(closed)))
+
+    closed.chmod(0o700)
+    assert isinstance(said, PermissionDenied)

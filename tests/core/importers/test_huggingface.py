@@ -1,0 +1,121 @@
+"""Hugging Face datasets on disk, as `save_to_disk` lays them out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.core.formats import held, refused
+from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+
+JPEG = b"\xff\xd8\xff\xe0 a photo"
+GOLDEN = Path(__file__).parents[2] / "golden" / "forms" / "huggingface"
+FEATURES = {
+    "image": {"_type": "Image"},
+    "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+    "text": {"dtype": "string", "_type": "Value"},
+}
+
+
+def a_dataset(folder: Path, files: int = 2, rows: int = 5, **state: Any) -> Path:
+    """Arrow streams of several batches, the state and the info."""
+    folder.mkdir(parents=True)
+    names = [f"data-{i:05d}-of-{files:05d}.arrow" for i in range(files)]
+    for number, name in enumerate(names):
+        table = pa.table(
+            {
+                "image": [{"bytes": JPEG + bytes([number, i]), "path": "a.jpg"} for i in range(rows)],
+                "label": [i % 2 for i in range(rows)],
+                "text": [f"{number}/{i}" for i in range(rows)],
+            }
+        )
+        with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table, max_chunksize=2)
+    said = {"_data_files": [{"filename": name} for name in names], **state}
+    (folder / "state.json").write_text(json.dumps(said))
+    (folder / "dataset_info.json").write_text(json.dumps({"features": FEATURES}))
+    return folder
+
+
+def test_what_the_library_itself_wrote_is_read() -> None:
+    found = held(GOLDEN)
+
+    assert list(found) == [f"{'train' if i < 3 else 'test'}/{i:09d}" for i in range(5)]
+    for i, parts in enumerate(found.values()):
+        assert parts["jpg"].startswith(b"\xff\xd8\xff")
+        assert json.loads(parts["json"]) == {
+            "label": i % 2, "text": f"text {i} é", "tags": ["a", str(i)], "label_name": ["cat", "dog"][i % 2],
+        }  # fmt: skip
+
+
+def test_images_become_parts_and_labels_get_their_names(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "d")
+
+    found = held(path)
+
+    assert importers.best_importer(str(path))[0].name == "huggingface"
+    assert len(found) == 10
+    assert found["000000006"]["jpg"] == JPEG + b"\1\1"
+    assert json.loads(found["000000006"]["json"]) == {"label": 1, "text": "1/1", "label_name": "dog"}
+
+
+def test_splits_stand_before_the_keys_unless_one_is_asked_for(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        a_dataset(tmp_path / "d" / split, files=1, rows=2)
+    (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+    assert list(held(tmp_path / "d")) == ["train/000000000", "train/000000001", "test/000000002", "test/000000003"]
+    assert list(held(tmp_path / "d", {"split": "test"})) == ["000000000", "000000001"]
+    assert refused(tmp_path / "d", {"split": "tets"}).hint.startswith("did you mean test?")
+
+
+def test_samples_are_in_the_split_whose_folder_they_are_in(tmp_path: Path) -> None:
+    for split, rows in (("train", 3), ("test", 2)):
+        a_dataset(tmp_path / "d" / split, files=2, rows=rows)
+    (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+    assert _splits(tmp_path, "both") == {"train": 6, "test": 4}
+    assert _splits(tmp_path, "one", split="test") == {"test": 4}
+
+
+def _splits(folder: Path, name: str, **options: str) -> Mapping[str, int]:
+    return convert([str(folder / "d")], str(folder / name), ConvertRequest(format_options=options)).datasets[0].splits
+
+
+def test_arrow_files_with_a_footer_are_read_too(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "d", files=1)
+    table = pa.table({"text": ["a", "b"]})
+    name = path / "data-00000-of-00001.arrow"
+    with pa.OSFile(str(name), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+    assert [parts["json"] for parts in held(path).values()] == [b'{"text":"a"}', b'{"text":"b"}']
+
+
+@pytest.mark.parametrize("cut", [1, 8, 100, "between batches"])
+def test_a_file_that_was_cut_is_refused_even_between_two_batches(tmp_path: Path, cut: int | str) -> None:
+    path = a_dataset(tmp_path / "d", files=1)
+    file = path / "data-00000-of-00001.arrow"
+    data = file.read_bytes()
+    end = data.rindex(b"\xff\xff\xff\xff", 0, len(data) - 8) if isinstance(cut, str) else len(data) - cut
+    file.write_bytes(data[:end])
+
+    assert refused(path).code == "WDS233"
+
+
+def test_files_outside_the_folder_and_rows_by_indices_are_refused(tmp_path: Path) -> None:
+    outside = a_dataset(tmp_path / "a", _data_files=[{"filename": "../b/data.arrow"}])
+    chosen = a_dataset(tmp_path / "b", _indices_data_files=[{"filename": "indices.arrow"}])
+    broken = a_dataset(tmp_path / "c")
+    (broken / "state.json").write_text('{"_data_files": ')
+
+    assert refused(outside).code == "WDS230"
+    assert "flatten_indices" in refused(chosen).hint
+    assert refused(broken).code == "WDS233"

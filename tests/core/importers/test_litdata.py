@@ -1,0 +1,86 @@
+"""LitData, against chunks that LitData wrote (tests/golden/forms/origin.json says with what)."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.core.formats import held, refused
+
+FORMS = Path(__file__).parents[2] / "golden" / "forms"
+
+
+def changed(tmp_path: Path, change: Any, name: str = "litdata") -> Path:
+    """A copy whose index was changed."""
+    copy = tmp_path / name
+    shutil.copytree(FORMS / name, copy)
+    index = json.loads((copy / "index.json").read_bytes())
+    change(index)
+    (copy / "index.json").write_text(json.dumps(index))
+    return copy
+
+
+@pytest.mark.parametrize("name", ["litdata", "litdata-zstd"])
+def test_every_format_gives_what_was_written(name: str) -> None:
+    found = held(FORMS / name)
+
+    assert len(found) == 5
+    for i, parts in enumerate(found.values()):
+        assert json.loads(parts["json"]) == {
+            "caption": f"caption {i} é", "label": i, "score": i / 2, "is_good": i % 2 == 0, "box": [i, i + 1],
+        }  # fmt: skip
+        assert parts["raw.bin"] == bytes([i, 0, 255])
+        assert np.array_equal(np.load(io.BytesIO(parts["row.npy"])), np.arange(3, dtype=np.int16))
+        assert np.array_equal(np.load(io.BytesIO(parts["grid.npy"])), np.full((2, 3), i, np.float32))
+        assert Image.open(io.BytesIO(parts["image.jpg"])).size == (8, 6)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda index: index["config"]["data_format"].__setitem__(8, "pickle"), "WDS234"),
+        (lambda index: index["config"]["data_format"].__setitem__(8, "graph:pickle"), "WDS234"),
+        (lambda index: index["config"]["data_format"].__setitem__(8, "mystery"), "WDS234"),
+        (lambda index: index["config"].update(item_loader="TokensLoader"), "WDS234"),
+        (lambda index: index["config"].update(encryption={"algorithm": "fernet"}), "WDS234"),
+        (lambda index: index["config"].update(compression="lz4"), "WDS234"),
+        (lambda index: index["config"].update(data_spec="[1, {}]"), "WDS233"),
+        (lambda index: index["config"].update(data_spec=None), "WDS233"),
+        (lambda index: index["config"]["data_format"].pop(), "WDS233"),
+        (lambda index: index["chunks"][0].update(filename="../x.bin"), "WDS230"),
+        (lambda index: index["chunks"][0].update(chunk_size=3), "WDS233"),
+        (lambda index: index["chunks"][0].pop("chunk_size"), "WDS233"),
+        (lambda index: index.update(chunks=[]), "WDS233"),
+    ],
+)
+def test_an_index_that_needs_code_or_does_not_fit_is_refused_with_a_code(
+    tmp_path: Path, change: Any, code: str
+) -> None:
+    assert refused(changed(tmp_path, change), form="litdata").code == code
+
+
+def test_a_pickled_field_can_be_left_out(tmp_path: Path) -> None:
+    path = changed(tmp_path, lambda index: index["config"]["data_format"].__setitem__(8, "pickle"))
+
+    assert "box" not in json.loads(held(path, {"drop": "box"})["000000000"]["json"])
+
+
+@pytest.mark.parametrize("name", ["litdata", "litdata-zstd"])
+@pytest.mark.parametrize("fault", ["cut", "zeros", "empty"])
+def test_a_damaged_chunk_is_refused_and_named(tmp_path: Path, name: str, fault: str) -> None:
+    path = changed(tmp_path, lambda _: None, name)
+    chunk = path / "chunk-0-1.bin"
+    data = chunk.read_bytes()
+    chunk.write_bytes({"cut": data[:-9], "zeros": bytes(len(data)), "empty": b""}[fault])
+
+    error = refused(path)
+
+    assert error.code == "WDS233"
+    assert chunk.name in error.where

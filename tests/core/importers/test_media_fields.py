@@ -1,0 +1,50 @@
+"""Columns and fields that name media: recognised by every ending that the loader reads, in every format of tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder, an_image
+from tests.core.formats import held
+from wdsctl.core.importers.records.files import extension_of_content
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaFormat
+
+ENDINGS = sorted(MEDIA_EXTENSIONS)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "llava"])
+def test_a_field_that_names_media_of_any_format_becomes_a_part(tmp_path: Path, form: str) -> None:
+    for ending in ENDINGS:
+        path = f"media/1.{ending.upper()}"
+        rows = {
+            "csv": ("t.csv", f"m,text\n{path},a\n"),
+            "jsonl": ("t.jsonl", json.dumps({"m": path, "text": "a"}) + "\n"),
+            "llava": ("t.json", json.dumps([{"id": "1", "m": path, "conversations": []}])),
+        }
+        name, text = rows[form]
+        root = a_folder(tmp_path / ending, {path: b"medium", name: text.encode()})
+
+        (sample,) = held(f"{root}/{name}", form=form).values()
+
+        assert sample[ending] == b"medium"
+
+
+def test_an_image_of_coco_may_have_any_format(tmp_path: Path) -> None:
+    images = [{"id": i, "file_name": f"{ending}.{ending}"} for i, ending in enumerate(ENDINGS)]
+    said = {"images": images, "annotations": [], "categories": []}
+    files = {f"val2017/{ending}.{ending}": b"medium" for ending in ENDINGS}
+    root = a_folder(tmp_path, {"annotations/instances_val2017.json": json.dumps(said).encode(), **files})
+
+    found = held(root)
+
+    assert all(found[ending][ending] == b"medium" for ending in ENDINGS)
+
+
+@pytest.mark.parametrize("each", [each for each in MEDIA_FORMATS if each.media_type == "image" and each.readers])
+def test_a_nameless_image_gets_an_ending_that_the_loader_decodes(each: MediaFormat) -> None:
+    data = an_image(each.readers[0])
+
+    assert FORMAT_BY_EXTENSION[extension_of_content(data, len(data))] == each

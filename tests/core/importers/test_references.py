@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.importers.protocol import Part
+from wdsctl.core.importers.references import decode_line, encode_line, make_references_part
+
+json_values = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
+    lambda some: st.one_of(st.lists(some, max_size=3), st.dictionaries(st.text(), some, max_size=3)),
+    max_leaves=8,
+)
+
+
+@st.composite
+def spelled(draw: st.DrawFn) -> bytes:
+    """JSON as people and programs write it."""
+    text = json.dumps(
+        draw(json_values),
+        ensure_ascii=draw(st.booleans()),
+        indent=draw(st.sampled_from([None, 1, 2, 4])),
+        separators=draw(st.sampled_from([None, (",", ":"), (", ", ": "), (" ,", " : ")])),
+    )
+    return (text + draw(st.sampled_from(["", "\n", " ", "\r\n"]))).encode("utf-8", "surrogatepass")
+
+
+@given(st.dictionaries(st.sampled_from(["json", "a.json", "txt", "cls", "npy"]), st.one_of(st.binary(), spelled())))
+def test_a_line_gives_back_every_byte_of_every_part(parts: dict[str, bytes]) -> None:
+    given_parts = [Part(name, data) for name, data in sorted(parts.items())]
+
+    line = encode_line("k/1", given_parts, ["mp4", "left.jpg"])
+
+    assert b"\n" not in line
+    read: dict[str, Any] = json.loads(line)
+    assert decode_line(read) == given_parts
+    assert (read["key"], read["media"]) == ("k/1", {"left.jpg": "k/1.left.jpg", "mp4": "k/1.mp4"})
+
+
+@pytest.mark.parametrize(
+    "data", [b"NaN", b"[Infinity]", b'{"a": 1, "a": 2}', b"[" * 100_000, b"1e400", b'"\\ud800"', b"\xff"]
+)
+def test_json_that_json_would_not_give_back_is_kept_as_it_is(data: bytes) -> None:
+    assert decode_line(json.loads(encode_line("k", [Part("json", data)], []))) == [Part("json", data)]
+
+
+def test_plain_json_stands_in_the_line_as_json() -> None:
+    line = json.loads(encode_line("k", [Part("json", b'{"q": [1, 2]}')], []))
+    assert line["parts"] == {"json": {"q": [1, 2]}}
+
+
+@pytest.mark.parametrize("line", [{}, {"parts": 3}, {"parts": {"a": 3}}, {"parts": {"a": "x"}, "as": {"a": "morse"}}])
+def test_lines_of_others_are_refused(line: dict[str, Any]) -> None:
+    with pytest.raises(DatasetError) as caught:
+        decode_line(line)
+    assert caught.value.code == "WDS343"
+
+
+def test_references_are_entries_of_the_media() -> None:
+    assert make_references_part("ü/1", ["b", "a"]) == Part("refs.json", '{"a":"ü/1.a","b":"ü/1.b"}'.encode())

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder, an_image, some_shards
+from wdsctl.core.catalog.open_catalog import CATALOG_SCHEMA_VERSION
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.index.catalog_check import catalog_check, catalog_info
+from wdsctl.core.index.index import index
+from wdsctl.core.index.media_folder import index_media_folder
+from wdsctl.core.index.request import MediaRequest
+from wdsctl.core.index.vacuum import catalog_vacuum
+
+
+def test_it_says_what_the_catalog_is_and_what_everything_takes_up(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(f"{root}/shard-00[01].tar", hashed=True, exclude=["x*"])
+    report = catalog_info(root)
+    files = {file.name: file for file in report.files}
+
+    assert (report.schema_version, report.present_version, report.application_id) == (
+        CATALOG_SCHEMA_VERSION,
+        CATALOG_SCHEMA_VERSION,
+        "0x57445343",
+    )
+    assert (report.shards, report.samples, report.hashed, report.generation) == (2, 10, 2, 1)
+    assert (report.selection, report.exclude, report.generations) == ("glob:shard-00[01].tar", ("x*",), (1,))
+    assert {table.name: table.rows for table in report.tables}["sample"] == 10
+    assert files["catalog.sqlite"].size_bytes == Path(locate(root).catalog).stat().st_size
+    assert (files["offsets-1.bin"].kind, files["offsets-1.bin"].generation) == ("offsets", 1)
+    assert report.size_bytes == sum(file.size_bytes for file in report.files)
+
+
+def test_where_there_is_no_catalog_it_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CatalogError, match="no catalog"):
+        catalog_info(some_shards(tmp_path, 1))
+
+
+@pytest.mark.parametrize("verb", [catalog_info, catalog_check, catalog_vacuum])
+def test_of_a_raw_folder_it_says_how_shards_are_made_of_it(tmp_path: Path, verb: Callable[[str], object]) -> None:
+    root = a_folder(tmp_path, {"a.png": an_image("PNG")})
+    with pytest.raises(InputError) as error:
+        verb(root)
+    assert error.value.code == "WDS003"
+    assert f"`wdsctl prepare {root} DEST`" in error.value.hint
+
+
+def test_the_catalog_of_a_folder_of_media_is_looked_after_too(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"a.png": an_image("PNG"), "b.png": an_image("PNG")})
+    index_media_folder(root, media=MediaRequest(selection="auto"))
+
+    assert {table.name: table.rows for table in catalog_info(root).tables}["file"] == 2
+    assert catalog_check(root).findings == ()
+    assert catalog_vacuum(root).rows == {}
+    assert catalog_check(root).findings == ()

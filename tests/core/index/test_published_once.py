@@ -1,0 +1,116 @@
+"""However many steps of a run write the catalog, it is published once, whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_dataset, a_folder, some_shards, tree
+from tests.core.captioned import captions
+from tests.core.dumps import catalog_of, dump, split_of
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.index.request import IndexRequest, MediaRequest
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+REPO = Path(__file__).parents[3]
+
+#: The program is killed when it would put the catalog in its place.
+KILLED = """
+import os, signal, sys
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+replace = os.replace
+def die(source, target, **folders):
+    if target == "catalog.sqlite":
+        os.kill(os.getpid(), signal.SIGKILL)
+    replace(source, target, **folders)
+os.replace = die
+prepare(sys.argv[1], sys.argv[2], PrepareRequest(shard_samples=2, split={"train": 8, "val": 2}))
+"""
+
+YAML = """version: 1
+sample_type: CrudeSample
+split_sets:
+  folds: {shares: {train: 3, val: 1}, by: key}
+exclude:
+  shards: ["shard-001.tar"]
+"""
+
+
+@pytest.fixture
+def published(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the catalogs that were put in force."""
+    targets: list[str] = []
+    whole = os.replace
+
+    def replace(source: str, target: str, **folders: int) -> None:
+        if os.path.basename(target) == "catalog.sqlite":
+            targets.append(target)
+        whole(source, target, **folders)
+
+    monkeypatch.setattr(os, "replace", replace)
+    return targets
+
+
+def test_a_new_dataset_is_published_with_its_splits(tmp_path: Path, published: list[str]) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 20))
+    report = prepare(
+        source,
+        str(tmp_path / "made"),
+        PrepareRequest(
+            shard_samples=2, split={"train": 8, "val": 2}, index=IndexRequest(media=MediaRequest(selection="jpg"))
+        ),
+    )
+
+    assert len(published) == 1
+    assert report.split is not None
+    assert {split.name: split.samples for split in report.split.splits} == {"train": 16, "val": 4}
+    assert report.index is not None
+    assert report.index.media is not None
+    assert report.index.media.state == "made"
+
+
+def test_sets_excludes_and_media_come_with_the_shards(tmp_path: Path, published: list[str]) -> None:
+    root = some_shards(tmp_path, 4)
+    (tmp_path / ".wdsctl").mkdir()
+    (tmp_path / ".wdsctl" / "dataset.yaml").write_text(YAML)
+    index(root, media=MediaRequest(selection="txt"))
+
+    assert len(published) == 1
+    assert {path for path, _ in split_of(root)} == {"shard-000.tar", "shard-002.tar", "shard-003.tar"}
+
+
+def test_killed_before_it_is_published_there_is_none_and_the_next_run_makes_the_same(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 20))
+    made = str(tmp_path / "made")
+    killed = subprocess.run([sys.executable, "-c", KILLED, source, made], cwd=REPO, check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert not catalog_of(made).exists()
+    options = PrepareRequest(shard_samples=2, split={"train": 8, "val": 2})
+    prepare(source, made, options)
+    prepare(source, str(tmp_path / "other"), options)
+    rows, others = dump(made), dump(tmp_path / "other")
+    assert {name: rows[name] for name in rows if name != "shard"} == {
+        name: others[name] for name in others if name != "shard"
+    }
+    assert not [name for name in tree(made) if name.endswith(".partial")]
+
+
+def test_what_was_indexed_is_published_where_the_split_is_refused(tmp_path: Path, published: list[str]) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 1)})
+    with pytest.raises(UsageError) as caught:
+        prepare(root, request=PrepareRequest(split={"train": 1, "val": 1}))
+
+    assert caught.value.code == "WDS210"
+    assert len(published) == 1
+    assert len(dump(root)["sample"]) == 1
+    assert split_of(root) == {}

@@ -1,0 +1,169 @@
+"""The one table of media formats, and those that derive from it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import an_image
+from wdsctl.core.convert.parts import (
+    AudioTranscodeOptions,
+    ImageTranscodeOptions,
+    is_selected_part,
+    parse_audio,
+    parse_image,
+)
+from wdsctl.core.convert.transcode import transcode_image
+from wdsctl.core.media import kinds
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MEDIA_EXTENSIONS, MEDIA_FORMATS, MediaType
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.evidence import FORMATS_BY_EXTENSION
+from wdsctl.loader import SampleDecoder
+from wdsctl.loader.decoding import parts
+from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS, MAX_PART_BYTES
+
+PACKAGE = Path(kinds.__file__).parents[2]
+MEDIA_TYPES: tuple[MediaType, ...] = ("image", "video", "audio")
+
+LOADERS: dict[Any, str] = {
+    parts.decode_text: "text",
+    parts.decode_integer: "integer",
+    parts.decode_json: "json",
+    parts.decode_jsonl: "lines",
+    parts.decode_npy: "npy",
+    parts.decode_npz: "npz",
+    parts.decode_torch: "torch",
+}
+
+
+def test_names_mean_what_they_mean_to_the_loader() -> None:
+    for name, (decode, _) in parts.DECODER_BY_EXTENSION.items():
+        assert kinds.part_kind(f"seg.{name.upper()}") == LOADERS.get(decode, "other"), name
+    for media_type in MEDIA_TYPES:
+        for name in kinds.decodable_extensions(media_type):
+            assert kinds.part_kind(name) == parts.part_content_type(f"seg.{name.upper()}", "any") == media_type
+    assert {name for names in kinds._EXTENSIONS_BY_KIND.values() for name in names.split()} <= {
+        *parts.DECODER_BY_EXTENSION
+    }
+
+
+def test_limits_are_those_of_the_loader() -> None:
+    from wdsctl.core.media import decode_check
+
+    assert (kinds.MAX_DECODABLE_BYTES, decode_check.MAX_CHECKED_PIXELS) == (MAX_PART_BYTES, MAX_IMAGE_PIXELS)
+
+
+def test_the_table_imports_nothing() -> None:
+    tree = ast.parse(Path(kinds.__file__).read_text(encoding="utf-8"))
+    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+
+    assert imported == {"__future__", "typing"}
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Import)]
+
+
+def test_an_extension_is_of_one_format_and_no_ending_of_something_else() -> None:
+    named = [name for each in MEDIA_FORMATS for name in each.extensions]
+
+    assert len(named) == len(set(named))
+    assert not MEDIA_EXTENSIONS & (kinds.OTHER_EXTENSIONS | set(parts.DECODER_BY_EXTENSION))
+
+
+@pytest.mark.parametrize("extension", kinds.media_extensions("image"))
+def test_an_image_is_decoded_and_written_anew_by_its_name_or_its_name_promises_neither(extension: str) -> None:
+    row = FORMAT_BY_EXTENSION[extension]
+    is_selected = is_selected_part(extension, ImageTranscodeOptions("png"))
+    assert is_selected is bool(row.readers)
+    if not row.readers:
+        assert kinds.part_kind(extension) == "other"
+        assert SampleDecoder()(extension, b"bytes") == b"bytes"
+        return
+    data = an_image(row.readers[0])
+    assert sniff(data).format == row.name
+    assert {row.name, *row.also_holds} == FORMATS_BY_EXTENSION[extension]
+    assert SampleDecoder(image_decode="rgb8")(extension, data).shape[1:] in {(48, 3), (32, 3)}  # icons are smaller
+    name, written = transcode_image(extension, data, ImageTranscodeOptions("png"))
+    assert (name, sniff(written).format) == (extension if row.name == "png" else "png", "png")
+
+
+@pytest.mark.parametrize("extension", ["heic", "heif", "jxl"])
+def test_what_nothing_here_decodes_is_a_medium_by_its_name_alone(extension: str) -> None:
+    assert extension in MEDIA_EXTENSIONS
+    assert extension not in kinds.decodable_extensions("image")
+    assert kinds.part_kind(extension) == "other"
+
+
+def test_what_can_be_written_is_what_the_options_take() -> None:
+    for name in kinds.transcode_targets("image"):
+        assert parse_image(name) == ImageTranscodeOptions(name)
+    for name in kinds.transcode_targets("audio"):
+        assert parse_audio(name) == AudioTranscodeOptions(name)
+    assert not kinds.transcode_targets("video")
+
+
+# A list of endings elsewhere is the beginning of a second answer to the question what is an image.
+
+_WORDS = re.compile(r"\.?[a-z0-9]+(?:[ ,|]+\.?[a-z0-9]+)+")
+_DEMUXERS = {reader for each in MEDIA_FORMATS if each.media_type != "image" for reader in each.readers}
+#: Folders in which sets of FFmpeg's demuxers are no lists of endings.
+_FFMPEG_FOLDERS = ("core/media/", "loader/decoding/av/")
+#: Words that are no endings: those that decide keys, which a new format must not rename, and those of JSON's keys.
+_EXCEPTIONS = {
+    "core/samples/naming.py": {"jpg", "jpeg", "png", "wav"},
+    "core/samples/detect.py": {"jpg", "mp4", "wav"},
+}
+
+
+def _ending_lists(source: str) -> Iterator[tuple[int, set[str]]]:
+    """(line, words) of tuples, lists, sets, dicts and texts of words in which at least three are endings of media."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Tuple | ast.List | ast.Set):
+            groups = [node.elts]
+        elif isinstance(node, ast.Dict):
+            groups = [[key for key in node.keys if key], node.values]
+        elif isinstance(node, ast.BoolOp):
+            groups = [[each for part in node.values if isinstance(part, ast.Compare) for each in part.comparators]]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _WORDS.fullmatch(node.value.strip()):
+            groups = [[ast.Constant(word) for word in re.split(r"[ ,|]+", node.value)]]
+        else:
+            continue
+        for group in groups:
+            words = {
+                each.value.lstrip(".")
+                for each in group
+                if isinstance(each, ast.Constant) and str(each.value) == each.value
+            }
+            if len(words & MEDIA_EXTENSIONS) >= 3:
+                yield getattr(node, "lineno", 0), words
+
+
+def test_media_endings_are_listed_in_the_table_alone() -> None:
+    found = [
+        f"{name}:{line}: {sorted(words & MEDIA_EXTENSIONS)}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        if (name := path.relative_to(PACKAGE).as_posix()) != "core/media/kinds.py"
+        for line, words in _ending_lists(path.read_text(encoding="utf-8"))
+        if words & MEDIA_EXTENSIONS != _EXCEPTIONS.get(name)
+        and not (words <= _DEMUXERS and name.startswith(_FFMPEG_FOLDERS))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'A = ("jpg", "png", "webp")',
+        'A = frozenset([".mp4", ".mkv", ".avi"])',
+        'A = {"wav": 1, "flac": 2, "mp3": 3}',
+        'A = "jpg png gif tif".split()',
+        'if x == "jpg" or x == "png" or x == "gif": pass',
+    ],
+)
+def test_such_a_list_is_found(source: str) -> None:
+    assert len(list(_ending_lists(source))) == 1

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import Told, a_dataset, a_folder, samples, some_shards, tree
+from tests.core.captioned import a_jpeg, captions
+from tests.core.dumps import catalog_of, split_of
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, DatasetError, UsageError
+from wdsctl.core.index.request import IndexRequest
+from wdsctl.core.inspect.inspect import inspect
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+
+
+def test_a_folder_of_shards_is_prepared_in_place_and_its_tars_are_untouched(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"deep/er/a.tar": captions(0, 5), "b.tar": captions(5, 5)})
+    before = tree(root)
+    report = prepare(root)
+
+    assert (report.from_folder, report.up_to_date, report.dest) == (False, False, root)
+    assert report.index is not None
+    assert (report.index.shards, report.index.samples) == (2, 10)
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+    config = load_config(locate(root).dataset_yaml)
+    assert (config.sample_type, config.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
+    assert set(split_of(root).values()) == {"train"}
+    after = tree(root)
+    assert {name: after[name] for name in before if name.endswith(".tar")} == {
+        name: before[name] for name in before if name.endswith(".tar")
+    }
+
+
+def test_raw_files_become_shards_a_catalog_and_a_split(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 20))
+    report = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, split={"train": 8, "val": 2}))
+
+    assert report.from_folder
+    assert report.folder is not None
+    assert (report.folder.shards, report.folder.samples) == (10, 20)
+    assert report.split is not None
+    assert {s.name: s.samples for s in report.split.splits} == {"train": 16, "val": 4}
+    assert inspect(str(tmp_path / "made")).first[0].key == "000"
+
+
+@pytest.mark.parametrize("is_raw", [True, False])
+def test_a_second_run_is_up_to_date_and_writes_nothing_but_the_ledger(tmp_path: Path, is_raw: bool) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 6)) if is_raw else some_shards(tmp_path / "tars", 3)
+    dest = str(tmp_path / "made") if is_raw else None
+    options = PrepareRequest(shard_samples=2, split={"train": 2, "val": 1}, take_unsure=True)
+    first = prepare(source, dest, options)
+    before = tree(first.dest)
+    again = prepare(source, dest, options)
+
+    assert (first.up_to_date, again.up_to_date) == (False, True)
+    assert again.split is not None
+    changed = {name for name, stat in tree(again.dest).items() if before.get(name) != stat}
+    assert changed <= {".wdsctl", ".wdsctl/ledger.sqlite"}
+
+
+def test_new_files_become_new_shards_and_new_shards_are_appended(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 6))
+    dest = str(tmp_path / "made")
+    prepare(source, dest, PrepareRequest(shard_samples=2))
+    a_folder(tmp_path / "raw", captions(6, 2))
+    report = prepare(source, dest, PrepareRequest(shard_samples=2))
+
+    assert report.index is not None
+    assert (report.index.added, report.index.unchanged, report.index.samples) == (1, 3, 8)
+    assert not report.up_to_date
+
+
+def test_a_dataset_yaml_that_was_edited_is_left_alone_unless_another_is_asked_for(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+    prepare(root)
+    path = Path(locate(root).dataset_yaml)
+    edited = "# mine\n" + path.read_text().replace("subflavors: {}", "") + "subflavors: {source: web}\n"
+    path.write_text(edited)
+    report = prepare(root)
+
+    assert (report.detection, report.up_to_date, path.read_text()) == (None, True, edited)
+    report = prepare(root, request=PrepareRequest(sample_type="CrudeSample"))
+    assert not report.up_to_date
+    config = load_config(str(path))
+    assert (config.sample_type, config.subflavors) == ("CrudeSample", {"source": "web"})
+    report = prepare(root, request=PrepareRequest(redetect=True))
+    assert report.detection is not None
+    assert load_config(str(path)).sample_type == "CaptioningSample"
+
+
+def test_asking_for_what_is_there_is_up_to_date(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+    options = PrepareRequest(sample_type="CaptioningSample", field_map={"image": "jpg", "caption": "txt"})
+    prepare(root, request=options)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("# mine\n" + path.read_text())
+    before = path.read_text()
+
+    assert prepare(root, request=options).up_to_date
+    assert path.read_text() == before
+
+
+def test_another_split_is_made_and_is_no_up_to_date(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 10)
+    prepare(root, request=PrepareRequest(take_unsure=True))
+    report = prepare(root, request=PrepareRequest(split={"train": 9, "val": 1}))
+
+    assert not report.up_to_date
+    assert sorted(set(split_of(root).values())) == ["train", "val"]
+
+
+def test_dry_runs_write_nothing_at_all(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 6))
+    some_shards(tmp_path / "tars", 3)
+    before = tree(tmp_path)
+    made = prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, index=IndexRequest(dry_run=True)))
+    tars = prepare(str(tmp_path / "tars"), request=PrepareRequest(index=IndexRequest(dry_run=True)))
+
+    assert made.folder is not None
+    assert (made.folder.shards, made.folder.samples, made.index) == (3, 6, None)
+    assert tars.index is not None
+    assert (tars.index.added, tars.dry_run) == (3, True)
+    assert tree(tmp_path) == before
+
+
+def test_excluded_shards_are_left_out(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    report = prepare(root, request=PrepareRequest(index=IndexRequest(exclude=("*-001.tar",)), take_unsure=True))
+
+    assert report.index is not None
+    assert report.index.samples == 10
+
+
+def test_bad_shards_are_findings_and_the_rest_is_prepared(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": b"bad"})
+    report = prepare(root)
+
+    assert report.index is not None
+    assert [finding.code for finding in report.index.findings] == ["WDS101"]
+    assert report.split is not None
+
+
+def test_a_dataset_of_bad_shards_alone_has_findings_and_no_split(tmp_path: Path) -> None:
+    report = prepare(a_dataset(tmp_path, {"b.tar": b"bad"}))
+
+    assert report.index is not None
+    assert ([finding.code for finding in report.index.findings], report.split) == (["WDS101", "WDS119"], None)
+    assert catalog_of(tmp_path).exists()
+
+
+def test_vanished_shards_that_are_kept_do_not_stop_the_detection(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5), "b.tar": captions(5, 5)})
+    prepare(root)
+    (tmp_path / "b.tar").unlink()
+    report = prepare(root, request=PrepareRequest(redetect=True, index=IndexRequest(missing="keep")))
+
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+
+
+def test_shards_that_were_renamed_are_not_written_again_and_their_names_are_told(tmp_path: Path) -> None:
+    source, made = a_folder(tmp_path / "raw", captions(0, 3)), tmp_path / "made"
+    prepare(source, str(made))
+    (made / "shard-000000.tar").rename(made / "mine.tar")
+
+    with pytest.raises(UsageError, match=r"already holds other shards: mine\.tar") as caught:
+        prepare(source, str(made))
+    assert "restore their names (shard-000000.tar)" in str(caught.value.hint)
+    assert not (made / "shard-000000.tar").exists()
+
+
+def test_a_run_that_lost_its_lock_writes_no_more_shards(tmp_path: Path) -> None:
+    source, made = a_folder(tmp_path / "raw", captions(0, 6)), tmp_path / "made"
+    made.mkdir()
+    place = locate(str(made))
+
+    def lose() -> None:
+        if os.path.exists(place.lock):
+            Path(place.lock).write_text("of another")
+
+    with pytest.raises(CatalogError, match="another process took the lock"):
+        prepare(source, str(made), PrepareRequest(shard_samples=1), progress=Told(at_advance=lose))
+    with Ledger.open_for_reading(place.ledger) as ledger:
+        assert [record.state for record in ledger.planned_shards()] == ["done", *["planned"] * 5]
+    assert len(list(made.glob("*.tar"))) == 2  # the one that was under way, too
+    assert not os.path.exists(place.catalog)
+
+
+def test_a_broken_dataset_yaml_is_repaired_by_redetect(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 10)
+    prepare(root, request=PrepareRequest(split={"train": 8, "val": 2}, take_unsure=True))
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: [")
+
+    with pytest.raises(DatasetError) as caught:
+        prepare(root)
+    assert caught.value.code == "WDS220"
+    report = prepare(root, request=PrepareRequest(redetect=True, take_unsure=True))
+    assert (report.up_to_date, report.detection is not None) == (False, True)
+    assert load_config(str(path)).split is not None
+    assert prepare(root).up_to_date
+
+
+def test_json_keys_are_found_in_the_evidence(tmp_path: Path) -> None:
+    files: dict[str, bytes] = {}
+    for i in range(6):
+        files |= {f"{i}.jpg": a_jpeg(i), f"{i}.json": json.dumps({"caption": f"words of {i}"}).encode()}
+    root = a_dataset(tmp_path, {"a.tar": files})
+    prepare(root)
+
+    assert load_config(locate(root).dataset_yaml).field_map == {"image": "jpg", "caption": "json[caption]"}
+
+
+def test_samples_of_a_catalog_are_the_same_from_raw_files_and_in_place(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", samples(0, 4))
+    prepare(source, str(tmp_path / "made"), PrepareRequest(shard_samples=2, take_unsure=True))
+
+    assert [line.key for line in inspect(str(tmp_path / "made"), samples=4).first] == [f"{i:06d}" for i in range(4)]
+
+
+def films(*parts: str) -> dict[str, bytes]:
+    content = {"mp4": b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64), "jpg": a_jpeg(1), "txt": b"a dog runs"}
+    return {f"{i}.{part}": content[part] for i in range(4) for part in parts}
+
+
+def test_a_sample_type_that_is_not_sure_stops_when_all_else_is_done_and_names_both_ways(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt"), "b.tar": films("mp4", "jpg", "txt")})
+
+    with pytest.raises(UsageError, match="would leave jpg unused") as caught:
+        prepare(root, request=PrepareRequest(split={"train": 1, "val": 1}))
+
+    assert caught.value.code == "WDS221"
+    assert "--sample-type VideoSample --field-map video=mp4,text=txt" in caught.value.hint
+    assert "--sample-type CrudeSample" in caught.value.hint
+    assert not Path(locate(root).dataset_yaml).exists()
+    prepare(root, request=PrepareRequest(sample_type="VideoSample", field_map={"video": "mp4", "text": "txt"}))
+    assert set(split_of(root).values()) == {"train", "val"}
+    assert load_config(locate(root).dataset_yaml).split is not None
+
+
+def test_a_doubt_is_taken_where_that_is_said(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "jpg", "txt")})
+
+    report = prepare(root, request=PrepareRequest(take_unsure=True))
+
+    assert report.detection is not None
+    assert report.detection.unused_media == ("jpg",)
+    assert load_config(locate(root).dataset_yaml).sample_type == "VideoSample"
+
+
+def test_films_with_texts_are_video_samples(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": films("mp4", "txt")})
+    prepare(root)
+
+    config = load_config(locate(root).dataset_yaml)
+    assert (config.sample_type, config.field_map) == ("VideoSample", {"video": "mp4", "text": "txt"})

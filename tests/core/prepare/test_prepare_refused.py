@@ -1,0 +1,187 @@
+"""What `prepare` refuses, before anything is made."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import AsNobody, a_dataset, a_folder, some_shards, tree
+from tests.core.captioned import captions
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import detect_source_kind
+
+
+@pytest.mark.parametrize(
+    ("sample_type", "field_map", "words"),
+    [
+        ("CaptioningSample", {"image": "jpg", "caption": "cls"}, "cls"),
+        ("CaptioningSample", {"image": "jpg", "text": "txt"}, "text"),
+        ("CaptioningSample", {"image": "jpg"}, "caption"),
+        ("CaptionSample", {"image": "jpg"}, "CaptionSample"),
+    ],
+)
+def test_a_wrong_field_map_is_refused_and_no_dataset_yaml_is_written(
+    tmp_path: Path, sample_type: str, field_map: dict[str, str], words: str
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(UsageError, match=words) as caught:
+        prepare(root, request=PrepareRequest(sample_type=sample_type, field_map=field_map))
+    assert (caught.value.code, bool(caught.value.hint)) == ("WDS220", True)
+    assert not Path(locate(root).dataset_yaml).exists()
+
+
+def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": captions(0, 5)})
+
+    with pytest.raises(UsageError, match="VQASample") as caught:
+        prepare(root, request=PrepareRequest(sample_type="VQASample"))
+    assert "jpg, txt" in caught.value.hint
+
+
+def test_raw_files_need_a_destination(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 2))
+
+    assert detect_source_kind(source) == "folder"
+    with pytest.raises(UsageError, match="missing DEST") as caught:
+        prepare(source)
+    assert "DEST" in caught.value.hint
+
+
+def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> None:
+    root = some_shards(tmp_path / "tars", 2)
+    assert detect_source_kind(root) == "tars"
+
+    with pytest.raises(UsageError, match="already holds shards"):
+        prepare(root, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "dest"),
+    [("raw", "raw"), ("raw", "raw/made"), ("raw/below", "raw"), ("raw", "link"), ("link", "raw/made"), ("link", "raw")],
+)
+def test_the_raw_folder_and_the_destination_do_not_lie_in_one_another(tmp_path: Path, source: str, dest: str) -> None:
+    a_folder(tmp_path / "raw" / "below", captions(0, 2))
+    (tmp_path / "link").symlink_to("raw")
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="overlap"):
+        prepare(str(tmp_path / source), str(tmp_path / dest))
+    assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("dest", ["made", "raw/link", "raw/link/deeper"])
+@pytest.mark.parametrize("parts", [(), ("jpg", "txt", "tar")])
+def test_a_link_in_the_raw_folder_does_not_lead_to_the_destination(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dest: str, parts: tuple[str, ...]
+) -> None:
+    """Links that lead out are followed only where the user allows it."""
+    monkeypatch.setenv("WDSCTL_ALLOW_PATH", str(tmp_path))
+    source = a_folder(tmp_path / "raw", captions(0, 2))
+    (tmp_path / "made").mkdir()
+    (tmp_path / "raw" / "link").symlink_to("../made")
+
+    with pytest.raises(UsageError, match="has a link to the destination") as caught:
+        prepare(source, str(tmp_path / dest), PrepareRequest(parts=parts))
+    assert caught.value.where == f"{source}/link and {tmp_path / dest}"
+    assert list((tmp_path / "made").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["deep/er/a.tar", "a.tar.gz"])
+def test_shards_below_are_not_packed_into_shards_unless_they_are_parts(tmp_path: Path, name: str) -> None:
+    source = a_folder(tmp_path / "raw", {**captions(0, 3), name: b"tar"})
+    part = name.split(".", 1)[1]
+
+    with pytest.raises(UsageError, match="already holds shards"):
+        prepare(source, str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+    report = prepare(source, str(tmp_path / "made"), PrepareRequest(parts=(part,), on_missing="keep"))
+    assert report.folder is not None
+    assert report.folder.samples == 4
+
+
+@pytest.mark.parametrize(
+    ("dest", "options", "error"),
+    [
+        ("raw/made", PrepareRequest(), UsageError),
+        ("made", PrepareRequest(template="shard.tar"), UsageError),
+        ("made", PrepareRequest(shard_samples=0), UsageError),
+        ("made", PrepareRequest(parts=("png",)), DatasetError),
+        ("made", PrepareRequest(parts=("png",), on_missing="skip"), InputError),
+    ],
+)
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_request_that_is_refused_leaves_nothing_behind(
+    tmp_path: Path, dest: str, options: PrepareRequest, error: type[Exception], is_there: bool
+) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 3))
+    if is_there:
+        (tmp_path / dest).mkdir()
+    before = tree(tmp_path)
+
+    with pytest.raises(error):
+        prepare(source, str(tmp_path / dest), options)
+    assert tree(tmp_path) == before
+
+
+def test_a_destination_with_shards_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "raw", captions(0, 3))
+    some_shards(tmp_path / "made", 2)
+    before = tree(tmp_path)
+
+    with pytest.raises(UsageError, match="already holds other shards"):
+        prepare(source, str(tmp_path / "made"))
+    assert tree(tmp_path) == before
+
+
+def test_another_source_is_refused_unless_it_is_said_to_be_moved(tmp_path: Path) -> None:
+    dest = str(tmp_path / "made")
+    prepare(a_folder(tmp_path / "raw", captions(0, 6)), dest)
+    other = a_folder(tmp_path / "other", captions(3, 6))
+    before = {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")}
+
+    with pytest.raises(UsageError, match="made from another folder"):
+        prepare(other, dest)
+    assert {name: stat for name, stat in tree(dest).items() if name.endswith(".tar")} == before
+    (tmp_path / "raw").rename(tmp_path / "moved")
+    assert prepare(str(tmp_path / "moved"), dest).up_to_date
+
+
+def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        prepare(str(tmp_path / "none"), str(tmp_path / "made"))
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("dest", [None, "out"])
+@pytest.mark.parametrize(("source", "words"), [("nope", "does not exist"), ("README.md", "is a file, not a folder")])
+def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
+    tmp_path: Path, source: str, words: str, dest: str | None
+) -> None:
+    a_folder(tmp_path, {"README.md": b"1"})
+
+    with pytest.raises(InputError, match=f"the source {words}") as caught:
+        prepare(str(tmp_path / source), dest and str(tmp_path / dest))
+    assert "raw files" in caught.value.hint
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_destination_that_cannot_be_written_is_refused_before_anything_is_made(
+    public_path: Path, as_nobody: AsNobody, monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    raw = a_folder(public_path / "raw", captions(0, 5))
+    closed = public_path / "closed"
+    dest = closed if there else closed / "below" / "dest"
+    closed.mkdir()
+    closed.chmod(0o755)
+    monkeypatch.setenv("XDG_DATA_HOME", str(public_path / "data"))
+    error = as_nobody(lambda: prepare(raw, str(dest)))
+
+    assert isinstance(error, PermissionDenied)
+    assert (error.message, error.where) == ("cannot write to the destination", str(dest))
+    assert not (public_path / "data").exists()

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import io
+import json
+import wave
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.build import an_image
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, decodable_extensions
+from wdsctl.core.samples.detect import Detection, Evidence, PartEvidence, infer_sample_type
+from wdsctl.core.samples.fields import validate_field_map
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+
+
+def a_sound() -> bytes:
+    target = io.BytesIO()
+    with wave.open(target, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(8_000)
+        out.writeframes(b"\0\0" * 80)
+    return target.getvalue()
+
+
+JPEG, PNG, WAV = an_image("JPEG"), an_image("PNG"), a_sound()
+NUMPY = b"\x93NUMPY\1\0"
+MP4 = b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64)
+
+
+def seen(**parts: bytes | dict[str, Any] | list[Any] | tuple[int, bytes]) -> Evidence:
+    """A hundred samples. Underscores in names stand for dots; a dict or list is JSON; (60, x) is in 60 samples."""
+    evidence = []
+    for name, content in parts.items():
+        samples, value = content if isinstance(content, tuple) else (100, content)
+        data = value if isinstance(value, bytes) else json.dumps(value).encode()
+        evidence.append(PartEvidence(name.replace("_", "."), samples, (data,) * 24))
+    return Evidence(100, tuple(evidence))
+
+
+def reason_against(detection: Detection, sample_type: str) -> str:
+    return next(rejected.reason for rejected in detection.rejected if rejected.sample_type == sample_type)
+
+
+@pytest.mark.parametrize(
+    ("evidence", "sample_type", "field_map"),
+    [
+        (seen(jpg=JPEG), "ImageSample", {"image": "jpg"}),
+        (seen(jpg=JPEG, txt=b"a dog"), "CaptioningSample", {"image": "jpg", "caption": "txt"}),
+        (
+            seen(jpg=JPEG, json={"caption": "x", "w": 3}),
+            "CaptioningSample",
+            {"image": "jpg", "caption": "json[caption]"},
+        ),
+        (seen(jpg=JPEG, json={"prompt": "x"}), "CaptioningSample", {"image": "jpg", "caption": "json[prompt]"}),
+        (
+            seen(jpg=JPEG, json={"m": {"Caption": "x"}}),
+            "CaptioningSample",
+            {"image": "jpg", "caption": "json[m][Caption]"},
+        ),
+        (
+            seen(jpg=JPEG, json={"captions": ["x"]}),
+            "CaptioningSample",
+            {"image": "jpg", "caption": "json[captions][0]"},
+        ),
+        (seen(jpg=JPEG, en_caption_txt=b"x"), "CaptioningSample", {"image": "jpg", "caption": "en.caption.txt"}),
+        (seen(jpg=JPEG, alt=b"a dog"), "CaptioningSample", {"image": "jpg", "caption": "alt"}),
+        (seen(jpg=JPEG, txt={"caption": "x"}), "CaptioningSample", {"image": "jpg", "caption": "txt[caption]"}),
+        (seen(jpg=JPEG, cls=b"17"), "ImageClassificationSample", {"image": "jpg", "label": "cls"}),
+        (seen(jpg=JPEG, json={"label": 3}), "ImageClassificationSample", {"image": "jpg", "label": "json[label]"}),
+        (
+            seen(jpg=JPEG, json={"label": "cat"}),
+            "ImageClassificationSample",
+            {"image": "jpg", "label_name": "json[label]"},
+        ),
+        (seen(jpg=JPEG, cls=b"cat"), "ImageClassificationSample", {"image": "jpg", "label_name": "cls"}),
+        (
+            seen(jpg=JPEG, cls=b"17", json={"class_name": "cat"}),
+            "ImageClassificationSample",
+            {"image": "jpg", "label": "cls", "label_name": "json[class_name]"},
+        ),
+        (seen(txt=b"once upon a time"), "TextSample", {"text": "txt"}),
+        (seen(json={"text": "once", "url": "x"}), "TextSample", {"text": "json[text]"}),
+        (
+            seen(jpg=JPEG, json={"question": "what?", "answers": ["a dog"]}),
+            "VQASample",
+            {"image": "jpg", "context": "json[question]", "answers": "json[answers]"},
+        ),
+        (seen(jpg=JPEG, question_txt=b"what?"), "VQASample", {"image": "jpg", "context": "question.txt"}),
+        (
+            seen(jpg=JPEG, json={"prompt": "what?", "response": "a dog"}),
+            "VQASample",
+            {"image": "jpg", "context": "json[prompt]", "answers": "json[response]"},
+        ),
+        (
+            seen(jpg=JPEG, json={"context": "what?", "choices": ["a", "b"], "answer_idx": 1}),
+            "MultiChoiceVQASample",
+            {
+                "image": "jpg",
+                "context": "json[context]",
+                "choices": "json[choices]",
+                "correct_choice_idx": "json[answer_idx]",
+            },
+        ),
+        (seen(png=PNG, json={"ocr": "STOP"}), "OCRSample", {"image": "png", "text": "json[ocr]"}),
+        (
+            seen(png=PNG, json={"text": "STOP", "words_boxes": [[0, 0, 1, 1]]}),
+            "OCRSample",
+            {"image": "png", "text": "json[text]", "words_boxes": "json[words_boxes]"},
+        ),
+        (
+            seen(mp4=MP4, json={"question": "who?", "answer": "a dog"}),
+            "VidQASample",
+            {"video": "mp4", "context": "json[question]", "answers": "json[answer]"},
+        ),
+        (seen(mp4=MP4), "VideoSample", {"video": "mp4"}),
+        (seen(mp4=MP4, txt=b"a dog"), "VideoSample", {"video": "mp4", "text": "txt"}),
+        (seen(mp4=MP4, wav=WAV, txt=b"hi"), "VideoSample", {"video": "mp4", "text": "txt", "audio": "wav"}),
+        (seen(mp4=MP4, json={"caption": "a dog"}), "VideoSample", {"video": "mp4", "text": "json[caption]"}),
+        (seen(wav=WAV), "AudioSample", {"audio": "wav"}),
+        (seen(wav=WAV, txt=b"hello"), "AudioSample", {"audio": "wav", "text": "txt"}),
+        (seen(wav=WAV, json={"transcript": "x"}), "AudioSample", {"audio": "wav", "text": "json[transcript]"}),
+        (
+            seen(json={"images": ["1.jpg"], "texts": ["a"], "similarity_matrix": [[0.5]]}),
+            "SimilarityInterleavedSample",
+            {"images": "json[images]", "texts": "json[texts]", "similarity_matrix": "json[similarity_matrix]"},
+        ),
+        (seen(json={"sequence": ["a", "1.jpg"]}), "InterleavedSample", {"sequence": "json[sequence]"}),
+    ],
+)
+def test_the_type_that_uses_what_the_samples_have_is_found(
+    evidence: Evidence, sample_type: str, field_map: dict[str, str]
+) -> None:
+    found = infer_sample_type(evidence)
+
+    assert (found.sample_type, found.field_map) == (sample_type, field_map)
+    assert found.confidence >= 0.7
+    assert validate_field_map(found.sample_type, found.field_map, [part.name for part in evidence.parts])
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        seen(bin=bytes(range(256))),
+        seen(json={"width": 3}),
+        seen(left_jpg=JPEG, right_jpg=JPEG),
+        seen(jpg=(60, JPEG)),
+        seen(),
+        Evidence(0, ()),
+        Evidence(0, (PartEvidence("jpg", 0),)),
+        Evidence(5, (PartEvidence("jpg", 5),)),
+    ],
+)
+def test_that_no_type_fits_is_an_answer_too(evidence: Evidence) -> None:
+    found = infer_sample_type(evidence)
+
+    assert (found.sample_type, found.field_map, found.confidence) == (CRUDE, {}, 0.0)
+    assert found.reasons
+    assert all(rejected.reason for rejected in found.rejected)
+    assert len(found.rejected) == len(SAMPLE_TYPES)
+
+
+@pytest.mark.parametrize("extension", sorted(decodable_extensions("image")))
+def test_an_image_of_any_format_is_the_image_and_its_name_promises_it(extension: str) -> None:
+    image = an_image(FORMAT_BY_EXTENSION[extension].readers[0])
+    found = infer_sample_type(seen(**{extension: image, f"seg_{extension}": image, "txt": b"a dog"}))
+
+    assert (found.sample_type, found.field_map) == ("CaptioningSample", {"image": extension, "caption": "txt"})
+    assert not [reason for reason in found.reasons if "promises" in reason]
+
+
+def test_media_that_nothing_decodes_are_named_where_an_image_is_missing() -> None:
+    assert "heic is in 100 % of samples" in reason_against(infer_sample_type(seen(heic=b"?")), "ImageSample")
+
+
+@pytest.mark.parametrize(("first", "second"), [("jpg", "png"), ("png", "gif"), ("webp", "avif"), ("mp4", "mkv")])
+def test_of_two_media_of_every_sample_the_usual_format_is_taken(first: str, second: str) -> None:
+    media = {"jpg": JPEG, "mp4": MP4}
+    found = infer_sample_type(
+        seen(**{second: media.get(second, MP4 if first == "mp4" else PNG), first: media.get(first, PNG)})
+    )
+
+    assert first in (found.field_map.get("image"), found.field_map.get("video"))
+
+
+def test_every_other_type_is_rejected_with_a_reason() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, json={"caption": "x", "width": 3, "height": 4}))
+
+    assert {rejected.sample_type: rejected.reason for rejected in found.rejected} == {
+        "ImageSample": "it would leave json unused",
+        "ImageClassificationSample": "no label: json has caption, width, height",
+        "TextSample": "no text: no text part; json has caption, width, height",
+        "VQASample": "no context: no text part; json has caption, width, height",
+        "MultiChoiceVQASample": "no context: no text part; json has caption, width, height",
+        "OCRSample": "no text: no text part; json has caption, width, height",
+        "VQAOCRSample": "no context: no text part; json has caption, width, height",
+        "InterleavedSample": "no sequence: json has caption, width, height",
+        "SimilarityInterleavedSample": "no images: json has caption, width, height",
+        "VidQASample": "no video part",
+        "VideoSample": "no video part",
+        "AudioSample": "no audio part",
+    }
+
+
+def test_the_reasons_say_how_many_samples_have_it_and_what_was_looked_at() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, txt=b"a dog"))
+
+    assert found.reasons == (
+        "image: jpg is in 100 % of samples, content is JPEG (24 of 24 looked at)",
+        "caption: txt is in 100 % of samples, content is text (24 of 24 looked at)",
+    )
+    assert found.kinds == {"jpg": "image/jpeg", "txt": "text"}
+
+
+def test_the_reason_for_a_key_of_json_says_in_how_many_it_was() -> None:
+    heads = (b'{"caption": "a dog"}',) * 49 + (b'{"caption": null}',)
+    evidence = Evidence(50, (PartEvidence("jpg", 50, (JPEG,)), PartEvidence("json", 50, heads)))
+
+    found = infer_sample_type(evidence)
+
+    assert found.reasons[1] == "caption: json[caption] is in 98 % of samples, text (49 of 50 looked at)"
+
+
+def test_images_of_several_formats_in_different_samples_are_alternatives() -> None:
+    found = infer_sample_type(seen(png=(40, PNG), jpg=(60, JPEG), txt=b"a dog"))
+
+    assert found.field_map == {"image": "jpg,png", "caption": "txt"}
+    assert found.confidence >= 0.9
+
+
+def test_the_image_is_the_part_without_a_dot_and_the_other_is_left_over() -> None:
+    found = infer_sample_type(seen(seg_png=PNG, jpg=JPEG, txt=b"a dog"))
+
+    assert found.field_map == {"image": "jpg", "caption": "txt"}
+    assert "not used: seg.png (image/png)" in found.reasons
+    assert found.confidence < infer_sample_type(seen(jpg=JPEG, txt=b"a dog")).confidence
+
+
+def test_the_image_may_be_the_part_whose_name_says_so() -> None:
+    assert infer_sample_type(seen(image_png=PNG, mask_png=PNG)).field_map == {"image": "image.png"}
+
+
+def test_two_images_that_nothing_tells_apart_are_not_guessed_at() -> None:
+    found = infer_sample_type(seen(left_jpg=JPEG, right_jpg=JPEG))
+
+    assert reason_against(found, "ImageSample") == ("2 image parts, and no telling which is meant: left.jpg, right.jpg")
+
+
+def test_what_too_few_samples_have_does_not_count() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, txt=(60, b"a dog")))
+
+    assert found.sample_type == "ImageSample"
+    assert reason_against(found, "CaptioningSample") == "no caption: txt is in 60 % of samples only"
+
+
+def test_a_few_samples_without_it_do_no_harm() -> None:
+    assert infer_sample_type(seen(jpg=JPEG, txt=(96, b"a dog"))).sample_type == "CaptioningSample"
+
+
+def test_two_types_that_fit_alike_lower_the_confidence_and_are_named() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, cls=b"3", txt=b"a dog"))
+
+    assert found.sample_type == "CaptioningSample"
+    assert "ImageClassificationSample would fit nearly as well" in found.reasons
+    assert found.confidence < 0.7
+
+
+def test_a_text_part_says_more_than_a_record_beside_it() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, txt=b"a dog", json=b'{"label": 3, "class": "dog", "source": "dog.jpg"}'))
+
+    assert (found.sample_type, found.field_map) == ("CaptioningSample", {"image": "jpg", "caption": "txt"})
+    assert found.confidence > 0.8
+
+
+def test_several_texts_that_nothing_tells_apart_are_not_guessed_at() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, de=b"ein Hund", en=b"a dog"))
+
+    assert found.sample_type == "ImageSample"
+    assert reason_against(found, "CaptioningSample") == ("no caption: 2 text parts, none named like it: de, en")
+
+
+def test_the_content_decides_and_a_false_name_is_mentioned() -> None:
+    found = infer_sample_type(seen(jpg=PNG, txt={"caption": "x"}))
+
+    assert found.field_map == {"image": "jpg", "caption": "txt[caption]"}
+    assert "jpg: the name promises something else, but content is PNG (24 of 24)" in found.reasons
+    assert "txt: the name promises something else, but content is a JSON object (24 of 24)" in found.reasons
+
+
+def test_a_prompt_alone_is_a_caption_and_no_question() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, json={"prompt": "a dog"}))
+
+    assert reason_against(found, "VQASample") == "json[prompt] may be a caption: there are no answers"
+
+
+CONTENTS = st.sampled_from([JPEG, PNG, WAV, MP4, b"a dog", b"17", b"", b"\0\1\2", b'{"caption": "x", "label": 3}'])
+NAMES = st.sampled_from(["jpg", "png", "seg.png", "txt", "json", "cls", "mp4", "wav", "question.txt", "x"])
+
+
+@settings(max_examples=200)
+@given(st.dictionaries(NAMES, st.tuples(st.integers(0, 20), st.lists(CONTENTS, max_size=3)), max_size=6))
+def test_whatever_is_found_fits_its_own_rules(parts: dict[str, tuple[int, list[bytes]]]) -> None:
+    evidence = Evidence(20, tuple(PartEvidence(name, n, tuple(heads)) for name, (n, heads) in parts.items()))
+
+    found = infer_sample_type(evidence)
+
+    assert infer_sample_type(evidence) == found
+    assert 0 <= found.confidence <= 1
+    validate_field_map(found.sample_type, found.field_map, [name for name, (n, _) in parts.items() if n])
+    assert len({found.sample_type, *(rejected.sample_type for rejected in found.rejected)}) >= 12
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_sure", "unused"),
+    [
+        (seen(jpg=JPEG, txt=b"a dog"), True, ()),
+        (seen(mp4=MP4, wav=WAV, txt=b"hi"), True, ()),
+        (seen(jpg=JPEG, seg_png=PNG, txt=b"a dog"), False, ("seg.png",)),
+        (seen(mp4=MP4, jpg=JPEG, txt=b"hi"), False, ("jpg",)),
+        (seen(txt=b"a dog", json={"question": "what?", "caption": "x"}, notes_txt=b"more"), False, ()),
+        (seen(npy=NUMPY), True, ()),
+        (seen(jpg=JPEG, txt=b"a dog", json={"url": "x"}, t5_npy=NUMPY, vae_npy=NUMPY), True, ()),
+    ],
+)
+def test_a_detection_is_sure_from_eighty_percent_on_if_it_uses_all_media(
+    evidence: Evidence, is_sure: bool, unused: tuple[str, ...]
+) -> None:
+    found = infer_sample_type(evidence)
+
+    assert (found.is_sure, found.unused_media) == (is_sure, unused)

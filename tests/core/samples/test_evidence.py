@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import an_image
+from wdsctl.core.samples.evidence import JsonKeyFacts, PartEvidence, examine_part, percent
+
+
+def some_json(*objects: object) -> tuple[bytes, ...]:
+    return tuple(json.dumps(value).encode() for value in objects)
+
+
+@pytest.mark.parametrize(
+    ("name", "heads", "label"),
+    [
+        ("jpg", [an_image("JPEG")] * 4, "image/jpeg"),
+        ("img", [an_image("JPEG"), an_image("PNG"), an_image("PNG")], "image/png"),
+        ("txt", [b"a dog", b"17", b'{"a": 1}'], "text"),
+        ("cls", [b"1", b"22\n"], "integer"),
+        ("cls", [b"1"] * 30 + [b"cat"], "text"),
+        ("score", [b"1", b"0.5"], "number"),
+        ("json", [b'{"a": 1}'] * 20 + [b'{"a": '], "json/object"),
+        ("json", [b"[1]"], "json/array"),
+        ("json", [b'"a"'], "json/string"),
+        ("txt", [b'"a dog"', b'"a cat"'], "text"),
+        ("bin", [an_image("JPEG"), b"a dog"], "mixed"),
+        ("jpg", [an_image("JPEG")] * 19 + [b"404 not found"], "image/jpeg"),
+        ("txt", [b"", b"a dog"], "text"),
+        ("txt", [b""], "empty"),
+        ("txt", [], "unknown"),
+    ],
+)
+def test_a_part_is_what_its_contents_agree_on(name: str, heads: list[bytes], label: str) -> None:
+    assert examine_part(PartEvidence(name, 9, tuple(heads)), 9).label == label
+
+
+def test_a_head_that_was_cut_is_known_by_the_size_of_the_whole() -> None:
+    whole = '{"caption": "ein Hündchen"}'.encode()
+    part = PartEvidence("json", 2, (whole[:18], whole), (len(whole), len(whole)))
+
+    facts = examine_part(part, 2)
+
+    assert facts.label == "json/object"
+    assert facts.keys == (JsonKeyFacts(("caption",), 1.0, "text", found=1, examined=1),)
+
+
+def test_the_keys_of_json_are_counted_one_level_down() -> None:
+    heads = some_json(
+        {"caption": "a dog", "width": 3, "meta": {"url": "x", "deep": {"er": 1}}},
+        {"caption": None, "width": 3.5, "tags": ["a"], "meta": {"url": "y"}},
+    )
+
+    keys = examine_part(PartEvidence("json", 8, heads), 10).keys
+
+    assert {".".join(key.path): (key.share, key.kind) for key in keys} == {
+        "caption": (0.4, "text"),
+        "width": (0.8, "number"),
+        "meta": (0.8, "object"),
+        "meta.url": (0.8, "text"),
+        "meta.deep": (0.4, "object"),
+        "tags": (0.4, "list of text"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (["a", "b"], "text"),
+        ([1, 2], "integer"),
+        ([True], "boolean"),
+        ([True, 1], "mixed"),
+        ([["a"], ["b", "c"]], "list of text"),
+        ([[1], [0.5]], "list of numbers"),
+        ([["a"], []], "list"),
+        ([["a"], [1]], "list"),
+        ([[[1, 2]]], "list"),
+        ([{"a": 1}], "object"),
+    ],
+)
+def test_the_values_of_a_key_have_a_kind(values: list[object], kind: str) -> None:
+    facts = examine_part(PartEvidence("json", 1, some_json(*({"x": value} for value in values))), 1)
+
+    assert facts.keys[0].kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "shown"),
+    [
+        ("jpg", an_image("PNG"), "PNG"),
+        ("seg.png", an_image("JPEG"), "JPEG"),
+        ("txt", b'{"a": 1}', "a JSON object"),
+        ("json", b"a dog", "text"),
+        ("cls", b"cat", "text"),
+        ("mp4", b"<html></html>", "text"),
+    ],
+)
+def test_a_name_that_promises_something_else_is_reported(name: str, head: bytes, shown: str) -> None:
+    oddities = examine_part(PartEvidence(name, 2, (head, head)), 2).oddities
+
+    assert oddities == (f"{name}: the name promises something else, but content is {shown} (2 of 2)",)
+
+
+@pytest.mark.parametrize(
+    ("name", "head"),
+    [
+        ("jpg", an_image("JPEG")),
+        ("txt", b"17"),
+        ("json", b"17"),
+        ("json", b"[]"),
+        ("anything", b"at all"),
+        ("txt", b"x"),
+    ],
+)
+def test_a_name_that_keeps_its_promise_is_not_reported(name: str, head: bytes) -> None:
+    assert examine_part(PartEvidence(name, 1, (head,)), 1).oddities == ()
+
+
+def test_empty_and_mixed_contents_are_reported() -> None:
+    facts = examine_part(PartEvidence("x", 3, (b"", b"text", an_image("PNG"))), 3)
+
+    assert facts.oddities == (
+        "x: the content is not of one kind: empty (1), text (1), PNG (1) of 3 looked at",
+        "x: 1 of 3 are empty",
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(1, "100 %"), (0.99999, "99.9 %"), (0.996, "99.6 %"), (0.95, "95 %"), (0.001, "<1 %"), (0, "0 %")],
+)
+def test_a_share_is_rounded_to_all_or_none_only_where_it_is(share: float, text: str) -> None:
+    assert percent(share) == text
+
+
+@given(st.lists(st.binary(max_size=40)), st.text(min_size=1))
+def test_no_content_makes_it_fail(heads: list[bytes], name: str) -> None:
+    assert examine_part(PartEvidence(name, 1, tuple(heads)), 2).share == 0.5

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.samples.fields import FieldPath, PartAccess, parse_field_path
+
+STEPS = st.one_of(st.integers(-(10**17), 10**17), st.text(min_size=1), st.from_regex(r"-?[0-9]{1,4}", fullmatch=True))
+ACCESSES = st.builds(PartAccess, st.text(min_size=1), st.lists(STEPS, max_size=3).map(tuple))
+PATHS = st.builds(FieldPath, st.lists(ACCESSES, min_size=1, max_size=3).map(tuple))
+
+
+@pytest.mark.parametrize(
+    ("text", "alternatives"),
+    [
+        ("jpg", [PartAccess("jpg")]),
+        ("seg.png", [PartAccess("seg.png")]),
+        ("jpg,png", [PartAccess("jpg"), PartAccess("png")]),
+        (" jpg , png ", [PartAccess("jpg"), PartAccess("png")]),
+        ("json[caption]", [PartAccess("json", ("caption",))]),
+        ("json[a][0][b]", [PartAccess("json", ("a", 0, "b"))]),
+        ("json[a][-1]", [PartAccess("json", ("a", -1))]),
+        ("detail.json[x],txt", [PartAccess("detail.json", ("x",)), PartAccess("txt")]),
+        ('json["0"]', [PartAccess("json", ("0",))]),
+        ('json["a]\\"b"]', [PartAccess("json", ('a]"b',))]),
+        ("json[007]", [PartAccess("json", ("007",))]),
+        ("json[with a blank, and a comma]", [PartAccess("json", ("with a blank, and a comma",))]),
+        ('"odd,part[1]"[x]', [PartAccess("odd,part[1]", ("x",))]),
+        ("子犬[größe]", [PartAccess("子犬", ("größe",))]),
+    ],
+)
+def test_a_path_is_parts_with_steps_and_alternatives(text: str, alternatives: list[PartAccess]) -> None:
+    assert parse_field_path(text) == FieldPath(tuple(alternatives))
+
+
+@given(PATHS)
+def test_a_path_written_out_parses_to_itself(path: FieldPath) -> None:
+    assert parse_field_path(str(path)) == path
+
+
+@pytest.mark.parametrize("text", ["jpg", "jpg,png", "json[caption]", "json[a][0][b]", "detail.json[x]"])
+def test_usual_paths_are_written_as_people_write_them(text: str) -> None:
+    assert str(parse_field_path(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected", "column", "found"),
+    [
+        ("", "a part", 1, "the end"),
+        ("jpg,", "a part", 5, "the end"),
+        (",jpg", "a part", 1, "','"),
+        ("[a]", "a part", 1, "'['"),
+        ("json[caption", "']'", 13, "the end"),
+        ("json[]", "a key", 6, "']'"),
+        ("json[a]b", "',' or '['", 8, "'b'"),
+        ("json[a]]", "',' or '['", 8, "']'"),
+        ("json[a[b]]", "']'", 7, "'['"),
+        ('json["a]', "a key", 6, "'\"'"),
+        ('json["\\x"]', "a JSON string", 6, "'\"'"),
+    ],
+)
+def test_a_path_that_does_not_parse_says_where_and_what_was_expected(
+    text: str, expected: str, column: int, found: str
+) -> None:
+    with pytest.raises(DatasetError) as caught:
+        parse_field_path(text, where="dataset.yaml")
+
+    assert caught.value.code == "WDS220"
+    assert caught.value.where == "dataset.yaml"
+    assert f"expected {expected}" in caught.value.message
+    assert caught.value.message.endswith(f"at column {column}, found {found}")
+
+
+@given(st.text(max_size=30))
+def test_any_text_is_refused_or_parses_to_something_that_can_be_written_out(text: str) -> None:
+    try:
+        path = parse_field_path(text)
+    except DatasetError:
+        return
+    assert parse_field_path(str(path)) == path

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.samples.fields import (
+    FieldMissing,
+    extract_field,
+    parse_field_map,
+    parse_field_map_text,
+    parse_field_path,
+    validate_field_map,
+)
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+
+SAMPLE: dict[str, Any] = {
+    "jpg": b"\xff\xd8",
+    "txt": "a dog",
+    "json": b'{"caption": "a cat", "answers": [{"text": "yes"}, "no"], "7": "seven", "none": null}',
+    "meta": {"width": 3},
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("jpg", b"\xff\xd8"),
+        ("png,jpg", b"\xff\xd8"),
+        ("txt,json[caption]", "a dog"),
+        ("json[caption]", "a cat"),
+        ("json[text],json[caption]", "a cat"),
+        ("json[text],txt", "a dog"),
+        ("json[answers][0][text]", "yes"),
+        ("json[answers][-1]", "no"),
+        ("json[answers][5],json[answers][1]", "no"),
+        ("json[7]", "seven"),
+        ("json[none],txt", None),
+        ("meta[width]", 3),
+        ("json", SAMPLE["json"]),
+    ],
+)
+def test_the_first_alternative_that_the_sample_has_is_its_value(path: str, value: object) -> None:
+    assert extract_field(parse_field_path(path), SAMPLE) == value
+
+
+def test_parts_may_be_views_of_a_mapped_shard() -> None:
+    assert extract_field(parse_field_path("json[caption]"), {"json": memoryview(SAMPLE["json"])}) == "a cat"
+
+
+def test_a_part_is_parsed_once_for_all_fields_of_a_sample() -> None:
+    decoded: dict[str, Any] = {}
+
+    first = extract_field(parse_field_path("json[answers]"), SAMPLE, decoded)
+    second = extract_field(parse_field_path("json[answers]"), SAMPLE, decoded)
+
+    assert first is second
+    assert list(decoded) == ["json"]
+    assert extract_field(parse_field_path("json"), SAMPLE, decoded) is SAMPLE["json"]
+
+
+def test_an_optional_field_that_is_not_there_has_its_default() -> None:
+    assert extract_field(parse_field_path("cls"), SAMPLE, default=None) is None
+    assert extract_field(parse_field_path("json[label]"), SAMPLE, default=-1) == -1
+
+
+@pytest.mark.parametrize(
+    ("path", "facts"),
+    [
+        ("png", ["no part png (there are jpg, txt, json, meta)"]),
+        ("png,webp", ["no part png", "no part webp"]),
+        ("json[captoin]", ["no [captoin] in json (it has the keys caption, answers, 7, none)"]),
+        ("json[answers][2]", ["no [2] in json[answers] (it has 2 items)"]),
+        ("json[answers][x]", ["no [x] in json[answers] (it has 2 items)"]),
+        ("json[caption][0]", ["no [0] in json[caption] (there is a str)"]),
+    ],
+)
+def test_a_field_that_is_not_there_is_an_error_that_says_what_there_is(path: str, facts: list[str]) -> None:
+    with pytest.raises(FieldMissing) as caught:
+        extract_field(parse_field_path(path), SAMPLE)
+
+    assert caught.value.code == "WDS220"
+    assert isinstance(caught.value, KeyError)
+    assert isinstance(caught.value, DatasetError)
+    for fact in facts:
+        assert fact in str(caught.value)
+
+
+def test_the_error_of_a_missing_field_crosses_processes() -> None:
+    error = FieldMissing("the sample has no png", hint="add it", where="a/1")
+
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+
+    assert (type(copy), copy.message, copy.where, copy.code) == (FieldMissing, error.message, "a/1", "WDS220")
+
+
+@pytest.mark.parametrize("broken", [b'{"a": ', b"\xff\xd8\xff", "plain text", 17])
+def test_a_part_that_is_not_json_cannot_be_looked_into(broken: object) -> None:
+    with pytest.raises(DatasetError, match="part json is not JSON") as caught:
+        extract_field(parse_field_path("json[a],txt"), {"json": broken, "txt": "x"})
+
+    assert caught.value.code == "WDS220"
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.lists(st.text(), min_size=1), min_size=1), st.data())
+def test_every_key_of_a_json_part_can_be_reached_by_a_written_path(value: dict[str, Any], data: st.DataObject) -> None:
+    key = data.draw(st.sampled_from(sorted(value)))
+    path = parse_field_path(f"json[{json.dumps(key)}]")
+
+    assert extract_field(path, {"json": json.dumps(value)}) == value[key]
+
+
+def test_a_field_map_that_does_not_parse_names_the_field() -> None:
+    with pytest.raises(DatasetError) as caught:
+        parse_field_map({"image": "jpg", "caption": "json[caption"}, where="dataset.yaml")
+
+    assert caught.value.where == "dataset.yaml: caption"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("image=jpg,caption=txt", {"image": "jpg", "caption": "txt"}),
+        ("image=jpg,png,caption=json[a=b,c]", {"image": "jpg,png", "caption": "json[a=b,c]"}),
+        (' image = jpg , caption = json["x,y=z"] ', {"image": "jpg", "caption": 'json["x,y=z"]'}),
+        ('{"image": "jpg,png", "caption": "json[caption]"}', {"image": "jpg,png", "caption": "json[caption]"}),
+        ("", {}),
+    ],
+)
+def test_a_field_map_can_be_given_on_the_command_line(text: str, expected: dict[str, str]) -> None:
+    assert parse_field_map_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("jpg", "names no field"),
+        ("image=jpg,image=png", "mapped twice"),
+        ("image=", "expected a part"),
+        ("image=jpg[,caption=txt", "column"),
+        ('{"image": 1}', "every field's value"),
+        ('{"image": ', "not JSON"),
+    ],
+)
+def test_an_option_that_is_no_field_map_is_a_usage_error(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why) as caught:
+        parse_field_map_text(text)
+
+    assert caught.value.code == "WDS220"
+
+
+@pytest.mark.parametrize("sample_type", SAMPLE_TYPES)
+def test_every_sample_type_accepts_all_its_fields(sample_type: str) -> None:
+    field_map = {field.name: "json[x]" for field in SAMPLE_TYPES[sample_type]}
+
+    assert list(validate_field_map(sample_type, field_map, ["json"])) == list(field_map)
+
+
+def test_an_optional_field_may_be_left_out() -> None:
+    assert validate_field_map("ImageClassificationSample", {"image": "jpg", "label": "cls"}, ["jpg", "cls"])
+
+
+def test_a_crude_sample_needs_no_field_map() -> None:
+    assert validate_field_map(CRUDE, {}, ["jpg"]) == {}
+
+
+@pytest.mark.parametrize(
+    ("sample_type", "field_map", "message", "hint"),
+    [
+        ("CaptionSample", {"image": "jpg"}, "no sample type 'CaptionSample'", "did you mean CaptioningSample?"),
+        ("Zebra", {}, "no sample type 'Zebra'", "the sample types are CaptioningSample"),
+        ("CaptioningSample", {"image": "jpg", "captoin": "txt"}, "no field 'captoin'", "did you mean caption?"),
+        ("CaptioningSample", {"image": "jpg", "text": "txt"}, "no field 'text'", "did you mean caption?"),
+        ("CaptioningSample", {"image": "jpg"}, "needs caption", "its fields are image, caption"),
+        ("TextSample", {}, "needs text", "its fields are text"),
+        ("ImageSample", {"image": "jgp"}, "image: no sample has a part jgp", "did you mean jpg?"),
+        ("ImageSample", {"image": "webp,bmp"}, "no sample has a part webp or bmp", "samples have jpg, txt"),
+        ("ImageSample", {"image": "jpg["}, "expected a key", "write a part"),
+        (CRUDE, {"image": "jpg"}, "has no field 'image'", "leave field_map empty"),
+    ],
+)
+def test_a_field_map_that_does_not_fit_is_refused_with_a_clue(
+    sample_type: str, field_map: dict[str, str], message: str, hint: str
+) -> None:
+    with pytest.raises(DatasetError) as caught:
+        validate_field_map(sample_type, field_map, ["jpg", "txt"], where="dataset.yaml")
+
+    assert caught.value.code == "WDS220"
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+    assert caught.value.where.startswith("dataset.yaml")
+
+
+def test_one_alternative_that_samples_have_is_enough() -> None:
+    assert validate_field_map("ImageSample", {"image": "jpg,png,webp"}, ["png"])
+
+
+def test_parts_that_are_not_known_are_not_checked() -> None:
+    assert validate_field_map("ImageSample", {"image": "jpg"})

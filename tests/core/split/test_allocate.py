@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.catalog.splits import SplitShards
+from wdsctl.core.split.allocate import ShardToAllocate, allocate_samples, allocate_shards, resolve_by
+
+SHARES = {"train": 8.0, "val": 1.0, "test": 1.0}
+
+sizes = st.lists(st.integers(0, 40), max_size=12)
+
+
+def shards(counts: list[int]) -> list[ShardToAllocate]:
+    return [ShardToAllocate(i, f"{i}.tar", count) for i, count in enumerate(counts)]
+
+
+def placed(allocated: SplitShards, made: list[ShardToAllocate]) -> dict[tuple[int, int], str]:
+    where: dict[tuple[int, int], str] = {}
+    for name, parts in allocated.items():
+        for part in parts.values():
+            chosen = np.ones(made[part.shard].samples, np.bool_)
+            if part.bits is not None:
+                unpacked = np.unpackbits(np.frombuffer(part.bits, np.uint8), bitorder="little")
+                chosen = unpacked[: made[part.shard].samples].astype(np.bool_)
+                assert not unpacked[made[part.shard].samples :].any()
+            assert int(chosen.sum()) == part.samples
+            for i in np.flatnonzero(chosen).tolist():
+                assert (part.shard, i) not in where
+                where[part.shard, i] = name
+    return where
+
+
+@given(sizes, st.integers(0, 5))
+def test_every_sample_is_dealt_once(counts: list[int], seed: int) -> None:
+    made = shards(counts)
+
+    assert len(placed(allocate_samples(made, SHARES, seed, {}), made)) == sum(counts)
+    assert len(placed(allocate_shards(made, SHARES, seed, {}), made)) == sum(counts)
+
+
+@given(sizes)
+def test_shares_of_samples_are_met_to_less_than_one(counts: list[int]) -> None:
+    made = shards(counts)
+    got = Counter(placed(allocate_samples(made, SHARES, 0, {}), made).values())
+
+    for name, share in SHARES.items():
+        assert abs(got[name] - share * sum(counts) / 10) < 1
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12))
+def test_every_shard_gives_its_fair_share(counts: list[int]) -> None:
+    made = shards(counts)
+    for name, parts in allocate_samples(made, SHARES, 0, {}).items():
+        for part in parts.values():
+            # Each small shard before it may shift the shares by 0.2 samples.
+            assert abs(part.samples - SHARES[name] * made[part.shard].samples / 10) <= 1 + 0.2 * len(counts)
+
+
+def test_paths_decide_and_not_numbers() -> None:
+    one = allocate_shards([ShardToAllocate(i, f"{i}.tar", 5) for i in range(20)], SHARES, 3, {})
+    other = allocate_shards([ShardToAllocate(100 - i, f"{i}.tar", 5) for i in range(20)], SHARES, 3, {})
+
+    assert [100 - shard for shard in reversed(other["val"])] == list(one["val"])
+
+
+def test_a_whole_shard_needs_no_bits() -> None:
+    (part,) = allocate_samples([ShardToAllocate(0, "a.tar", 9)], {"train": 1.0}, 0, {})["train"].values()
+
+    assert (part.samples, part.bits) == (9, None)
+
+
+def test_new_shards_go_where_shards_are_missing() -> None:
+    allocated = allocate_shards(shards([5] * 4), {"train": 1.0, "val": 1.0}, 0, {"train": 4, "val": 0})
+
+    assert {name: len(parts) for name, parts in allocated.items()} == {"train": 0, "val": 4}
+
+
+def test_auto_is_by_shard_only_where_no_split_stays_empty() -> None:
+    assert resolve_by("auto", 10, SHARES) == "shard"
+    assert resolve_by("auto", 3, SHARES) == "sample"
+    assert resolve_by("shard", 3, SHARES) == "shard"

@@ -1,0 +1,259 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.build import Told, a_dataset, rewritten, samples, some_shards, tree
+from tests.core.dumps import split_of
+from wdsctl.core.catalog.read import read_split
+from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.split_rules import SplitBy, SplitRule
+from wdsctl.core.errors import CatalogError, DatasetError, InputError, UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import SplitReport, ensure_split, split_by_ratios
+
+EIGHT_ONE_ONE: dict[str, float] = {"train": 8, "val": 1, "test": 1}
+
+
+def an_indexed(root: Path, count: int, each: int = 5, *, first: int = 0) -> str:
+    path = some_shards(root, count, each, first=first)
+    index(path)
+    return path
+
+
+def counts(report: SplitReport) -> dict[str, tuple[int, int]]:
+    return {each.name: (each.shards, each.samples) for each in report.splits}
+
+
+def test_whole_shards_are_divided_exactly(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 20)
+    report = split_by_ratios(root, EIGHT_ONE_ONE)
+
+    assert report.by == "shard"
+    assert counts(report) == {"train": (16, 80), "val": (2, 10), "test": (2, 10)}
+    dealt = split_of(root)
+    assert len(dealt) == 100
+    assert all(len({dealt[f"shard-{i:03d}.tar", j] for j in range(5)}) == 1 for i in range(20))
+
+
+def test_samples_are_divided_exactly_and_every_shard_gives_its_share(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 3, 50)
+    report = split_by_ratios(root, EIGHT_ONE_ONE, by="sample")
+
+    assert counts(report) == {"train": (3, 120), "val": (3, 15), "test": (3, 15)}
+    assert Counter(split_of(root).values()) == {"train": 120, "val": 15, "test": 15}
+    assert {count.samples for count in report.splits} == {120, 15}
+
+
+@pytest.mark.parametrize(("shards", "by"), [(10, "shard"), (2, "sample"), (1, "sample")])
+def test_auto_takes_whole_shards_unless_a_split_would_be_empty(tmp_path: Path, shards: int, by: str) -> None:
+    assert split_by_ratios(an_indexed(tmp_path, shards, 20), EIGHT_ONE_ONE).by == by
+
+
+@pytest.mark.parametrize(("by", "hint"), [("shard", "--by sample"), ("sample", "larger share")])
+def test_an_empty_split_is_refused_and_nothing_changes(tmp_path: Path, by: SplitBy, hint: str) -> None:
+    root = an_indexed(tmp_path, 2, 2)
+    split_by_ratios(root, {"train": 1, "val": 1})
+    before = split_of(root)
+
+    with pytest.raises(UsageError, match="test would be empty") as caught:
+        split_by_ratios(root, {"train": 98, "val": 98, "test": 1}, by=by)
+    assert (caught.value.code, hint in caught.value.hint) == ("WDS210", True)
+    assert split_of(root) == before
+
+
+def test_another_seed_divides_otherwise_and_the_same_seed_the_same(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 30)
+    dealt = []
+    for seed in (1, 2, 1):
+        split_by_ratios(root, EIGHT_ONE_ONE, seed=seed, may_move=True)
+        dealt.append(split_of(root))
+
+    assert dealt[0] == dealt[2] != dealt[1]
+
+
+@pytest.mark.parametrize("by", ["shard", "sample"])
+def test_nothing_moves_when_shards_are_added_and_the_shares_are_kept(tmp_path: Path, by: SplitBy) -> None:
+    root = an_indexed(tmp_path, 10, first=100)
+    split_by_ratios(root, EIGHT_ONE_ONE, by=by)
+    for first, count in ((0, 1), (1, 2), (3, 7), (200, 10)):
+        before = split_of(root)
+        some_shards(tmp_path, count, first=first)
+        index(root)
+        after = split_of(root)
+        assert {place: after[place] for place in before} == before
+
+    assert Counter(after.values()) == {"train": 120, "val": 15, "test": 15}
+
+
+@pytest.mark.parametrize("by", ["shard", "sample"])
+def test_nothing_moves_when_a_shard_is_only_touched(tmp_path: Path, by: SplitBy) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, EIGHT_ONE_ONE, by=by)
+    before = split_of(root)
+    rewritten(tmp_path / "shard-004.tar", samples(20, 5))
+    report = index(root)
+
+    assert (report.changed, report.unchanged) == (0, 10)
+    assert split_of(root) == before
+
+
+def test_a_changed_shard_stays_in_its_split_even_when_it_was_bad_for_a_while(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, EIGHT_ONE_ONE)
+    before = split_of(root)
+    for content in (b"bad", samples(20, 9)):
+        rewritten(tmp_path / "shard-004.tar", content)
+        index(root)
+    after = split_of(root)
+
+    assert {after["shard-004.tar", i] for i in range(9)} == {before["shard-004.tar", 0]}
+    assert {place: name for place, name in after.items() if place[0] != "shard-004.tar"} == {
+        place: name for place, name in before.items() if place[0] != "shard-004.tar"
+    }
+
+
+def test_shards_without_samples_take_no_place_in_a_split(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, EIGHT_ONE_ONE)
+    a_dataset(tmp_path, {f"bad-{i}.tar": b"bad" for i in range(10)})
+    index(root)
+    some_shards(tmp_path, 10, first=10)
+    index(root)
+
+    assert Counter(split_of(root).values()) == {"train": 80, "val": 10, "test": 10}
+
+
+def test_a_split_that_lost_its_last_shard_is_said_to_be_empty(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, EIGHT_ONE_ONE)
+    shard = next(place[0] for place, name in split_of(root).items() if name == "val")
+    Path(root, shard).unlink()
+    (found,) = index(root, missing="drop").findings
+
+    assert (found.code, found.severity, "'val'" in found.message) == ("WDS210", "warning", True)
+
+
+def test_the_rule_goes_into_dataset_yaml_and_the_rest_of_it_stays(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("# mine\nsample_type: CrudeSample  # and this\n")
+    split_by_ratios(root, EIGHT_ONE_ONE, seed=7)
+
+    assert load_config(str(path)).split == SplitRule(EIGHT_ONE_ONE, "shard", 7)
+    assert path.read_text().startswith("# mine\nsample_type: CrudeSample  # and this\n")
+
+
+def test_a_rule_in_dataset_yaml_is_followed_by_the_first_index(tmp_path: Path) -> None:
+    one, two = an_indexed(tmp_path / "one", 10), some_shards(tmp_path / "two", 10)
+    split_by_ratios(one, EIGHT_ONE_ONE, seed=7)
+    Path(locate(two).meta).mkdir()
+    rule = "{shares: {train: 8, val: 1, test: 1}, seed: 7}"
+    Path(locate(two).dataset_yaml).write_text(f"sample_type: CrudeSample\nsplit: {rule}\n")
+    index(two)
+
+    assert split_of(two) == split_of(one)
+
+
+def test_a_dry_run_tells_the_counts_and_writes_nothing(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    before = tree(root)
+    report = split_by_ratios(root, EIGHT_ONE_ONE, dry_run=True)
+
+    assert (counts(report)["train"], report.dry_run) == ((8, 40), True)
+    assert tree(root) == before
+
+
+def test_without_a_catalog_it_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    before = tree(root)
+
+    with pytest.raises(CatalogError) as caught:
+        split_by_ratios(root, EIGHT_ONE_ONE)
+    assert caught.value.code == "WDS301"
+    assert tree(root) == before
+
+
+def test_a_split_that_is_not_there_is_named_beside_those_that_are(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, EIGHT_ONE_ONE)
+
+    assert [part.samples for part in read_split(locate(root).catalog, "val")] == [5]
+    with pytest.raises(InputError, match="no split 'dev'; it has train, val, test") as caught:
+        read_split(locate(root).catalog, "dev")
+    assert caught.value.code == "WDS211"
+
+
+def test_a_broken_dataset_yaml_stops_a_split_before_anything_is_changed(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    split_by_ratios(root, {"train": 1})
+    Path(locate(root).dataset_yaml).write_text("sample_type: [")
+    before = split_of(root)
+
+    with pytest.raises(DatasetError) as caught:
+        split_by_ratios(root, EIGHT_ONE_ONE)
+    assert caught.value.code == "WDS220"
+    assert split_of(root) == before
+
+
+def settled(root: str, wanted: dict[str, float] | None = None) -> tuple[bool, list[str]]:
+    told = Told()
+    place = locate(root)
+    with hold_lock(place.lock):
+        _, is_new = ensure_split(place, wanted, "auto", 0, told)
+    return is_new, told.notes
+
+
+def test_a_rule_that_a_killed_run_did_not_record_is_recorded(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 1}}\n")
+    before = path.read_text()
+    split_by_ratios(root, EIGHT_ONE_ONE)
+    path.write_text(before)
+
+    assert settled(root, EIGHT_ONE_ONE) == (True, [])
+    assert load_config(str(path)).split == SplitRule(EIGHT_ONE_ONE, "shard", 0)
+    assert settled(root, EIGHT_ONE_ONE) == (False, [])
+
+
+def test_a_rule_of_the_users_is_followed_where_there_are_no_splits_and_named_where_there_are(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 10)
+    path = Path(locate(root).dataset_yaml)
+    path.write_text("sample_type: CrudeSample\nsplit: {shares: {train: 8, val: 2}}  # mine\n")
+
+    assert settled(root) == (True, [])
+    assert Counter(split_of(root).values()) == {"train": 40, "val": 10}
+    before = split_of(root)
+    mine = "sample_type: CrudeSample\nsplit: {shares: {train: 5, dev: 5}, by: sample}  # mine\n"
+    path.write_text(mine)
+    is_new, (note,) = settled(root)
+
+    assert not is_new
+    assert "train=8,val=2" in note
+    assert f"wdsctl split {root} train=5,dev=5 --by sample --seed 0" in note
+    assert (path.read_text(), split_of(root)) == (mine, before)
+
+
+def test_everything_is_train_where_nobody_says_anything(tmp_path: Path) -> None:
+    root = an_indexed(tmp_path, 3)
+
+    assert settled(root) == (True, [])
+    assert set(split_of(root).values()) == {"train"}
+    assert settled(root) == (False, [])
+
+
+def test_a_dataset_without_samples_has_nothing_to_divide_and_no_split_to_read(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {"readme": b"1"}})
+    index(root)
+
+    with pytest.raises(DatasetError, match="no samples to split") as divided:
+        split_by_ratios(root, {"train": 1.0})
+    with pytest.raises(InputError, match="no samples") as asked:
+        read_split(locate(root).catalog, "train")
+    assert divided.value.hint == asked.value.hint == f"`wdsctl validate {root}` tells why"
+    assert (divided.value.code, asked.value.code) == ("WDS119", "WDS211")

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.split.values import parse_value_spec
+
+
+@pytest.mark.parametrize(
+    ("spec", "data", "value"),
+    [
+        ("json:a", b'{"a": "x"}', "x"),
+        ("json:a", b'{"a": 1}', "1"),
+        ("json:a", b'{"a": "1"}', "1"),
+        ("json:a", b'{"a": true}', "true"),
+        ("json:a", b'{"a": [1, {"b": 2}]}', '[1, {"b": 2}]'),
+        ("json:a.b", b'\xef\xbb\xbf{"a": {"b": "\xc3\xa9"}}', "é"),
+        ("part:meta.json[a][0]", b'{"a": ["x"]}', "x"),
+        ("part:json[0]", b"[5]", "5"),
+        ("part:cls", b" 12\n", "12"),
+        ("json:a", b'{"a": null}', None),
+        ("json:a", b'{"b": 1}', None),
+        ("json:a", b"[1]", None),
+        ("json:a.b", b'{"a": "x"}', None),
+        ("json:a", b"{", None),
+        ("json:a", b"\xff", None),
+        ("part:cls", b"  ", None),
+        ("part:cls", b"\xff", None),
+        ("json:a", b"[" * 100_000, None),
+    ],
+)
+def test_a_value_is_found_in_a_part_or_is_not_there(spec: str, data: bytes, value: str | None) -> None:
+    assert parse_value_spec(spec).value_from_part(data) == value
+
+
+@pytest.mark.parametrize(
+    ("spec", "key", "value"),
+    [
+        ("key:^([^/]+)/", "film1/003", "film1"),
+        ("key:^[^/]+", "film1/003", "film1"),
+        ("key:(a)|b", "b", None),
+        ("key:x", "film1/003", None),
+    ],
+)
+def test_a_value_is_found_in_a_key(spec: str, key: str, value: str | None) -> None:
+    assert parse_value_spec(spec).value_from_key(key) == value
+
+
+@pytest.mark.parametrize("spec", ["", "json", "json:", "json:a..b", "json:a[b]", "part:a,b", "part:a[", "key:(", "x:y"])
+def test_what_says_nothing_is_refused(spec: str) -> None:
+    with pytest.raises(UsageError):
+        parse_value_spec(spec)

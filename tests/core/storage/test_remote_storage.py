@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import errno
+import gc
+import os
+import pickle
+import traceback
+import warnings
+from collections.abc import Callable
+
+import fsspec
+import pytest
+
+from tests.remote import FaultyFileSystem, OnceEach, s3_server
+from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
+from wdsctl.core.storage.remote import FsspecStorage
+from wdsctl.core.storage.remote_errors import MAX_TRIES, RetryPolicy
+from wdsctl.core.storage.storage import FileRange
+
+DATA = bytes(range(200))
+A, B = "faulty://store/data/a.tar", "faulty://store/data/sub/b.tar"
+
+
+@pytest.fixture(autouse=True)
+def _store(faulty_store: None) -> None:
+    filesystem = FaultyFileSystem()
+    filesystem.pipe_file("/store/data/a.tar", DATA)
+    filesystem.pipe_file("/store/data/sub/b.tar", DATA[::-1])
+
+
+def a_storage(expected: dict[str, int] | None = None) -> FsspecStorage:
+    return FsspecStorage("faulty://store/data/", expected, retry_policy=RetryPolicy(first_pause_seconds=0.0))
+
+
+def cut(path: str, start: int, stop: int, data: bytes) -> bytes:
+    return data[:-1]
+
+
+def raising(error: Exception) -> OnceEach:
+    def strike(path: str, start: int, stop: int, data: bytes) -> bytes:
+        raise error
+
+    return OnceEach(strike, times=MAX_TRIES)
+
+
+def test_a_read_gives_exactly_what_was_asked_for() -> None:
+    storage = a_storage()
+
+    assert storage.read(A, 2, 3) == DATA[2:5]
+    assert storage.read(A, 200, 0) == b""
+    assert storage.read_many([FileRange(B, 0, 2), FileRange(A, 8, 2), FileRange(B, 1, 3)]) == [
+        bytes([199, 198]),
+        DATA[8:10],
+        bytes([198, 197, 196]),
+    ]
+    assert storage.size(A) == 200
+    assert (storage.exists(A), storage.exists(A + "x")) == (True, False)
+
+
+def test_the_files_below_a_root_have_paths_relative_to_it() -> None:
+    assert sorted(file.path for file in a_storage().files()) == ["a.tar", "sub/b.tar"]
+
+
+def test_a_read_into_memory_fills_it() -> None:
+    memory = bytearray(5)
+    a_storage().read_into(A, 2, memoryview(memory)[1:])
+
+    assert bytes(memory) == b"\0" + DATA[2:6]
+
+
+def test_neighbours_are_read_in_one_request() -> None:
+    a_storage().read_many([FileRange(A, 10 * i, 5) for i in range(10)])
+
+    assert FaultyFileSystem.reads == [("/store/data/a.tar", 0, 95)]
+
+
+def test_a_window_is_fetched_when_its_first_range_is_read_and_handed_out_once() -> None:
+    storage = a_storage()
+    window = [FileRange(A, 50, 5), FileRange(B, 0, 7), FileRange(A, 10, 5)]
+    storage.will_need(window)
+    assert FaultyFileSystem.reads == []
+
+    assert [storage.read(*each) for each in window] == [DATA[50:55], DATA[::-1][:7], DATA[10:15]]
+    assert len(FaultyFileSystem.reads) == 2, "one request a file"
+
+    storage.read(*window[0])
+    assert len(FaultyFileSystem.reads) == 3, "nothing is kept of what has been handed out"
+
+
+def test_a_range_of_the_window_that_fails_does_not_fail_the_others() -> None:
+    storage = a_storage()
+    storage.will_need([FileRange(A, 0, 5), FileRange(A + "-gone", 0, 5)])
+
+    assert storage.read(A, 0, 5) == DATA[:5]
+    with pytest.raises(StorageError, match="no such object") as caught:
+        storage.read(A + "-gone", 0, 5)
+    assert caught.value.where == A + "-gone"
+
+
+def test_a_read_that_is_cut_short_on_the_way_is_asked_for_again() -> None:
+    FaultyFileSystem.fault.append(OnceEach(cut))
+
+    assert a_storage().read(A, 0, 50) == DATA[:50]
+
+
+def test_a_read_that_stays_short_is_refused() -> None:
+    FaultyFileSystem.fault.append(cut)
+
+    with pytest.raises(StorageError, match=r"short read from the store after all retries \(49 of 50 bytes\)") as caught:
+        a_storage().read(A, 0, 50)
+    assert caught.value.code == "WDS403"
+
+
+def test_a_range_beyond_the_end_says_where_and_how_much() -> None:
+    with pytest.raises(StorageError, match="10 bytes too short") as caught:
+        a_storage().read(A, 150, 60)
+    assert (caught.value.code, caught.value.where) == ("WDS403", f"{A} (byte 150)")
+
+
+def test_a_store_that_sends_whole_files_for_ranges_is_refused() -> None:
+    FaultyFileSystem.fault.append(lambda *_: DATA)
+
+    with pytest.raises(StorageDown, match="ignores range requests"):
+        a_storage().read(A, 0, 50)
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionResetError("reset"), TimeoutError("slow"), OSError(errno.EBUSY, "SlowDown")], ids=repr
+)
+def test_what_may_pass_is_tried_again_and_then_told(error: Exception) -> None:
+    fault = raising(error)
+    FaultyFileSystem.fault.append(fault)
+
+    with pytest.raises(StorageError, match="the store does not respond") as caught:
+        a_storage().read(A, 0, 50)
+    assert (caught.value.code, caught.value.where) == ("WDS408", A)
+    assert len(FaultyFileSystem.reads) == MAX_TRIES
+
+    assert a_storage().read(A, 0, 50) == DATA[:50], "and it has passed"
+
+
+def test_what_is_forbidden_is_not_tried_again() -> None:
+    FaultyFileSystem.fault.append(raising(PermissionError("Forbidden")))
+
+    with pytest.raises(PermissionDenied, match="Forbidden"):
+        a_storage().read(A, 0, 50)
+    assert len(FaultyFileSystem.reads) == 1
+
+
+def test_a_file_of_another_size_than_expected_is_refused_before_it_is_read() -> None:
+    storage = a_storage({A: 199, B: 200})
+
+    assert storage.read(B, 0, 1) == DATA[-1:]
+    with pytest.raises(StorageError, match="has 200 bytes, but had 199") as caught:
+        storage.read(A, 0, 1)
+    assert (caught.value.code, caught.value.where) == ("WDS403", A)
+    assert len(FaultyFileSystem.reads) == 1
+
+
+def test_a_file_that_is_replaced_under_its_reader_is_refused() -> None:
+    storage = FsspecStorage("faulty://store/data/", {A: 200}, recheck_seconds=0.0)
+    assert storage.read(A, 0, 5) == DATA[:5]
+    FaultyFileSystem().pipe_file("/store/data/a.tar", DATA + b"more")
+
+    with pytest.raises(StorageError, match="has 204 bytes, but had 200"):
+        storage.read(A, 0, 5)
+
+
+def test_sizes_are_asked_for_once() -> None:
+    storage = a_storage({A: 200})
+    for _ in range(3):
+        storage.read(A, 0, 1)
+
+    assert FaultyFileSystem.asked == ["/store/data/a.tar"]
+
+
+def test_a_listing_tells_what_the_driver_says() -> None:
+    FaultyFileSystem.denied.append(FileNotFoundError("The specified bucket does not exist"))
+    with pytest.raises(InputError, match="no such bucket"):
+        a_storage().files()
+    FaultyFileSystem.denied[:] = [type("NoCredentialsError", (Exception,), {})("Unable to locate credentials")]
+    with pytest.raises(PermissionDenied, match="no credentials"):
+        a_storage().files()
+
+
+def test_a_store_without_a_driver_says_what_to_install() -> None:
+    for url, package in (("gs://bucket/x", "gcsfs"), ("msc://profile/x", "multi-storage-client")):
+        with pytest.raises(InputError) as caught:
+            FsspecStorage(url).files()
+        assert (caught.value.code, caught.value.hint) == ("WDS406", f"pip install {package}")
+    with pytest.raises(InputError, match="no installed driver for foo://") as caught:
+        FsspecStorage("foo://user:secret@host/x").files()
+    assert caught.value.where == "foo://host/x"
+
+
+def test_a_storage_pickles_without_what_is_open() -> None:
+    storage = a_storage({A: 200})
+    storage.read(A, 0, 1)
+
+    assert pickle.loads(pickle.dumps(storage)).read(A, 5, 5) == DATA[5:10]  # noqa: S301 - our own
+
+
+def test_a_storage_that_was_read_from_works_in_a_forked_process_and_goes_on_in_its_parent() -> None:
+    with s3_server():
+        fsspec.filesystem("s3").pipe_file("bucket/forked/a.tar", DATA)
+        path = "s3://bucket/forked/a.tar"
+        storage = FsspecStorage("s3://bucket/forked", {path: len(DATA)})
+        assert storage.read(path, 0, 5) == DATA[:5]
+
+        assert in_a_fork(lambda: storage.read(path, 5, 5)) == DATA[5:10]
+        assert storage.read(path, 10, 5) == DATA[10:15]
+
+
+def in_a_fork(fn: Callable[[], bytes]) -> bytes:
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # threads: those of fsspec are what this is about
+        child = os.fork()
+    if child == 0:
+        gc.freeze()  # garbage of other tests, which may wait for threads that are not here
+        try:
+            os.write(write, fn())
+        except BaseException:  # noqa: BLE001 - whatever it is, it must not run on as a second pytest
+            traceback.print_exc()
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def http_error(name: str, status: int) -> FileNotFoundError:
+    """What fsspec's driver for HTTP raises of a file, whatever its server answered."""
+    error = FileNotFoundError("http://store/a.tar")
+    kind: type[Exception] = type(name, (Exception,), {"status": status})
+    error.__cause__ = kind("as the server says")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "kind", "asked"),
+    [
+        ("ClientResponseError", 503, StorageDown, MAX_TRIES),
+        ("ClientConnectionError", 0, StorageDown, MAX_TRIES),
+        ("ClientResponseError", 403, PermissionDenied, 1),
+        ("ClientResponseError", 404, StorageError, 1),
+    ],
+)
+def test_a_server_that_does_not_answer_has_not_lost_its_files(
+    name: str, status: int, kind: type[WdsctlError], asked: int
+) -> None:
+    FaultyFileSystem.denied.append(http_error(name, status))
+    questions: list[Callable[[], object]] = [lambda: a_storage({A: 200}).read(A, 0, 1)]
+    if status != 404:
+        questions += [lambda: a_storage().exists(A), lambda: a_storage().sizes([A])]
+
+    for question in questions:
+        FaultyFileSystem.asked.clear()
+        with pytest.raises(WdsctlError) as caught:
+            question()
+        assert (type(caught.value), len(FaultyFileSystem.asked)) == (kind, asked)
+
+
+def test_no_signature_is_in_a_traceback() -> None:
+    url = "https://host/a.tar?X-Amz-Signature=secret"
+    denied = PermissionError(f"403, url='{url}'")
+    denied.__cause__ = ValueError(url)
+    FaultyFileSystem.fault.append(raising(denied))
+
+    with pytest.raises(PermissionDenied) as caught:
+        a_storage().read(A, 0, 50)
+
+    lines = "".join(traceback.format_exception(caught.value))
+    assert "PermissionError: 403, url='https://host/a.tar'" in lines
+    assert "secret" not in lines
+
+
+def of_s3(code: str, message: str, status: int) -> OSError:
+    """What s3fs raises, and botocore under it."""
+    error = OSError(errno.EIO, message)
+    answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    kind: type[Exception] = type("ClientError", (Exception,), {"response": answer})
+    error.__cause__ = kind(message)
+    return error
+
+
+def test_a_busy_store_is_told_by_the_status_where_its_driver_knows_no_name_for_it() -> None:
+    FaultyFileSystem.fault.append(raising(of_s3("TooManyRequests", "An error occurred (TooManyRequests)", 429)))
+
+    with pytest.raises(StorageDown, match="TooManyRequests"):
+        a_storage().read(A, 0, 50)
+    assert len(FaultyFileSystem.reads) == MAX_TRIES
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "hint"),
+    [
+        (of_s3("PermanentRedirect", "The bucket must be addressed elsewhere", 301), StorageDown, "AWS_DEFAULT_REGION"),
+        (of_s3("AuthorizationHeaderMalformed", "the region 'a' is wrong", 400), StorageDown, "AWS_DEFAULT_REGION"),
+        (of_s3("InvalidToken", "The provided token is malformed", 400), PermissionDenied, "credentials"),
+    ],
+)
+def test_a_bucket_in_another_region_and_a_bad_token_end_a_run_with_a_hint(
+    error: OSError, kind: type[WdsctlError], hint: str
+) -> None:
+    FaultyFileSystem.fault.append(raising(error))
+
+    with pytest.raises(kind) as caught:
+        a_storage().read(A, 0, 50)
+    assert hint in caught.value.hint

@@ -1,0 +1,132 @@
+"""The way to all that is written: no link is followed, and a folder that is held stays the same."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+import wdsctl
+from wdsctl.core.directories import join_beneath, open_folder, resolve_parent
+from wdsctl.core.errors import InputError, StorageError
+
+PACKAGE = Path(wdsctl.__file__).parent
+
+#: What makes, changes or removes files by path. `open` for writing is looked at by its mode.
+WRITES = {
+    *(f"os.{name}" for name in ("unlink", "remove", "replace", "rename", "renames", "rmdir", "removedirs", "makedirs")),
+    *(f"os.{name}" for name in ("mkdir", "utime", "symlink", "link", "chmod", "chown", "lchown", "truncate", "mkfifo")),
+    *(f"shutil.{name}" for name in ("rmtree", "move", "copy", "copy2", "copyfile", "copytree")),
+    *(f"tempfile.{name}" for name in ("mkstemp", "mkdtemp", "NamedTemporaryFile")),
+}
+
+#: Who may do so, and why. `directories.py` and `files.py` are the door itself.
+ALLOWED = {
+    "core/directories.py": "the door",
+    "core/files.py": "the door",
+    "core/inspect/get.py": "writes into a pipe or a device that the user named: nothing may take its place",
+    "core/prepare/preview.py": "a copy in a temporary folder of its own",
+    "core/split/leak_hashes.py": "files in a temporary folder of its own",
+    "loader/stores/disk_cache_folder.py": "the cache: folders of this user alone (0700), checked",
+    "loader/stores/disk_cache.py": "files in the cache's own folder",
+    "loader/workers/spawn.py": "a descriptor that the parent has opened",
+}
+
+#: Who opens SQLite files that may be written.
+CONNECTS = {
+    "core/sqlite_file.py": "the door",
+    "core/catalog/database_file.py": "immutable files, to read",
+    "core/catalog/ledger_file.py": "in memory",
+    "core/catalog/rows.py": "in memory",
+    "core/views/where.py": "in memory",
+    "core/compare/samples.py": "a nameless file of SQLite's own",
+}
+
+
+def _writes(call: ast.Call) -> bool:
+    name = ast.unparse(call.func)
+    if name in WRITES:
+        return True
+    if name in ("os.open", "open"):
+        mode = [*call.args[1:2], *(each.value for each in call.keywords if each.arg == "mode")]
+        text = ast.unparse(mode[0]) if mode else ""
+        if name == "os.open":
+            return any(flag in text for flag in ("O_WRONLY", "O_RDWR", "O_CREAT")) and "O_EXCL" not in text
+        # `x` follows no link in the last place and replaces nothing: it is for drafts, in a folder that is held.
+        is_new = "x" in text or ast.unparse(call.args[0]).startswith("create_in(")
+        return any(letter in text for letter in "wa+") and not is_new
+    return False
+
+
+def test_nothing_but_the_door_writes_or_deletes_by_path() -> None:
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        name = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            is_null = isinstance(node, ast.Call) and "os.devnull" in ast.unparse(node)
+            if isinstance(node, ast.Call) and not is_null and _writes(node):
+                found.add((name, ast.unparse(node.func)))
+    assert {(name, what) for name, what in found if name not in ALLOWED} == set()
+    assert {name for name, _ in found} == set(ALLOWED)
+
+
+def test_sqlite_files_that_are_written_are_opened_by_one_module() -> None:
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "sqlite3.connect"
+    }
+    assert found == set(CONNECTS)
+
+
+def test_a_folder_is_reached_without_following_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("real")
+    for path in ("link", "link/deep", "link/new"):
+        with pytest.raises(InputError) as raised, open_folder(str(tmp_path / path), create=True):
+            pass
+        assert (raised.value.code, raised.value.where) == ("WDS415", str(tmp_path / "link"))
+    assert os.listdir(tmp_path / "real") == ["deep"]
+
+
+def test_what_is_missing_is_made_or_told(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as raised, open_folder(str(tmp_path / "a" / "b")):
+        pass
+    assert raised.value.filename == str(tmp_path / "a")
+    with open_folder(str(tmp_path / "a" / "b"), create=True) as folder:
+        assert os.path.samestat(os.fstat(folder.descriptor), os.stat(tmp_path / "a" / "b"))
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError), open_folder(str(tmp_path / "file" / "b"), create=True):
+        pass
+
+
+def test_a_held_folder_stays_the_same_and_says_that_it_was_moved(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    with open_folder(str(tmp_path / "a")) as folder:
+        folder.check_in_place()
+        Path(folder.path_of("x")).touch()
+        os.rename(tmp_path / "a", tmp_path / "b")
+        assert folder.lstat("x") is not None
+        assert folder.lstat("y") is None
+        with pytest.raises(StorageError, match="moved or replaced"):
+            folder.check_in_place()
+        (tmp_path / "a").symlink_to("b")
+        with pytest.raises(StorageError, match="moved or replaced"):
+            folder.check_in_place()
+
+
+def test_what_the_user_names_is_resolved_but_for_its_last_name(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    (tmp_path / "real" / "file").symlink_to("elsewhere")
+    assert resolve_parent(str(tmp_path / "link" / "file")) == str(tmp_path / "real" / "file")
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/x", "a\0b"])
+def test_a_name_from_data_does_not_lead_out_of_its_folder(name: str) -> None:
+    with pytest.raises(InputError, match="leads out"):
+        join_beneath("/data", name)
+    assert join_beneath("/data", "a", "", "b..c.tar") == "/data/a/b..c.tar"

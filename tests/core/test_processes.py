@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.errors import DatasetError, StorageError
+from wdsctl.core.jobs import LocalProcesses
+from wdsctl.core.processes import warm_up_workers
+from wdsctl.core.safe_open import ALLOW_PATH_VARIABLE, allow_path
+
+
+def square(n: int) -> int:
+    return n * n
+
+
+def process_of(_: int) -> int:
+    return os.getpid()
+
+
+def process_beside_another(folder: str) -> int:
+    """Waits until another process is at work, too."""
+    with open(f"{folder}/{os.getpid()}", "w", encoding="ascii"):
+        while len(os.listdir(folder)) < 2:
+            time.sleep(0.01)
+    return os.getpid()
+
+
+def fail_at_three(n: int) -> int:
+    if n == 3:
+        raise DatasetError("three", hint="not three", where="unit 3", code="WDS202")
+    return n
+
+
+def die_at_three(n: int) -> int:
+    if n == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return n
+
+
+def mark_and_wait(folder: str) -> None:
+    """Leaves a file there for as long as it works, which is for ever."""
+    path = f"{folder}/{os.getpid()}"
+    try:
+        with open(path, "x", encoding="ascii"):
+            time.sleep(600)
+    finally:
+        os.unlink(path)
+
+
+def allowed_folders(_: int) -> str | None:
+    return os.environ.get(ALLOW_PATH_VARIABLE)
+
+
+def test_what_was_allowed_after_the_first_pool_holds_in_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ALLOW_PATH_VARIABLE, raising=False)
+    assert dict(LocalProcesses(2).run(allowed_folders, range(2))) == {0: None, 1: None}
+    monkeypatch.setenv(ALLOW_PATH_VARIABLE, "")
+    allow_path(str(tmp_path))
+    assert dict(LocalProcesses(2).run(allowed_folders, range(2))) == {0: str(tmp_path), 1: str(tmp_path)}
+    monkeypatch.delenv(ALLOW_PATH_VARIABLE)
+    assert dict(LocalProcesses(2).run(allowed_folders, range(2))) == {0: None, 1: None}
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2, 3])
+@pytest.mark.parametrize("n", [0, 1, 2, 20])
+def test_every_unit_gives_its_result_once(workers: int, n: int) -> None:
+    assert sorted(LocalProcesses(workers).run(square, range(n))) == [(i, i * i) for i in range(n)]
+
+
+@pytest.mark.parametrize(("workers", "n"), [(1, 5), (4, 1)])
+def test_one_worker_or_one_unit_stays_in_this_process(workers: int, n: int) -> None:
+    assert {pid for _, pid in LocalProcesses(workers).run(process_of, range(n))} == {os.getpid()}
+
+
+def test_several_workers_are_several_processes(tmp_path: Path) -> None:
+    pids = {pid for _, pid in LocalProcesses(2).run(process_beside_another, [str(tmp_path)] * 8)}
+
+    assert len(pids) == 2
+    assert os.getpid() not in pids
+
+
+def test_a_pool_that_was_warmed_up_works_as_ever() -> None:
+    before = signal.getsignal(signal.SIGINT)
+
+    warm_up_workers(["wdsctl.core.shards.write"])
+
+    assert sorted(LocalProcesses(2).run(square, range(3))) == [(0, 0), (1, 1), (2, 4)]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_a_unit_raises_is_raised_as_it_is(workers: int) -> None:
+    with pytest.raises(DatasetError) as caught:
+        list(LocalProcesses(workers).run(fail_at_three, range(10)))
+
+    error = caught.value
+    assert (error.message, error.hint, error.where, error.code) == ("three", "not three", "unit 3", "WDS202")
+
+
+def test_a_worker_that_dies_is_an_error_with_a_hint() -> None:
+    with pytest.raises(StorageError) as caught:
+        list(LocalProcesses(2).run(die_at_three, range(10)))
+
+    assert caught.value.code == "WDS405"
+    assert "--workers" in caught.value.hint
+
+
+def test_workers_that_cannot_be_started_are_an_error_of_their_own() -> None:
+    program = """
+import os, resource
+from wdsctl.core.errors import StorageError
+from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.jobs import LocalProcesses
+used = len(os.listdir("/dev/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + int(os.environ["FREE"]), used + 40))
+try:
+    with translate_os_errors("a catalog"):
+        list(LocalProcesses(4).run(abs, range(9)))
+except StorageError as error:
+    print(error.code, error.where == "", error.message)
+"""
+    for free in ("0", "3", "8"):  # too few for the server, for its pipes, for the workers
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"FREE": free},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.stdout.startswith("WDS407 True worker processes cannot be started: Too many open files"), done
+
+
+def test_units_are_taken_as_they_are_needed() -> None:
+    taken: list[int] = []
+
+    def units() -> Iterator[int]:
+        for i in range(1_000):
+            taken.append(i)
+            yield i
+
+    with closing(LocalProcesses(2).run(square, units())) as results:
+        next(results)
+        assert len(taken) <= 2 * 2
+
+
+def test_giving_up_stops_the_units_under_way_and_lets_them_tidy_up(tmp_path: Path) -> None:
+    with closing(LocalProcesses(2).run(mark_first, [str(tmp_path)] * 3)) as results:
+        next(results)
+        while not os.listdir(tmp_path):
+            time.sleep(0.01)
+
+    assert os.listdir(tmp_path) == []
+
+
+def mark_first(folder: str) -> None:
+    """The first comes back at once, the rest never."""
+    try:
+        os.mkdir(f"{folder}.first")
+    except FileExistsError:
+        mark_and_wait(folder)
+
+
+SCRIPT = """
+from __future__ import annotations
+import sys
+sys.path.insert(0, {tests!r})
+from test_processes import mark_and_wait
+from wdsctl.core.jobs import LocalProcesses
+print("main", flush=True)
+list(LocalProcesses(2).run(mark_and_wait, [{folder!r}] * 4))
+"""
+
+
+@pytest.fixture
+def busy(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """A process whose two workers are at work, each of which has a file in the folder. It has no `__main__` guard."""
+    folder = tmp_path / "marks"
+    folder.mkdir()
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(tests=os.path.dirname(__file__), folder=str(folder)))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        while len(os.listdir(folder)) < 2:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        yield process, folder
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that ended and waits to be reaped does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_workers_end_at_once_when_their_parent_is_killed(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+    process, folder = busy
+    workers = [int(name) for name in os.listdir(folder)]
+    assert all(map(is_alive, workers))
+
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 60
+    while any(map(is_alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+    assert not any(map(is_alive, workers))
+
+
+def test_ctrl_c_is_the_parents_alone_and_leaves_nothing_behind(busy: tuple[subprocess.Popen[bytes], Path]) -> None:
+    process, folder = busy
+
+    os.killpg(process.pid, signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+
+    assert os.listdir(folder) == []
+    assert err.count(b"Traceback") == 1, err.decode()
+    assert err.rstrip().endswith(b"KeyboardInterrupt")
+    assert out == b"main\n"
+
+
+@pytest.mark.parametrize(
+    "moment", ["return _launch", "return _spawn_process", "call _start_executor_manager_thread", "return submit"]
+)
+def test_ctrl_c_while_a_worker_starts_leaves_no_traceback(moment: str) -> None:
+    script = """
+import os, signal, sys
+from wdsctl.core.jobs import LocalProcesses
+
+def interrupt(frame, event, _):
+    if (event, frame.f_code.co_name) == (sys.argv[1], sys.argv[2]):
+        sys.setprofile(None)
+        os.kill(os.getpid(), signal.SIGINT)
+
+sys.setprofile(interrupt)
+try:
+    list(LocalProcesses(2).run(abs, range(9)))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    command = [sys.executable, "-c", script, *moment.split()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.build import some_shards
+from wdsctl.core.index.index import index
+from wdsctl.core.validate.blend import check_split_files
+
+
+@pytest.fixture
+def blend(tmp_path: Path) -> Path:
+    """Two datasets, of which the first goes by a file of splits, in two splits of the blend."""
+    for name in ("a", "b"):
+        index(some_shards(tmp_path / name, 2))
+    path = tmp_path / "blend.yaml"
+    entries = "[{weight: 1, path: a, split_config: mine.yaml}, {weight: 1, path: b}]"
+    path.write_text(f"splits:\n  train:\n    blend: {entries}\n  val:\n    path: a\n    split_config: mine.yaml\n")
+    return path
+
+
+def the_file(blend: Path, text: str) -> None:
+    (blend.parent / "a" / ".wdsctl" / "mine.yaml").write_text(text)
+
+
+def test_a_file_that_a_training_takes_is_in_order(blend: Path) -> None:
+    the_file(blend, "split_parts: {train: [shard-000.tar], val: [shard-001.tar]}\n")
+    assert check_split_files(str(blend)) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "codes", "said"),
+    [
+        (None, ["WDS002", "WDS002"], "split_config 'mine.yaml' does not exist"),
+        ("split_parts: [", ["WDS217", "WDS217"], "mine.yaml:"),
+        ("split_parts: {train: [shard-009.tar], val: [shard-001.tar]}", ["WDS217"], "1 name in the file is not in the"),
+        ("split_parts: {train: [shard-000.tar]}", ["WDS211"], "the file has no split 'val'"),
+    ],
+)
+def test_what_a_training_would_refuse_is_told_with_the_line_and_the_split(
+    blend: Path, text: str | None, codes: list[str], said: str
+) -> None:
+    if text is not None:
+        the_file(blend, text)
+    findings = check_split_files(str(blend))
+    assert [finding.code for finding in findings] == codes
+    assert said in findings[0].message
+    assert findings[0].message.startswith("line ")
+    assert {(finding.severity, finding.shard) for finding in findings} == {("error", str(blend))}

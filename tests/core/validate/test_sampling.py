@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.validate.request import ValidateRequest, parse_share
+from wdsctl.core.validate.unit import sample_rows
+
+
+@given(st.floats(0.0001, 0.99), st.integers(0, 5), st.integers(0, 500))
+def test_a_sample_is_that_share_of_a_shard_and_at_least_one(share: float, seed: int, samples: int) -> None:
+    rows = sample_rows(ValidateRequest(share=share, seed=seed), "a.tar", samples)
+    assert list(rows) == sorted(set(rows))
+    assert all(0 <= row < samples for row in rows)
+    assert samples == 0 or max(1, samples * share - 1e-9) <= len(rows) <= samples * share + 1
+
+
+def test_the_same_seed_looks_at_the_same_samples_and_shards_differ() -> None:
+    request, other_seed = (ValidateRequest(share=0.1, seed=seed) for seed in (7, 8))
+    rows = sample_rows(request, "a.tar", 1000)
+    assert rows == sample_rows(request, "a.tar", 1000)
+    assert rows != sample_rows(request, "b.tar", 1000)
+    assert rows != sample_rows(other_seed, "a.tar", 1000)
+
+
+def test_without_a_share_it_is_every_sample() -> None:
+    assert sample_rows(ValidateRequest(), "a.tar", 3) == range(3)
+
+
+@pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.5", 0.5), (".5", 0.5), ("100%", 1.0), (" 2.5% ", 0.025)])
+def test_a_share_is_a_number_or_percent(text: str, share: float) -> None:
+    assert parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "1.5", "-1%", "x", "", "1e-2"])
+def test_what_is_no_share_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--sample"):
+        parse_share(text)

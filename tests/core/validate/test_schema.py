@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.build import an_image, reading
+from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.validate.schema import check_sample_schema, schema_rules_of
+
+VQA = {"image": "jpg", "context": "json[q]", "answers": "json[a]", "answer_weights": "json[w]"}
+
+
+def checked(
+    sample_type: str,
+    field_map: dict[str, str],
+    parts: Mapping[str, bytes],
+    *,
+    tells_broken: bool = True,
+    optional: tuple[str, ...] = (),
+) -> list[tuple[str, str]]:
+    rules = schema_rules_of(DatasetConfig(sample_type=sample_type, field_map=field_map, optional=optional))
+    assert rules is not None
+    found = LocatedFindingCollector("a.tar")
+    data, sights = b"", {}
+    for name, part in parts.items():
+        sights[name] = PartToCheck(0, "k", name, len(data), len(part))
+        data += part
+    check_sample_schema(reading(data), sights, rules, found, reports_unparsable=tells_broken)
+    return [(each.finding.code, each.finding.message) for each in found.to_findings()]
+
+
+def vqa(value: Any, image: bytes = an_image("JPEG")) -> list[tuple[str, str]]:
+    parts = {"jpg": image, "json": json.dumps(value).encode()}
+    return checked("VQASample", VQA, parts, optional=("answers", "answer_weights"))
+
+
+@pytest.mark.parametrize("answers", [["yes"], [], "yes", ["yes", "no"]])
+def test_answers_are_one_text_or_a_list_of_texts(answers: Any) -> None:
+    assert vqa({"q": "Asleep?", "a": answers}) == []
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        ({"q": "?", "a": ["yes", 3]}, "WDS149", "answers must be a list of texts, but item 1 is a whole number"),
+        ({"q": "?", "a": 3}, "WDS149", "answers must be a list, but is a whole number"),
+        ({"q": 3, "a": "x"}, "WDS149", "context must be text, but is a whole number"),
+        ({"q": None, "a": "x"}, "WDS148", "context is required by the field map: json[q] is null"),
+        ({"a": "x"}, "WDS148", "context is required by the field map: json[q] is missing"),
+        ({"q": "?", "a": ["x"], "w": [True]}, "WDS149", "item 0 is true or false"),
+        ({"q": "?", "a": ["x", "y"], "w": [1]}, "WDS150", "answers has 2 items, but answer_weights 1"),
+        ([], "WDS148", "is missing"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_told_with_what_it_is(value: Any, code: str, words: str) -> None:
+    ((found, message),) = vqa(value)
+    assert (found, words in message) == (code, True), message
+
+
+def test_an_image_that_is_none_is_told_by_its_content() -> None:
+    assert vqa({"q": "?"}, b"plain text") == [("WDS149", "image must be an image, but its part is text")]
+
+
+def test_optional_fields_may_be_absent_and_null() -> None:
+    assert vqa({"q": "?"}) == vqa({"q": "?", "a": None}) == []
+
+
+def test_a_mapped_field_is_needed_unless_it_is_said_to_be_optional() -> None:
+    fields = {"image": "jpg", "label": "json[label]"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
+    ((code, message),) = checked("ImageClassificationSample", fields, parts)
+    assert (code, message) == ("WDS148", "label is required by the field map: json[label] is missing")
+    ((code, message),) = checked("ImageClassificationSample", fields, parts | {"json": b'{"label": null}'})
+    assert (code, message) == ("WDS148", "label is required by the field map: json[label] is null")
+    assert checked("ImageClassificationSample", fields, parts, optional=("label",)) == []
+
+
+def test_where_a_part_lacks_the_field_the_next_alternative_counts_as_in_the_loader() -> None:
+    fields = {"image": "jpg", "caption": "json[caption],txt"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}', "txt": b"a cat"}
+    assert checked("CaptioningSample", fields, parts) == []
+
+
+def test_of_a_type_of_ones_own_the_fields_are_to_be_there_whatever_they_are() -> None:
+    fields = {"picture": "jpg", "score": "json[score]"}
+    parts = {"jpg": an_image("JPEG"), "json": b'{"other": 1}'}
+    assert [code for code, _ in checked("my.module:Sample", fields, parts)] == ["WDS148"]
+    assert checked("my.module:Sample", fields, parts | {"json": b'{"score": [1]}'}) == []
+
+
+def test_what_is_no_json_by_its_name_is_not_read_as_json() -> None:
+    fields = {"images": "json[images]", "texts": "json[texts]", "similarity_matrix": "npy"}
+    parts = {"json": b'{"images": [], "texts": []}', "npy": b"\x93NUMPY"}
+    assert checked("SimilarityInterleavedSample", fields, parts) == []
+
+
+def test_the_number_of_the_right_choice_is_one_of_the_choices() -> None:
+    fields = {"image": "jpg", "context": "txt", "choices": "json[c]", "correct_choice_idx": "json[i]"}
+    parts = {"jpg": an_image("JPEG"), "txt": b"?", "json": b'{"c": ["x", "y"], "i": 2}'}
+    ((code, message),) = checked("MultiChoiceVQASample", fields, parts)
+    assert (code, message) == ("WDS150", "correct_choice_idx is 2, but there are 2 choices")
+
+
+@pytest.mark.parametrize(("label", "codes"), [(b" 7\n", []), (b"seven", ["WDS149"]), (b"7.5", ["WDS149"])])
+def test_a_number_that_is_a_part_is_read_as_one(label: bytes, codes: list[str]) -> None:
+    fields = {"image": "jpg", "label": "cls"}
+    found = checked("ImageClassificationSample", fields, {"jpg": an_image("JPEG"), "cls": label})
+    assert [code for code, _ in found] == codes
+
+
+def test_what_does_not_parse_is_told_unless_another_level_does() -> None:
+    parts = {"jpg": an_image("JPEG"), "json": b"{"}
+    assert [code for code, _ in checked("VQASample", VQA, parts)] == ["WDS144"]
+    assert checked("VQASample", VQA, parts, tells_broken=False) == []
+    parts = {"jpg": an_image("JPEG"), "txt": b"\xff"}
+    fields = {"image": "jpg", "caption": "txt"}
+    assert [code for code, _ in checked("CaptioningSample", fields, parts)] == ["WDS145"]
+
+
+def test_the_first_alternative_that_a_sample_has_counts() -> None:
+    fields = {"image": "png,jpg", "caption": "txt,json[caption]"}
+    assert checked("CaptioningSample", fields, {"jpg": an_image("JPEG"), "json": b'{"caption": "c"}'}) == []
+
+
+def test_datasets_without_a_field_map_are_held_to_nothing() -> None:
+    assert schema_rules_of(DatasetConfig()) is None
+    assert schema_rules_of(DatasetConfig(sample_type="my.module:Sample", sample_loader="a.py:load")) is None

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.build import AsNobody, a_dataset, a_folder, a_shard, rewritten, samples, some_shards
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.index.index import index
+from wdsctl.core.validate.validate import ValidateReport, ValidateRequest, validate
+
+
+def found(report: ValidateReport) -> list[tuple[str, str]]:
+    return [(finding.code, finding.shard) for finding in report.findings]
+
+
+def test_a_sound_dataset_has_no_findings(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    report = validate(root)
+
+    assert (report.shards, report.samples, report.findings) == (3, 15, ())
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_kind_of_damage_is_found_the_gravest_first(tmp_path: Path, workers: int) -> None:
+    good = a_shard(samples(0, 5))
+    root = a_dataset(
+        tmp_path,
+        {
+            "a.tar": good,
+            "b.tar": good[: 5 * 1024 + 600],
+            "c.tar": good[:2048] + b"?" + good[2049:],
+            "d.tar": dict.fromkeys(["x.jpg", "y.jpg", "x.txt", "y.txt"], b"1"),
+            "e.tar": [(f"{key}.{part}", b"1") for key in "zwz" for part in ("jpg", "txt")],
+            "f.tar": [("v.jpg", b"1"), ("v.txt", b"1"), ("v.jpg", b"2")],
+            "g.tar": {"u.jpg": b"", "u.txt": b"1"},
+            "h.tar": b"no tar",
+        },
+    )
+    index(root)
+    report = validate(root, workers=workers)
+
+    assert found(report) == [
+        ("WDS102", "b.tar"),
+        ("WDS103", "c.tar"),
+        ("WDS104", "d.tar"),
+        ("WDS105", "e.tar"),
+        ("WDS107", "f.tar"),
+        ("WDS101", "h.tar"),
+        ("WDS106", "a.tar"),
+        ("WDS110", "g.tar"),
+        ("WDS109", ""),
+        ("WDS109", ""),
+    ]
+
+
+def test_the_same_key_in_two_shards_is_a_warning_with_the_shards(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": samples(3, 5), "c.tar": samples(7, 1)})
+    index(root)
+    (finding,) = validate(root).findings
+
+    assert (finding.code, finding.severity, finding.key, finding.count) == ("WDS106", "warning", "000003", 3)
+    assert "a.tar and b.tar" in finding.message
+
+
+def test_a_changed_a_new_and_a_vanished_shard_are_each_reported_once(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    rewritten(tmp_path / "shard-001.tar", samples(50, 1))
+    (tmp_path / "shard-002.tar").unlink()
+    some_shards(tmp_path, 1, first=3)
+
+    assert found(validate(root)) == [("WDS305", f"shard-00{i}.tar") for i in (1, 2, 3)]
+
+
+def test_a_shard_that_is_kept_as_missing_is_a_warning_as_index_says_it(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3)
+    index(root)
+    (tmp_path / "shard-001.tar").unlink()
+    (told,) = index(root, missing="keep").findings
+
+    report = validate(root)
+
+    assert (told.code, told.severity) == ("WDS306", "warning")
+    assert [(f.code, f.severity, f.shard) for f in report.findings] == [("WDS306", "warning", "shard-001.tar")]
+
+
+def test_a_shard_that_changed_behind_its_time_and_size_is_found(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    path = tmp_path / "shard-001.tar"
+    stat = path.stat()
+    path.write_bytes(a_shard(samples(50, 5)))
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    assert path.stat().st_size == stat.st_size
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.shard) == ("WDS305", "shard-001.tar")
+    assert "though its size is the same" in finding.message
+
+
+CAPTIONS = "sample_type: CaptioningSample\nfield_map: {image: 'jpg,png', caption: txt}\n"
+
+
+def test_parts_that_the_field_map_needs_are_missing(tmp_path: Path) -> None:
+    files = {**samples(0, 3), "x.png": b"1", "x.txt": b"1", "y.jpg": b"1", "z.txt": b"1"}
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+    Path(locate(root).dataset_yaml).write_text(CAPTIONS)
+
+    assert [(f.code, f.part, f.key, f.count) for f in validate(root).findings] == [
+        ("WDS108", "txt", "y", 1),
+        ("WDS108", "jpg", "z", 1),
+    ]
+
+
+def test_without_a_field_map_what_nearly_all_have_is_expected(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1", "y.jpg": b"1"}})
+    index(root)
+    (finding,) = validate(root).findings
+
+    assert (finding.code, finding.part, finding.key, finding.count) == ("WDS108", "txt", "x", 2)
+    assert (finding.severity, finding.message) == ("warning", "samples without txt, which 200 others have")
+    Path(locate(root).dataset_yaml).write_text("sample_type: CrudeSample\noptional: [txt]\n")
+    assert validate(root).findings == ()
+
+
+LABELS = "sample_type: ImageClassificationSample\nfield_map: {image: jpg, label: 'json[label]'}\n"
+
+
+@pytest.mark.parametrize("says", ["label", "json"])
+def test_a_part_that_a_field_needs_is_needed_by_every_sample_unless_it_is_optional(tmp_path: Path, says: str) -> None:
+    files = samples(0, 12, "jpg", "json")
+    del files["000007.json"]
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+    yaml = Path(locate(root).dataset_yaml)
+    yaml.write_text(LABELS)
+
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.severity, finding.key, finding.part) == ("WDS108", "error", "000007", "json")
+    (told,) = index(root).findings
+    assert (told.code, told.severity, told.key) == ("WDS108", "warning", "000007")
+    yaml.write_text(f"{LABELS}optional: [{says}]\n")
+    assert validate(root).findings == index(root).findings == ()
+
+
+def test_media_of_one_kind_stand_for_one_another(tmp_path: Path) -> None:
+    pictures = {**samples(0, 14), **samples(14, 8, "png", "txt")}
+    index(root := a_dataset(tmp_path, {"a.tar": pictures}))
+    assert [finding for finding in validate(root).findings if finding.severity != "note"] == []
+    rewritten(f"{root}/a.tar", {**samples(0, 200), **samples(200, 3, "png", "txt"), "x.txt": b"no picture"})
+    index(root)
+    (finding,) = [finding for finding in validate(root).findings if finding.severity != "note"]
+    assert (finding.code, finding.severity, finding.key) == ("WDS108", "warning", "x")
+    assert finding.message == "samples without jpg or png, which 203 others have"
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_a_rare_part_makes_no_dataset_bad(tmp_path: Path, count: int) -> None:
+    rare = {f"{i:06d}.seg.png": b"1" for i in range(count)}
+    index(root := a_dataset(tmp_path, {"a.tar": dict(sorted({**samples(0, 200), **rare}.items()))}))
+    assert {(finding.code, finding.severity) for finding in validate(root).findings} == {("WDS109", "note")}
+
+
+@pytest.mark.parametrize(("name", "severity"), [("lable", "warning"), ("label_name", "note")])
+def test_an_optional_part_that_no_sample_has_is_told(tmp_path: Path, name: str, severity: str) -> None:
+    index(root := a_dataset(tmp_path, {"a.tar": samples(0, 5, "jpg", "json")}))
+    text = LABELS.replace("}", ", label_name: txt}")
+    Path(locate(root).dataset_yaml).write_text(f"{text}optional: [label_name, {name}]\n")
+    found = {(each.part, each.code, each.severity) for each in validate(root).findings}
+    assert (name, "WDS131", severity) in found
+
+
+def test_a_part_that_hardly_any_sample_has_is_unexpected_unless_a_field_is_made_of_it(tmp_path: Path) -> None:
+    files = {**samples(0, 200), "000000.jgp": b"1", "000001.json": b"1"}
+    root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
+    index(root)
+
+    assert sorted(f.part for f in validate(root).findings) == ["jgp", "json"]
+    Path(locate(root).dataset_yaml).write_text(
+        "sample_type: CaptioningSample\nfield_map: {image: jpg, caption: 'json[caption],txt'}\n"
+    )
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.part, finding.severity) == ("WDS109", "jgp", "note")
+
+
+def test_a_lost_offsets_file_is_told_with_the_way_to_get_it_back(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 2)
+    index(root)
+    Path(locate(root).offsets_path(1)).unlink()
+    (finding,) = validate(root).findings
+
+    assert (finding.code, finding.severity) == ("WDS302", "error")
+    assert finding.message == f"the offsets file is missing; `wdsctl index {root}` writes it again"
+
+
+@pytest.mark.parametrize("text", ["field_map: [", "sample_type: NoSample\n", "field_map: {image: jpg}\nwhat: 1\n"])
+def test_a_broken_dataset_yaml_is_a_finding_and_the_rest_is_checked(tmp_path: Path, text: str) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {**samples(0, 200), "x.jpg": b"1"}, "b.tar": b"no tar"})
+    index(root)
+    Path(locate(root).dataset_yaml).write_text(text)
+    findings = validate(root).findings
+
+    assert sorted((f.code, f.severity) for f in findings) == [
+        ("WDS101", "error"),
+        ("WDS108", "warning"),
+        ("WDS220", "error"),
+    ]
+    assert any("dataset.yaml" in f.message for f in findings if f.code == "WDS220")
+
+
+@pytest.mark.parametrize("config", ["", CAPTIONS])
+def test_a_part_that_only_some_samples_have_is_a_note_with_and_without_a_field_map(tmp_path: Path, config: str) -> None:
+    files = {**samples(0, 10), **{f"{i:06d}.json": b"1" for i in range(5)}, **{f"{i:06d}.cls": b"1" for i in range(10)}}
+    root = a_dataset(tmp_path, {"a.tar": sorted(files.items())})
+    index(root)
+
+    if config:
+        Path(locate(root).dataset_yaml).write_text(config)
+    (finding,) = validate(root).findings
+    assert (finding.code, finding.severity, finding.part, finding.count) == ("WDS109", "note", "json", 5)
+
+
+def test_excluded_shards_are_not_looked_at(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
+    index(root, exclude=["b.tar"])
+
+    assert validate(root).findings == ()
+
+
+def test_findings_go_into_the_ledger(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": samples(0, 5), "b.tar": b"bad"})
+    index(root)
+    validate(root)
+
+    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        run = ledger.runs()[-1]
+    assert (run["command"], run["status"], run["details"]["findings"]) == ("validate", "partial", {"WDS101": 1})
+
+
+def test_without_a_catalog_there_is_nothing_to_check(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+
+    with pytest.raises(CatalogError) as caught:
+        validate(root)
+    assert caught.value.code == "WDS301"
+    assert not (tmp_path / ".wdsctl").exists()
+
+
+def test_a_page_of_zeros_in_the_catalog_is_never_nothing_wrong(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 3, 400)
+    index(root)
+    catalog = Path(locate(root).catalog)
+    sound = catalog.read_bytes()
+    assert validate(root).findings == ()
+    for at in range(4096, len(sound), 4096):
+        catalog.write_bytes(sound[:at] + bytes(4096) + sound[at + 4096 :])
+        with pytest.raises(CatalogError) as caught:
+            validate(root)
+        assert (caught.value.code, "--rebuild" in caught.value.hint) == ("WDS302", True)
+
+
+def test_a_shard_that_cannot_be_read_is_not_said_to_have_changed(public_path: Path, as_nobody: AsNobody) -> None:
+    root = some_shards(public_path / "data", 2)
+    index(root)
+    Path(root, "shard-000.tar").chmod(0)
+    report = as_nobody(lambda: validate(root))
+
+    assert found(report) == [("WDS402", "shard-000.tar")]
+
+
+@pytest.mark.parametrize("files", [{"readme": b"1", "licence": b"2"}, {}])
+def test_a_dataset_without_samples_is_an_error(tmp_path: Path, files: dict[str, bytes]) -> None:
+    root = a_dataset(tmp_path, {"a.tar": files})
+    index(root)
+
+    first = validate(root).findings[0]
+    assert (first.code, first.severity) == ("WDS119", "error")
+
+
+def test_while_it_is_being_prepared_it_says_by_whom(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {})
+    with (
+        hold_lock(locate(root).lock),
+        pytest.raises(CatalogError, match=f"being prepared.*process {os.getpid()}") as caught,
+    ):
+        validate(root)
+    assert caught.value.code == "WDS304"
+
+
+def test_a_folder_without_shards_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="found no tar files") as caught:
+        validate(a_folder(tmp_path, {"a.jpg": b"1"}))
+    assert (caught.value.code, caught.value.hint) == (
+        "WDS003",
+        f"to write raw files into shards, run `wdsctl prepare {tmp_path} DEST`",
+    )
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("cat.txt", "Cat.txt", "CAT.txt", "dog.txt"), ["keys differ only in case: 'CAT', 'Cat' and 'cat'"]),
+        (
+            ("A/1.txt", "a/1.txt", "A/2.txt", "a/2.txt"),
+            ["keys differ only in case: 'A/1' and 'a/1'", "keys differ only in case: 'A/2' and 'a/2'"],
+        ),
+        (("caf\u00e9.txt", "cafe\u0301.txt"), [r"keys differ only in Unicode form: 'cafe\u0301' and 'caf\xe9'"]),
+        (
+            ("caf\u00e9.txt", "cafe\u0301.txt", "CAF\u00c9.txt"),
+            [r"keys differ only in case and Unicode form: 'CAF\xc9', 'cafe\u0301' and 'caf\xe9'"],
+        ),
+        (("A.txt", "A.TXT"), ["parts of a sample differ only in case: 'txt' and 'TXT'"]),
+        (
+            ("A.a", "A.A", "A.b", "A.B"),
+            [
+                "parts of a sample differ only in case: 'a' and 'A'",
+                "parts of a sample differ only in case: 'b' and 'B'",
+            ],
+        ),
+        (("A.txt", "B.txt", "caf\u00e9.txt"), []),
+    ],
+)
+def test_each_set_of_names_that_are_one_to_other_systems_is_a_warning(
+    tmp_path: Path, names: tuple[str, ...], words: list[str]
+) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [(name, b"1") for name in names]})
+    index(root)
+
+    found = [each for each in validate(root).findings if each.code not in ("WDS108", "WDS109")]
+
+    assert [(each.code, each.severity, each.message, each.count) for each in found] == [
+        ("WDS160", "warning", each, 1) for each in words
+    ]
+
+
+def test_so_are_paths_of_shards_and_keys_in_two_of_them(tmp_path: Path) -> None:
+    shards = {f"{name}{i}.tar": [(f"{name}{i}.txt", b"1")] for i in range(2) for name in "aA"}
+    root = a_dataset(tmp_path, shards)
+    index(root)
+
+    found = [(each.code, each.shard, each.key, each.message) for each in validate(root).findings]
+
+    keys = [("WDS160", f"A{i}.tar", f"A{i}", f"keys differ only in case: 'A{i}' and 'a{i}'") for i in range(2)]
+    paths = [
+        ("WDS160", f"A{i}.tar", "", f"paths of shards differ only in case: 'A{i}.tar' and 'a{i}.tar'") for i in range(2)
+    ]
+    assert sorted(found) == sorted([*keys, *paths])
+
+
+def test_a_thousand_sets_of_alike_keys_are_named_and_the_others_are_counted(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": [(f"{name}{i}.txt", b"1") for name in "aA" for i in range(1003)]})
+    index(root)
+
+    found = [each for each in validate(root).findings if each.code == "WDS160"]
+
+    assert (len(found), sum(each.count for each in found)) == (1001, 1003)
+    more = "more sets of keys that differ only in case or Unicode form, beyond the first 1,000"
+    assert [each.count for each in found if each.message == more] == [3]
+
+
+def test_the_answer_says_what_was_not_looked_at(tmp_path: Path) -> None:
+    root = some_shards(tmp_path, 1)
+    index(root)
+
+    structure, headers, content = (
+        validate(root, ValidateRequest(levels=levels)).not_checked
+        for levels in (("structure",), ("structure", "headers"), ("structure", "headers", "content"))
+    )
+
+    assert structure == "structure only: media were not decoded; --level content decodes them"
+    assert headers.startswith("structure, headers only: media were not decoded")
+    assert content == ""

@@ -1,0 +1,273 @@
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import AsNobody, Told, a_dataset, a_folder, a_shard, an_image, rewritten
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_checks import StoredCheck, read_checks, store_checks
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.index import index
+from wdsctl.core.validate.request import LEVELS
+from wdsctl.core.validate.validate import ValidateReport, ValidateRequest, validate
+
+CONTENT = ValidateRequest(levels=("structure", "headers", "content"))
+
+
+def shards(root: Path, count: int = 4) -> str:
+    files = {f"{i}.tar": {f"{i}-{j}.json": b"{}" if j else b"{" for j in range(3)} for i in range(count)}
+    made = a_dataset(root, files)
+    index(made)
+    return made
+
+
+def found(report: ValidateReport) -> list[tuple[str, str, int]]:
+    return [(each.code, each.shard, each.count) for each in report.findings]
+
+
+BROKEN = [("WDS144", f"{i}.tar", 1) for i in range(4)]
+
+
+def test_what_has_not_changed_is_not_read_again_and_its_findings_stay(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    first, told = validate(root, CONTENT), Told()
+    second = validate(root, CONTENT, progress=told)
+    assert (found(first), found(second)) == (BROKEN, BROKEN)
+    assert (first.unread, second.unread, told.items) == (0, 4, 0)
+
+
+def test_a_changed_shard_is_read_again_and_no_other(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    rewritten(tmp_path / "2.tar", {"2-0.json": b"{}"})
+    index(root)
+    told = Told()
+    report = validate(root, CONTENT, progress=told)
+    assert (report.unread, told.items) == (3, 1)
+    assert [shard for _, shard, _ in found(report)] == ["0.tar", "1.tar", "3.tar"]
+
+
+def test_another_level_reads_what_the_first_did_not_look_at(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    assert validate(root).unread == 0
+    assert validate(root, CONTENT).unread == 0
+    assert validate(root).unread == 4
+
+
+def test_again_reads_all_of_it(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root)
+    assert validate(root, ValidateRequest(again=True)).unread == 0
+
+
+def some(share: float, seed: int = 0, *, again: bool = False) -> ValidateRequest:
+    return ValidateRequest(levels=CONTENT.levels, share=share, seed=seed, again=again)
+
+
+def test_another_share_or_seed_looks_at_other_samples_until_all_are_known(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    asked = ((0.5, 0, 0), (0.5, 0, 4), (0.5, 1, 0), (1.0, 1, 0), (1.0, 2, 4), (0.5, 2, 4), (1.0, 0, 4))
+    for share, seed, unread in asked:
+        report = validate(root, some(share, seed))
+        assert (report.unread, report.share) == (unread, share)
+    assert found(report) == BROKEN
+
+
+def test_a_look_at_some_samples_tells_what_is_known_of_all_and_forgets_nothing(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    assert found(validate(root, some(0.1))) == BROKEN
+    told = Told()
+    assert found(validate(root, some(0.1, again=True), progress=told)) == BROKEN
+    assert told.items == 4
+    assert (found(validate(root, CONTENT)), validate(root, CONTENT).unread) == (BROKEN, 4)
+
+
+def test_looks_at_other_samples_add_up(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {"a.tar": {f"{i:02d}.json": b"{" for i in range(40)}})
+    index(root)
+    counts = [validate(root, some(0.25, seed)).findings[0].count for seed in range(4)]
+    assert counts[0] == 10
+    assert counts == sorted(set(counts))
+    assert validate(root, CONTENT).findings[0].count == 40
+
+
+def test_what_was_found_in_some_samples_goes_when_all_are_sound_or_the_shard_is_another(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, {f"{i}.tar": {f"{i}.json": b"{"} for i in range(2)})
+    index(root)
+    validate(root, some(0.5))
+    for i in range(2):
+        rewritten(tmp_path / f"{i}.tar", {f"{i}.json": b"{}"})
+    index(root)
+    assert found(validate(root, some(0.5, 1))) == []
+    assert found(validate(root, CONTENT)) == []
+
+
+def test_a_shard_that_was_renamed_is_not_read_again_and_its_findings_have_its_name(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    (tmp_path / "3.tar").rename(tmp_path / "9.tar")
+    index(root)
+    report = validate(root, CONTENT)
+    assert (report.unread, found(report)) == (4, [*BROKEN[:3], ("WDS144", "9.tar", 1)])
+
+
+def test_a_shard_that_could_not_be_read_is_read_next_time(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    validate(root, CONTENT)
+    with Ledger.open(locate(root).ledger) as ledger:
+        store_checks(ledger, [StoredCheck("1.tar", "content", "none", "", b"", "[]")])
+    assert [validate(root, CONTENT).unread for _ in range(2)] == [3, 4]
+
+
+def test_the_answer_is_the_same_for_any_workers(tmp_path: Path) -> None:
+    roots = [shards(tmp_path / name) for name in "ab"]
+    one, two = (validate(root, CONTENT, workers=workers) for root, workers in zip(roots, (1, 2), strict=True))
+    assert found(one) == found(two) == BROKEN
+
+
+def test_what_was_found_before_a_run_was_stopped_stays_found(tmp_path: Path) -> None:
+    root = shards(tmp_path)
+    seen = 0
+
+    def stop() -> None:
+        nonlocal seen
+        seen += 1
+        if seen == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(root, CONTENT, progress=Told(at_advance=stop))
+    with Ledger.open_for_reading(locate(root).ledger) as ledger:
+        assert len({shard for shard, _, _ in read_checks(ledger)}) == 3
+        assert ledger.runs()[-1]["status"] == "interrupted"
+    assert validate(root, CONTENT).unread == 3
+
+
+def test_a_reader_who_may_not_write_validates_all_the_same(public_path: Path, as_nobody: AsNobody) -> None:
+    root = shards(public_path / "data")
+    assert as_nobody(lambda: [validate(root, CONTENT).unread for _ in range(2)]) == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("patterns", "names"),
+    [
+        (("1.tar",), ["1.tar"]),
+        (("{0..2..2}.tar",), ["0.tar", "2.tar"]),
+        (("glob:[!0].tar", "0.tar"), ["0.tar", "1.tar", "2.tar", "3.tar"]),
+        (("re:[13]\\.tar",), ["1.tar", "3.tar"]),
+    ],
+)
+def test_only_the_shards_that_match_are_looked_at(tmp_path: Path, patterns: tuple[str, ...], names: list[str]) -> None:
+    root = shards(tmp_path)
+    report = validate(root, ValidateRequest(levels=CONTENT.levels, shards=patterns))
+    assert [shard for _, shard, _ in found(report)] == names
+    assert report.shards == len(names)
+
+
+@pytest.mark.parametrize("pattern", ["x.tar", "re:[", "re:1", "glob:x*"])
+def test_a_pattern_that_matches_nothing_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(UsageError, match="--shards"):
+        validate(shards(tmp_path), ValidateRequest(shards=(pattern,)))
+
+
+HASHES = ValidateRequest(levels=("structure", "hashes"))
+
+
+def hashed(root: Path, count: int = 4) -> str:
+    made = shards(root, count)
+    index(made, hashed=True)
+    return made
+
+
+def rot(path: Path) -> None:
+    """Flip a bit of the data, and let the file look as it did."""
+    stat = path.stat()
+    data = bytearray(path.read_bytes())
+    data[512] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+
+def test_hashes_are_read_every_time_so_that_a_flipped_bit_is_found_that_nothing_else_sees(tmp_path: Path) -> None:
+    root = hashed(tmp_path)
+    assert found(validate(root, HASHES)) == []
+    rot(tmp_path / "2.tar")
+    told = Told()
+    assert validate(root).unread == 4  # whose structure is known, and as it was
+    report = validate(root, HASHES, progress=told)
+
+    assert found(report) == [("WDS151", "2.tar", 1)]
+    assert (report.unread, told.items) == (0, 4)
+    assert found(validate(root, HASHES)) == found(report)
+
+
+def stopped_after(root: str, count: int) -> None:
+    def stop() -> None:
+        nonlocal count
+        count -= 1
+        if count < 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        validate(root, HASHES, progress=Told(at_advance=stop))
+
+
+def test_hashing_that_was_stopped_goes_on_and_the_run_after_reads_all(tmp_path: Path) -> None:
+    root = hashed(tmp_path)
+    validate(root)
+    stopped_after(root, 2)
+    assert [validate(root, HASHES).unread for _ in range(2)] == [3, 0]
+    stopped_after(root, 2)
+    assert validate(root, replace(HASHES, again=True)).unread == 0
+
+
+def test_hashing_that_was_stopped_days_ago_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = hashed(tmp_path)
+    now = time.time()
+    stopped_after(root, 3)
+    monkeypatch.setattr(time, "time", lambda: now + 3 * 86_400)
+    assert validate(root, HASHES).unread == 0
+
+
+def test_facts_of_media_in_the_catalog_are_held_against_the_headers(tmp_path: Path) -> None:
+    from wdsctl.core.index.request import MediaRequest
+
+    root = a_dataset(tmp_path, {"a.tar": {"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}})
+    index(root, media=MediaRequest(selection="auto"))
+    request = ValidateRequest(levels=("structure", "headers"))
+    assert validate(root, request).findings == ()
+    path = tmp_path / "a.tar"
+    stat = path.stat()
+    other = bytearray(a_shard({"0.jpg": an_image("JPEG"), "1.jpg": an_image("JPEG")}))
+    at = other.rindex(b"\xff\xc0") + 5
+    other[at : at + 4] = (16).to_bytes(2, "big") + (24).to_bytes(2, "big")
+    path.write_bytes(other)
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (finding,) = validate(root, ValidateRequest(levels=("structure", "headers"), again=True)).findings
+    assert (finding.code, finding.key, finding.message) == ("WDS141", "1", "width is 24, but 48 in the catalog")
+
+
+def test_a_line_that_does_not_parse_is_told_once_on_all_levels(tmp_path: Path) -> None:
+    a_folder(tmp_path, {"qa.jsonl": b'{"a": 1}\n{"a": }\n'})
+    root = f"{tmp_path}/qa.jsonl"
+    index(root)
+    report = validate(root, ValidateRequest(levels=LEVELS))
+    assert [(each.code, each.count) for each in report.findings if each.severity == "error"] == [("WDS123", 1)]
+
+
+def test_what_one_level_told_before_another_does_not_tell_again(tmp_path: Path) -> None:
+    root = shards(tmp_path, 1)
+    (tmp_path / ".wdsctl" / "dataset.yaml").write_text("sample_type: TextSample\nfield_map: {text: 'json[x]'}\n")
+    both = ValidateRequest(levels=("content", "schema"))
+    whole = found(validate(root, both))
+    validate(root, ValidateRequest(levels=("content",), again=True))
+    validate(root, ValidateRequest(levels=("schema",)))
+
+    assert found(validate(root, both)) == whole
+    assert [code for code, _, _ in whole].count("WDS144") == 1

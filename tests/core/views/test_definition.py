@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import json
+import shlex
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.views.definition import ViewDefinition, parse_definition, parse_sample
+
+TEXTS = st.text(max_size=20)
+
+
+@given(st.builds(ViewDefinition, where=TEXTS, sql=TEXTS, keys=TEXTS, split=TEXTS, sample=TEXTS, seed=st.integers(0, 9)))
+def test_a_definition_comes_back_from_its_text_and_from_a_shell(definition: ViewDefinition) -> None:
+    assert parse_definition(definition.as_text()) == definition
+    words = shlex.split(definition.as_options())
+    said = dict(zip(words[::2], words[1::2], strict=True))
+    assert said == {f"--{name}": str(value) for name, value in json.loads(definition.as_text()).items()}
+
+
+def test_expressions_are_shown_in_double_quotes() -> None:
+    assert ViewDefinition(where="ext = 'jpg'").as_options() == """--where "ext = 'jpg'\""""
+
+
+@pytest.mark.parametrize(
+    ("text", "share"), [("1%", Fraction(1, 100)), ("0.5 %", Fraction(1, 200)), ("100%", Fraction(1)), ("7", 7)]
+)
+def test_a_sample_is_a_share_or_a_number(text: str, share: Fraction | int) -> None:
+    assert parse_sample(text) == share
+
+
+@pytest.mark.parametrize("text", ["0", "0%", "101%", "-1%", "1.5", "half", "%", "", "²"])
+def test_other_samples_are_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="no share of samples"):
+        parse_sample(text)
+
+
+def test_a_definition_that_says_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="nothing says which"):
+        ViewDefinition(seed=3).check()

@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.build import rewritten, samples, some_shards
+from wdsctl.core.catalog.ledger import ViewShard
+from wdsctl.core.catalog.read import read_catalog_shards
+from wdsctl.core.catalog.splits import sample_flags
+from wdsctl.core.catalog.values import CatalogShard
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.index.index import index
+from wdsctl.core.split.split import split_by_ratios
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.selections import (
+    SampleSelection,
+    intersect_selections,
+    match_view_shards,
+    open_view,
+    read_view_samples,
+    select_all,
+    select_split,
+    selection_hash,
+    shard_selection,
+    to_view_shards,
+)
+from wdsctl.core.views.views import create_view
+
+SIZES = {1: 9, 2: 1, 5: 16}
+
+flags = st.fixed_dictionaries({shard: st.lists(st.booleans(), min_size=n, max_size=n) for shard, n in SIZES.items()})
+
+
+def chosen(of: dict[int, list[bool]]) -> SampleSelection:
+    parts = (shard_selection(shard, np.array(mine)) for shard, mine in of.items())
+    return {part.shard: part for part in parts if part.samples}
+
+
+@given(flags, flags)
+def test_a_sample_is_in_both_where_it_is_in_each(one: dict[int, list[bool]], other: dict[int, list[bool]]) -> None:
+    both = {shard: [a and b for a, b in zip(one[shard], other[shard], strict=True)] for shard in SIZES}
+    found = intersect_selections(chosen(one), chosen(other))
+
+    assert {n: sample_flags(found.get(n), SIZES[n]).tolist() for n in SIZES} == both
+    assert list(found) == sorted(found)
+    assert all(part.samples == sum(both[shard]) for shard, part in found.items())
+
+
+@given(flags, flags)
+def test_hashes_are_equal_where_samples_are_whatever_ids_and_paths(
+    one: dict[int, list[bool]], other: dict[int, list[bool]]
+) -> None:
+    here = [CatalogShard(n, f"{n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    there = [CatalogShard(100 - n, f"moved/{100 - n}.tar", f"layout {n}", size) for n, size in SIZES.items()]
+    moved = {100 - n: mine for n, mine in other.items()}
+
+    mine, theirs = to_view_shards(chosen(one), here), to_view_shards(chosen(moved), there)
+    assert (selection_hash(mine) == selection_hash(theirs)) == (one == other)
+
+
+def test_a_shard_is_known_by_its_path_and_layout_or_moved_by_its_layout_alone() -> None:
+    parts = [ViewShard(f"{name}.tar", f"layout {name}", 2, None) for name in ("same", "moved", "changed", "gone")]
+    there = [
+        CatalogShard(1, "same.tar", "layout same", 2),
+        CatalogShard(2, "elsewhere.tar", "layout moved", 2),
+        CatalogShard(3, "changed.tar", "layout other", 2),
+        CatalogShard(4, "copy.tar", "layout same", 2),
+        CatalogShard(5, "copy-of-changed.tar", "layout changed", 2),
+    ]
+    found, changed = match_view_shards(parts, there)
+
+    assert sorted(found) == [1, 2]
+    assert changed == ("changed.tar", "gone.tar")
+
+
+def a_viewed(root: Path) -> str:
+    path = some_shards(root, 4)
+    index(path)
+    split_by_ratios(path, {"train": 1, "val": 1}, by="sample")
+    create_view(path, "even", ViewDefinition(where="position % 2 = 0"))
+    return path
+
+
+def test_a_view_is_found_in_a_catalog_that_was_made_anew(tmp_path: Path) -> None:
+    root = a_viewed(tmp_path / "data")
+    place = locate(root)
+    before = read_view_samples(place, "even")
+    os.rename(tmp_path / "data" / "shard-000.tar", tmp_path / "data" / "zzz.tar")
+    for name in os.listdir(place.meta):
+        if name != "ledger.sqlite" and os.path.isfile(os.path.join(place.meta, name)):
+            os.unlink(os.path.join(place.meta, name))
+    index(root)
+
+    paths = {shard.id: shard.path for shard in read_catalog_shards(place.catalog)}
+    after = {paths[shard]: part.bits for shard, part in read_view_samples(place, "even").items()}
+    assert sorted(after) == ["shard-001.tar", "shard-002.tar", "shard-003.tar", "zzz.tar"]
+    assert set(after.values()) == {part.bits for part in before.values()}
+
+
+def test_a_shard_that_changed_under_a_view_is_named(tmp_path: Path) -> None:
+    root = a_viewed(tmp_path)
+    rewritten(tmp_path / "shard-002.tar", samples(100, 5))
+    index(root)
+
+    with pytest.raises(CatalogError, match=r"1 shard that changed .*: shard-002\.tar") as raised:
+        read_view_samples(locate(root), "even")
+    assert raised.value.code == "WDS331"
+    assert f"wdsctl view refresh {root} even" in raised.value.hint
+    assert len(open_view(locate(root), "even").selection) == 3
+
+
+def test_a_view_that_is_not_there_is_told_with_those_that_are(tmp_path: Path) -> None:
+    root = a_viewed(tmp_path)
+    with pytest.raises(InputError, match="no view 'evne'; it has even") as raised:
+        read_view_samples(locate(root), "evne")
+    assert (raised.value.code, raised.value.hint) == ("WDS330", "did you mean even?")
+
+
+def test_splits_and_everything_are_selections_too(tmp_path: Path) -> None:
+    root = a_viewed(tmp_path)
+    place = locate(root)
+    whole = select_all(read_catalog_shards(place.catalog))
+    train, val = select_split(place, "train"), select_split(place, "val")
+
+    assert intersect_selections(whole, train) == train
+    assert intersect_selections(train, val) == {}
+    assert sum(part.samples for part in (*train.values(), *val.values())) == 20

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from wdsctl.core.views.sql_guard import AGGREGATE_FUNCTIONS, SCALAR_FUNCTIONS, Guard
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
+        made.execute("CREATE TABLE secret (a, parts)")
+        made.execute("INSERT INTO secret VALUES (1, '[1, 2]')")
+        made.execute("CREATE VIEW v_open AS SELECT a, upper(a) AS b, value FROM secret JOIN json_each(parts)")
+        yield made
+
+
+def guarded(connection: sqlite3.Connection) -> Guard:
+    guard = Guard({"v_open": ("a", "b", "value")}, SCALAR_FUNCTIONS | AGGREGATE_FUNCTIONS)
+    guard.install(connection)
+    return guard
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM v_open",
+        "SELECT count(*), max(a), group_concat(b) FROM v_open GROUP BY value HAVING count(*) > 0",
+        "WITH t AS (SELECT a FROM v_open) SELECT * FROM t JOIN v_open USING (a)",
+        "WITH v_open AS (SELECT 1 AS a) SELECT a FROM v_open",
+        "SELECT row_number() OVER (ORDER BY value) FROM v_open WHERE b LIKE '1' AND b REGEXP '^1' AND b GLOB '*'",
+        "SELECT value FROM json_each('[1]') UNION SELECT json_extract('[1]', '$[0]') + abs(random()) % 1",
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r LIMIT 5) SELECT sum(n) FROM r",
+    ],
+)
+def test_reading_the_views_is_allowed(connection: sqlite3.Connection, query: str) -> None:
+    guard = guarded(connection)
+    assert connection.execute(query).fetchall()
+    assert guard.denied is None
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT a FROM secret",
+        "SELECT name FROM sqlite_master",
+        "SELECT * FROM pragma_table_info('secret')",
+        "SELECT * FROM v_open WHERE a IN (SELECT a FROM secret)",
+        "WITH v_open AS (SELECT name FROM sqlite_master) SELECT * FROM v_open",
+        "WITH V_Open(a) AS (SELECT randomblob(10)) SELECT a FROM v_open",
+        "INSERT INTO secret VALUES (2, '[]')",
+        "DELETE FROM secret",
+        "DROP VIEW v_open",
+        "CREATE TABLE t (a)",
+        "CREATE TEMP TABLE t (a)",
+        "PRAGMA user_version",
+        "PRAGMA writable_schema = 1",
+        "ATTACH 'x' AS x",
+        "VACUUM INTO 'x'",
+        "BEGIN",
+        "SELECT load_extension('x')",
+        "SELECT randomblob(10)",
+        "SELECT zeroblob(10)",
+        "SELECT fts3_tokenizer('x')",
+    ],
+)
+def test_all_else_is_denied_and_named(connection: sqlite3.Connection, query: str) -> None:
+    guard = guarded(connection)
+    with pytest.raises(sqlite3.DatabaseError):
+        connection.execute(query).fetchall()
+    assert guard.denied is not None or "no such function" in query or "fts3" in query
+    connection.set_authorizer(None)
+    assert connection.execute("SELECT * FROM secret").fetchall() == [(1, "[1, 2]")]
+
+
+def test_columns_that_were_asked_for_are_noted(connection: sqlite3.Connection) -> None:
+    guard = guarded(connection)
+    connection.execute('SELECT A FROM v_open WHERE "Value" = 1')
+    assert guard.columns_read == {"a", "value"}
+
+
+def test_a_pattern_that_is_none_is_told(connection: sqlite3.Connection) -> None:
+    guard = guarded(connection)
+    with pytest.raises(sqlite3.OperationalError):
+        connection.execute("SELECT b REGEXP '(' FROM v_open").fetchall()
+    assert "'(' is no regular expression" in guard.function_error
+    assert connection.execute("SELECT NULL REGEXP 'a', 'a' REGEXP NULL").fetchall() == [(None, None)]
+
+
+@pytest.mark.timeout(60)
+def test_an_expression_that_tries_for_ever_ends_with_the_time_of_the_query() -> None:
+    guard = Guard({}, ("regexp",))
+    guard.deadline_seconds = time.monotonic() + 0.2
+    with closing(sqlite3.connect(":memory:")) as connection:
+        guard.install(connection)
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute(f"SELECT '{'a' * 60}' REGEXP '(a|aa)+$b'").fetchall()
+    assert time.monotonic() - guard.deadline_seconds < 5
+    assert "takes longer than" in guard.function_error

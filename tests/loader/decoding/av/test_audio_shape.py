@@ -1,0 +1,91 @@
+"""Other rates, other channels, floats: what comes out is what resampling all of it, and then cutting, gives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.loader.decoding.av.media import samples, sound
+from wdsctl.core.errors import UsageError
+from wdsctl.loader.decoding.av import AVDecoder
+
+WAV = sound("wav", "pcm_s16le")
+
+
+@pytest.mark.parametrize("rate", [16_000, 22_050, 48_000])
+def test_a_resampled_clip_is_a_cut_of_the_resampled_whole(rate: int) -> None:
+    decoder = AVDecoder(WAV, audio_rate=rate, audio_format="float")
+    whole = decoder.get_audio().audio_clips[0].numpy()
+    assert whole.shape[1] == pytest.approx(2.5 * rate, abs=2)
+
+    clips, times = decoder.get_audio_clips([(0, 1000), (rate, rate + 777), (2 * rate - 5, 9 * rate)], "samples")
+
+    for (start, end), clip in zip([(0, 1000), (rate, rate + 777), (2 * rate - 5, None)], clips, strict=True):
+        assert clip.shape == whole[:, start:end].shape
+        assert np.abs(clip.numpy() - whole[:, start:end]).max() < 1e-5
+    assert times[1] == pytest.approx((1.0, 1.0 + 777 / rate))
+
+
+def test_resampling_keeps_the_pitch() -> None:
+    """A tone of 1 kHz is one at every rate."""
+    import io
+    import wave
+
+    tone = (np.sin(np.arange(44_100) * 2 * np.pi * 1000 / 44_100) * 20_000).astype("<i2")
+    target = io.BytesIO()
+    with wave.open(target, "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(44_100)
+        out.writeframes(tone.tobytes())
+    (clip,), _ = AVDecoder(target.getvalue(), audio_rate=16_000).get_audio_clips([(0.2, 0.8)])
+
+    assert clip.dtype.is_floating_point is False
+    expected = np.sin((np.arange(9600) / 16_000 + 0.2) * 2 * np.pi * 1000) * 20_000
+    assert np.abs(clip.numpy()[0] - expected).max() < 40
+
+
+def test_floats_are_between_minus_one_and_one() -> None:
+    native, floats = (AVDecoder(WAV, audio_format=form).get_audio().audio_clips[0] for form in ("native", "float"))
+
+    assert floats.numpy().dtype == np.float32
+    assert np.array_equal(native.numpy() / np.float32(32_768), floats.numpy())
+
+
+def test_channels_are_mixed_down_picked_or_made_more() -> None:
+    stereo = samples(WAV)
+    mono = AVDecoder(WAV, audio_channels=1).get_audio().audio_clips[0].numpy()
+    right = AVDecoder(WAV, audio_channels=(1,)).get_audio().audio_clips[0].numpy()
+    swapped = AVDecoder(WAV).using(audio_channels=(1, 0)).get_audio_clips([(5, 9)], "samples")[0][0].numpy()
+    surround = AVDecoder(WAV, audio_channels="5.1").get_audio().audio_clips[0]
+
+    assert mono.dtype == np.int16
+    assert np.abs(mono[0] - stereo.astype(np.int32).mean(axis=0)).max() <= 1
+    assert np.array_equal(right, stereo[1:])
+    assert np.array_equal(swapped, stereo[::-1, 5:9])
+    assert surround.shape[0] == 6
+
+
+def test_a_mono_clip_is_a_cut_of_the_mono_whole() -> None:
+    decoder = AVDecoder(WAV, audio_channels=1)
+    whole = decoder.get_audio().audio_clips[0].numpy()
+
+    (clip,), _ = decoder.get_audio_clips([(70_000, 80_000)], "samples")
+
+    assert np.array_equal(clip.numpy(), whole[:, 70_000:80_000])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"audio_rate": 0}, {"audio_channels": "quadrophonia"}, {"audio_channels": 0}, {"audio_format": "s16"}],
+)
+def test_a_shape_that_is_none_is_refused_at_once(options: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        AVDecoder(WAV, **options)  # type: ignore[arg-type]
+
+
+def test_a_channel_that_is_not_there_is_told() -> None:
+    from wdsctl.core.errors import SampleFailed
+
+    with pytest.raises(SampleFailed, match="2 channels"):
+        AVDecoder(WAV, audio_channels=(0, 5)).get_audio()

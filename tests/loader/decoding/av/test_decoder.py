@@ -1,0 +1,252 @@
+"""The decoder itself: what it reads and when, that it leaves nothing open, where it may go, and its facts."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import threading
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tests.loader.decoding.av.media import film, picture, pictures, pixels_of, samples, sound
+from tests.opened import open_files
+from wdsctl.core.errors import SampleFailed, StorageError, UsageError
+from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.loader.decoding.av import AVDecoder, AVMetadata, get_single_frames_uniform
+from wdsctl.loader.samples.lazy_part import LazyPart
+
+MP4 = film("mp4", "libx264", b_frames=3, audio="aac")
+WAV = sound("wav", "pcm_s16le")
+
+
+def test_bytes_paths_files_and_parts_of_shards_give_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "a.mp4"
+    path.write_bytes(MP4)
+    shard = tmp_path / "a.tar"
+    shard.write_bytes(bytes(1536) + MP4 + bytes(999))
+    part = LazyPart(str(shard), 1536, len(MP4), LocalStorage("/"))
+
+    with open(path, "rb") as file:
+        streams = [MP4, bytearray(MP4), io.BytesIO(MP4), path, str(path), file, part]
+        clips = [AVDecoder(stream).get_video_clips([(1, 1.5)])[0][0] for stream in streams]
+        assert not file.closed
+
+    assert all(torch.equal(clip, clips[0]) for clip in clips)
+    assert np.array_equal(pixels_of(clips[0])[0], pictures(MP4)[24].pixels)
+
+
+@pytest.mark.parametrize("stream", [12, None, io.StringIO("text")])
+def test_what_cannot_be_read_from_is_refused_at_once(stream: object) -> None:
+    with pytest.raises(UsageError):
+        AVDecoder(stream)
+
+
+def test_nothing_is_read_before_it_is_asked_for(tmp_path: Path) -> None:
+    decoder = AVDecoder(str(tmp_path / "missing.mp4"))
+
+    assert "missing.mp4" in repr(decoder)
+    with pytest.raises(StorageError):
+        decoder.get_video()
+
+
+def test_frames_are_uint8_channels_first_in_shape_and_last_in_memory() -> None:
+    (clip,) = AVDecoder(MP4).get_video().video_clips
+
+    assert (clip.dtype, clip.shape) == (torch.uint8, (60, 3, 48, 64))
+    assert clip.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_frames_are_scaled_as_ffmpeg_scales_them() -> None:
+    (clip,), _ = AVDecoder(MP4).get_video_clips([(5, 9)], "frames", video_out_frame_size=(30, 20))
+
+    frame = picture(0)  # any: its shape is what counts
+    assert clip.shape == (5, 3, 20, 30)
+    assert frame.to_ndarray(format="rgb24", width=30, height=20).shape == (20, 30, 3)
+
+
+def test_rotated_films_come_upright_and_scaled_to_the_size_that_is_seen() -> None:
+    rotated = film("mp4", "libx264", rotation=90)
+
+    upright, stored = AVDecoder(rotated), AVDecoder(rotated, rotate=False)
+
+    assert upright.get_video().video_clips[0].shape == (60, 3, 64, 48)
+    assert stored.get_video().video_clips[0].shape == (60, 3, 48, 64)
+    turned = np.rot90(pixels_of(stored.get_video().video_clips[0]), axes=(1, 2))
+    assert np.array_equal(pixels_of(upright.get_video().video_clips[0]), turned)
+    (clip,), _ = upright.get_video_clips([(0, 0)], video_out_frame_size=(30, 20))
+    assert clip.shape == (1, 3, 20, 30)
+    size = upright.get_metadata()
+    assert (size.video_width, size.video_height) == (48, 64)
+
+
+def test_pictures_and_sound_come_together() -> None:
+    decoder = AVDecoder(MP4)
+
+    data = decoder.get_clips([(0, 0.5), (2, 2.1)], [(1, 1.25)])
+    assert [len(clip) for clip in data.video_clips] == [13, 3]
+    assert [clip.shape for clip in data.audio_clips] == [(2, 12_000)]
+    assert data.audio_timestamps == [(1.0, 1.25)]
+    assert np.array_equal(data.audio_clips[0].numpy(), samples(MP4)[:, 48_000:60_000])
+    both = decoder.get_video_with_audio()
+    assert (both.video_clips[0].shape[0], both.audio_clips[0].shape) == (60, samples(MP4).shape)
+    assert decoder.get_frames().audio_clips == []
+    assert len(decoder.get_frames(video_decode_audio=True).audio_clips) == 1
+    assert len(AVDecoder(WAV).get_frames().audio_clips) == 1
+    empty = decoder.get_clips()
+    assert (empty.video_clips, empty.audio_clips) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("container", "video", "audio", "start"),
+    [
+        ("mp4", "libx264", "aac", 0),
+        ("matroska", "libx264", "libopus", 120),
+        ("webm", "libvpx-vp9", "libopus", 0),
+        ("mpeg", "mpeg2video", "mp2", 0),
+    ],
+)
+def test_facts_are_those_of_the_file(container: str, video: str, audio: str, start: int) -> None:
+    decoder = AVDecoder(film(container, video, audio=audio, start=start, options={} if video == "libx264" else None))
+
+    facts = decoder.get_metadata(get_audio_num_samples=True)
+
+    assert facts.video_duration == pytest.approx(2.5, abs=0.002)
+    assert facts.audio_duration == pytest.approx(2.5, abs=0.03)
+    assert (facts.video_num_frames, facts.video_fps) == (60, 24.0)
+    assert (facts.video_width, facts.video_height, facts.audio_channels, facts.audio_sample_rate) == (64, 48, 2, 48_000)
+    assert facts.audio_num_samples == pytest.approx(120_000, abs=1024)
+    assert decoder.get_video_duration() == (facts.video_duration, None)
+    assert decoder.get_video_duration(get_frame_count=True) == (facts.video_duration, 60)
+    assert (decoder.get_video_fps(), decoder.get_audio_samples_per_second()) == (24.0, 48_000)
+    assert decoder.get_audio_duration() == facts.audio_duration
+    assert (decoder.has_video_stream(), decoder.has_audio_stream()) == (True, True)
+
+
+def test_the_length_of_a_film_without_a_table_of_contents_is_that_of_its_frames() -> None:
+    film_alone = AVDecoder(film("flv", "libx264"))
+
+    assert film_alone.get_metadata().video_duration == pytest.approx(2.5, abs=0.002)
+    assert len(get_single_frames_uniform(film_alone, 5)) == 5
+    broadcast = AVDecoder(film("mpegts", "libx264", b_frames=2, times=range(120), start=240))
+    assert broadcast.get_metadata().video_duration == pytest.approx(5, abs=0.002)
+
+
+def test_facts_of_a_sound_have_no_film_in_them() -> None:
+    decoder = AVDecoder(WAV)
+
+    assert decoder.get_metadata() == AVMetadata(audio_duration=2.5, audio_channels=2, audio_sample_rate=44_100)
+    assert (decoder.has_video_stream(), decoder.has_audio_stream()) == (False, True)
+
+
+@pytest.mark.parametrize("codec", ["mp3", "adts", "ogg"])
+def test_the_length_of_a_sound_without_a_table_of_contents_is_counted_and_not_guessed(codec: str) -> None:
+    data = sound(codec, {"mp3": "libmp3lame", "adts": "aac", "ogg": "vorbis"}[codec], rate=44_100)
+
+    length = AVDecoder(data).get_audio_duration()
+
+    assert length == pytest.approx(samples(data).shape[1] / 44_100, abs=0.01)
+
+
+def test_a_decoder_pickles_with_its_options_and_without_what_it_has_open(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(bytes(512) + MP4)
+    part = LazyPart(str(tmp_path / "a.tar"), 512, len(MP4), LocalStorage("/"), shard_size=512 + len(MP4))
+    for stream in (MP4, part):
+        decoder = AVDecoder(stream, part="mp4", audio_channels=1)
+        decoder.get_video_clips([(3, 4)], "frames")
+
+        for other in (pickle.loads(pickle.dumps(decoder)), deepcopy(decoder)):  # noqa: S301 - our own
+            assert torch.equal(other.get_video().video_clips[0], decoder.get_video().video_clips[0])
+            assert other.get_audio().audio_clips[0].shape[0] == 1
+
+
+def test_a_decoder_of_somebodys_open_file_says_that_it_cannot_be_pickled(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(MP4)
+    with open(tmp_path / "a.mp4", "rb") as file, pytest.raises(UsageError, match="cannot pickle"):
+        pickle.dumps(AVDecoder(file))
+
+
+def test_no_file_is_left_open_after_a_call_that_works_or_fails(tmp_path: Path) -> None:
+    (tmp_path / "a.mp4").write_bytes(MP4)
+    (tmp_path / "bad.mp4").write_bytes(MP4[: len(MP4) - 4000])
+    part = pickle.loads(pickle.dumps(LazyPart(str(tmp_path / "a.mp4"), 0, len(MP4), LocalStorage("/"))))  # noqa: S301 - our own
+    decoders = [AVDecoder(tmp_path / "a.mp4"), AVDecoder(part)]
+    before = open_files(str(tmp_path))
+
+    for decoder in decoders:
+        decoder.get_clips([(0, 1)], [(0, 1)])
+        decoder.get_metadata()
+    with pytest.raises(SampleFailed):
+        AVDecoder(tmp_path / "bad.mp4").get_video()
+
+    assert open_files(str(tmp_path)) == before
+
+
+def test_one_decoder_serves_many_threads() -> None:
+    decoder = AVDecoder(MP4)
+    found: dict[int, Any] = {}
+
+    def cut(number: int) -> None:
+        found[number] = decoder.get_clips([(number, number + 3)], [(0.1, 0.2)], video_unit="frames").video_clips[0]
+
+    threads = [threading.Thread(target=cut, args=(number,)) for number in range(0, 48, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    for number, clip in found.items():
+        expected = [frame.pixels for frame in pictures(MP4)[number : number + 4]]
+        assert np.array_equal(pixels_of(clip), expected)
+    assert len(found) == 12
+
+
+def test_more_threads_of_ffmpeg_change_nothing() -> None:
+    one, several = (AVDecoder(MP4, threads=threads).get_video_clips([(7, 40)], "frames")[0][0] for threads in (1, 3))
+
+    assert torch.equal(one, several)
+
+
+@pytest.mark.parametrize(
+    "ranges", [[(2, 1)], [(-1, 1)], [(float("nan"), 1)], [(float("inf"), float("inf"))], [3], "no", [(1, 2, 3)]]
+)
+def test_ranges_that_make_no_sense_are_refused(ranges: Any) -> None:
+    for call in (AVDecoder(MP4).get_video_clips, AVDecoder(MP4).get_audio_clips):
+        with pytest.raises(UsageError):
+            call(ranges)
+
+
+def test_units_sizes_and_options_that_do_not_exist_are_refused() -> None:
+    decoder = AVDecoder(MP4)
+
+    with pytest.raises(UsageError, match="video_unit"):
+        decoder.get_video_clips([(0, 1)], "minutes")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="audio_unit"):
+        decoder.get_audio_clips([(0, 1)], "frames")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="video_out_frame_size"):
+        decoder.get_video_clips([(0, 1)], video_out_frame_size=(0, 4))
+    with pytest.raises(UsageError, match="no option colour"):
+        decoder.using(colour="grey")
+    with pytest.raises(UsageError):
+        decoder.using(threads=-1)
+
+
+def test_a_disk_that_fails_is_a_storage_error_and_not_a_bad_film(tmp_path: Path) -> None:
+    class FailsLater(LocalStorage):
+        reads = 0
+
+        def read(self, path: str, offset: int, size: int) -> bytes:
+            self.reads += 1
+            if self.reads > 1:
+                raise StorageError("the disk is gone", where=path, hint="look for it")
+            return super().read(path, offset, size)
+
+    (tmp_path / "a.tar").write_bytes(MP4)
+    decoder = AVDecoder(LazyPart(str(tmp_path / "a.tar"), 0, len(MP4), FailsLater("/")))
+
+    with pytest.raises(StorageError, match="the disk is gone"):
+        decoder.get_video()

@@ -1,0 +1,89 @@
+"""A dataset is its root and its catalog, wherever that lies; a training reads and writes nothing else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, digest, numbered
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.loader import get_loader, get_train_dataset
+
+
+def digests(path: str | Path, **options: Any) -> list[str]:
+    dataset = get_train_dataset(path, batch_size=4, task_encoder=Raw(), **options)
+    return [digest(batch) for batch in islice(get_loader(dataset), 10)]
+
+
+def test_the_catalog_may_lie_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = a_dataset(tmp_path / "data", 20, parts=numbered)
+    truth = digests(root)
+    shutil.move(tmp_path / "data" / ".wdsctl", tmp_path / "elsewhere")
+
+    assert digests(root, catalog=tmp_path / "elsewhere") == truth
+    monkeypatch.setenv("WDSCTL_CATALOG", str(tmp_path / "all"))
+    (tmp_path / "all").mkdir()
+    shutil.move(tmp_path / "elsewhere", locate(root).meta)
+    assert digests(tmp_path / "data") == truth
+
+
+def test_a_training_changes_nothing_on_the_disk(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+
+    digests(root)
+
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_without_dataset_yaml_samples_are_dicts_of_their_parts(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, sample_type="TextSample", field_map={"text": "txt"})
+    os.unlink(tmp_path / ".wdsctl" / "dataset.yaml")
+
+    (sample,) = islice(get_loader(get_train_dataset(root, task_encoder=Raw())), 1)
+
+    assert sample["txt"].startswith(b"text ")
+
+
+@pytest.mark.parametrize("name", ["catalog.sqlite", "offsets-1.bin"])
+def test_a_damaged_catalog_is_refused(name: str, tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    (tmp_path / ".wdsctl" / name).write_bytes(b"nonsense" * 100)
+
+    with pytest.raises(CatalogError) as raised:
+        digests(root)
+
+    assert raised.value.code == "WDS302"
+    assert ("--rebuild" in raised.value.hint) == (name == "catalog.sqlite")
+
+
+def test_offsets_that_are_gone_are_named(tmp_path: Path) -> None:
+    root = a_dataset(tmp_path, 20, parts=numbered)
+    os.unlink(tmp_path / ".wdsctl" / "offsets-1.bin")
+
+    with pytest.raises(CatalogError, match="the offsets file is missing") as raised:
+        digests(root)
+
+    assert (raised.value.code, raised.value.hint) == ("WDS302", f"`wdsctl index {root}` writes it again")
+
+
+def test_a_dataset_that_is_not_there_is_told_with_the_line_that_names_it(tmp_path: Path) -> None:
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits:\n  train:\n    blend:\n      - weight: 1\n        path: nowhere\n")
+    with pytest.raises(InputError) as caught:
+        next(iter(get_loader(get_train_dataset(blend))))
+    assert (caught.value.code, caught.value.where) == ("WDS002", f"{tmp_path / 'nowhere'} ({blend}:5)")
+
+
+def test_a_training_on_raw_files_is_told_how_they_become_shards(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    with pytest.raises(InputError, match="found no tar files") as caught:
+        next(iter(get_loader(get_train_dataset(tmp_path))))
+    assert (caught.value.code, caught.value.where) == ("WDS003", str(tmp_path))
+    assert f"`wdsctl prepare {tmp_path} DEST`" in str(caught.value.hint)

@@ -1,0 +1,162 @@
+"""What a recipe takes and what it refuses, before anything is opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.loader.datasets import Raw
+from wdsctl.core.errors import UsageError
+from wdsctl.loader import get_train_dataset, get_val_dataset
+from wdsctl.loader.packing.buckets import Buckets
+from wdsctl.loader.packing.options import Packing
+
+pytestmark = pytest.mark.usefixtures("unopened")
+
+
+class Selects(Raw):
+    def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+        return [samples]
+
+    def pack_selected_samples(self, samples: list[Any]) -> Any:
+        return samples[0]
+
+
+class Grouped(Raw):
+    def batch_group_criterion(self, sample: Any) -> tuple[int, int | None]:
+        return 0, None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"batch_size": 0},
+        {"batch_size": -1},
+        {"batch_size": "32"},
+        {"batch_size": 2.5},
+        {"shuffle_buffer_size": -1},
+        {"max_samples_per_sequence": 0},
+        {"parallel_shard_iters": 0},
+        {"lanes": 0},
+        {"most_waiting": None},
+        {"most_waiting": 0},
+        {"seed": None},
+        {"seed": "x"},
+        {"raw": "text"},
+    ],
+    ids=str,
+)
+def test_sizes_that_make_no_sense_are_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )") as raised:
+        get_train_dataset("data", **options)
+
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("options", [{"task_encoder": Selects}, {"worker_config": 2}], ids=["class", "number"])
+def test_a_class_is_no_encoder_and_a_number_no_worker_config(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )") as raised:
+        get_train_dataset("data", **options)
+
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"seed": 1.5}], ids=str)
+def test_a_validation_refuses_them_too(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=rf"{next(iter(options))}(: expected| is )"):
+        get_val_dataset("data", **options)
+
+
+def test_paths_may_be_of_pathlib_and_numbers_of_numpy() -> None:
+    dataset: Any = get_train_dataset(Path("data"), catalog=Path("one/.wdsctl"), seed=np.int64(3), lanes=np.int32(4))  # type: ignore[arg-type]
+
+    assert (dataset.path, dataset.catalog, dataset.seed, dataset.lanes) == ("data", "one/.wdsctl", 3, 4)
+    assert type(dataset.seed) is type(dataset.lanes) is int
+
+
+def test_views_are_for_parts_that_are_not_decoded() -> None:
+    with pytest.raises(UsageError, match="undecoded parts"):
+        get_train_dataset("data", raw="view")
+
+    assert get_train_dataset("data", raw="view", task_encoder=Raw()).raw == "view"
+
+
+def test_passes_that_are_shuffled_together_may_be_a_number_of_numpy() -> None:
+    dataset: Any = get_train_dataset("data", shuffle_over_epochs_multiplier=np.int64(2))  # type: ignore[arg-type]
+
+    assert type(dataset.shuffle_over_epochs_multiplier) is int
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"shuffle_over_epochs_multiplier": 0}, "shuffle_over_epochs_multiplier is 0"),
+        ({"shuffle_over_epochs_multiplier": -2}, "shuffle_over_epochs_multiplier is -2"),
+        ({"repeat": False, "shuffle_over_epochs_multiplier": -1}, "with replacement"),
+        ({"repeat": False, "virtual_epoch_length": 3}, "virtual_epoch_length"),
+        ({"adopt": "now"}, "adopt is 'now'"),
+        ({"uneven": "often"}, "uneven is 'often'"),
+    ],
+    ids=str,
+)
+def test_words_and_passes_that_make_no_sense_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        get_train_dataset("data", **options)
+
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("encoder", "options", "words"),
+    [
+        (Raw(), {"packing_buffer_size": 4}, "overrides select_samples_to_pack"),
+        (Selects(), {"packing": Packing(length="n", capacity=3)}, "cannot be combined with select_samples_to_pack"),
+        (Grouped(), {"buckets": Buckets(edges=[2])}, "cannot be combined with batch_group_criterion"),
+        (Raw(), {"buckets": Buckets(edges=[2], sizes={2: 4}), "batch_size": None}, "no batch size: above"),
+    ],
+)
+def test_hooks_and_options_that_contradict_one_another_are_refused(encoder: Raw, options: Any, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as raised:
+        get_train_dataset("anywhere", task_encoder=encoder, **options)
+
+    assert raised.value.hint
+
+
+@pytest.mark.parametrize("ban", ["000003", b"000003", 3])
+def test_a_ban_is_a_list_and_no_text_of_which_each_character_would_be_banned(ban: Any) -> None:
+    with pytest.raises(UsageError, match=f"ban is {ban!r}") as raised:
+        get_train_dataset("anywhere", batch_size=2, ban=ban)
+
+    assert f"ban=[{ban!r}]" in raised.value.hint
+
+
+def test_either_one_hook_encodes_or_its_two_halves_do() -> None:
+    class Both(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            return sample
+
+        def postencode_sample(self, sample: Any) -> Any:
+            return sample
+
+    with pytest.raises(UsageError, match="overrides encode_sample and postencode_sample"):
+        get_train_dataset("anywhere", task_encoder=Both())
+
+
+@pytest.mark.parametrize("get", [get_train_dataset, get_val_dataset])
+def test_an_encoder_that_could_pack_and_does_not_is_told(get: Any) -> None:
+    with pytest.warns(UserWarning, match="WDS516: nothing is packed") as told:
+        get("anywhere", task_encoder=Selects())
+
+    assert told[0].filename == __file__
+
+
+def test_a_pack_needs_both_of_its_hooks() -> None:
+    class Half(Raw):
+        def select_samples_to_pack(self, samples: list[Any]) -> list[list[Any]]:
+            return [samples]
+
+    with pytest.raises(UsageError, match="but not pack_selected_samples"):
+        get_train_dataset("anywhere", task_encoder=Half(), packing_buffer_size=4)

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from wdsctl.loader.recipe.hooks import HookOptions, hook_options, stateless
+
+
+class Hooks:
+    @stateless
+    def bare(self, sample: int) -> int:
+        return sample + 1
+
+    @stateless(restore_seeds=True, failure_tolerance=7)
+    def with_options(self, sample: int) -> Iterator[int]:
+        yield sample
+
+    def unmarked(self, sample: int) -> int:
+        return sample
+
+
+def test_a_mark_is_recorded_with_its_options() -> None:
+    assert hook_options(Hooks().bare) == HookOptions(is_stateless=True)
+    assert hook_options(Hooks.with_options) == HookOptions(is_stateless=True, restore_seeds=True, failure_tolerance=7)
+    assert hook_options(Hooks().unmarked) == HookOptions()
+
+
+def test_a_marked_hook_is_the_function_it_was() -> None:
+    assert Hooks().bare(1) == 2
+    assert inspect.isgeneratorfunction(Hooks.with_options)
+    assert list(Hooks().with_options(3)) == [3]

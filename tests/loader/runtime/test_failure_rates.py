@@ -1,0 +1,260 @@
+"""Shares of failures are logged with their cause, and end the run where they are to, whatever the number of workers."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.running import taken, training_of
+from wdsctl.core.blend import Blender
+from wdsctl.core.errors import LoaderError, UsageError
+from wdsctl.loader import WorkerConfig, get_loader, get_train_dataset, get_val_dataset
+from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, AttemptCounts, FailureCount, FailureRates, FailureTally
+
+SOURCES = [SimpleNamespace(number=i, dataset_path=f"data{i}") for i in range(8)]
+LOG = "wdsctl.loader"
+
+
+def counts(unit: int, tried: int, failed: int = 0, cause: str = "encode_sample: ValueError") -> AttemptCounts:
+    return AttemptCounts(
+        ((unit, tried),), (FailureCount(unit, cause, failed, f"example of {cause}"),) if failed else ()
+    )
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if " of the last " in record.getMessage()]
+
+
+def test_more_than_a_hundredth_of_a_window_is_logged_with_the_share_and_the_most_frequent_cause(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rates = FailureRates()
+    with caplog.at_level(logging.WARNING, LOG):
+        rates.add(counts(0, 1000, 10), SOURCES)
+        assert not messages(caplog)
+        rates.add(counts(0, 100, 3, "load: WDS403"), SOURCES)
+
+    (line,) = messages(caplog)
+    assert "13 of the last 1,100 samples of data0 failed (1.2%), 10 of them by encode_sample: ValueError" in line
+    assert "example of encode_sample: ValueError" in line
+
+
+def test_it_is_logged_once_a_minute_for_all_sources_and_batches_together(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    rates = FailureRates(clock=clock)
+    with caplog.at_level(logging.WARNING, LOG):
+        for second in range(0, 130, 5):
+            clock.now = second
+            for unit in (0, 1, BATCH_COUNTER):
+                rates.add(counts(unit, 100, 20), SOURCES)
+
+    lines = messages(caplog)
+    assert len(lines) == 3
+    assert all(name in lines[-1] for name in ("data0", "data1", "batches"))
+
+
+def test_of_many_sources_the_worst_are_named_and_the_others_counted(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    rates = FailureRates(clock=clock)
+    for unit in range(8):
+        rates.add(counts(unit, 1000, 20 + unit), SOURCES)
+    clock.now = 100
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, LOG):
+        rates.add(counts(0, 1, 1), SOURCES)
+
+    (line,) = messages(caplog)
+    assert line.startswith("27 of the last 1,000 samples of data7")
+    assert line.endswith("and more than 1% of 3 other sources")
+
+
+def test_failures_of_long_ago_are_forgotten() -> None:
+    rates = FailureRates(0.05)
+    rates.add(counts(0, 100, 40), SOURCES)
+    for _ in range(20):
+        rates.add(counts(0, 100), SOURCES)
+    rates.add(counts(0, 100, 50), SOURCES)
+
+    with pytest.raises(LoaderError, match="51 of the last 1,0"):
+        rates.add(counts(0, 1, 1), SOURCES)
+
+
+def test_a_window_that_is_not_full_ends_no_run_before_a_full_one_would(caplog: pytest.LogCaptureFixture) -> None:
+    rates = FailureRates(0.02)
+    rates.add(counts(0, 32, 20), SOURCES)
+
+    with pytest.raises(LoaderError) as raised:
+        rates.add(counts(0, 32, 1), SOURCES)
+
+    assert raised.value.code == "WDS527"
+    assert "21 of the last 64 samples of data0" in raised.value.message
+    assert raised.value.where == "data0"
+
+
+def test_at_the_end_of_a_pass_a_window_counts_as_it_is() -> None:
+    rates = FailureRates(0.02)
+    rates.add(counts(0, 32, 1), SOURCES)
+
+    with pytest.raises(LoaderError, match=r"1 of the last 32 samples of data0 failed \(3.1%\)"):
+        rates.end_pass(SOURCES)
+
+
+def test_a_sample_fails_once_however_many_outputs_of_it_do() -> None:
+    tally = FailureTally()
+    tally.begin_attempt(3)
+    for _ in range(4):
+        tally.count_failure(None, "cause", "first")
+    tally.begin_attempt(3)
+    tally.count_failure(None, "cause", "second")
+    tally.begin_rebuild(3)
+    tally.count_failure(None, "cause", "third")
+
+    assert tally.take() == AttemptCounts(((3, 2),), (FailureCount(3, "cause", 2, "first"),))
+    assert tally.take() == AttemptCounts()
+
+
+# In a training.
+
+
+class Bad(Raw):
+    """Fails at every fifth sample of the second source."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if sample["__restore_key__"][0] == 1 and int(sample["__key__"]) % 5 == 3:
+            raise ValueError("a fifth")
+        return sample
+
+
+@pytest.fixture(scope="module")
+def blend(tmp_path_factory: pytest.TempPathFactory) -> Blender:
+    folder = tmp_path_factory.mktemp("data")
+    paths = [a_dataset(folder / name, 400, shard_samples=100, parts=numbered) for name in ("good", "bad")]
+    return Blender([({"path": path}, weight) for path, weight in zip(paths, (3, 1), strict=True)])
+
+
+def batches_until_the_end(dataset: Any, fraction: float) -> tuple[int, LoaderError]:
+    with get_loader(dataset, max_failed_fraction=fraction) as loader:
+        batches = iter(loader)
+        given = 0
+        try:
+            while True:
+                next(batches)
+                given += 1
+        except LoaderError as error:
+            return given, error
+
+
+@pytest.mark.parametrize("size", [None, 8])
+def test_a_run_ends_at_the_same_batch_with_any_number_of_workers(blend: Blender, size: int | None) -> None:
+    def ended(workers: int) -> tuple[int, LoaderError]:
+        config = WorkerConfig(num_workers=workers)
+        dataset = get_train_dataset(blend, batch_size=size, task_encoder=Bad(), worker_config=config)
+        return batches_until_the_end(dataset, 0.1)
+
+    alone, error = ended(0)
+    assert error.code == "WDS527"
+    assert "by encode_sample: ValueError" in error.message
+    assert "bad" in error.where
+    assert alone > 0
+    for workers in (1, 3):
+        with_workers, again = ended(workers)
+        assert (with_workers, again.message) == (alone, error.message)
+
+
+def test_a_share_that_is_allowed_changes_nothing_of_what_comes(blend: Blender) -> None:
+    def keys(**options: Any) -> Any:
+        loader = get_loader(get_train_dataset(blend, batch_size=8, task_encoder=Bad()), **options)
+        return [batch["__restore_key__"] for batch in taken(loader, 300)]
+
+    assert keys(max_failed_fraction=0.5) == keys()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_log_names_the_source_the_share_and_a_sample(
+    blend: Blender, workers: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = training_of(blend, encoder=Bad(), batch_size=8, worker_config=WorkerConfig(num_workers=workers))
+    with caplog.at_level(logging.WARNING, LOG), loader:
+        taken(loader, 300)
+
+    (line,) = messages(caplog)
+    assert "bad failed (" in line
+    assert "all by encode_sample: ValueError" in line
+    assert "key 000" in line
+
+
+def test_batches_that_fail_are_a_share_of_batches(blend: Blender) -> None:
+    class Third(Raw):
+        def batch(self, samples: list[Any]) -> Any:
+            if int(samples[0]["__key__"]) % 3 == 0:
+                raise ValueError("a third")
+            return samples
+
+    given, error = batches_until_the_end(get_train_dataset(blend, batch_size=4, task_encoder=Third()), 0.02)
+
+    assert 10 < given < 200
+    assert "batches failed" in error.message
+    assert "by batch: ValueError" in error.message
+
+
+def test_packs_that_fail_are_a_share_of_packs(blend: Blender) -> None:
+    class Packs(Raw):
+        def select_samples_to_pack(self, samples: list[Any]) -> Any:
+            return [samples[i : i + 2] for i in range(0, len(samples), 2)]
+
+        def pack_selected_samples(self, samples: list[Any]) -> Any:
+            if int(samples[0]["__key__"]) % 3 == 0:
+                raise ValueError("a third")
+            return samples[0]
+
+    dataset = get_train_dataset(blend, batch_size=4, packing_buffer_size=10, task_encoder=Packs())
+
+    assert "packs failed" in batches_until_the_end(dataset, 0.02)[1].message
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_short_pass_ends_with_the_error(tmp_path: Path, workers: int) -> None:
+    path = a_dataset(tmp_path, 50, parts=numbered)
+
+    class Tenth(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            if int(sample["__key__"]) % 10 == 3:
+                raise ValueError("a tenth")
+            return sample
+
+    config = WorkerConfig(num_workers=workers)
+    for dataset in (
+        get_val_dataset(path, batch_size=4, split_part="train", task_encoder=Tenth(), worker_config=config),
+        get_train_dataset(path, batch_size=4, repeat=False, task_encoder=Tenth(), worker_config=config),
+    ):
+        given, error = batches_until_the_end(dataset, 0.05)
+        assert given == 13
+        assert "5 of the last 50 samples" in error.message
+
+
+def test_batches_that_were_made_in_bulk_count(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
+    (tmp_path / "shard-001.tar").unlink()
+
+    given, error = batches_until_the_end(get_train_dataset(path, batch_size=4, task_encoder=Raw()), 0.3)
+
+    assert given > 100
+    assert "by load: WDS404" in error.message
+
+
+@pytest.mark.parametrize("fraction", [-0.1, 1.5])
+def test_a_share_that_is_none_is_refused(blend: Blender, fraction: float) -> None:
+    with pytest.raises(UsageError, match="max_failed_fraction"):
+        get_loader(get_train_dataset(blend), max_failed_fraction=fraction)

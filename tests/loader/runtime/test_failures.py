@@ -1,0 +1,317 @@
+"""What fails is told, counted and left out; too many in a row, or what no other sample will cure, ends the run."""
+
+from __future__ import annotations
+
+import logging
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.loader.datasets import Raw, a_dataset, numbered
+from tests.loader.pipeline.made_up import failures_of
+from tests.loader.running import digests, ids, saved_after, strict, taken, training_of
+from wdsctl.core.errors import InputError, PermissionDenied, SampleFailed, StorageDown, StorageError
+from wdsctl.loader import CaptioningSample, Loader, WorkerConfig, stateless
+from wdsctl.loader.runtime.failures import (
+    FATAL_ERRORS,
+    FatalSampleError,
+    describe_sample_location,
+    format_sample_keys,
+    get_field,
+    reraise_exception,
+    set_field,
+)
+
+SAMPLES = 60
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return a_dataset(tmp_path_factory.mktemp("data"), SAMPLES, shard_samples=20, parts=numbered)
+
+
+class Tenth(Raw):
+    """Fails at every tenth sample."""
+
+    def encode_sample(self, sample: Any) -> Any:
+        if int(sample["__key__"]) % 10 == 3:
+            raise ValueError("a tenth")
+        return sample
+
+
+class Broken(Raw):
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def encode_sample(self, sample: Any) -> Any:
+        raise self.error
+
+
+def loader_of(path: str, encoder: Any = None, **options: Any) -> Loader:
+    return training_of(path, encoder=encoder or Tenth(), **{"lanes": 2, **options})
+
+
+# By themselves.
+
+
+def test_so_many_in_a_row_of_one_hook_end_the_run() -> None:
+    failures = failures_of(tolerance=3)
+    for _ in range(2):
+        failures.record_failure("one", ValueError("x"), None, "here")
+        failures.record_failure("another", ValueError("x"), None, "here")
+    failures.record_success("another")
+    failures.record_failure("another", ValueError("x"), None, "here")
+
+    with pytest.raises(FatalSampleError, match="3 consecutive samples failed in one") as raised:
+        failures.record_failure("one", ValueError("the last"), None, "here")
+
+    assert raised.value.code == "WDS507"
+    assert "the last" in raised.value.message
+    assert raised.value.where == "here"
+    assert failures.stats.failed == 6
+
+
+def test_a_hook_may_have_a_tolerance_of_its_own_and_0_is_any_number() -> None:
+    failures = failures_of(tolerance=2)
+
+    for _ in range(20):
+        failures.record_failure("patient", ValueError(), None, "", tolerance=0)
+    with pytest.raises(FatalSampleError, match="1 consecutive sample failed in impatient"):
+        failures.record_failure("impatient", ValueError(), None, "", tolerance=1)
+
+
+@pytest.mark.parametrize(
+    "error", [*(kind("x") for kind in FATAL_ERRORS), SystemExit(1)], ids=lambda each: type(each).__name__
+)
+def test_what_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException) -> None:
+    told: list[Any] = []
+    failures = failures_of(lambda *each: told.append(each))
+
+    with pytest.raises(FatalSampleError) as raised:
+        failures.record_failure("encode_sample", error, None, "here")
+
+    assert raised.value.__cause__ is error
+    assert not told
+
+
+def test_a_handler_is_told_the_error_the_sample_and_its_sources() -> None:
+    told: list[Any] = []
+    sample = {"__key__": "1", "__sources__": ("one",)}
+
+    failures_of(lambda *each: told.append(each)).record_failure("encode_sample", KeyError("x"), sample, "here")
+
+    ((error, given, sources),) = told
+    assert isinstance(error, SampleFailed)
+    assert isinstance(error.__cause__, KeyError)
+    assert (given, sources) == (sample, ("one",))
+
+
+def test_an_error_of_ours_keeps_its_code_and_its_place_is_told_once() -> None:
+    places = []
+    failures = failures_of(lambda error, *_: places.append(error.where))
+    for where in ("", "here", "here, part 'jpg'", "part 'jpg'"):
+        failures.record_failure("load", InputError("x", hint="y", where=where), None, "here")
+
+    assert places == ["here", "here", "here, part 'jpg'", "here, part 'jpg'"]
+
+
+def test_fields_are_found_in_dicts_and_in_objects() -> None:
+    samples = [{"__key__": "a"}, CaptioningSample(__key__="b", image=None, caption="x"), 7]
+
+    assert format_sample_keys([*samples, {"__key__": "d"}, {}]) == "a, b, ? and 2 more"
+    for sample in samples:
+        set_field(sample, "__key__", "new")
+    assert [get_field(sample, "__key__") for sample in samples] == ["new", "new", None]
+    assert describe_sample_location(samples[0]) == "key new"
+
+
+# In a training.
+
+
+def test_samples_that_fail_are_left_out_counted_and_told_once_for_each_cause(
+    dataset: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    loader = loader_of(dataset, lanes=1)
+    with caplog.at_level(logging.WARNING, "wdsctl.loader"):
+        batches = taken(loader, 27)
+
+    keys = [key for batch in batches for key in batch["__key__"]]
+    assert len(keys) == len(set(ids(batches))) == 2 * 54
+    assert not [key for key in keys if int(key) % 10 == 3]
+    assert loader.stats.failed in range(11, 13)
+    lines = [line for record in caplog.records if "left out" in (line := record.getMessage())]
+    assert len(lines) == 1
+    assert f"dataset {dataset}" in lines[0]
+    assert "a tenth" in lines[0]
+    assert loader.stats.causes == {"encode_sample: ValueError": loader.stats.failed}
+
+
+def test_the_counts_of_causes_come_from_workers_too(dataset: str) -> None:
+    expected = loader_of(dataset)
+    taken(expected, 20)
+    with loader_of(dataset, worker_config=WorkerConfig(num_workers=2)) as loader:
+        taken(loader, 20)
+
+    assert loader.stats.causes == expected.stats.causes
+    assert sum(loader.stats.causes.values()) == loader.stats.failed > 0
+
+
+def test_a_handler_of_ones_own_is_told_of_every_failure(dataset: str) -> None:
+    told: list[Exception] = []
+    workers = WorkerConfig(global_error_handler=lambda error, *_: told.append(error))
+    loader = loader_of(dataset, worker_config=workers)
+    taken(loader, 20)
+
+    assert len(told) == loader.stats.failed > 2
+
+
+def test_each_failure_is_told_at_debug(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+    loader = loader_of(dataset)
+    with caplog.at_level(logging.DEBUG, "wdsctl.loader"):
+        taken(loader, 20)
+
+    assert len([record for record in caplog.records if "is left out" in record.message]) == loader.stats.failed > 2
+
+
+def test_the_traceback_is_logged_at_debug_only(dataset: str, caplog: pytest.LogCaptureFixture) -> None:
+    for level, has_traceback in ((logging.WARNING, False), (logging.DEBUG, True)):
+        caplog.clear()
+        with caplog.at_level(level, "wdsctl.loader"):
+            taken(loader_of(dataset), 8)
+        assert all(bool(record.exc_info) == has_traceback for record in caplog.records)
+
+
+def test_a_state_goes_on_exactly_whatever_failed_before_it(dataset: str) -> None:
+    truth = digests(loader_of(dataset), 40)
+
+    for place in range(1, 30, 6):
+        resumed = loader_of(dataset)
+        resumed.load_state_dict(saved_after(loader_of(dataset), place))
+        assert digests(resumed, 40 - place) == truth[place:]
+
+
+def test_a_handler_of_ones_own_decides(dataset: str) -> None:
+    seen: list[str] = []
+
+    def handler(error: Exception, sample: Any, sources: Any) -> None:
+        seen.append(sample["__key__"])
+        if len(seen) == 3:
+            raise RuntimeError("enough")
+
+    loader = loader_of(dataset, worker_config=WorkerConfig(global_error_handler=handler))
+    with pytest.raises(RuntimeError, match="enough"):
+        list(islice(loader, 100))
+
+    assert len(seen) == 3
+
+
+def test_a_hundred_in_a_row_end_the_run_and_a_hook_that_says_less_ends_it_sooner(dataset: str) -> None:
+    class Impatient(Raw):
+        @stateless(failure_tolerance=4)
+        def encode_sample(self, sample: Any) -> Any:
+            raise ValueError("always")
+
+    with pytest.raises(FatalSampleError, match="100 consecutive samples failed in encode_sample"):
+        next(iter(loader_of(dataset, Broken(ValueError("always")))))
+    with pytest.raises(FatalSampleError, match="4 consecutive samples failed in encode_sample"):
+        next(iter(loader_of(dataset, Impatient())))
+
+
+@pytest.mark.parametrize("error", [MemoryError("full"), ImportError("gone"), SystemExit(2)], ids=repr)
+def test_an_error_that_no_other_sample_will_cure_ends_the_run_at_once(error: BaseException, dataset: str) -> None:
+    with pytest.raises(FatalSampleError) as raised:
+        next(iter(loader_of(dataset, Broken(error))))
+
+    assert raised.value.__cause__ is error
+
+
+def test_a_hook_that_returns_nothing_is_told(dataset: str) -> None:
+    class Forgets(Raw):
+        def encode_sample(self, sample: Any) -> Any:
+            sample["x"] = 1
+
+    with pytest.raises(SampleFailed, match="encode_sample returned None") as raised:
+        next(iter(loader_of(dataset, Forgets(), worker_config=strict())))
+
+    assert "SkipSample" in raised.value.hint
+
+
+def test_a_batch_that_fails_is_left_out_whole(dataset: str) -> None:
+    class FirstFails(Raw):
+        def batch(self, samples: list[Any]) -> Any:
+            if any(sample["__key__"] == "000000" for sample in samples):
+                raise ValueError("no batch")
+            return super().batch(samples)
+
+    loader = loader_of(dataset, FirstFails(), shuffle=False, lanes=1)
+
+    assert list(next(iter(loader))["__key__"]) == ["000004", "000005", "000006", "000007"]
+    assert loader.stats.failed == 1
+
+
+def test_parts_that_cannot_be_read_are_left_out_sample_by_sample(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 40, shard_samples=20, parts=numbered)
+    whole = [key for batch in taken(loader_of(path, Raw(), lanes=1), 10) for key in batch["__key__"]]
+    shard = tmp_path / "shard-001.tar"
+    shard.write_bytes(shard.read_bytes()[:100])
+
+    found = [key for batch in taken(loader_of(path, Raw(), lanes=1), 5) for key in batch["__key__"]]
+
+    assert found == [key for key in whole if int(key) < 20]
+
+
+def test_a_handler_that_raises_has_the_batch_drawn_again(dataset: str) -> None:
+    assert WorkerConfig(global_error_handler=reraise_exception) == strict()
+    loader = loader_of(dataset, worker_config=strict(), lanes=1)
+    found: list[Any] = []
+    with pytest.raises(SampleFailed):
+        found.extend(loader)
+
+    with pytest.raises(SampleFailed):
+        next(iter(loader))
+
+
+# What is not of a sample.
+
+
+def test_a_storage_that_is_down_ends_the_run_at_the_first_sample_and_not_at_a_failure_of_one_shard() -> None:
+    for error in (StorageDown("no route", hint="x"), PermissionDenied("no entry", hint="x")):
+        failures = failures_of()
+        with pytest.raises(type(error)) as raised:
+            failures.record_failure("load", error, None, "here")
+        assert (raised.value.where, failures.stats.failed) == ("here", 0)
+
+    failures = failures_of()
+    failures.record_failure("load", StorageError("a short read", hint="x", code="WDS403"), None, "here")
+    assert failures.stats.causes == {"load: WDS403": 1}
+
+
+@pytest.mark.parametrize("encoder", [Raw(), Tenth()], ids=["bulk", "hooked"])
+def test_a_dataset_that_vanishes_ends_the_run_at_once_and_goes_on_when_it_is_back(encoder: Raw, tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "data", 60, shard_samples=20, parts=numbered)
+    truth = digests(loader_of(path, encoder), 20)
+    loader = loader_of(path, encoder)
+    found = digests(loader, 3)
+    loader.close()
+    (tmp_path / "data").rename(tmp_path / "away")
+
+    with pytest.raises(StorageDown, match="no other shard of the dataset can be found") as raised:
+        next(iter(loader))
+    assert raised.value.code == "WDS408"
+    assert loader.stats.failed == 0 or encoder.__class__ is Tenth
+
+    (tmp_path / "away").rename(tmp_path / "data")
+    assert found + digests(loader, 17) == truth
+
+
+def test_one_shard_that_vanishes_is_left_out_and_counted(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path, 60, shard_samples=20, parts=numbered)
+    (tmp_path / "shard-001.tar").unlink()
+    loader = loader_of(path, Raw(), lanes=1)
+
+    keys = {int(key) for batch in taken(loader, 10) for key in batch["__key__"]}
+
+    assert keys == {*range(20), *range(40, 60)}
+    assert loader.stats.causes == {"load: WDS404": loader.stats.failed}

@@ -1,0 +1,210 @@
+"""The commands as functions: the same options, the same reports, and nothing imported before it is needed."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import wdsctl
+from tests.build import a_folder
+from tests.core.captioned import captions
+from wdsctl.core.convert.request import ConvertReport
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.index.media_folder import MediaFolderReport
+from wdsctl.core.index.request import IndexReport
+from wdsctl.core.inspect.blend import BlendReport
+from wdsctl.core.inspect.inspect import InspectReport
+from wdsctl.core.inspect.media_folder import MediaFolderInspectReport
+from wdsctl.core.inspect.samples import SamplesReport
+from wdsctl.core.inspect.stats import StatsReport
+from wdsctl.core.prepare.prepare import PrepareReport
+from wdsctl.core.split.split import SplitReport
+from wdsctl.core.validate.request import ReleaseReport, ValidateReport
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.show import ViewShowReport
+from wdsctl.core.views.views import create_view
+
+HEAVY = ("torch", "numpy", "sqlalchemy", "sqlite3", "PIL", "av", "yaml", "fsspec", "typer", "rich", "webdataset")
+FUNCTIONS = ("prepare", "index", "split", "inspect", "validate", "convert")
+
+#: Options of the command line that write or draw an answer, which a function returns.
+OF_THE_TERMINAL = {
+    "inspect": {"images"},
+    "validate": {"format", "output", "limit", "fail_on"},
+    "split": {"export", "leaks"},
+}
+#: Parameters of a command that have another name in Python.
+RENAMED = {"split": {"source": "from_file"}, "convert": {"paths": "source"}}
+
+
+def modules_after(program: str) -> set[str]:
+    """What a fresh interpreter has loaded after the program."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stdout.split())
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """A dataset of 12 captioned pictures."""
+    raw = a_folder(tmp_path / "raw", captions(0, 12))
+    wdsctl.prepare(raw, tmp_path / "shards", shard_samples=4, split="2,1,1", workers=1)
+    return tmp_path / "shards"
+
+
+@pytest.mark.parametrize("use", ["", "wdsctl.prepare", "wdsctl.Dataset", "dir(wdsctl)"])
+def test_importing_wdsctl_and_naming_its_functions_loads_nothing_heavy(use: str) -> None:
+    loaded = modules_after(f"import wdsctl\n{use}")
+
+    assert loaded.isdisjoint(HEAVY)
+    assert not any(name.startswith(("wdsctl.cli", "wdsctl.loader")) for name in loaded)
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert all(getattr(wdsctl, name) is not None for name in wdsctl.__all__)
+    assert dir(wdsctl) == wdsctl.__all__
+    assert wdsctl.loader is import_module("wdsctl.loader")
+    with pytest.raises(AttributeError, match="no attribute 'preprare'"):
+        wdsctl.preprare  # noqa: B018
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_has_every_option_of_its_command_with_the_same_default(name: str) -> None:
+    command: Callable[..., Any] = import_module(f"wdsctl.cli.commands.{name}").command
+    theirs = inspect.signature(command).parameters
+    ours = inspect.signature(getattr(wdsctl, name)).parameters
+    renamed, left_out = RENAMED.get(name, {}), {"common", *OF_THE_TERMINAL.get(name, ())}
+    expected = {renamed.get(option, option) for option in theirs if option not in left_out}
+
+    assert expected <= set(ours)
+    assert set(ours) - expected <= {"yes", "progress", "dest"}
+    for option, parameter in theirs.items():
+        mine = ours.get(renamed.get(option, option))
+        if mine is not None and type(parameter.default) in (int, bool, float):
+            assert mine.default == parameter.default, option
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_help_tells_every_argument(name: str) -> None:
+    function = getattr(wdsctl, name)
+    told = function.__doc__ or ""
+    everywhere = {"source", "dest", "root", "progress", "catalog", "dry_run", "wait", "workers"}
+
+    assert f"wdsctl {name}" in told
+    assert [
+        each for each in inspect.signature(function).parameters if each not in everywhere and f"`{each}`" not in told
+    ] == []
+
+
+def test_a_dataset_is_prepared_indexed_inspected_split_validated_and_converted(shards: Path, tmp_path: Path) -> None:
+    again = wdsctl.prepare(str(tmp_path / "raw"), shards, shard_samples=4, workers=1)
+    indexed = wdsctl.index(shards, column={"bytes": "size:jpg"}, media=True, workers=1)
+    summary = wdsctl.inspect(shards)
+    divided = wdsctl.split(shards, {"train": 3, "val": 1}, by="sample", seed=1, yes=True, workers=1)
+    checked = wdsctl.validate(shards, level="content,schema", sample="50%", workers=1)
+    converted = wdsctl.convert(shards, tmp_path / "new", shard_size="1MB", parts="jpg,txt", shuffle=True, workers=1)
+
+    assert isinstance(again, PrepareReport)
+    assert again.up_to_date
+    assert isinstance(indexed, IndexReport)
+    assert [column.name for column in indexed.columns] == ["bytes"]
+    assert isinstance(summary, InspectReport)
+    assert {each.name: each.samples for each in summary.splits} == {"train": 4, "val": 4, "test": 4}
+    assert isinstance(divided, SplitReport)
+    assert {each.name: each.samples for each in wdsctl.inspect(shards).splits} == {"train": 9, "val": 3}
+    assert isinstance(checked, ValidateReport)
+    assert (checked.findings, checked.share) == ((), 0.5)
+    assert isinstance(converted, ConvertReport)
+    assert (converted.samples, converted.files) == (12, 1)
+
+
+def test_inspect_and_validate_return_the_report_of_what_is_asked(shards: Path, tmp_path: Path) -> None:
+    create_view(str(shards), "few", ViewDefinition(sample="5"))
+    blend = tmp_path / "blend.yaml"
+    blend.write_text("splits:\n  train:\n    path: shards\n", encoding="utf-8")
+
+    assert isinstance(wdsctl.inspect(shards, stats=True, random=3), StatsReport)
+    assert isinstance(wdsctl.inspect(shards, samples=2), SamplesReport)
+    assert [each.key for each in wdsctl.inspect(shards, key="003").shown] == ["003"]
+    assert len(wdsctl.inspect(shards, random=3, seed=1, split="val").shown) == 3
+    summary = wdsctl.inspect(shards, samples=0)
+    assert isinstance(summary, InspectReport)
+    assert summary.first == ()
+    assert isinstance(wdsctl.inspect(f"{shards}@few"), ViewShowReport)
+    assert isinstance(wdsctl.inspect(blend), BlendReport)
+    assert wdsctl.validate(blend, workers=1).root == str(blend)
+    assert isinstance(wdsctl.validate(shards, release=True, workers=1), ReleaseReport)
+
+
+def test_a_folder_of_media_is_indexed_as_it_is(tmp_path: Path) -> None:
+    folder = a_folder(tmp_path / "media", {name: data for name, data in captions(0, 3).items() if name.endswith("jpg")})
+
+    report = wdsctl.prepare(folder, media=True, workers=1)
+
+    assert isinstance(report, MediaFolderReport)
+    assert wdsctl.index(folder, media=True, workers=1).up_to_date
+    summary = wdsctl.inspect(folder)
+    assert isinstance(summary, MediaFolderInspectReport)
+    assert summary.files == 3
+    with pytest.raises(UsageError, match="no samples, and so no columns"):
+        wdsctl.index(folder, media=True, column={"bytes": "size:jpg"})
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda _: wdsctl.index(""), "root is ''"),
+        (lambda root: wdsctl.index(root, catalog=""), "catalog is ''"),
+        (wdsctl.split, "nothing says how to split"),
+        (lambda root: wdsctl.split(root, drop=True), "deletes the default split set"),
+        (lambda root: wdsctl.split(root, "8,1,1", folds=3), "exclude each other"),
+        (lambda root: wdsctl.inspect(root, stats=True, samples=3), "exclude each other"),  # type: ignore[call-overload]
+        (lambda root: wdsctl.validate(root, quarantine=True, release=True), "contradict"),  # type: ignore[call-overload]
+        (lambda root: wdsctl.convert(root, f"{root}-new", sort="key", shuffle=True), "exclude each other"),
+        (lambda root: wdsctl.convert([], f"{root}-new"), "needs a source"),
+        (lambda root: wdsctl.convert(root, f"{root}-new", shard_size="big"), "is no size"),
+        (lambda root: wdsctl.prepare(root, parts="jpg,,txt"), "empty name"),
+    ],
+)
+def test_what_makes_no_sense_is_a_usage_error_that_nothing_was_done_for(
+    shards: Path, wrong: Callable[[str], Any], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        wrong(str(shards))
+    assert not Path(f"{shards}-new").exists()
+
+
+def test_samples_move_only_where_it_is_said(shards: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        wdsctl.split(shards, "1,1", by="sample", seed=5, workers=1)
+    moved = wdsctl.split(shards, "1,1", by="sample", seed=5, yes=True, workers=1)
+
+    assert refused.value.code == "WDS238"
+    assert moved.moved
+
+
+def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
+    with pytest.raises(wdsctl.WdsctlError) as error:
+        wdsctl.inspect(tmp_path / "nowhere")
+    assert isinstance(error.value, InputError)
+    assert error.value.hint
+
+
+def test_a_progress_is_told(shards: Path) -> None:
+    from tests.build import Told
+
+    told = Told()
+    wdsctl.index(shards, rebuild=True, workers=1, progress=told)
+
+    assert told.phases

@@ -1,0 +1,608 @@
+"""The commands as functions: `wdsctl.prepare(...)` does what `wdsctl prepare` does, and returns its report.
+
+Arguments have the names of the options, with `_` for `-`. The functions never print or prompt: `yes=True` confirms what
+the command asks, or takes as `--yes`. All raise `WdsctlError` with a code, a location and a hint. Each imports what it
+needs when it is called.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from wdsctl.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.index.request import IndexReport
+    from wdsctl.core.inspect.inspect import InspectReport
+    from wdsctl.core.inspect.samples import SamplesReport
+    from wdsctl.core.inspect.stats import StatsReport
+    from wdsctl.core.prepare.prepare import PrepareReport
+    from wdsctl.core.progress import Progress
+    from wdsctl.core.split.split import SplitReport
+    from wdsctl.core.validate.request import ReleaseReport, ValidateReport
+
+    PathText: TypeAlias = str | os.PathLike[str]
+    Names: TypeAlias = str | Sequence[str]  # comma-separated, or a sequence
+
+__all__ = ["convert", "index", "inspect", "prepare", "split", "validate"]
+
+
+def prepare(
+    source: PathText,
+    dest: PathText | None = None,
+    *,
+    shard_samples: int = 10_000,
+    shard_size: int | str = 1 << 30,
+    template: str = "shard-{index:06d}.tar",
+    parts: Names = "",
+    on_missing: Literal["error", "skip", "keep"] = "error",
+    split: str | Mapping[str, float] | None = None,
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    seed: int = 0,
+    sample_type: str = "",
+    field_map: str | Mapping[str, str] = "",
+    redetect: bool = False,
+    key: str | None = None,
+    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
+    media: str | bool | None = None,
+    media_index: bool = False,
+    exclude: Sequence[str] = (),
+    missing: Literal["error", "keep", "drop"] = "error",
+    sample_rows: bool | None = None,
+    hashed: bool | None = None,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> PrepareReport | Any:
+    """Build a training dataset from raw files or existing shards: `wdsctl prepare`. A second run does what remains.
+
+    Writes raw files of `source` as shards below `dest`. Uses tars and JSONL in place, without `dest`. Then indexes the
+    shards, detects the sample type, and assigns the samples to splits.
+
+    `shard_samples`, `shard_size` (bytes, or text such as "500MB"): maximum samples and bytes of a shard.
+    `template`: names of the shards.
+    `parts`: the parts of a complete sample, such as "jpg,txt".
+    `on_missing`: what to do about incomplete samples, stray files and unreadable files.
+    `split`: "8,1,1", or shares by name. None keeps existing splits, or puts all samples into train.
+    `by`, `seed`: as in `wdsctl.split`.
+    `sample_type`, `field_map`: detected by default; `redetect` detects them again.
+    `key`, `key_until`, `media`, `media_index`, `exclude`, `missing`, `sample_rows`, `hashed`: as in `wdsctl.index`.
+    `wait`: seconds to wait for another writer.
+    `workers`: number of processes. None: the usable CPUs, at most 16.
+    `yes`: accept an uncertain detection, let samples change their split, and accept a `source` that has moved and
+    changed since `dest` was written.
+
+    Returns a `PrepareReport`; for a folder of media with `media` and without `dest`, a `MediaFolderReport`.
+    """
+    from wdsctl.core.dataset.root_spec import parse_root_spec
+    from wdsctl.core.dataset.split_rules import parse_split_shares
+    from wdsctl.core.index.index import index_if_media_folder
+    from wdsctl.core.index.request import IndexRequest, MediaRequest
+    from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
+    from wdsctl.core.prepare.prepare import prepare as run_prepare
+    from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    spec, catalog_path = parse_root_spec(_path("source", source)), _path_or_none("catalog", catalog)
+    progress = progress or SILENT_PROGRESS
+    index_request = IndexRequest(
+        workers=worker_count(workers),
+        missing=missing,
+        exclude=tuple(exclude),
+        selection=spec.selection,
+        sample_rows=sample_rows,
+        hashed=hashed,
+        dry_run=dry_run,
+        media=MediaRequest(selection=_media_selection(media), keyframes=media_index),
+        key=key,
+        key_until=key_until,
+    )
+    if dest is None:
+        folder_report = index_if_media_folder(spec, index_request, catalog=catalog_path, wait=wait, progress=progress)
+        if folder_report is not None:
+            return folder_report
+    request = PrepareRequest(
+        shard_samples=shard_samples,
+        shard_size=parse_size_bytes(shard_size),
+        template=template,
+        parts=parse_part_names(parts),
+        on_missing=on_missing,
+        split=parse_split_shares(split) if isinstance(split, str) and split else split or None,
+        split_by=by,
+        seed=seed,
+        sample_type=sample_type,
+        field_map=_field_map(field_map),
+        redetect=redetect,
+        catalog=catalog_path,
+        index=index_request,
+        wait=wait,
+        may_move=yes,
+        moved=yes,
+        take_unsure=yes,
+    )
+    return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
+
+
+def index(
+    root: PathText,
+    *,
+    rebuild: bool = False,
+    missing: Literal["error", "keep", "drop"] = "error",
+    exclude: Sequence[str] | None = None,
+    key: str | None = None,
+    key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
+    column: Mapping[str, str] | None = None,
+    drop_column: Sequence[str] = (),
+    on_error: Literal["error", "zero"] = "error",
+    trust_code: bool = False,
+    media: str | bool | None = None,
+    media_index: bool = False,
+    drop_media: bool = False,
+    sample_rows: bool | None = None,
+    hashed: bool | None = None,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> IndexReport | Any:
+    """Update the catalog: `wdsctl index`. Reads only new and changed shards, at about 2 µs of one core per tar member.
+
+    `root`: the dataset, or some of its shards: "shards/a-{000..199}.tar", "shards/*.tar", "@list.txt".
+    `rebuild`: rebuild the catalog from all shards.
+    `missing`: what to do about shards that no longer exist.
+    `exclude`: patterns of shards to skip. None keeps those of the last run.
+    `key`: for JSONL, the field that holds the key.
+    `key_until`: where the key ends in a file name with several dots.
+    `column`: name -> function that computes a number for every sample (docs/columns.md).
+    `drop_column`: names of columns to delete.
+    `on_error`: what to do if a column's function fails for a sample.
+    `trust_code`: allow functions from the dataset's folder.
+    `media`: parts to read media facts of, such as "jpg,mp4"; True for all media.
+    `media_index`: index videos for seeking, too. `drop_media`: delete the media facts.
+    `sample_rows`: whether to store a catalog row for every sample, or only counts.
+    `hashed`: compute the SHA-256 of every shard, by reading all of it.
+    `wait`, `workers`: as in `wdsctl.prepare`.
+
+    Returns an `IndexReport`; for a folder of media, a `MediaFolderReport`.
+    """
+    from wdsctl.core.dataset.root_spec import parse_root_spec
+    from wdsctl.core.index.index import index_dataset, index_if_media_folder
+    from wdsctl.core.index.request import ColumnRequest, IndexRequest, MediaRequest, parse_column_options
+    from wdsctl.core.invocation import worker_count
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    spec, catalog_path = parse_root_spec(_path("root", root)), _path_or_none("catalog", catalog)
+    request = IndexRequest(
+        workers=worker_count(workers),
+        rebuild=rebuild,
+        missing=missing,
+        exclude=None if exclude is None else tuple(exclude),
+        dry_run=dry_run,
+        columns=ColumnRequest(
+            functions=parse_column_options([f"{name}={function}" for name, function in (column or {}).items()]),
+            drop=tuple(drop_column),
+            on_error=on_error,
+            trust_code=trust_code,
+        ),
+        media=MediaRequest(selection=_media_selection(media), keyframes=media_index, drop=drop_media),
+        key=key,
+        key_until=key_until,
+        sample_rows=sample_rows,
+        hashed=hashed,
+    )
+    progress = progress or SILENT_PROGRESS
+    folder_report = index_if_media_folder(spec, request, catalog=catalog_path, wait=wait, progress=progress)
+    return folder_report or index_dataset(spec, request, catalog=catalog_path, wait=wait, progress=progress)
+
+
+def split(
+    root: PathText,
+    ratios: str | Mapping[str, float] | None = None,
+    *,
+    by: Literal["auto", "shard", "sample", "key"] = "auto",
+    seed: int = 0,
+    group_by: str = "",
+    stratify: str = "",
+    pattern: Mapping[str, Names] | None = None,
+    keys: Mapping[str, PathText] | None = None,
+    rest: str = "",
+    from_file: PathText = "",
+    folds: int = 0,
+    split_set: str = "",
+    exclude_shard: Sequence[str] = (),
+    exclude_key: Sequence[str] = (),
+    exclude_keys: Sequence[PathText] = (),
+    exclude_code: Sequence[str] = (),
+    no_excludes: bool = False,
+    allow_empty: bool = False,
+    drop: bool = False,
+    again: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> SplitReport:
+    """Assign samples to splits such as train, val and test: `wdsctl split`. Does not modify shards.
+
+    Pass one of these, or only excludes:
+    `ratios`: "8,1,1", or shares by name.
+    `pattern`: split -> patterns of its shards. `keys`: split -> file with its keys.
+    `from_file`: a split.yaml of Energon (`--from`).
+    `folds`: make this many sets, each with another fold as val.
+    `drop`: delete a set. `again`: make all sets by the rules in dataset.yaml.
+
+    `by`: assign whole shards, samples, or samples by key. `seed`: seed of the split.
+    `group_by`, `stratify`: json:FIELD, part:NAME, key:REGEX or column:NAME. Keep samples of one value together, or
+    divide the samples of each value by the shares.
+    `rest`: the split of all other samples. `split_set`: the name of the set (`--set`).
+    `exclude_shard`, `exclude_key`, `exclude_keys` (files of keys), `exclude_code`: samples to leave out of all splits;
+    `no_excludes` removes earlier excludes.
+    `allow_empty`: allow empty splits. `dry_run`: report without changing anything.
+    `yes`: let samples move to another split, and let `drop` delete the default set.
+
+    `wdsctl.inspect(root).splits` shows the splits.
+    """
+    from wdsctl.core.invocation import worker_count
+    from wdsctl.core.progress import SILENT_PROGRESS
+    from wdsctl.core.split.request import parse_split_request
+    from wdsctl.core.split.split import split_dataset
+
+    patterns = {name: (each,) if isinstance(each, str) else each for name, each in (pattern or {}).items()}
+    request = parse_split_request(
+        ratios=ratios if isinstance(ratios, str | None) else ",".join(f"{name}={ratios[name]}" for name in ratios),
+        by=by,
+        seed=seed,
+        group_by=group_by,
+        stratify=stratify,
+        patterns=[f"{name}={text}" for name, texts in patterns.items() for text in texts],
+        keys=[f"{name}={_path('keys', file)}" for name, file in (keys or {}).items()],
+        rest=rest,
+        source=os.fspath(from_file),
+        folds=folds,
+        split_set=split_set,
+        exclude_shards=exclude_shard,
+        exclude_keys=exclude_key,
+        exclude_key_files=[_path("exclude_keys", file) for file in exclude_keys],
+        exclude_codes=exclude_code,
+        no_excludes=no_excludes,
+        drop=drop,
+        again=again,
+        allow_empty=allow_empty,
+        workers=worker_count(workers),
+    )
+    if request.is_query:
+        raise UsageError(
+            "nothing says how to split", hint='pass ratios="8,1,1"; wdsctl.inspect(root).splits shows the splits'
+        )
+    if drop and not (split_set or dry_run or yes):
+        raise UsageError(
+            "drop without split_set deletes the default split set and its rule",
+            hint="dry_run=True shows what it would do; yes=True does it",
+        )
+    return split_dataset(
+        _path("root", root),
+        replace(request, may_move=yes),
+        catalog=_path_or_none("catalog", catalog),
+        wait=wait,
+        dry_run=dry_run,
+        progress=progress or SILENT_PROGRESS,
+    )
+
+
+@overload
+def inspect(
+    root: PathText,
+    *,
+    stats: Literal[True],
+    random: int | None = None,
+    seed: int | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> StatsReport: ...
+@overload
+def inspect(
+    root: PathText, *, key: str, shard: str | None = None, catalog: PathText | None = None
+) -> SamplesReport: ...
+@overload
+def inspect(
+    root: PathText,
+    *,
+    random: int,
+    seed: int | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+) -> SamplesReport: ...
+@overload
+def inspect(
+    root: PathText, *, samples: int, split: str | None = None, catalog: PathText | None = None
+) -> SamplesReport | Any: ...
+@overload
+def inspect(root: PathText, *, split: str | None = None, catalog: PathText | None = None) -> InspectReport | Any: ...
+def inspect(
+    root: PathText,
+    *,
+    stats: bool = False,
+    samples: int | None = None,
+    random: int | None = None,
+    seed: int | None = None,
+    key: str | None = None,
+    shard: str | None = None,
+    split: str | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> Any:
+    """Show what a dataset or a blend file contains: `wdsctl inspect`.
+
+    Without options, returns an `InspectReport` from the catalog: counts, parts, splits, shards, and the first three
+    samples (`samples=0`: none). It costs one catalog row per shard. With options:
+    `samples`: the first samples; `random`: samples drawn by `seed`; `key` (and `shard`): the samples of a key. Returns
+    a `SamplesReport`.
+    `stats`: sizes, media, texts and JSON keys with histograms. Reads 1,000 samples (or `random`), and returns a
+    `StatsReport`.
+    `split`: only samples of this split.
+
+    Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
+    `MediaFolderInspectReport` for a folder of media.
+    """
+    from wdsctl.core.blend.yaml_tree import is_blend_file
+    from wdsctl.core.catalog.presence import is_media_folder
+    from wdsctl.core.dataset.location import parse_root
+    from wdsctl.core.inspect.samples import InspectRequest
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
+    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
+    is_blend = is_blend_file(root_path)
+    request.check(is_blend=is_blend)
+    if is_blend:
+        from wdsctl.core.inspect.blend import inspect_blend
+
+        return inspect_blend(root_path, split=split, samples=samples, catalog=catalog_path)
+    if stats:
+        from wdsctl.core.inspect.stats import SAMPLES_READ, inspect_stats
+
+        return inspect_stats(
+            root_path,
+            count=SAMPLES_READ if random is None else random,
+            seed=seed or 0,
+            split=split,
+            catalog=catalog_path,
+            progress=progress or SILENT_PROGRESS,
+        )
+    if key is not None or random is not None or samples:
+        from wdsctl.core.inspect.samples import inspect_samples
+
+        report, _ = inspect_samples(root_path, request.sample_selection, catalog=catalog_path)
+        return report
+    dataset_path, view = parse_root(root_path, catalog_path)
+    if view:
+        from wdsctl.core.views.show import show_view
+
+        return show_view(dataset_path, view, catalog=catalog_path)
+    sample_count = {} if samples is None else {"samples": samples}
+    if is_media_folder(root_path, catalog_path):
+        from wdsctl.core.inspect.media_folder import inspect_media_folder
+
+        return inspect_media_folder(root_path, catalog=catalog_path, **sample_count)
+    from wdsctl.core.inspect.inspect import inspect as run_inspect
+
+    return run_inspect(root_path, catalog=catalog_path, **sample_count)
+
+
+@overload
+def validate(
+    root: PathText,
+    *,
+    release: Literal[True],
+    shards: Sequence[str] = (),
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ReleaseReport: ...
+@overload
+def validate(
+    root: PathText,
+    *,
+    level: Names = (),
+    sample: str | float = 1.0,
+    seed: int = 0,
+    shards: Sequence[str] = (),
+    refs: Mapping[str, str] | None = None,
+    again: bool = False,
+    quarantine: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ValidateReport: ...
+def validate(
+    root: PathText,
+    *,
+    level: Names = (),
+    sample: str | float = 1.0,
+    seed: int = 0,
+    shards: Sequence[str] = (),
+    refs: Mapping[str, str] | None = None,
+    again: bool = False,
+    quarantine: bool = False,
+    release: bool = False,
+    wait: float = 0.0,
+    workers: int | None = None,
+    catalog: PathText | None = None,
+    progress: Progress | None = None,
+) -> ValidateReport | ReleaseReport:
+    """Check a dataset, or all datasets of a blend file, for errors: `wdsctl validate`. Findings are in the report.
+
+    `level`: structure (always), headers, content, schema, refs, hashes, or all; as "schema,content" or a list.
+    `sample`: the share of samples to check, "1%" or 0.01, drawn by `seed`.
+    `shards`: patterns of shards to check.
+    `refs`: JSON field -> the store that it refers to.
+    `again`: also read shards that were validated and have not changed.
+    `quarantine`: leave samples with errors out of all splits; no file changes.
+    `release`: only end the quarantine of all samples, and return a `ReleaseReport`.
+    """
+    from wdsctl.core.invocation import worker_count
+    from wdsctl.core.progress import SILENT_PROGRESS
+    from wdsctl.core.validate.request import ValidateRequest, parse_levels, parse_ref, parse_share
+    from wdsctl.core.validate.validate import release as release_quarantine
+    from wdsctl.core.validate.validate import validate as run_validate
+
+    root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
+    progress = progress or SILENT_PROGRESS
+    if release:
+        return release_quarantine(
+            root_path,
+            shards=tuple(shards),
+            quarantine=quarantine,
+            catalog=catalog_path,
+            workers=worker_count(workers),
+            wait=wait,
+            progress=progress,
+        )
+    levels = [level] if isinstance(level, str) else list(level)
+    request = ValidateRequest(
+        levels=parse_levels(levels or ["structure", *(["refs"] if refs else [])]),
+        share=parse_share(str(sample)),
+        seed=seed,
+        shards=tuple(shards),
+        refs=tuple(parse_ref(f"{field}={store}") for field, store in (refs or {}).items()),
+        again=again,
+        quarantine=quarantine,
+    )
+    return run_validate(
+        root_path, request, catalog=catalog_path, workers=worker_count(workers), wait=wait, progress=progress
+    )
+
+
+def convert(
+    source: PathText | Sequence[PathText],
+    dest: PathText,
+    *,
+    from_format: str = "",
+    to_format: str = "",
+    option: Mapping[str, str] | None = None,
+    shard_samples: int = 10_000,
+    shard_size: int | str = 1 << 30,
+    template: str = "shard-{index:06d}.tar",
+    sort: Literal["none", "key"] = "none",
+    shuffle: bool = False,
+    seed: int = 0,
+    split: str = "",
+    where: str = "",
+    on_collision: Literal["error", "prefix", "keep-first"] = "error",
+    apart: str = "",
+    layout: Literal["", "monolithic", "polylithic"] = "",
+    media: Names = "",
+    primary: Literal["tar", "jsonl"] = "tar",
+    parts: Names = "",
+    drop_parts: Names = "",
+    rename_part: Mapping[str, str] | None = None,
+    image: str = "",
+    max_side: int = 0,
+    orientation: Literal["apply", "keep"] = "apply",
+    image_parts: Names = "",
+    audio: str = "",
+    rate: int = 0,
+    audio_parts: Names = "",
+    on_error: Literal["skip", "keep", "error"] = "skip",
+    compress: Literal["none", "gz"] = "none",
+    wait: float = 0.0,
+    workers: int | None = None,
+    dry_run: bool = False,
+    yes: bool = False,
+    progress: Progress | None = None,
+) -> ConvertReport:
+    """Write one or several datasets in another format: `wdsctl convert`. Does not modify the source. Resumes if killed.
+
+    `source`: a dataset (ROOT or ROOT@VIEW), a file of another format, or several of these.
+    `from_format`, `to_format`: the formats (`--from`, `--to`); by default detected, and shards.
+    `option`: options of the formats.
+    `shard_samples`, `shard_size`, `template`: size and names of the files to write.
+    `sort`, `shuffle`, `seed`: the order of samples.
+    `split`, `where` (SQL): the samples to convert.
+    `on_collision`: what to do about keys that occur more than once.
+    `apart`: write one dataset per value of split, key-prefix or json:FIELD.
+    `layout`, `media`, `primary`: all parts in one dataset, or media in another than labels.
+    `parts`, `drop_parts`, `rename_part` (old -> new): the parts to write, and their names.
+    `image` ("jpeg:90"), `max_side` (pixels), `orientation`, `image_parts`: how to re-encode images.
+    `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.
+    `on_error`: what to do about samples that cannot be re-encoded.
+    `compress`: "gz" compresses the shards, for transfer.
+    `yes`: start again although another conversion into `dest` is unfinished.
+    """
+    from wdsctl.core.convert.convert import convert as run_convert
+    from wdsctl.core.convert.parts import PartRules, parse_audio, parse_image, parse_renames
+    from wdsctl.core.convert.request import ConvertRequest, sample_order
+    from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
+    from wdsctl.core.progress import SILENT_PROGRESS
+
+    sources = [_path("source", each) for each in ([source] if isinstance(source, str | os.PathLike) else source)]
+    if not sources:
+        raise UsageError("convert needs a source", hint="wdsctl.convert(SOURCE, DEST)")
+    renames = [f"{old}={new}" for old, new in (rename_part or {}).items()]
+    request = ConvertRequest(
+        from_format=from_format,
+        to_format=to_format,
+        format_options=dict(option or {}),
+        shard_samples=shard_samples,
+        shard_size=parse_size_bytes(shard_size),
+        template=template,
+        order=sample_order(sort, is_shuffled=shuffle),
+        seed=seed,
+        split=split,
+        where=where,
+        on_collision=on_collision,
+        apart=apart,
+        layout=layout,
+        media=parse_part_names(media),
+        primary=primary,
+        parts=PartRules(parse_part_names(parts), parse_part_names(drop_parts), parse_renames(renames)),
+        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
+        audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
+        on_error=on_error,
+        compress=compress,
+        workers=worker_count(workers),
+        wait=wait,
+        restart=yes,
+        dry_run=dry_run,
+    )
+    return run_convert(sources, _path("dest", dest), request, progress=progress or SILENT_PROGRESS)
+
+
+def _path(name: str, path: PathText) -> str:
+    """The path as text. Raises UsageError if it is empty, since that would name the working directory."""
+    text = os.fspath(path)
+    if not text:
+        raise UsageError(f"{name} is {text!r}", hint="pass a path or a URL; for the working directory, '.'")
+    return text
+
+
+def _path_or_none(name: str, path: PathText | None) -> str | None:
+    return None if path is None else _path(name, path)
+
+
+def _media_selection(media: str | bool | None) -> str | None:
+    """The selection for `MediaRequest`: True means all media, as `--media` without a value; False means None."""
+    return ("auto" if media else None) if isinstance(media, bool) else media
+
+
+def _field_map(field_map: str | Mapping[str, str]) -> dict[str, str]:
+    if not isinstance(field_map, str):
+        return dict(field_map)
+    from wdsctl.core.samples.fields import parse_field_map_text
+
+    return parse_field_map_text(field_map) if field_map.strip() else {}

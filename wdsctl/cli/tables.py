@@ -1,0 +1,106 @@
+"""Render tables, labelled lines and findings, for all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from wdsctl.cli.formatting import escape_line, format_count, relative_paths
+from wdsctl.core.codes import load_codes
+from wdsctl.core.errors import SEVERITIES, Finding
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+
+SEVERITY_STYLES = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+
+
+def make_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table without borders. A column whose name begins with `#` holds numbers and is right-aligned.
+
+    On a narrow terminal the widest texts wrap first. Numbers, and columns whose name begins with `=`, wrap only if
+    nothing else helps; nothing is cut (`output.fit_table`).
+    """
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        is_number = column.startswith("#")
+        table.add_column(
+            escape_line(column.lstrip("#=")),
+            justify="right" if is_number else "left",
+            no_wrap=is_number or column.startswith("="),
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*map(escape_line, row))
+    return table
+
+
+def make_table_without_empty(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """`make_table` without the columns that are empty in every row."""
+    filled = [i for i in range(len(columns)) if any(row[i] for row in rows)]
+    return make_table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
+
+
+def labelled_lines(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> Table:
+    """Lines `label  text`; a long text continues below itself. `gap`: spaces after the longest label."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, gap, 0, 0))
+    grid.add_column(no_wrap=True, overflow="fold", style="bold")
+    grid.add_column(overflow="fold")
+    for label, text in rows:
+        grid.add_row(f"  {label}", escape_line(text) if isinstance(text, str) else text)
+    return grid
+
+
+def sort_by_severity(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: -SEVERITIES.index(finding.severity))
+
+
+def count_severities(findings: Sequence[Finding]) -> str:
+    """`2 errors, 1 warning, 12 notes`, or `nothing wrong`."""
+    counts = {severity: sum(f.count for f in findings if f.severity == severity) for severity in reversed(SEVERITIES)}
+    return ", ".join(format_count(n, severity) for severity, n in counts.items() if n) or "nothing wrong"
+
+
+def finding_lines(findings: Iterable[Finding]) -> Iterator[RenderableType]:
+    """Render findings like errors: code, title and count, then the first location and the message."""
+    for finding in findings:
+        yield _finding_heading(finding)
+        message = "" if finding.message == finding_title(finding) else finding.message
+        yield labelled_lines(
+            [("-->", relative_paths(": ".join(filter(None, (finding_location(finding), message)))))], gap=1
+        )
+
+
+def finding_title(finding: Finding) -> str:
+    """The title of a finding's code, or its message if the code is unknown."""
+    return load_codes()[finding.code].title if finding.code in load_codes() else escape_line(finding.message)
+
+
+def finding_location(finding: Finding) -> str:
+    """`train-000017.tar (byte 73,822,720), sample a/0042, part jpg`."""
+    parts = []
+    if finding.shard:
+        byte = f" (byte {format_count(finding.offset)})" if finding.offset is not None else ""
+        parts.append(f"{escape_line(finding.shard)}{byte}")
+    if finding.key:
+        parts.append(f"sample {escape_line(finding.key)}")
+    if finding.part:
+        parts.append(f"part {escape_line(finding.part)}")
+    return ", ".join(parts)
+
+
+def _finding_heading(finding: Finding) -> Text:
+    from rich.text import Text
+
+    times = f" ({format_count(finding.count)} times)" if finding.count > 1 else ""
+    return Text.assemble(
+        (f"{finding.severity}[{finding.code}]", SEVERITY_STYLES[finding.severity]),
+        f": {finding_title(finding)}{times}",
+    )

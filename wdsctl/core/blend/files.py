@@ -1,0 +1,68 @@
+"""Reads and parses each blend file once, from a disk or a store."""
+
+from __future__ import annotations
+
+import os
+
+from wdsctl.core.blend.yaml_tree import (
+    BLEND_DOC_PATH,
+    Node,
+    NodeLocation,
+    blend_error,
+    folder_of,
+    from_yaml,
+    resolve_blend_path,
+)
+from wdsctl.core.errors import InputError, StorageError
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.urls import redact_secrets
+
+#: A few lines can expand to any number of references, through aliases and files that are named repeatedly.
+MAX_REFERENCES = 100_000
+
+
+class BlendFileCache:
+    """The parsed files of one `read_blend`."""
+
+    def __init__(self, max_references: int = MAX_REFERENCES) -> None:
+        self._max_references = max_references
+        self._parsed: dict[str, Node] = {}
+        self._references = 0
+
+    def read_node(self, path: str, location: NodeLocation) -> Node:
+        """The parsed file. `location`: of the reference. Raises InputError, StorageError, PermissionDenied, or
+        DatasetError as `from_yaml` does."""
+        if path not in self._parsed:
+            self._parsed[path] = from_yaml(_read(path, location), path)
+        return self._parsed[path]
+
+    def count_reference(self, location: NodeLocation) -> None:
+        self._references += 1
+        if self._references > self._max_references:
+            hint = "use fewer aliases and nested files"
+            raise blend_error(
+                f"there are more than {self._max_references:,} references to datasets", location, hint=hint
+            )
+
+
+def _read(path: str, location: NodeLocation) -> str:
+    storage = storage_for(folder_of(path))
+    try:
+        data = storage.read(path, 0, storage.size(path))
+    except StorageError as error:
+        if storage.exists(path):
+            raise
+        if not location.line and resolve_blend_path(location.source, os.getcwd()) == path:
+            hint = f"name a blend file that there is ({BLEND_DOC_PATH}), a folder that holds shards, or a .jsonl file"
+            raise InputError(
+                "the blend file does not exist", hint=hint, where=redact_secrets(location.source)
+            ) from error
+        hint = "paths are relative to the folder of the file that contains them"
+        raise InputError(f"path: there is no {redact_secrets(path)}", hint=hint, where=str(location)) from error
+    finally:
+        storage.close()
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: {error.reason} at byte {error.start}"
+        raise blend_error(message, NodeLocation(path), hint="save it as UTF-8") from error

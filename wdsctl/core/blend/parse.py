@@ -1,0 +1,478 @@
+"""Parses the nodes of a blend file: checks the keys of each, follows references, and combines entries into sequences
+and mixtures of leaves.
+
+A join (`join: [refs]` or `join: {name: ref}`) is one leaf: members whose samples with the same key become one sample.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import cast
+
+from wdsctl.core.blend.files import BlendFileCache
+from wdsctl.core.blend.plan import (
+    Join,
+    Leaf,
+    LeafMixture,
+    LeafSequence,
+    NonmatchMode,
+    RepeatedLeaf,
+    ScheduleSegment,
+    WeightUnit,
+    component_weights,
+    concatenate,
+    merge_mixtures,
+)
+from wdsctl.core.blend.schedule import check_any_weight, parse_schedule
+from wdsctl.core.blend.scope import COMMON_NODE_KEYS, Scope, child_scope, format_multiplier, mapping_value, text_value
+from wdsctl.core.blend.yaml_tree import (
+    BLEND_DOC_PATH,
+    Node,
+    NodeLocation,
+    blend_error,
+    describe_node_value,
+    file_identity,
+    folder_of,
+    is_blend_file,
+    is_jsonl_reference,
+    parse_amount,
+    resolve_aux_path,
+    resolve_blend_path,
+    suggestion,
+    unknown_key_error,
+)
+from wdsctl.core.errors import DatasetError
+from wdsctl.core.safe_open import check_store
+from wdsctl.core.urls import redact_secrets
+
+#: The key that makes a node what it is, and the others that it may have. `datasets` is V1's word for blend.
+KEYS_BY_KIND: dict[str, tuple[str, ...]] = {
+    "path": ("dataset_config", "split_config", "aux", "subflavor"),
+    "blend": ("weight_by", "schedule"),
+    "datasets": ("weight_by", "schedule"),
+    "blend_epochized": (),
+    "concat": (),
+    "join": ("joiner", "nonmatch"),
+}
+
+#: What an entry of a list may have besides.
+ENTRY_KEYS_BY_KIND: dict[str, tuple[str, ...]] = {
+    "blend": ("weight", "name"),
+    "datasets": ("weight", "name"),
+    "blend_epochized": ("repetitions", "name"),
+    "concat": ("name",),
+    "join": ("nonmatch",),
+}
+
+_CLASS_KEYS = ("__module__", "__class__")
+_ENERGON_CLASSES = ("MetadatasetV2", "Metadataset")
+_DATASET_YAML_KEYS = frozenset({"sample_type", "field_map"})
+_HINT = "write one of path, blend, blend_epochized, concat, join"
+
+
+def node_kind(node: Node, entry_of: str = "") -> str:
+    """The node's key of KEYS_BY_KIND. Checks all other keys. `entry_of`: the kind of list that contains the node."""
+    check_mapping(node)
+    kinds: list[str] = [key for key in node.value if key in KEYS_BY_KIND]
+    extra = ENTRY_KEYS_BY_KIND.get(entry_of, ())
+    known = [
+        *extra,
+        *COMMON_NODE_KEYS,
+        *(kinds or KEYS_BY_KIND),
+        *(key for kind in kinds or KEYS_BY_KIND for key in KEYS_BY_KIND[kind]),
+    ]
+    for key in node.value:
+        if key not in known:
+            raise unknown_key_error(key, node.location_of(key), dict.fromkeys(known))
+    if len(kinds) != 1:
+        message = " and ".join(kinds) + " exclude each other" if kinds else "path or blend is missing"
+        raise blend_error(message, node.location_of(kinds[-1]) if kinds else node.location, hint=_HINT)
+    return kinds[0]
+
+
+def check_mapping(node: Node) -> None:
+    if not isinstance(node.value, dict):
+        raise blend_error(
+            f"expected a mapping with path or blend, found {describe_node_value(node.value)}", node.location, hint=_HINT
+        )
+
+
+def select_split_node(node: Node, split_part: str) -> tuple[Node, str]:
+    """The node of a split at the top of a file, and the split's name.
+
+    A file without `splits:` is one node for every split. Raises DatasetError WDS606 if there is no such split.
+    """
+    if not isinstance(node.value, dict):
+        raise blend_error(
+            f"expected `splits:`, found {describe_node_value(node.value)}",
+            node.location,
+            hint="write splits: {train: ...}",
+        )
+    _check_class(node)
+    _check_is_blend_file(node)
+    if "splits" not in node.value:
+        keys = {key: value for key, value in node.value.items() if key not in _CLASS_KEYS}
+        return Node(keys, node.location, node.key_locations), split_part
+    for key in node.value:
+        if key not in ("splits", *_CLASS_KEYS):
+            raise unknown_key_error(key, node.location_of(key), ("splits", *_CLASS_KEYS))
+    splits = node.value["splits"]
+    if not isinstance(splits.value, dict) or not splits.value:
+        message = f"splits: expected a mapping of names, found {describe_node_value(splits.value or None)}"
+        raise blend_error(message, node.location_of("splits"), hint="write splits: {train: ...}")
+    if split_part not in splits.value:
+        message = f"splits: there is no split {split_part!r}{suggestion(split_part, splits.value)}"
+        hint = f"the splits here are {', '.join(splits.value)}"
+        raise blend_error(message, node.location_of("splits"), hint=hint, code="WDS606")
+    return splits.value[split_part], split_part
+
+
+def _check_is_blend_file(node: Node) -> None:
+    """Raise DatasetError WDS600 for a file without any key of a blend file: it is a file of another kind."""
+    known, keys = ("splits", *KEYS_BY_KIND), [*node.value]
+    is_config = not _DATASET_YAML_KEYS.isdisjoint(keys)
+    if not keys or any(key in known or (key in (*COMMON_NODE_KEYS, *_CLASS_KEYS) and not is_config) for key in keys):
+        return
+    close = "" if is_config else next((close_name for key in keys if (close_name := suggestion(key, known))), "")
+    about = f"{', '.join(map(repr, keys[:3]))}{', ...' * (len(keys) > 3)}"
+    hint = f"one begins with `splits:`, or path, blend, concat, join: {BLEND_DOC_PATH}"
+    if is_config:
+        hint = "it looks like a dataset.yaml: give the folder of the dataset"
+    raise blend_error(f"not a blend file: its keys are {about}{close}", node.location, hint=hint)
+
+
+def _check_class(node: Node) -> None:
+    module = node.value["__module__"].value if "__module__" in node.value else "megatron.energon"
+    name = node.value["__class__"].value if "__class__" in node.value else "Metadataset"
+    hint = "write `__module__: megatron.energon` and `__class__: MetadatasetV2`, or neither"
+    if str(module).split(".")[0] not in ("megatron", "wdsctl"):
+        raise blend_error(
+            f"__module__: {describe_node_value(module)} is not supported: blend files cannot run code",
+            node.location_of("__module__"),
+            hint=hint,
+        )
+    if name not in _ENERGON_CLASSES:
+        close = suggestion(str(name), _ENERGON_CLASSES)
+        raise blend_error(
+            f"__class__: {describe_node_value(name)} is no class of blend files{close}",
+            node.location_of("__class__"),
+            hint=hint,
+        )
+
+
+ExpandNode = Callable[[Node, Scope], LeafSequence | LeafMixture]
+
+_NONMATCH_MODES = ("error", "skip", "none")
+_DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_IMPORT_PATH = re.compile(f"{_DOTTED_NAME}:{_DOTTED_NAME}")
+_JOINER_HINT = "write `joiner: module:name`, or `__module__` with `__class__` or `__function__`"
+
+
+def expand_join(node: Node, scope: Scope, expand_member: ExpandNode) -> LeafSequence:
+    """The leaf of a join: its primary, with the other members in `join`. `scope` includes the keys of the node.
+
+    Raises DatasetError WDS605 for an invalid join, WDS600 for unknown keys.
+    """
+    location = node.location_of("join")
+    names, entries = _join_entries(node.value["join"], location)
+    inner = replace(scope, subsets=())
+    leaves = [_expand_member(entry, inner, expand_member) for entry in entries]
+    default = _parse_nonmatch(node, "error")
+    nonmatch = [_parse_nonmatch(entry, default if i else "error") for i, entry in enumerate(entries)]
+    if nonmatch[0] != "error":
+        hint = "its samples are the joined ones; write nonmatch at the members that may lack some"
+        raise _join_error(
+            "nonmatch: not allowed for the first member of a join", entries[0].location_of("nonmatch"), hint
+        )
+    join = Join(
+        members=tuple(replace(leaf, aux={}) for leaf in leaves[1:]),
+        nonmatch=tuple(nonmatch[1:]),
+        names=names,
+        joiner=_parse_joiner(node.value["joiner"], node.location_of("joiner")) if "joiner" in node.value else None,
+        joiner_where=str(node.location_of("joiner")),
+    )
+    primary = replace(
+        leaves[0], subsets=scope.subsets, where=str(location), aux=_merge_aux(leaves, location), join=join
+    )
+    return LeafSequence((RepeatedLeaf(primary),), location)
+
+
+def _join_entries(node: Node, location: NodeLocation) -> tuple[tuple[str, ...], list[Node]]:
+    """The members' names, none if they go by position, and the members."""
+    value = node.value
+    names = tuple(value) if isinstance(value, dict) else ()
+    entries = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(entries, list) or len(entries) < 2:
+        found = "one member" if isinstance(entries, list) and entries else describe_node_value(entries or None)
+        hint = "write a list of references, or a mapping of names to references; the first is the primary"
+        raise _join_error(f"join: expected two members or more, found {found}", location, hint)
+    odd = next((name for name in names if not name or name.startswith("__")), None)
+    if odd is not None:
+        raise _join_error(
+            f"join: {odd!r} cannot be the name of a member", node.location_of(odd), "give it another name"
+        )
+    for entry in entries:
+        check_mapping(entry)
+    return names, entries
+
+
+def _expand_member(entry: Node, scope: Scope, expand_member: ExpandNode) -> Leaf:
+    part = expand_member(entry, scope)
+    if isinstance(part, LeafMixture) or len(part.repeated_leaves) != 1 or part.repeated_leaves[0].repetitions != 1:
+        hint = "refer to a dataset; blends may have joins as entries, and joins no blends"
+        raise _join_error("join: a member must be one dataset, found a blend", entry.location, hint)
+    leaf = part.repeated_leaves[0].leaf
+    if leaf.join is not None:
+        raise _join_error("join: a member cannot be a join", entry.location, "write all members in one join")
+    if leaf.subsets:
+        raise _join_error(
+            "subset: not allowed for a member of a join",
+            entry.location,
+            "write it at the join, where it selects joined samples",
+        )
+    if leaf.multiplier != scope.multiplier:
+        found = format_multiplier(leaf.multiplier)
+        message = f"shuffle_over_epochs_multiplier: not allowed for a member of a join, found {found}"
+        raise _join_error(message, entry.location, "write it at the join")
+    return leaf
+
+
+def _parse_nonmatch(node: Node, default: NonmatchMode) -> NonmatchMode:
+    if "nonmatch" not in node.value:
+        return default
+    mode = node.value["nonmatch"].value
+    mode = "none" if mode is None else mode  # YAML's null is written so, too
+    if mode not in _NONMATCH_MODES:
+        message = (
+            "nonmatch: expected error, skip or none, found "
+            f"{describe_node_value(mode)}{suggestion(str(mode), _NONMATCH_MODES)}"
+        )
+        raise _join_error(message, node.location_of("nonmatch"), "the default is error")
+    return cast("NonmatchMode", mode)
+
+
+def _merge_aux(leaves: Sequence[Leaf], location: NodeLocation) -> dict[str, str]:
+    """The stores of all members: cookers see the joined samples."""
+    stores: dict[str, str] = {}
+    for leaf in leaves:
+        for name, path in leaf.aux.items():
+            if stores.setdefault(name, path) != path:
+                raise _join_error(
+                    f"aux: {name!r} has two meanings in one join", location, "give one of them another name"
+                )
+    return stores
+
+
+def _parse_joiner(node: Node, location: NodeLocation) -> str | Callable[..., object]:
+    value: object = node.value
+    if callable(value):
+        return value  # given in code
+    if isinstance(value, dict):
+        return _joiner_path(node)
+    if isinstance(value, str) and _IMPORT_PATH.fullmatch(value):
+        return value
+    raise _join_error(
+        f"joiner: expected a class or a function by its module, found {describe_node_value(value)}",
+        location,
+        _JOINER_HINT,
+    )
+
+
+def _joiner_path(node: Node) -> str:
+    known = ("__module__", "__class__", "__function__")
+    for key in node.value:
+        if key not in known:
+            raise unknown_key_error(key, node.location_of(key), known)
+    parts = [node.value[key].value for key in known if key in node.value]
+    name = ":".join(map(str, parts))
+    if len(parts) != 2 or "__module__" not in node.value or not _IMPORT_PATH.fullmatch(name):
+        raise _join_error("joiner: expected a module and a class or function", node.location, _JOINER_HINT)
+    return name
+
+
+def _join_error(message: str, location: NodeLocation, hint: str) -> DatasetError:
+    return blend_error(message, location, hint=hint, code="WDS605")
+
+
+_WEIGHT_UNITS: tuple[WeightUnit, ...] = ("samples", "tokens")
+_ONE = Fraction(1)
+
+
+def expand_node(node: Node, scope: Scope, file_cache: BlendFileCache, entry_of: str = "") -> LeafSequence | LeafMixture:
+    """The leaves of a node, as a sequence or a mixture. `entry_of`: the key of the list that the node is in."""
+    kind = node_kind(node, entry_of)
+    make: dict[str, Callable[[Node, Scope, BlendFileCache, str], LeafSequence | LeafMixture]] = {
+        "path": _expand_reference,
+        "blend": _expand_blend,
+        "datasets": _expand_blend,
+        "blend_epochized": _expand_sequence,
+        "concat": _expand_sequence,
+        "join": _expand_join_node,
+    }
+    return make[kind](node, child_scope(scope, node), file_cache, kind)
+
+
+def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafMixture:
+    entries = _entries(node, kind)
+    location = node.location_of(kind)
+    for key in ("weight_by", "schedule"):
+        if key in node.value and not scope.is_outermost:
+            hint = "write it at the outermost blend, or make this entry a blend file of its own"
+            raise blend_error(
+                f"{key} applies to a whole job, but this blend is part of another node",
+                node.location_of(key),
+                hint=hint,
+            )
+    weights = [_amount(entry, "weight") for entry in entries]
+    names = _names(entries)
+    schedule = node.value.get("schedule")
+    if schedule is None:
+        check_any_weight(weights, location)
+    turns = parse_schedule(schedule, node.location_of("schedule"), names, weights) if schedule else []
+    parts = [expand_node(entry, replace(scope, is_outermost=False), file_cache, kind) for entry in entries]
+    segments = tuple(ScheduleSegment(turn.step, component_weights(parts, turn.weights)) for turn in turns)
+    return replace(
+        merge_mixtures(parts, turns[0].weights if turns else weights, location),
+        weight_unit=_parse_weight_unit(node),
+        schedule=segments,
+    )
+
+
+def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence:
+    runs = []
+    entries = _entries(node, kind)
+    _names(entries)
+    for entry in entries:
+        part = expand_node(entry, replace(scope, is_outermost=False), file_cache, kind)
+        if isinstance(part, LeafMixture):
+            raise blend_error(
+                f"a blend (at {part.location}) inside {kind}, which is finite; a blend is endless",
+                entry.location,
+                hint="put the epochized node into the blend, or make the inner one epochized, too",
+                code="WDS604",
+            )
+        runs.append((_amount(entry, "repetitions"), part))
+    if not any(times for times, _ in runs):
+        message = "repetitions: all are 0, so there is nothing to read"
+        raise blend_error(
+            message, node.location_of(kind), hint="give at least one entry repetitions above 0", code="WDS602"
+        )
+    return concatenate(runs, node.location_of(kind))
+
+
+def _expand_join_node(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence:
+    inner = replace(scope, is_outermost=False)
+    return expand_join(node, inner, lambda entry, inside: expand_node(entry, inside, file_cache, kind))
+
+
+def _expand_reference(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence | LeafMixture:
+    path, location = node.value[kind], node.location_of(kind)
+    if isinstance(path.value, dict):
+        _forbid(node, ("dataset_config", "split_config", "aux"), "a blend")
+        return _expand_file(path, scope, file_cache)
+    target = resolve_blend_path(text_value(node, kind), scope.folder)
+    if is_blend_file(target):
+        _forbid(node, ("dataset_config", "split_config", "aux"), "another blend file")
+        opened = (*scope.files, _check_no_cycle(target, scope, location))
+        return _expand_file(
+            file_cache.read_node(target, location), replace(scope, folder=folder_of(target), files=opened), file_cache
+        )
+    if is_jsonl_reference(target):
+        _forbid(node, ("dataset_config", "split_config"), "a JSONL file")
+    file_cache.count_reference(location)
+    leaf = Leaf(
+        path=target,
+        split_part=scope.split_part,
+        subflavors=scope.subflavors,
+        multiplier=scope.multiplier,
+        dataset_config=_optional_text(node, "dataset_config"),
+        split_config=_optional_text(node, "split_config"),
+        aux=_aux(node, scope),
+        subsets=scope.subsets,
+        where=str(location),
+    )
+    return LeafSequence((RepeatedLeaf(leaf),), location)
+
+
+def _expand_file(node: Node, scope: Scope, file_cache: BlendFileCache) -> LeafSequence | LeafMixture:
+    part, name = select_split_node(node, scope.split_part)
+    return expand_node(part, replace(scope, split_part=name), file_cache)
+
+
+def _check_no_cycle(path: str, scope: Scope, location: NodeLocation) -> tuple[str, str]:
+    """The file and split that are about to be opened. Raises DatasetError WDS601 if they are being read already."""
+    key = (file_identity(path), scope.split_part)
+    if key in scope.files:
+        chain = [*scope.files[scope.files.index(key) :], key]
+        message = "path: blend files refer to each other in a cycle: " + " -> ".join(
+            f"{redact_secrets(file)} ({part})" for file, part in chain
+        )
+        raise blend_error(message, location, hint="remove one of these references", code="WDS601")
+    return key
+
+
+def _entries(node: Node, kind: str) -> list[Node]:
+    entries = node.value[kind].value
+    if not isinstance(entries, list) or not entries:
+        hint = "write a list of entries, each with a path"
+        raise blend_error(
+            f"{kind}: expected a list, found {describe_node_value(entries or None)}", node.location_of(kind), hint=hint
+        )
+    for entry in entries:
+        check_mapping(entry)
+    return entries
+
+
+def _amount(entry: Node, key: str) -> Fraction:
+    return parse_amount(entry.value[key], key, entry.location_of(key)) if key in entry.value else _ONE
+
+
+def _names(entries: list[Node]) -> list[str]:
+    """The names of entries, empty for those without one."""
+    names = [text_value(entry, "name") if "name" in entry.value else "" for entry in entries]
+    for i, (name, entry) in enumerate(zip(names, entries, strict=True)):
+        if name and (name.isdecimal() or name in names[:i]):
+            why = "looks like the number of an entry" if name.isdecimal() else "is the name of another entry too"
+            raise blend_error(f"name: {name!r} {why}", entry.location_of("name"), hint="give it another name")
+    return names
+
+
+def _parse_weight_unit(node: Node) -> WeightUnit:
+    if "weight_by" not in node.value:
+        return "samples"
+    name = text_value(node, "weight_by")
+    for unit in _WEIGHT_UNITS:
+        if name == unit:
+            return unit
+    message = f"weight_by: expected samples or tokens, found {name!r}{suggestion(name, _WEIGHT_UNITS)}"
+    raise blend_error(message, node.location_of("weight_by"), hint="the default is samples")
+
+
+def _forbid(node: Node, keys: tuple[str, ...], what: str) -> None:
+    for key in keys:
+        if key in node.value:
+            raise blend_error(
+                f"{key}: not allowed here, because the path is {what}",
+                node.location_of(key),
+                hint="write it at the path of a dataset",
+            )
+
+
+def _optional_text(node: Node, key: str) -> str | None:
+    return text_value(node, key) if key in node.value else None
+
+
+def _aux(node: Node, scope: Scope) -> dict[str, str]:
+    """The stores by name. Raises PermissionDenied WDS409 if a file names one outside of its folder; a mapping of the
+    user's program may name any."""
+    if "aux" not in node.value:
+        return {}
+    stores = {
+        name: resolve_aux_path(text_value(node.value["aux"], name), scope.folder) for name in mapping_value(node, "aux")
+    }
+    for name, store in stores.items() if scope.files else ():
+        check_store(store, scope.folder, str(node.value["aux"].location_of(name)))
+    return stores

@@ -1,0 +1,113 @@
+"""Weights that change: `schedule: [{step: 0, weights: {web: 3, code: 1}}, {step: 1000, weights: [1, 1]}]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from wdsctl.core.blend.yaml_tree import (
+    Node,
+    NodeLocation,
+    blend_error,
+    describe_node_value,
+    parse_amount,
+    suggestion,
+    unknown_key_error,
+)
+from wdsctl.core.errors import DatasetError
+
+_HINT = "write schedule: [{step: 0, weights: {NAME: 1}}, ...] with ascending steps"
+_KEYS = ("step", "weights")
+
+
+class WeightChange(NamedTuple):
+    step: int
+    weights: list[Fraction]  # of all entries of the blend
+
+
+def parse_schedule(
+    node: Node, location: NodeLocation, names: Sequence[str], weights: Sequence[Fraction]
+) -> list[WeightChange]:
+    """The weight changes. The first one is at step 0, with the entries' own `weights` if the file has none for step 0.
+
+    `names`: of the entries, empty if they have none. An entry that a step does not name keeps its weight. Every change
+    has a weight above 0. Raises DatasetError WDS602.
+    """
+    if not isinstance(node.value, list) or not node.value:
+        raise _schedule_error(
+            f"schedule: expected a list of steps, found {describe_node_value(node.value or None)}", location
+        )
+    now = list(weights)
+    turns = []
+    for each in node.value:
+        now = _weights(each, names, now)
+        turns.append(WeightChange(_step(each), now))
+        check_any_weight(now, each.location_of("weights"))
+    for (before, _), (turn, each) in pairwise(zip(turns, node.value, strict=True)):
+        if turn.step <= before.step:
+            raise _schedule_error(f"step: {turn.step} does not come after {before.step}", each.location_of("step"))
+    if turns[0].step:
+        check_any_weight(weights, location)
+        turns.insert(0, WeightChange(0, list(weights)))
+    return turns
+
+
+def check_any_weight(weights: Sequence[Fraction], location: NodeLocation) -> None:
+    """Raises DatasetError WDS602 if all weights are 0."""
+    if not any(weights):
+        hint = "give at least one entry a weight above 0"
+        raise blend_error("weight: all weights are 0, so there is nothing to read", location, hint=hint, code="WDS602")
+
+
+def _step(node: Node) -> int:
+    step: object = node.value["step"].value
+    if type(step) is not int or step < 0:
+        raise _schedule_error(
+            f"step: expected a whole number from 0 up, found {describe_node_value(step)}", node.location_of("step")
+        )
+    return step
+
+
+def _weights(node: Node, names: Sequence[str], before: Sequence[Fraction]) -> list[Fraction]:
+    if not isinstance(node.value, dict):
+        raise _schedule_error(
+            f"schedule: expected step and weights, found {describe_node_value(node.value)}", node.location
+        )
+    for key in node.value:
+        if key not in _KEYS:
+            raise unknown_key_error(key, node.location_of(key), _KEYS)
+    for key in _KEYS:
+        if key not in node.value:
+            raise _schedule_error(f"{key} is missing", node.location)
+    weights = node.value["weights"]
+    if isinstance(weights.value, list) and len(weights.value) == len(before):
+        return [parse_amount(each, "weights", each.location) for each in weights.value]
+    if not isinstance(weights.value, dict) or not weights.value:
+        found = (
+            f"{len(weights.value)} of {len(before)}"
+            if isinstance(weights.value, list)
+            else describe_node_value(weights.value)
+        )
+        raise _schedule_error(
+            f"weights: expected a weight per entry, or names and weights, found {found}", node.location_of("weights")
+        )
+    now = list(before)
+    for key, value in weights.value.items():
+        now[_entry_index(key, names, weights.location_of(key))] = parse_amount(value, key, weights.location_of(key))
+    return now
+
+
+def _entry_index(key: str, names: Sequence[str], location: NodeLocation) -> int:
+    if key and key in names:
+        return names.index(key)
+    if key.isdecimal() and int(key) < len(names):
+        return int(key)
+    known = [name for name in names if name]
+    hint = f"entries are named by `name:`, or 0 to {len(names) - 1}" + f"; here are {', '.join(known)}" * bool(known)
+    raise blend_error(f"weights: there is no entry {key!r}{suggestion(key, known)}", location, hint=hint, code="WDS602")
+
+
+def _schedule_error(message: str, location: NodeLocation) -> DatasetError:
+    return blend_error(message, location, hint=_HINT, code="WDS602")

@@ -1,0 +1,267 @@
+"""Checks whether a folder has a catalog and samples, and whether datasets are nested.
+
+A dataset inside a dataset is refused: `index` of the outer one would include the shards of the inner one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.open_catalog import missing_catalog_error, open_catalog_connection
+from wdsctl.core.catalog.read import Catalog, check_not_media_folder
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
+from wdsctl.core.dataset.shard_names import unpack_command
+from wdsctl.core.errors import CatalogError, Finding, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.safe_open import check_beneath
+from wdsctl.core.shards.list import find_outside_shard, has_shards, has_tars, list_shards
+from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.urls import is_url
+
+MAX_NAMED_DATASETS = 3  # in an error
+
+#: Codes of members that are no part of a sample, and of shards without samples for another reason.
+_REASON_CODES = ("WDS112", "WDS111", "WDS118")
+
+
+def check_shard_catalog(location: DatasetLocation) -> None:
+    """`check_catalog_exists`, and InputError WDS322 for the catalog of a media folder."""
+    check_catalog_exists(location)
+    check_not_media_folder(location.catalog)
+
+
+def check_catalog_exists(location: DatasetLocation) -> None:
+    """Raise the most helpful error if there is no catalog: that another process is creating it, that there are no
+    shards, or how to create one. Raises CatalogError WDS301 or WDS304, InputError WDS003.
+    """
+    if os.path.exists(location.catalog):
+        return
+    held = describe_lock_holder(location.lock)
+    if held:
+        raise CatalogError(
+            f"the dataset is being prepared, and has no catalog yet: {held}",
+            where=location.lock,
+            hint="wait until it has finished (some commands have `--wait`); if that process no longer runs: "
+            + shell_command_at(location, "index", "--break-lock"),
+            code="WDS304",
+        )
+    raise _no_catalog_error(location)
+
+
+def _no_catalog_error(location: DatasetLocation) -> WdsctlError:
+    """The reason for a missing catalog: the folder has only datasets, only compressed files, no shards, or no index."""
+    inside = _datasets_in(location)
+    if inside:
+        more = f" and {len(inside) - MAX_NAMED_DATASETS:,} more" if len(inside) > MAX_NAMED_DATASETS else ""
+        return CatalogError(
+            f"there is no catalog, but {pluralize(len(inside), 'prepared dataset')} inside: "
+            f"{', '.join(map(path_for_message, inside[:MAX_NAMED_DATASETS]))}{more}",
+            where=location.display_path,
+            hint="name one of them, such as by "
+            f"{shell_command('inspect', os.path.join(location.display_path, inside[0]))}",
+            code="WDS301",
+        )
+    if not has_shards(location.root, location.single_file):
+        return no_shards_error(location)
+    listing = list_shards(location.root, only=location.single_file)
+    packed = [finding.shard for finding in listing.findings if finding.code == "WDS113"]
+    return (
+        missing_catalog_error(location.catalog)
+        if listing.shards or not packed
+        else only_compressed_error(location, packed)
+    )
+
+
+def _datasets_in(location: DatasetLocation) -> list[str]:
+    """The subfolders that have catalogs, such as the primary and the media of a polylithic dataset."""
+    if is_url(location.root) or location.single_file:
+        return []
+    with translate_os_errors(location.root, "read"), os.scandir(location.root) as entries:
+        names = sorted(entry.name for entry in entries)
+    return [name for name in names if os.path.exists(os.path.join(location.root, name, META_FOLDER, "catalog.sqlite"))]
+
+
+def is_media_folder(root: str, catalog: str | None = None, *, media_requested: bool = False) -> bool:
+    """Whether the catalog of `root` describes a media folder. Raises what `locate` raises.
+
+    `media_requested`: a folder without catalog and shards counts as a media folder.
+    """
+    location = locate(root, catalog)
+    if not os.path.exists(location.catalog):
+        return media_requested and not has_shards(location.root, location.single_file)
+    try:
+        with Catalog(location.catalog) as published:
+            return published.is_media_folder
+    except CatalogError:
+        return False
+
+
+def wait_for_catalog(location: DatasetLocation, wait: float, note: Callable[[str], None]) -> None:
+    """Wait at most `wait` seconds for another process that creates the first catalog, if there is such a process.
+
+    Raises CatalogError WDS304 after `wait` seconds.
+    """
+    if wait and not os.path.exists(location.catalog) and describe_lock_holder(location.lock):
+        with hold_lock(location.lock, wait=wait, note=note):
+            pass
+
+
+def only_compressed_error(location: DatasetLocation, packed: Sequence[str]) -> InputError:
+    """`packed`: the paths of the files, which are compressed tars or JSONL."""
+    tools = sorted({tool for path in packed if (tool := unpack_command(path))})
+    tars = f"{shell_command('convert', location.display_path, 'DEST')} unpacks them into shards"
+    return InputError(
+        f"found no tar files and no JSONL files, only {pluralize(len(packed), 'compressed tar')}",
+        where=location.display_path,
+        hint=f"unpack them, such as by `{tools[0]} {path_for_message(packed[0])}`" if tools else tars,
+        code="WDS113",
+    )
+
+
+def no_shards_error(location: DatasetLocation) -> InputError:
+    """The error of a folder without shards. Raises what `check_no_outside_shards` raises."""
+    check_no_outside_shards(location.root)
+    return InputError(
+        "found no tar files and no JSONL files",
+        where=location.display_path,
+        hint=f"to write raw files into shards, run {shell_command('prepare', location.display_path, 'DEST')}",
+        code="WDS003",
+    )
+
+
+def check_no_outside_shards(root: str) -> None:
+    """Raise PermissionDenied WDS409 if the folder's only shards are links that lead out of it."""
+    path = "" if is_url(root) or not os.path.isdir(root) else find_outside_shard(root)
+    if path:
+        check_beneath(os.path.join(root, path), root)
+
+
+def no_samples_findings(
+    location: DatasetLocation, rows: Sequence[ShardRow], findings: Iterable[Finding] = ()
+) -> list[Finding]:
+    """One finding if the dataset has no samples, with what its shards hold instead, by their `findings`."""
+    if any(row.samples for row in rows):
+        return []
+    counts: Counter[str] = Counter()
+    messages: dict[str, str] = {}
+    for finding in findings:
+        counts[finding.code] += finding.count
+        messages.setdefault(finding.code, finding.message)
+    instead = [f"{counts[code]:,} {messages[code]}" for code in _REASON_CODES if code in counts]
+    broken = sum(row.code is not None for row in rows)
+    if broken:
+        instead.append(f"{pluralize(broken, 'shard')} that cannot be used")
+    elif not instead and "WDS115" in counts:
+        instead.append("no members at all")
+    there = f": {'; '.join(instead)}" if instead else ""
+    message = (
+        f"no samples in {pluralize(len(rows), 'shard')}{there} ({shell_command_at(location, 'validate')} tells more)"
+    )
+    return [Finding(code="WDS119", severity="error", message=message)]
+
+
+def check_not_in_dataset(dest: str, catalog: str | None = None) -> None:
+    """Raise UsageError WDS253 if a new dataset at DEST would be inside a prepared one.
+
+    A dataset that wdsctl has begun at DEST may be continued. A parent folder that only collects datasets is allowed: it
+    has no catalog, or one that lists only shards of the datasets inside. Cost: a check of each parent folder.
+    """
+    real = os.path.realpath(dest)
+    if os.path.isdir(real) and os.path.isdir(locate(real, catalog).meta):
+        return
+    folder = real
+    while (above := os.path.dirname(folder)) != folder:
+        folder = above
+        if is_prepared(folder) and not _is_collection(folder):
+            sibling = f"{folder.rstrip('/')}-{os.path.basename(real)}"
+            raise UsageError(
+                f"the destination is inside the dataset {folder}, which would index its shards as its own",
+                where=dest,
+                hint=f"choose a destination next to that dataset, such as {sibling}",
+                code="WDS253",
+            )
+
+
+def check_holds_no_dataset(dest: str) -> None:
+    """Raise UsageError WDS253 if there is a prepared dataset inside DEST. Cost: a walk through DEST.
+
+    If DEST is a dataset itself, only datasets of tars inside it are an error.
+    """
+    real = os.path.realpath(dest)
+    is_there = is_prepared(real)
+    inner = _inner_dataset(dest, of_tars=is_there)
+    if inner is None:
+        return
+    sibling = f"{real}-{os.path.basename(inner)}"
+    hint = f"choose a destination next to it, such as {sibling}"
+    if is_there:
+        hint = f"move {inner} next to the destination, such as to {sibling}: it stays the dataset that it is"
+        if _has_shard_in(real, inner):
+            hint += f"; then forget its shards here with {shell_command('index', dest, '--missing', 'drop')}"
+    raise UsageError(
+        f"the destination holds the dataset {inner}, whose shards would be indexed as its own",
+        where=dest,
+        hint=hint,
+        code="WDS253",
+    )
+
+
+def is_prepared(folder: str) -> bool:
+    """Whether wdsctl has made a dataset of the folder, or has begun to."""
+    try:
+        location = locate(folder)
+    except WdsctlError:  # missing or unreadable: this user could not use it as a dataset
+        return False
+    if os.path.exists(location.catalog) or os.path.exists(location.dataset_yaml):
+        return True
+    if not os.path.exists(location.ledger):
+        return False
+    with suppress(WdsctlError), Ledger.open_for_reading(location.ledger) as ledger:
+        return bool(ledger.planned_shards())
+    return False
+
+
+def _is_collection(folder: str) -> bool:
+    """Whether its catalog lists only shards of prepared datasets inside."""
+    folders = {os.path.dirname(path) for path in _shards(locate(folder))}
+    known: dict[str, bool] = {"": False}
+
+    def is_of_another(below: str) -> bool:
+        if below not in known:
+            known[below] = is_prepared(os.path.join(folder, below)) or is_of_another(os.path.dirname(below))
+        return known[below]
+
+    return bool(folders) and all(map(is_of_another, folders))
+
+
+def _has_shard_in(folder: str, inner: str) -> bool:
+    below = os.path.relpath(os.path.realpath(inner), folder)
+    return any(path.startswith(f"{below}/") for path in _shards(locate(folder)))
+
+
+def _shards(location: DatasetLocation) -> list[str]:
+    """Empty for a catalog that cannot be read: the command that reads it reports why."""
+    with suppress(WdsctlError), open_catalog_connection(location.catalog) as catalog:
+        return [path for (path,) in catalog.execute("SELECT path FROM shard WHERE removed IS NULL")]
+    return []
+
+
+def _inner_dataset(dest: str, *, of_tars: bool) -> str | None:
+    def fail(error: OSError) -> None:
+        raise error
+
+    if not os.path.isdir(dest):
+        return None
+    with translate_os_errors(dest, "list"):
+        for folder, folders, _ in os.walk(dest, onerror=fail):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for name in folders:
+                path = os.path.join(folder, name)
+                if is_prepared(path) and (has_tars(path) or not of_tars):
+                    return path
+    return None

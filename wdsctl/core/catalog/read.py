@@ -1,0 +1,341 @@
+"""Reads a published catalog: facts, shards, parts and splits. Standard library only, so that commands start quickly.
+
+Tables with many rows have readers of their own: `browse.py` for samples, `media.py`, `splits.py`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from wdsctl.core.catalog.database_file import DATABASE_ERRORS, error_text
+from wdsctl.core.catalog.open_catalog import (
+    connect_catalog,
+    damaged_catalog_error,
+    open_catalog_connection,
+    translate_catalog_errors,
+)
+from wdsctl.core.catalog.values import (
+    HASHED_FACT,
+    KEY_FIELD_FACT,
+    KEY_UNTIL_FACT,
+    KIND_FACT,
+    LAST_SHARD_ID_FACT,
+    MEDIA_FACT,
+    MEDIA_FOLDER_KIND,
+    SAMPLE_ROWS_FACT,
+    SPLIT_FACTS,
+    CatalogShard,
+    MediaSettings,
+    PartCount,
+    ShardRow,
+    SplitCount,
+    SplitMembership,
+    parse_generation,
+    read_exclude_patterns,
+    read_media_settings,
+    read_selection,
+)
+from wdsctl.core.dataset.location import shell_command_for_file
+from wdsctl.core.errors import InputError
+
+if TYPE_CHECKING:
+    from wdsctl.core.catalog.media import MediaReader
+    from wdsctl.core.catalog.splits import SplitReader, SplitShard
+    from wdsctl.core.dataset.root_spec import ShardSelection
+    from wdsctl.core.dataset.split_rules import SplitRule
+
+_ROWS_PER_FETCH = 500
+_IDS_PER_QUERY = 500  # SQLite binds a limited number of values
+
+_MEMBERSHIP = (
+    "SELECT shard.id, shard.path, shard.layout_hash, shard.samples, split.name, t.samples, t.bits FROM {table} AS t "
+    "JOIN shard ON shard.id = t.shard JOIN split ON split.id = t.split WHERE {where} "
+    "ORDER BY shard.removed, shard.id, split.id"
+)
+
+
+class Catalog:
+    """A published catalog, which never changes: a writer replaces the file. Close it, or use it in a `with`.
+
+    Every query goes through `rows` or `iter_rows`, or `connection` within `translate_catalog_errors`: damage is raised
+    as CatalogError WDS302. Opening raises CatalogError WDS301 missing, WDS302 damaged, WDS303 too new.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.connection = connect_catalog(path, check_same_thread=False)
+
+    def __enter__(self) -> Catalog:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        try:
+            return self.connection.execute(query, values).fetchall()
+        except DATABASE_ERRORS as error:
+            raise damaged_catalog_error(self.path, error_text(self.path, error)) from error
+
+    def iter_rows(self, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+        """Like `rows`, for results that are too large for memory."""
+        with translate_catalog_errors(self.path):
+            cursor = self.connection.execute(query, values)
+        while True:
+            with translate_catalog_errors(self.path):
+                rows = cursor.fetchmany(_ROWS_PER_FETCH)
+            if not rows:
+                return
+            yield from rows
+
+    def fact(self, name: str) -> str | None:
+        """One fact of the table `meta`."""
+        rows = self.rows("SELECT value FROM meta WHERE key = ?", name)
+        return rows[0][0] if rows else None
+
+    def facts(self) -> dict[str, str]:
+        """All facts. Those of groups may have 11 bytes per group: ask for one with `fact` where that is enough."""
+        return dict(self.rows("SELECT key, value FROM meta ORDER BY key"))
+
+    @property
+    def generation(self) -> int:
+        """The generation that the catalog describes. Raises CatalogError WDS302 if it states none."""
+        return parse_generation(self.path, self.fact("generation"))
+
+    @property
+    def last_shard_id(self) -> int:
+        """The highest shard id that this catalog ever had."""
+        stored = self.fact(LAST_SHARD_ID_FACT) or ""
+        [(highest,)] = self.rows("SELECT coalesce(max(id), 0) FROM shard")
+        return max(int(highest), int(stored) if stored.isdecimal() else 0)
+
+    def exclude_patterns(self) -> tuple[str, ...]:
+        """The patterns of the shards that `index` left out."""
+        return read_exclude_patterns(self.path, self.facts())
+
+    def selection(self) -> ShardSelection:
+        """Which shards of the folder the dataset has."""
+        return read_selection(self.path, self.facts())
+
+    def media_settings(self) -> MediaSettings | None:
+        """Which media facts the catalog has; None if it has none."""
+        return read_media_settings(self.path, self.facts())
+
+    @property
+    def has_media_facts(self) -> bool:
+        return self.fact(MEDIA_FACT) is not None
+
+    @property
+    def has_sample_rows(self) -> bool:
+        """Whether samples have rows. If not, there are counts, and the offsets file."""
+        return self.fact(SAMPLE_ROWS_FACT) != "0"
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether new shards are hashed."""
+        return self.fact(HASHED_FACT) == "1"
+
+    @property
+    def key_field(self) -> str:
+        """The JSON field that holds the keys of a JSONL dataset; empty if keys are line numbers."""
+        return self.fact(KEY_FIELD_FACT) or ""
+
+    @property
+    def key_until(self) -> str:
+        """The rule by which keys end (`wdsctl.core.samples.naming`); empty if it was never decided."""
+        return self.fact(KEY_UNTIL_FACT) or ""
+
+    @cached_property
+    def is_media_folder(self) -> bool:
+        """Whether the catalog describes a folder of media files, and no shards."""
+        return self.fact(KIND_FACT) == MEDIA_FOLDER_KIND
+
+    def check_not_media_folder(self) -> None:
+        """Raise InputError WDS322 if the catalog describes a folder of media files."""
+        if self.is_media_folder:
+            raise InputError(
+                "this is a folder of media files: it has no samples of its own",
+                where=self.path,
+                hint=f"write its files into shards ({shell_command_for_file(self.path, 'prepare', 'DEST')}), or refer "
+                "to them by name",
+                code="WDS322",
+            )
+
+    def check_pages(self) -> None:
+        """Raise CatalogError WDS302 if a page of the file is damaged. Reads the whole file."""
+        [(message,)] = self.rows("PRAGMA quick_check(1)")
+        if message != "ok":
+            raise damaged_catalog_error(self.path, " ".join(str(message).split()))
+
+    def shards(self) -> list[ShardRow]:
+        """The shards of the current generation, in the order in which they were added."""
+        query = f"SELECT {', '.join(ShardRow.__slots__)} FROM shard WHERE removed IS NULL ORDER BY id"
+        return [ShardRow(*row) for row in self.rows(query)]
+
+    def shard_hashes(self) -> dict[int, str]:
+        """Shard id -> SHA-256 in hex, of all shards that ever had one, also of removed ones."""
+        return dict(self.rows("SELECT id, sha256 FROM shard WHERE sha256 IS NOT NULL"))
+
+    def parts(self) -> list[PartCount]:
+        """The parts of the current generation, the most frequent first."""
+        [(samples,)] = self.rows("SELECT coalesce(sum(samples), 0) FROM shard WHERE removed IS NULL")
+        with translate_catalog_errors(self.path):
+            return count_parts(self.connection, samples)
+
+    def splits(self) -> list[SplitCount]:
+        """The splits, in the order in which they were named."""
+        with translate_catalog_errors(self.path):
+            return count_splits(self.connection)
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether there are splits, or rules of splits."""
+        return any(self.fact(name) is not None for name in SPLIT_FACTS) or bool(
+            self.rows("SELECT 1 FROM split LIMIT 1")
+        )
+
+    @cached_property
+    def split_reader(self) -> SplitReader:
+        """The split sets, their rules, and what is excluded."""
+        from wdsctl.core.catalog.splits import SplitReader
+
+        return SplitReader(self)
+
+    @cached_property
+    def media_reader(self) -> MediaReader:
+        """The media facts."""
+        from wdsctl.core.catalog.media import MediaReader
+
+        return MediaReader(self)
+
+    def default_split_rule(self) -> SplitRule | None:
+        """The rule of the unnamed split set; None if there is none."""
+        return self.split_reader.rules().get("")
+
+    def split(self, name: str) -> list[SplitShard]:
+        """The shards of a split, in id order, with the samples of each that it has; empty if the split is empty.
+
+        Raises InputError WDS211 if there is no such split, or no sample in the dataset, WDS322 for a media folder.
+        """
+        from wdsctl.core.catalog.splits import SplitShard
+
+        query = (
+            "SELECT shard, split_shard.samples, bits FROM split_shard JOIN split ON split.id = split_shard.split "
+            "WHERE split.name = ? ORDER BY shard"
+        )
+        split_shards = [SplitShard(*row) for row in self.rows(query, name)]
+        if not any(each.samples for each in split_shards):
+            self._check_split_exists(name)
+        return split_shards
+
+    def split_membership(self, shard_ids: Sequence[int]) -> dict[str, SplitMembership]:
+        """Shard path -> the splits that its samples are in, or go back to."""
+        memberships: dict[str, SplitMembership] = {}
+        for start in range(0, len(shard_ids), _IDS_PER_QUERY):
+            ids = shard_ids[start : start + _IDS_PER_QUERY]
+            where = f"shard.id IN ({', '.join('?' * len(ids))})"
+            for table in ("split_shard", "former_split"):
+                for _, path, layout_hash, count, name, *samples in self.rows(
+                    _MEMBERSHIP.format(table=table, where=where), *ids
+                ):
+                    membership = memberships.setdefault(path, SplitMembership(layout_hash, {}, count))
+                    splits = membership.splits if table == "split_shard" else membership.former
+                    splits[name] = (samples[0], samples[1])
+        return memberships
+
+    def removed_shard_membership(self) -> dict[str, list[SplitMembership]]:
+        """Path -> the splits to which the samples of removed shards go back, the shard that was removed last first."""
+        by_id: dict[int, SplitMembership] = {}
+        by_path: dict[str, list[SplitMembership]] = {}
+        query = _MEMBERSHIP.format(table="former_split", where="shard.removed IS NOT NULL")
+        for shard_id, path, layout_hash, count, name, samples, bits in self.rows(query):
+            if shard_id not in by_id:
+                by_id[shard_id] = SplitMembership(layout_hash, {}, count)
+                by_path.setdefault(path, []).insert(0, by_id[shard_id])
+            by_id[shard_id].former[name] = (samples, bits)
+        return by_path
+
+    def _check_split_exists(self, name: str) -> None:
+        self.check_not_media_folder()
+        if not self.rows("SELECT 1 FROM shard WHERE removed IS NULL AND samples > 0 LIMIT 1"):
+            raise InputError(
+                "the dataset has no samples, and so no split to train on",
+                where=self.path,
+                hint=f"{shell_command_for_file(self.path, 'validate')} tells why",
+                code="WDS211",
+            )
+        names = [row[0] for row in self.rows("SELECT name FROM split ORDER BY id")]
+        if name not in names:
+            divide = shell_command_for_file(self.path, "split", "train=8,val=1,test=1")
+            raise InputError(
+                f"the dataset has no split {name!r}; it has {', '.join(names) if names else 'none yet'}",
+                where=self.path,
+                hint=f"choose one of these; {divide} divides it again" if names else f"{divide} makes splits",
+                code="WDS211",
+            )
+
+
+def count_parts(connection: sqlite3.Connection, samples: int) -> list[PartCount]:
+    """The parts of a catalog or a draft of `samples` samples, the most frequent first."""
+    query = (
+        "SELECT ext.name, sum(shard_part.samples), sum(shard_part.bytes), sum(shard_part.empty) FROM shard_part "
+        "JOIN ext ON ext.id = shard_part.ext JOIN shard ON shard.id = shard_part.shard "
+        "WHERE shard.removed IS NULL GROUP BY ext.id ORDER BY sum(shard_part.samples) DESC, ext.id"
+    )
+    return [
+        PartCount(name, count, count / samples if samples else 0.0, size_bytes, empty)
+        for name, count, size_bytes, empty in connection.execute(query)
+    ]
+
+
+def count_splits(connection: sqlite3.Connection) -> list[SplitCount]:
+    """The splits of a catalog or a draft, in the order in which they were named."""
+    query = (
+        "SELECT split.name, split.share, count(shard), coalesce(sum(samples), 0) FROM split "
+        "LEFT JOIN split_shard ON split_shard.split = split.id GROUP BY split.id ORDER BY split.id"
+    )
+    return [SplitCount(name, float(share), *counts) for name, share, *counts in connection.execute(query)]
+
+
+def read_current_generation(path: str) -> int:
+    """The generation that the catalog at `path` describes."""
+    with Catalog(path) as catalog:
+        return catalog.generation
+
+
+def read_catalog_shards(catalog: str) -> list[CatalogShard]:
+    """The shards of the current generation, in id order. Raises CatalogError WDS301, WDS302, WDS303."""
+    with open_catalog_connection(catalog) as connection:
+        query = "SELECT id, path, layout_hash, samples FROM shard WHERE removed IS NULL ORDER BY id"
+        return [CatalogShard(*row) for row in connection.execute(query)]
+
+
+def read_split(path: str, name: str) -> list[SplitShard]:
+    """`Catalog.split` of the catalog at `path`."""
+    with Catalog(path) as catalog:
+        return catalog.split(name)
+
+
+def read_generation_and_split(path: str, name: str) -> tuple[int, list[SplitShard]]:
+    """Both of one moment, in half the time: a blend may have a thousand catalogs."""
+    with Catalog(path) as catalog:
+        return catalog.generation, catalog.split(name)
+
+
+def has_splits(path: str) -> bool:
+    """Whether the catalog at `path` has splits, or rules of splits."""
+    with Catalog(path) as catalog:
+        return catalog.has_splits
+
+
+def check_not_media_folder(path: str) -> None:
+    """Raise InputError WDS322 if the catalog at `path` describes a folder of media files."""
+    with Catalog(path) as catalog:
+        catalog.check_not_media_folder()

@@ -1,0 +1,226 @@
+"""`wdsctl checkpoint`: the facts of saved states, merging them for other numbers of ranks, and comparing them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from wdsctl.core.checkpoint.files import FoundState, SkippedFile, find_states, natural_sort_key
+from wdsctl.core.checkpoint.state import LoaderState, check_state, merge_states, missing_ranks
+from wdsctl.core.checkpoint.summary import LaneDifference, StateFacts, can_split_lanes, compare_states, summarize_state
+from wdsctl.core.directories import resolve_parent
+from wdsctl.core.errors import StateMismatch, UsageError
+from wdsctl.core.files import write_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateEntry:
+    """A state in a file. `facts`: None if the state is invalid; `problem` says why."""
+
+    path: str
+    key: str
+    facts: StateFacts | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointInfoReport:
+    """Facts of the states in checkpoint files. `problem`: why no job can resume from them; empty if one can.
+
+    `job`: the facts of the merged state, if the states can be merged. `alike`: numbers of ranks that continue with the
+    same global batches. `missing`: ranks without a state. `passed_over`: files without a state.
+    """
+
+    states: tuple[StateEntry, ...]
+    passed_over: tuple[SkippedFile, ...]
+    job: StateFacts | None
+    missing: tuple[int, ...]
+    alike: tuple[int, ...]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedistributeReport:
+    """The merged state. `files`: the files that were written, or with `dry_run` would be. `splits_into`: the number of
+    lanes on `ranks` ranks; equal to `lanes` if the global batches stay the same."""
+
+    states: int
+    world: int
+    ranks: int
+    step: int
+    lanes: int
+    splits_into: int
+    files: tuple[str, ...]
+    size_bytes: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointDiffReport:
+    """Differences of two states, as in `StateDifference`. `tier`: the most severe one: order, recipe, place, or ""."""
+
+    first: str
+    second: str
+    tier: str
+    order: tuple[str, ...]
+    recipe: tuple[str, ...]
+    place: tuple[str, ...]
+    bans: tuple[str, ...]
+    steps: int
+    lanes: tuple[LaneDifference, ...]
+    is_same: bool
+
+
+def inspect_checkpoint(paths: Sequence[str], *, key: str = "") -> CheckpointInfoReport:
+    """The facts of the states in files or folders, and whether a job can resume from them. Raises InputError."""
+    found, skipped = find_states(paths, key)
+    entries = [_make_entry(each) for each in found]
+    valid_states = [each.state for each, entry in zip(found, entries, strict=True) if entry.facts is not None]
+    job, problem = None, next((entry.problem for entry in entries if entry.problem), "")
+    compatible_worlds: tuple[int, ...] = ()
+    if not problem:
+        try:
+            merged = _merge_found(found)
+            job, compatible_worlds = summarize_state(merged), _compatible_worlds(merged)
+        except (StateMismatch, UsageError) as error:
+            problem = error.message
+    # In states of several jobs, missing ranks are unknown.
+    missing = missing_ranks(valid_states) if len({state["world"] for state in valid_states}) == 1 else []
+    return CheckpointInfoReport(
+        states=tuple(entries),
+        passed_over=tuple(skipped),
+        job=job,
+        missing=tuple(missing),
+        alike=compatible_worlds,
+        problem=problem,
+    )
+
+
+def redistribute_checkpoint(
+    paths: Sequence[str], output: str, *, ranks: int = 0, key: str = "", force: bool = False, dry_run: bool = False
+) -> RedistributeReport:
+    """Merge the states of all ranks, and write the result once, or once per rank of `ranks` ranks.
+
+    Every rank of any job can resume from a merged state, so that all files are equal. Without `ranks`, `output` is a
+    file, or a folder for `state.json`. With `ranks` it is a folder, whose files are named like the input files, or a
+    name with `{rank}`. Files are written completely or not at all. Raises StateMismatch WDS502 if the states cannot be
+    merged, and UsageError for existing files unless `force`.
+    """
+    found, _ = find_states(paths, key)
+    merged = _merge_found(found)
+    files = _output_paths(output, ranks, [each.path for each in found])
+    existing = [name for name in files if os.path.lexists(name)]
+    if existing and not force:
+        raise UsageError(
+            f"{len(existing)} of {len(files)} output files exist" if len(files) > 1 else "the output file exists",
+            where=existing[0],
+            hint="choose another path, or pass --force to overwrite",
+        )
+    text = json.dumps(merged, separators=(",", ":")) + "\n"
+    for name in () if dry_run else files:
+        write_text(resolve_parent(name), text)
+    lanes = len(merged["lanes"])
+    is_split = ranks and lanes and can_split_lanes(merged)
+    return RedistributeReport(
+        states=len(found),
+        world=merged["world"],
+        ranks=ranks,
+        step=merged["batches_drawn"],
+        lanes=lanes,
+        splits_into=lanes * (ranks // gcd(ranks, lanes)) if is_split else lanes,
+        files=tuple(files),
+        size_bytes=len(text.encode()),
+        dry_run=dry_run,
+    )
+
+
+def diff_checkpoints(first: str, second: str, *, key: str = "") -> CheckpointDiffReport:
+    """The differences of the states in two files or folders. States of several ranks are merged first."""
+    difference = compare_states(_load_merged(first, key), _load_merged(second, key))
+    is_moved = difference.place or difference.bans
+    tier = "order" if difference.order else "recipe" if difference.recipe else "place" if is_moved else ""
+    return CheckpointDiffReport(
+        first=first,
+        second=second,
+        tier=tier,
+        order=difference.order,
+        recipe=difference.recipe,
+        place=difference.place,
+        bans=difference.bans,
+        steps=difference.steps,
+        lanes=difference.lanes,
+        is_same=difference.is_empty,
+    )
+
+
+def _make_entry(found: FoundState) -> StateEntry:
+    try:
+        facts = summarize_state(check_state(found.state))
+    except StateMismatch as error:
+        return StateEntry(path=found.path, key=found.key, facts=None, problem=error.message)
+    return StateEntry(path=found.path, key=found.key, facts=facts, problem="")
+
+
+def _load_merged(path: str, key: str) -> LoaderState:
+    found, _ = find_states([path], key)
+    return check_state(found[0].state) if len(found) == 1 else _merge_found(found)
+
+
+def _merge_found(found: Sequence[FoundState]) -> LoaderState:
+    """The merged state of all ranks. Raises UsageError for states of several loaders under different keys (training and
+    validation, for example) or a merged state among others; StateMismatch if states cannot be merged."""
+    # Without positions in lists, which differ between ranks.
+    names = sorted({".".join(part for part in each.key.split(".") if not part.isdecimal()) for each in found})
+    if len(names) > 1 and len({each.path for each in found}) < len(found):
+        shown = " and ".join(repr(name) for name in names)
+        raise UsageError(f"found states of several loaders, under the keys {shown}", hint="choose one with --key")
+    merged_paths = [each.path for each in found if each.state.get("kind") == "world"]
+    if merged_paths and len(found) > 1:
+        raise UsageError(
+            "one of the states is a merged state, which has all ranks already",
+            where=merged_paths[0],
+            hint="pass the merged state alone, or the states of the ranks without it",
+        )
+    return merge_states([each.state for each in found])
+
+
+def _compatible_worlds(merged: LoaderState) -> tuple[int, ...]:
+    """Numbers of ranks that can divide the lanes without splitting them."""
+    lanes = len(merged["lanes"])
+    return tuple(world for world in range(1, lanes + 1) if not can_split_lanes(merged) or lanes % world == 0)
+
+
+def _output_paths(output: str, ranks: int, read_paths: Sequence[str]) -> list[str]:
+    if not ranks:
+        return [os.path.join(output, "state.json") if os.path.isdir(output) or output.endswith(os.sep) else output]
+    folder, pattern = os.path.split(output)
+    if "{" not in pattern:
+        folder, pattern = output, _output_pattern(read_paths)
+    try:
+        names = [pattern.format(rank=rank) for rank in range(ranks)]
+    except (ValueError, KeyError, IndexError, AttributeError) as error:
+        raise UsageError(
+            f"{pattern!r} is not a pattern for file names", hint="write {rank}, or {rank:03} for three digits"
+        ) from error
+    if len(set(names)) < ranks:
+        raise UsageError(f"{pattern!r} gives all files the same name", hint="add {rank} to the file name")
+    return [os.path.join(folder, name) for name in names]
+
+
+def _output_pattern(read_paths: Sequence[str]) -> str:
+    """The names of the input files with {rank} for the number in which they differ; else `rank{rank:03}.json`."""
+    stems = sorted({os.path.splitext(os.path.basename(path))[0] for path in read_paths}, key=natural_sort_key)
+    parts = [re.split(r"(\d+)", stem) for stem in stems]
+    if len(stems) < 2 or len({len(each) for each in parts}) > 1:
+        return "rank{rank:03}.json"
+    varying = [i for i, column in enumerate(zip(*parts, strict=True)) if len(set(column)) > 1]
+    if len(varying) != 1 or not parts[0][varying[0]].isdecimal():
+        return "rank{rank:03}.json"
+    first = parts[0][varying[0]]
+    plain = [part.replace("{", "{{").replace("}", "}}") for part in parts[0]]
+    plain[varying[0]] = f"{{rank:0{len(first)}}}" if len(first) > 1 else "{rank}"
+    return f"{''.join(plain)}.json"

@@ -1,0 +1,142 @@
+"""Finds the states of a loader in JSON files and files of `torch.save`, at any depth.
+
+Nothing in a file is run (`torch_file`), and sizes are compared with limits before memory is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.checkpoint.state import STATE_FIELDS, LoaderState
+from wdsctl.core.checkpoint.torch_file import is_torch_file, read_torch_file
+from wdsctl.core.errors import InputError, translate_os_errors
+
+STATE_FILE_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".bin", ".tar")  # of files in a folder that are read
+MAX_JSON_BYTES = 256 << 20  # a state takes kilobytes, with 10,000 lanes megabytes
+MAX_SEARCH_DEPTH = 100  # levels of a checkpoint
+_MIN_STATE_FIELDS = 5  # a dict with at least this many of the fields is a state, perhaps truncated
+
+
+@dataclass(frozen=True, slots=True)
+class FoundState:
+    """A state, its file, and its keys in the file, such as `train.dataloader_state_dict`; "" at the top level."""
+
+    path: str
+    key: str
+    state: LoaderState
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedFile:
+    """A file of a folder without a state, with the reason."""
+
+    path: str
+    why: str
+
+
+def find_states(paths: Sequence[str], key: str = "") -> tuple[list[FoundState], list[SkippedFile]]:
+    """The states in files, and in the files of folders (not in subfolders), in the natural order of file names.
+
+    `key`: only states under this key. Raises InputError for a file that is missing, cannot be read (WDS521) or has no
+    state (WDS522). In a folder such files are skipped, unless no file has a state.
+    """
+    found: list[FoundState] = []
+    skipped: list[SkippedFile] = []
+    for path in paths:
+        if os.path.isdir(path):
+            paths_in_folder = _list_state_files(path)
+            for each in paths_in_folder:
+                try:
+                    found += read_states(each, key)
+                except InputError as error:
+                    skipped.append(SkippedFile(each, error.message))
+        else:
+            found += read_states(path, key)
+    if not found:
+        where = paths[0] if len(paths) == 1 else ""
+        raise _no_state_error(where, f"no file of {len(skipped)} has one" if skipped else "the folder has no such file")
+    return sorted(found, key=lambda each: natural_sort_key(each.path)), skipped
+
+
+def read_states(path: str, key: str = "") -> list[FoundState]:
+    """The states in one file, in order. Raises InputError as `find_states`."""
+    if not os.path.isfile(path):
+        raise InputError(
+            f"the file {path} does not exist", where=path, hint="pass the files of a checkpoint, or their folder"
+        )
+    found = [
+        FoundState(path, ".".join(keys), state)
+        for keys, state in _find_nested_states(_read(path))
+        if not key or key in keys
+    ]
+    if not found:
+        raise _no_state_error(path, f"none under the key {key!r}" if key else "nothing in it looks like one")
+    return found
+
+
+def natural_sort_key(name: str) -> list[tuple[int, int, str]]:
+    """Sorts `rank10` after `rank9`."""
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def _read(path: str) -> Any:
+    with translate_os_errors(path, "read"):
+        if is_torch_file(path):
+            return read_torch_file(path)
+        with open(path, "rb") as file:
+            is_large = os.fstat(file.fileno()).st_size > MAX_JSON_BYTES
+            data = file.read(1) if is_large else file.read()
+    is_json = data[:1] in {b"{", b"["}
+    if is_json and is_large:
+        raise _unreadable_error(path, f"JSON of more than {MAX_JSON_BYTES:,} bytes, which no state needs")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        kind = "a bare pickle" if data[:1] == b"\x80" else "neither JSON nor a torch.save file"
+        raise _unreadable_error(path, f"damaged JSON: {error}" if is_json else kind) from error
+
+
+def _unreadable_error(path: str, problem: str) -> InputError:
+    hint = "save the state again with json.dump or torch.save"
+    return InputError(f"the file is {problem}", where=path, hint=hint, code="WDS521")
+
+
+def _find_nested_states(value: Any) -> Iterator[tuple[tuple[str, ...], LoaderState]]:
+    """(keys, state) of all states in a value, in order. Cycles are entered once, and levels below MAX_SEARCH_DEPTH not
+    at all."""
+    waiting: list[tuple[tuple[str, ...], Any]] = [((), value)]
+    seen: set[int] = set()
+    while waiting:
+        keys, each = waiting.pop()
+        if not isinstance(each, dict | list | tuple) or id(each) in seen or len(keys) > MAX_SEARCH_DEPTH:
+            continue
+        seen.add(id(each))
+        if isinstance(each, dict):
+            if sum(field in each for field in ("version", *STATE_FIELDS)) >= _MIN_STATE_FIELDS:
+                yield keys, each
+                continue
+            children = [((*keys, str(key)), inner) for key, inner in dict.items(each)]
+        else:
+            children = [((*keys, str(i)), inner) for i, inner in enumerate(each)]
+        waiting += reversed(children)
+
+
+def _list_state_files(path: str) -> list[str]:
+    with translate_os_errors(path, "list"):
+        names = [name for name in os.listdir(path) if name.endswith(STATE_FILE_SUFFIXES) and not name.startswith(".")]
+    files = [each for name in names if os.path.isfile(each := os.path.normpath(os.path.join(path, name)))]
+    return sorted(files, key=natural_sort_key)
+
+
+def _no_state_error(path: str, reason: str) -> InputError:
+    return InputError(
+        f"found no state of a wdsctl loader: {reason}",
+        where=path,
+        hint="pass the file with the saved state; states of Energon's loaders are not supported",
+        code="WDS522",
+    )

@@ -1,0 +1,146 @@
+"""Open one side of a comparison, a dataset or view with its samples and splits, and match shards of two sides."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.catalog.read import Catalog, check_not_media_folder, read_current_generation
+from wdsctl.core.catalog.splits import SampleFlags, SplitReader, sample_flags
+from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.offsets.bounds import ShardEntry
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.views.selections import SampleSelection, require_unchanged_view
+
+_OFFSETS_FILE_NAME = re.compile(r"offsets-(\d+)\.bin")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffSide:
+    """One side of a comparison. `selection`: the samples of a view; None for all samples.
+
+    `splits`: None for an older generation, which has no splits.
+    """
+
+    location: DatasetLocation
+    view: str
+    generation: int
+    offsets: Offsets
+    selection: SampleSelection | None
+    splits: SplitReader | None
+    hashes: dict[int, str]  # SHA-256 by shard id, if known
+
+    @property
+    def shards(self) -> list[ShardEntry]:
+        return self.offsets.shards
+
+    def selection_flags(self, i: int) -> SampleFlags:
+        """Return (samples,): which samples of the i-th shard are compared."""
+        shard = self.shards[i]
+        if self.selection is None:
+            return np.ones(shard.samples, np.bool_)
+        return sample_flags(self.selection.get(shard.id), shard.samples)
+
+    def has_shard(self, i: int) -> bool:
+        """Whether the i-th shard is compared: for a view, whether the view contains samples of it."""
+        return self.selection is None or self.shards[i].id in self.selection
+
+    def split_flags(self, name: str, i: int) -> SampleFlags:
+        """Return (samples,): which samples of the i-th shard are in a split; none if splits are unknown."""
+        shard = self.shards[i]
+        return sample_flags(self.splits.split_shard(name, shard.id) if self.splits else None, shard.samples)
+
+    def split_size(self, name: str) -> int | None:
+        """Count the compared samples in a split; None if the split does not exist or splits are unknown."""
+        if self.splits is None or name not in self.splits.names:
+            return None
+        indices = (i for i in range(len(self.shards)) if self.has_shard(i))
+        return sum(int(np.count_nonzero(self.selection_flags(i) & self.split_flags(name, i))) for i in indices)
+
+    def split_bits(self, i: int, names: Sequence[str]) -> NDArray[np.uint8]:
+        """Return (samples, bytes): for each sample, one bit per split of `names`."""
+        shard = self.shards[i]
+        table = np.zeros((shard.samples, len(names)), np.bool_)
+        for column, name in enumerate(names):
+            table[:, column] = self.split_flags(name, i)
+        return np.packbits(table, axis=1, bitorder="little")
+
+
+@contextmanager
+def open_side(root: str, catalog: str | None = None, generation: int | None = None) -> Iterator[DiffSide]:
+    """Open `ROOT` or `ROOT@VIEW`, at the current or an older generation. A dataset keeps the last three.
+
+    Raises InputError WDS322 for a folder of media, WDS330 and CatalogError WDS331 for views, InputError WDS009 if the
+    dataset no longer has the generation, UsageError for a view at an older generation.
+    """
+    location, view = locate_view(root, catalog)
+    current = read_current_generation(location.catalog)
+    check_not_media_folder(location.catalog)
+    target = current if generation is None else generation
+    is_current = target == current
+    if view and not is_current:
+        raise UsageError("a view exists only in the current generation", hint=f"remove @{view}, or the generation")
+    if not is_current:
+        _check_generation_kept(location, target, current)
+    with Catalog(location.catalog) as opened:
+        yield DiffSide(
+            location=location,
+            view=view,
+            generation=target,
+            offsets=Offsets(location.offsets_path(target)),
+            selection=require_unchanged_view(location, view).selection if view else None,
+            splits=opened.split_reader if is_current else None,
+            hashes=opened.shard_hashes(),
+        )
+
+
+def _check_generation_kept(location: DatasetLocation, generation: int, current: int) -> None:
+    matches = (_OFFSETS_FILE_NAME.fullmatch(name) for name in os.listdir(location.meta))
+    kept = sorted(int(match[1]) for match in matches if match)
+    if generation in kept:
+        return
+    listed = ", ".join(map(str, kept)) or "none"
+    raise InputError(
+        f"generation {generation} of the dataset is not kept; kept generations: {listed}",
+        where=location.display_path,
+        hint=f"now at {current}; list the generations of all runs: {shell_command_at(location, 'log')}",
+        code="WDS009",
+    )
+
+
+def find_renamed_shards(
+    first: DiffSide, second: DiffSide, first_indices: Mapping[str, int], second_indices: Mapping[str, int]
+) -> dict[str, str]:
+    """Find shards with a new path on the second side, by layout: first path -> second path.
+
+    Empty shards never match. `first_indices` and `second_indices` map paths to shard indices.
+    """
+    new_paths: dict[str, list[str]] = {}  # by layout hash
+    for path in sorted(second_indices.keys() - first_indices.keys(), reverse=True):
+        new_paths.setdefault(second.shards[second_indices[path]].layout_hash, []).append(path)
+    renamed = {}
+    for path in sorted(first_indices.keys() - second_indices.keys()):
+        shard = first.shards[first_indices[path]]
+        candidates = new_paths.get(shard.layout_hash)
+        if candidates and shard.samples:
+            renamed[path] = candidates.pop()
+    return renamed
+
+
+def has_same_layout(first: DiffSide, second: DiffSide, i: int, j: int) -> bool:
+    """Whether two shards have the same keys and parts at the same offsets."""
+    one, other = first.shards[i], second.shards[j]
+    return (one.layout_hash, one.samples) == (other.layout_hash, other.samples)
+
+
+def can_have_same_bytes(first: DiffSide, second: DiffSide, i: int, j: int) -> bool:
+    """Whether two shards may have equal bytes: their hashes are equal, or not both known."""
+    hashes = {first.hashes.get(first.shards[i].id), second.hashes.get(second.shards[j].id)} - {None}
+    return len(hashes) < 2

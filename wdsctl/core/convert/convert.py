@@ -1,0 +1,299 @@
+"""`convert`: write datasets in another format, order or layout; merge or divide them."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing, suppress
+from dataclasses import asdict, replace
+from hashlib import blake2b
+from typing import Any
+
+from wdsctl.core.catalog.history import record_run
+from wdsctl.core.catalog.presence import check_not_in_dataset
+from wdsctl.core.convert import exporters
+from wdsctl.core.convert.destination import (
+    FINISHED_FILE,
+    OPTIONS_WITHOUT_EFFECT,
+    PLAN_FILE,
+    check_destination_free,
+    check_same_content,
+    check_same_inputs,
+    clean_up_on_error,
+    describe_inputs,
+    discard_other_plan,
+)
+from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
+from wdsctl.core.convert.finish import finish_datasets
+from wdsctl.core.convert.groups import SampleGrouper
+from wdsctl.core.convert.parts import check_part_rules
+from wdsctl.core.convert.plan import write_plan
+from wdsctl.core.convert.plan_file import PlanFile
+from wdsctl.core.convert.report import (
+    all_failed_error,
+    build_report,
+    load_finished,
+    preview_conversion,
+    problems,
+    report_finished,
+    save_finished,
+    write_finished,
+)
+from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
+from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, open_sources, source_digests
+from wdsctl.core.convert.unit import unit_path
+from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
+from wdsctl.core.dataset.destination import check_destination, remove_path
+from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.files import make_folder, remove_empty_folder
+from wdsctl.core.importers.shards import MAX_SPLITS
+from wdsctl.core.invocation import describe_request
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.naming import check_shard_template
+from wdsctl.core.shards.write import check_limits
+from wdsctl.core.urls import normalize_root, redact_secrets
+
+#: Raise this version when a change makes the same plan give other bytes.
+OUTPUT_VERSION = "wdsctl convert 2"
+
+
+def convert(
+    sources: Sequence[str], dest: str, request: ConvertRequest | None = None, *, progress: Progress = SILENT_PROGRESS
+) -> ConvertReport:
+    """Write the samples of `sources` below `dest`, and index the datasets that result.
+
+    `convert` first saves the plan of all files in the destination, so that a killed run can continue, and any number of
+    workers gives the same bytes. After a finished run, the same command changes nothing. `convert` leaves out and
+    counts samples that cannot be read or transcoded, unless `on_error` says otherwise.
+    Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError, CatalogError.
+    Memory: some tens of MB per worker, plus its largest sample.
+    """
+    request = request or ConvertRequest()
+    dest = normalize_root(dest)
+    check_request(request, len(sources))
+    check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
+    check_not_in_dataset(dest)
+    if request.dry_run:
+        with tempfile.TemporaryDirectory(prefix="wdsctl-") as work:
+            return _run_conversion(sources, dest, request, os.path.realpath(work), None, progress)
+    dest_existed = os.path.isdir(dest)
+    real_dest = os.path.realpath(dest)
+    make_folder(real_dest)
+    location = locate(dest, writing=True, real_root=real_dest)
+    work = os.path.join(location.meta, "convert")
+    check_destination_free(location, dest, work)
+    had_meta = os.path.isdir(location.meta)
+    arguments = [*map(redact_secrets, sources), redact_secrets(dest), *describe_request(request)]
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
+            check_destination_free(location, dest, work)  # the run that held the lock may have written files
+            stack.enter_context(clean_up_on_error(location, work, had_meta=had_meta))
+            entry = stack.enter_context(record_run(location, "convert", arguments, progress))
+            make_folder(work)
+            report = _run_conversion(sources, dest, request, work, location, progress)
+            entry.findings += report.findings
+            return report
+    except WdsctlError:
+        if not dest_existed:
+            with suppress(OSError):  # the folder is not empty
+                remove_empty_folder(real_dest)
+        raise
+
+
+def check_request(request: ConvertRequest, sources: int) -> None:
+    """Raises UsageError for options that contradict each other. Reads nothing."""
+    check_shard_template(request.template)
+    check_limits(request.shard_samples, request.shard_size)
+    check_part_rules(request.parts)
+    target = exporters.get_exporter(request.target)
+    if not sources:
+        raise UsageError("nothing to convert", hint="`wdsctl convert SOURCE... DEST`")
+    if request.seed and request.order != "shuffle":
+        raise UsageError("--seed needs --shuffle", hint="add --shuffle, or leave the seed out")
+    if request.layout == "polylithic" and (not request.media or target.name != "shards"):
+        raise UsageError(
+            "--layout polylithic needs --media, and can only write shards",
+            hint="such as `--layout polylithic --media mp4,wav`",
+        )
+    if request.media and request.layout != "polylithic":
+        raise UsageError("--media needs --layout polylithic", hint="add it, or leave --media out")
+    if request.primary != "tar" and request.layout != "polylithic":
+        raise UsageError(
+            "--primary needs --layout polylithic",
+            hint="add `--layout polylithic --media PARTS`; to write JSONL files only, pass `--to jsonl` instead",
+        )
+    if request.compress == "gz" and (target.name != "shards" or request.layout == "polylithic"):
+        raise UsageError("--compress gz works only with monolithic shards", hint="leave one of the options out")
+    if request.apart == "split" and request.split:
+        raise UsageError("--split selects one split, and --apart split needs several", hint="leave one of them out")
+
+
+def _run_conversion(
+    sources: Sequence[str],
+    dest: str,
+    request: ConvertRequest,
+    work: str,
+    location: DatasetLocation | None,
+    progress: Progress,
+) -> ConvertReport:
+    """Convert the sources; the caller holds the lock.
+
+    If `location` is None, this is a dry run, and the caller deletes `work`.
+    """
+    started = time.monotonic()
+    with closing(open_sources(sources, request, work, progress)) as opened:
+        resolved = _resolve(request, opened)
+        fingerprint = _fingerprint(request, opened)
+        inputs = describe_inputs(request, opened)
+        plan_path = os.path.join(work, PLAN_FILE)
+        finished = load_finished(work)
+        if finished is not None and location is not None:
+            if finished.get("fingerprint") != fingerprint:
+                finished = _adopt_finished(
+                    finished,
+                    inputs,
+                    opened,
+                    resolved,
+                    fingerprint,
+                    dest,
+                    work=work,
+                    location=location,
+                    progress=progress,
+                )
+            return report_finished(finished, opened, dest, request, started)
+        discard_other_plan(work, fingerprint, inputs, dest, request, location)
+        if not os.path.exists(plan_path):
+            _write_plan(plan_path, opened, request, fingerprint, inputs, progress)
+        if location is None:
+            return preview_conversion(plan_path, opened, dest, request, started)
+        with PlanFile(plan_path) as plan:
+            done, written = write_units(plan, resolved, work, fingerprint, location, progress)
+            if written:
+                _check_sources(opened, work)
+            units = [unit for unit in plan.units() if done[unit.id].samples]
+            if not units:
+                error = all_failed_error(plan.units(), done)
+                for name in (PLAN_FILE, UNIT_RESULTS_FILE):  # the next run tries again
+                    remove_path(os.path.join(work, name))
+                raise error
+            finish_export(units, done, resolved, location.root_to_write, work)
+            datasets, findings, notes = finish_datasets(plan, units, done, dest, opened, request, location, progress)
+            report = build_report(plan, units, done, opened, dest, request, datasets, started)
+            inputs |= {"plan": plan.digest()}
+        report = replace(
+            report,
+            written_files=written,
+            kept_files=len(units) - written,
+            findings=(*problems(opened), *report.findings, *findings),
+            notes=(*notes, *report.notes),
+        )
+        sizes = {}
+        if exporters.get_exporter(request.target).suffix:  # otherwise units are folders, with too many files to list
+            sizes = {unit_path("", unit): done[unit.id].size_bytes for unit in units}
+        save_finished(work, fingerprint, inputs, report, sizes)
+        for name in os.listdir(work):
+            # Keep the catalogs that were made for sources: the next run of the same command needs them.
+            if name != FINISHED_FILE and not name.startswith("source-"):
+                remove_path(os.path.join(work, name))
+    return report
+
+
+def _adopt_finished(
+    finished: dict[str, Any],
+    inputs: dict[str, Any],
+    opened: OpenSources,
+    resolved: ResolvedRequest,
+    fingerprint: str,
+    dest: str,
+    *,
+    work: str,
+    location: DatasetLocation,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Assign a finished conversion to these sources, if they give the same files; returns its new record.
+
+    Raises UsageError WDS345 if the sources give other files, or if comparing them is not possible.
+    """
+    before = finished.get("made_from")
+    check_same_inputs(before, inputs, dest)
+    folder = os.path.join(work, "again")
+    remove_path(folder)
+    try:
+        plan_path = os.path.join(folder, PLAN_FILE)
+        _write_plan(plan_path, opened, resolved.request, fingerprint, inputs, progress)
+        with PlanFile(plan_path) as plan:
+            inputs = inputs | {"plan": plan.digest()}
+        check_same_content(before, inputs, plan_path, resolved, dest, location, progress)
+    finally:
+        remove_path(folder)
+    finished = finished | {"fingerprint": fingerprint, "made_from": inputs}
+    write_finished(work, finished)
+    return finished
+
+
+def _write_plan(
+    path: str,
+    opened: OpenSources,
+    request: ConvertRequest,
+    fingerprint: str,
+    inputs: Mapping[str, Any],
+    progress: Progress,
+) -> None:
+    # All splits in the order of their first occurrence, limited to the bits of a sample.
+    names = list(dict.fromkeys(name for source in opened.split_names for name in source))[:MAX_SPLITS]
+    numbers = [[names.index(name) if name in names else -1 for name in source] for source in opened.split_names]
+    if request.apart == "split" and any(len(source) > MAX_SPLITS for source in opened.split_names):
+        hint = "convert them one by one: `--split NAME`"
+        raise UsageError(f"--apart split supports at most {MAX_SPLITS} splits", hint=hint)
+    grouper = SampleGrouper(request.apart, opened.split_names) if request.apart else None
+    source_names = [spec.name for spec in opened.specs]
+    facts = {"fingerprint": fingerprint, "splits": json.dumps(names), "made_from": json.dumps(inputs)}
+    write_plan(path, opened.sources, source_names, request, facts, progress, grouper=grouper, splits=numbers)
+
+
+def _check_sources(opened: OpenSources, work: str) -> None:
+    """Raises DatasetError if a source has changed; the next run then writes all units again."""
+    try:
+        check_sources_unchanged(opened)
+    except DatasetError:
+        remove_path(os.path.join(work, UNIT_RESULTS_FILE))
+        raise
+
+
+def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
+    options = exporter_options(request, are_shards=all(spec.importer in ("shards", "packed") for spec in opened.specs))
+    if request.compress == "gz":
+        options["compress"] = "gz"
+    if request.target == "shards":
+        SHARDS.check(options)
+    return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
+
+
+def exporter_options(request: ConvertRequest, *, are_shards: bool) -> dict[str, str]:
+    """The options of the exporter: those with the prefix `to.`, and all others if the sources are shards.
+
+    Options without the prefix belong to the importer; for shards whose format is detected, none do.
+    """
+    options = request.format_options
+    named = {name.removeprefix("to."): value for name, value in options.items() if name.startswith("to.")}
+    others = {name: value for name, value in options.items() if not name.startswith("to.")}
+    return named | (others if are_shards and not request.from_format else {})
+
+
+def _fingerprint(request: ConvertRequest, opened: OpenSources) -> str:
+    """A digest of everything that decides the output's bytes, so without the sources' paths and the worker count."""
+    options = {name: value for name, value in asdict(request).items() if name not in OPTIONS_WITHOUT_EFFECT}
+    specs = [
+        [spec.importer, spec.name, [pair for pair in spec.options if pair[0] not in ("catalog", "generation")]]
+        for spec in opened.specs
+    ]
+    text = json.dumps(
+        [OUTPUT_VERSION, options, specs, source_digests(opened), opened.split_names], sort_keys=True, default=str
+    )
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,0 +1,337 @@
+"""Make datasets of the files that a conversion wrote: catalog, media facts, columns, dataset.yaml, splits.
+
+A polylithic layout also gets a blend file and a cooker for training, and the files for converting it back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.catalog.stage import CatalogStage, change_catalog, stage_catalog
+from wdsctl.core.convert.carry import (
+    CarryPlan,
+    ColumnDropped,
+    DroppedItem,
+    carry_columns,
+    dropped_findings,
+    media_flags,
+    plan_carry,
+)
+from wdsctl.core.convert.parts import renamed_part_name, transcoded_name
+from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, SampleOrigins, UnitResult
+from wdsctl.core.convert.polylithic import blend_yaml, cooker_code
+from wdsctl.core.convert.request import ConvertedDataset, ConvertRequest, Stream
+from wdsctl.core.convert.sources import OpenSources
+from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.split_rules import SplitRule, split_set_and_name
+from wdsctl.core.directories import join_beneath
+from wdsctl.core.errors import DatasetError, Finding, InputError
+from wdsctl.core.files import remove_tree, write_text
+from wdsctl.core.importers.polylithic import MARKER_FILE
+from wdsctl.core.index.index import IndexRequest, index_staged
+from wdsctl.core.index.media import update_media
+from wdsctl.core.index.request import MediaRequest
+from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_dataset_yaml
+from wdsctl.core.json_text import read_json
+from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.progress import Progress
+from wdsctl.core.samples.fields import FieldPath, PartAccess, parse_field_path, validate_field_map
+from wdsctl.core.samples.naming import FIRST_DOT
+from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.split.split import ensure_split
+from wdsctl.core.views.selections import shard_selection
+
+#: The dataset.yaml of the complete samples, next to primary and media.
+MONOLITHIC_CONFIG_FILE = "monolithic.yaml"
+
+#: The files that a conversion writes next to primary and media.
+SIDE_FILES = (MARKER_FILE, "blend.yaml", "cook.py", MONOLITHIC_CONFIG_FILE)
+
+
+@dataclass(frozen=True, slots=True)
+class _WrittenDataset:
+    """The written units of one output dataset, with the plan and request that they come from."""
+
+    plan: PlanFile
+    units: Sequence[PlannedUnit]
+    done: Mapping[int, UnitResult]
+    request: ConvertRequest
+    split_names: Sequence[str]
+    config: DatasetConfig | None
+    carry_plan: CarryPlan
+
+    @property
+    def stream(self) -> Stream:
+        return self.units[0].stream
+
+    @property
+    def is_jsonl(self) -> bool:
+        return self.stream == "primary" and self.request.primary == "jsonl"
+
+    def origins(self, unit: PlannedUnit) -> SampleOrigins:
+        return written_origins(self.plan, unit, self.done)
+
+
+def finish_datasets(
+    plan: PlanFile,
+    units: Sequence[PlannedUnit],
+    done: Mapping[int, UnitResult],
+    dest: str,
+    opened: OpenSources,
+    request: ConvertRequest,
+    outer_location: DatasetLocation,
+    progress: Progress,
+) -> tuple[tuple[ConvertedDataset, ...], list[Finding], list[str]]:
+    """Index every written dataset; returns (datasets, findings, notes). May run again after a kill.
+
+    `units`: the units that have samples. `outer_location`: the location of `dest`; the caller holds its lock.
+    """
+    split_names: list[str] = read_json(plan.facts()["splits"])
+    config = common_config(opened.configs)
+    carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
+    datasets, findings, dropped, notes = [], [], list[DroppedItem](), list[str]()
+    for folder, grouped in groupby(units, key=lambda unit: unit.dataset):
+        some = list(grouped)
+        root = join_beneath(dest, folder).rstrip("/")
+        dataset = ConvertedDataset(
+            path=root,
+            files=len(some),
+            samples=sum(done[unit.id].samples for unit in some),
+            size_bytes=sum(done[unit.id].size_bytes for unit in some),
+        )
+        if request.makes_datasets:
+            written = _WrittenDataset(plan, some, done, request, split_names, config, carry_plan)
+            dataset, found, lost = _index_dataset(root, dataset, written, outer_location, progress)
+            findings += found
+            dropped += lost
+        datasets.append(dataset)
+    if request.compress == "gz":
+        notes.append("compressed shards cannot be used for training: `wdsctl convert` unpacks them")
+    if request.media:
+        for folder in sorted({unit.folder for unit in units}):
+            _write_side_files(join_beneath(outer_location.root_to_write, folder), config, request, split_names)
+        notes.append("train from blend.yaml, with the cooker in cook.py next to it")
+    return tuple(datasets), [*findings, *dropped_findings(dropped)], notes
+
+
+def written_origins(plan: PlanFile, unit: PlannedUnit, done: Mapping[int, UnitResult]) -> SampleOrigins:
+    """(samples,) Origins of the samples in a written unit, as `PlanFile.origins`, without samples that are left out."""
+    units = done.values() if unit.stream == "primary" else [done[unit.id]]
+    left_out = [position for each in units for position in each.left_out]
+    found = plan.origins(unit.first, unit.last)
+    if unit.stream == "media":
+        found = found[found["media"] > 0]
+    return found[~np.isin(found["pos"], left_out)] if left_out else found
+
+
+def _index_dataset(
+    root: str,
+    dataset: ConvertedDataset,
+    written: _WrittenDataset,
+    outer_location: DatasetLocation,
+    progress: Progress,
+) -> tuple[ConvertedDataset, list[Finding], list[DroppedItem]]:
+    real_root = join_beneath(outer_location.root_to_write, written.units[0].dataset).rstrip("/")
+    location = locate(root, writing=True, real_root=real_root)
+    lock: AbstractContextManager[None] = nullcontext()
+    if location.lock != outer_location.lock:
+        lock = hold_lock(location.lock, wait=written.request.wait, note=progress.note)
+    findings: list[Finding] = []
+    dropped: list[DroppedItem] = []
+    media = 0
+    with lock:
+        index_request = IndexRequest(
+            workers=written.request.workers,
+            key="key" if written.is_jsonl else None,
+            key_until=None if written.is_jsonl else FIRST_DOT,
+            skip_key_checks=True,
+        )
+        with stage_catalog(location) as stage:
+            report = index_staged(stage, index_request, progress)
+            findings += report.findings
+            progress.phase("finish")
+            if not os.path.exists(location.dataset_yaml):
+                config = _destination_config(stage.location, written)
+                if config is not None:
+                    write_text(location.dataset_yaml, dump_config(config))
+            if report.samples:
+                write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress)
+                _carry_splits(stage.location, written)
+                ensure_split(stage.location, None, "auto", 0, progress)
+                media, found, dropped = _compute_media_facts(stage, root, written, progress)
+                findings += found
+        if report.samples:
+            columns, lost = _carry_columns(location, report.generation, written, has_media=media > 0, progress=progress)
+            dropped += written.carry_plan.dropped_items(location.display_path, written.stream, lost)
+            dataset = replace(dataset, columns=columns, media=media)
+        with Catalog(location.catalog) as catalog:
+            splits = {split.name: split.samples for split in catalog.splits()}
+    sample_type = load_config(location.dataset_yaml).sample_type if os.path.exists(location.dataset_yaml) else ""
+    return replace(dataset, sample_type=sample_type, splits=splits), findings, dropped
+
+
+def common_config(configs: Iterable[DatasetConfig | None]) -> DatasetConfig | None:
+    """The dataset.yaml that all sources share, without splits; None if they differ, or a source has none."""
+    plain = [None if config is None else _without_splits(config) for config in configs]
+    return plain[0] if plain and all(config == plain[0] for config in plain) else None
+
+
+def _without_splits(config: DatasetConfig) -> DatasetConfig:
+    """Remove splits and excludes, which `convert` copies per sample, and code, which is in the source's folder."""
+    if config.sample_loader or isinstance(config.part_filter, str):
+        config = replace(config, sample_loader="", part_filter=(), sample_type=CRUDE)
+    return DatasetConfig(
+        config.sample_type,
+        config.field_map,
+        config.subflavors,
+        part_filter=config.part_filter,
+        optional=config.optional,
+    )
+
+
+def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> DatasetConfig | None:
+    """The sources' dataset.yaml with the new names of parts; None if the sample type must be detected."""
+    config = written.config
+    if written.stream:
+        return DatasetConfig(subflavors=config.subflavors if config else {})
+    if config is None:
+        return None
+    with Catalog(location.catalog) as catalog:
+        parts = [part.name for part in catalog.parts()]
+    request = written.request
+    renamed = {name: _rename_field_parts(source, request) for name, source in config.field_map.items()}
+    part_filter = tuple(_destination_part_name(name, request) or "" for name in config.part_filter)
+    field_map = {name: path for name, path in renamed.items() if path is not None}
+    if len(field_map) < len(renamed) or "" in part_filter:
+        return None
+    try:
+        validate_field_map(config.sample_type, field_map, parts, where="dataset.yaml")
+    except (DatasetError, InputError):
+        return None
+    optional = (name if name in field_map else _destination_part_name(name, request) or "" for name in config.optional)
+    return replace(config, field_map=field_map, part_filter=part_filter, optional=tuple(filter(None, optional)))
+
+
+def _rename_field_parts(source: str, request: ConvertRequest) -> str | None:
+    """The path of a field with the new names of its parts; None if the destination has none of them."""
+    accesses = [
+        PartAccess(name, access.steps)
+        for access in parse_field_path(source).alternatives
+        if (name := _destination_part_name(access.part, request)) is not None
+    ]
+    return str(FieldPath(tuple(dict.fromkeys(accesses)))) if accesses else None
+
+
+def _destination_part_name(name: str, request: ConvertRequest) -> str | None:
+    """The name of a part after renaming and transcoding; None if the destination does not have the part."""
+    new_name = renamed_part_name(request.parts, name)
+    return None if new_name is None else transcoded_name(new_name, request.image, request.audio)
+
+
+def _carry_splits(location: DatasetLocation, written: _WrittenDataset) -> None:
+    """Copy the splits of every sample from its source, unless the destination has splits already."""
+    if not written.split_names or written.stream == "media":
+        return
+    with Catalog(location.catalog) as catalog:
+        shards = {shard.path: shard for shard in catalog.shards()}
+        if catalog.splits():
+            return
+    found: dict[int, list[SplitShard]] = {number: [] for number in range(len(written.split_names))}
+    for unit in written.units:
+        shard = shards.get(unit.name)
+        bits = written.origins(unit)["splits"]
+        if shard is None or shard.samples != len(bits):
+            continue  # a damaged shard, which `index` has reported
+        for number, parts in found.items():
+            part = shard_selection(shard.id, (bits >> number & 1).astype(np.bool_))
+            if part.samples:
+                parts.append(part)
+    _write_splits(location, {name: found[number] for number, name in enumerate(written.split_names) if found[number]})
+
+
+def _compute_media_facts(
+    stage: CatalogStage, root: str, written: _WrittenDataset, progress: Progress
+) -> tuple[int, list[Finding], list[DroppedItem]]:
+    """Compute media facts if the sources have them; returns (number of media, findings, dropped items)."""
+    settings, request = written.carry_plan.media, written.request
+    if settings is None or written.is_jsonl:
+        return 0, [], []
+    selection = parse_media_selection(settings.selection)
+    with Catalog(stage.location.catalog) as catalog:
+        names = [part.name for part in catalog.parts()]
+    if selection.globs or any(selection.guess_by_name(f".{name}") != "no" for name in names):
+        media_request = MediaRequest(selection=settings.selection, keyframes=settings.keyframes)
+        report, found = update_media(
+            stage.location, media_request, workers=request.workers, dry_run=False, progress=progress
+        )
+        stage.after_publish(partial(remove_tree, stage.location.media_work_folder))
+        media = sum(report.counts.values()) if report is not None else 0
+        if media:
+            return media, found, []
+    if written.stream == "primary" or not (request.parts.rename or request.image or request.audio):
+        return 0, [], []
+    reason = f"no part is a medium by `{' '.join(media_flags(settings))}`"
+    return 0, [], [DroppedItem("media facts", reason, shell_command("index", root, "--media"))]
+
+
+def _carry_columns(
+    location: DatasetLocation, generation: int, written: _WrittenDataset, *, has_media: bool, progress: Progress
+) -> tuple[tuple[str, ...], list[tuple[str, ColumnDropped]]]:
+    """Copy columns; returns (names of the copied columns, dropped columns).
+
+    Drops all columns if `index` found another number of samples in a shard.
+    """
+    units = {unit.name: unit for unit in written.units}
+    with Catalog(location.catalog) as catalog:
+        shards = catalog.shards()
+    carried = written.carry_plan.columns.get(written.stream, ())
+    if any(each.path not in units or each.samples != written.done[units[each.path].id].samples for each in shards):
+        reason = "the shards do not hold the samples that were written"
+        return (), [(column.name, ColumnDropped(reason, column.spec)) for column in carried]
+    return carry_columns(
+        location,
+        generation,
+        carried,
+        lambda path: written.origins(units[path]),
+        has_media=has_media,
+        progress=progress,
+    )
+
+
+def _write_splits(location: DatasetLocation, splits: Mapping[str, Sequence[SplitShard]]) -> None:
+    """Write the split sets. Their ratios are the sizes of the splits, and apply to samples that are added later."""
+    sets: dict[str, dict[str, Sequence[SplitShard]]] = {}
+    for full_name, parts in splits.items():
+        split_set, name = split_set_and_name(full_name)
+        sets.setdefault(split_set, {})[name] = parts
+    with change_catalog(location) as draft:
+        for split_set, parts_by_name in sets.items():
+            shares = {name: float(sum(part.samples for part in parts)) for name, parts in parts_by_name.items()}
+            draft.splits.begin_set(split_set, SplitRule(shares, by="sample"))
+            for name, parts in parts_by_name.items():
+                draft.splits.add_split_shards(split_set, name, parts)
+
+
+def _write_side_files(
+    folder: str, config: DatasetConfig | None, request: ConvertRequest, split_names: Sequence[str]
+) -> None:
+    """Write the files for training from primary and media, and for converting them back."""
+    facts = {"version": 1, "primary": "primary", "media": "media", "form": request.primary, "parts": request.media}
+    write_text(os.path.join(folder, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
+    write_text(os.path.join(folder, "blend.yaml"), blend_yaml([name for name in split_names if "/" not in name]))
+    write_text(os.path.join(folder, "cook.py"), cooker_code(config or DatasetConfig(), request))
+    path = os.path.join(folder, MONOLITHIC_CONFIG_FILE)
+    if config is not None:
+        write_text(path, dump_config(config))

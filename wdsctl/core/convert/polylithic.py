@@ -1,0 +1,122 @@
+"""The blend file and the cooker that `convert --layout polylithic` writes next to primary and media."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.config import DatasetConfig, required_fields
+from wdsctl.core.importers.references import REFERENCES_PART
+from wdsctl.core.samples.fields import parse_field_path
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+
+_BLEND_TEMPLATE = """\
+# Written by `wdsctl convert --layout polylithic`. The task encoder needs the cooker in cook.py beside this file:
+#     class MyTaskEncoder(DefaultTaskEncoder):
+#         cookers = (Cooker(cook),)
+splits:
+"""
+
+_COOKER_TEMPLATE = '''\
+"""Makes samples of the primary and its media. Written by `wdsctl convert --layout polylithic`; change it as you like.
+
+    from wdsctl.loader import Cooker, DefaultTaskEncoder, get_train_dataset
+
+    class MyTaskEncoder(DefaultTaskEncoder):
+        cookers = (Cooker(cook),)
+
+    get_train_dataset("blend.yaml", batch_size=8, task_encoder=MyTaskEncoder())
+"""
+
+from __future__ import annotations
+
+{imports}from wdsctl.loader import {names}
+
+
+{own}
+
+
+def field(sample, media, *ways, optional=False):
+    """The first of these that the sample has: (part, steps into its JSON), its own or one of the media."""
+    own, references = parts_of(sample)
+    for part, steps in ways:
+        if part in own:
+            value = own[part]
+        elif part in references:
+            value = media.get(references[part], sample)
+        else:
+            continue
+        try:
+            for step in steps:
+                value = value[step]
+        except (LookupError, TypeError):
+            continue
+        return value
+    if optional:
+        return None
+    raise KeyError(f"the sample has none of {{ways}}")
+
+
+@cooker
+def cook(sample, media):
+{body}
+'''
+
+_TAR_PARTS_CODE = f'''\
+def parts_of(sample):
+    """(the parts that the primary has, by name; part -> entry of the media)."""
+    return sample, sample["{REFERENCES_PART}"]'''
+
+_JSONL_PARTS_CODE = '''\
+def parts_of(sample):
+    """(the parts that the line has, by name; part -> entry of the media)."""
+    line = sample["json"]
+    spelled = line.get("as", {})
+    own = {}
+    for name, value in line["parts"].items():
+        if spelled.get(name) == "base64":
+            value = b64decode(value)
+        elif name.rpartition(".")[2] in ("cls", "cls2", "index", "inx", "id"):
+            value = int(value)
+        own[name] = value
+    return own, line["media"]'''
+
+
+def blend_yaml(splits: Sequence[str]) -> str:
+    """The blend file for the splits of the default set, or `train` if there are none."""
+    entries = "".join(
+        f"  {json.dumps(name)}:\n    path: primary\n    aux: {{media: media}}\n" for name in splits or ("train",)
+    )
+    return _BLEND_TEMPLATE + entries
+
+
+def cooker_code(config: DatasetConfig, request: ConvertRequest) -> str:
+    """The code of the cooker, which builds the dataset's sample type, or else crude samples with all parts."""
+    is_typed = config.sample_type in SAMPLE_TYPES and config.sample_type != CRUDE and bool(config.field_map)
+    names = sorted(["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])], key=str.lower)
+    own = _JSONL_PARTS_CODE if request.primary == "jsonl" else _TAR_PARTS_CODE
+    imports = "from base64 import b64decode\n\n" if request.primary == "jsonl" else ""
+    return _COOKER_TEMPLATE.format(
+        names=", ".join(names), own=own, body=_typed_body(config) if is_typed else _CRUDE_BODY, imports=imports
+    )
+
+
+_CRUDE_BODY = f"""\
+    own, references = parts_of(sample)
+    mine = {{name: value for name, value in own.items() if not name.startswith("__") and name != "{REFERENCES_PART}"}}
+    return {{
+        **basic_sample_keys(sample),
+        **mine,
+        **{{name: media.get(entry, sample) for name, entry in references.items()}},
+    }}"""
+
+
+def _typed_body(config: DatasetConfig) -> str:
+    lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
+    needed = required_fields(config)
+    for name, source in config.field_map.items():
+        ways = ", ".join(f"({each.part!r}, {each.steps!r})" for each in parse_field_path(source).alternatives)
+        ways += "" if name in needed else ", optional=True"
+        lines.append(f"        {name}=field(sample, media, {ways}),")
+    return "\n".join([*lines, "    )"])

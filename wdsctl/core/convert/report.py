@@ -1,0 +1,220 @@
+"""Make the report of a conversion: a run, a dry run, or one that an earlier run has finished."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import groupby
+from typing import Any
+
+from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
+from wdsctl.core.convert.destination import FINISHED_FILE
+from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
+from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
+from wdsctl.core.convert.sources import OpenSources
+from wdsctl.core.errors import DatasetError, Finding, Severity, UsageError, join_indented
+from wdsctl.core.files import write_text
+from wdsctl.core.json_text import read_json
+from wdsctl.core.text import escape_unprintable, pluralize
+from wdsctl.core.urls import redact_secrets
+
+LEFT_OUT_SUFFIX = ": the sample is left out"
+KEPT_SUFFIX = ": the sample is unchanged"
+
+_SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart")
+
+
+def preview_conversion(
+    plan_path: str, opened: OpenSources, dest: str, request: ConvertRequest, started: float
+) -> ConvertReport:
+    """The report of a dry run."""
+    dropped: list[DroppedItem] = []
+    with PlanFile(plan_path) as plan:
+        units = plan.units()
+        carry_plan = plan_carry(opened, request, [unit.stream for unit in units] if request.makes_datasets else ())
+        done = {unit.id: UnitResult(unit.id, unit.samples, unit.size_bytes, "{}", (), (), "[]") for unit in units}
+        datasets = []
+        for folder, grouped in groupby(units, key=lambda unit: unit.dataset):
+            some, path = list(grouped), redact_secrets(os.path.join(dest, folder).rstrip("/"))
+            datasets.append(
+                ConvertedDataset(
+                    path=path,
+                    files=len(some),
+                    samples=sum(unit.samples for unit in some),
+                    size_bytes=sum(unit.size_bytes for unit in some),
+                    columns=carry_plan.column_names(some[0].stream),
+                )
+            )
+            dropped += carry_plan.dropped_items(path, some[0].stream)
+        report = build_report(plan, units, done, opened, dest, request, tuple(datasets), started)
+    return replace(report, dry_run=True, findings=(*problems(opened), *dropped_findings(dropped)))
+
+
+def problems(opened: OpenSources) -> tuple[Finding, ...]:
+    listed = [found for source in opened.sources for found in getattr(source, "problems", ())]
+    return (*opened.findings, *listed)
+
+
+def build_report(
+    plan: PlanFile,
+    units: Sequence[PlannedUnit],
+    done: Mapping[int, UnitResult],
+    opened: OpenSources,
+    dest: str,
+    request: ConvertRequest,
+    datasets: tuple[ConvertedDataset, ...],
+    started: float,
+) -> ConvertReport:
+    facts = plan.facts()
+    failed = {position for each in done.values() for position in each.left_out}
+    return ConvertReport(
+        sources=_redacted_sources(opened),
+        dest=redact_secrets(dest),
+        form=request.target,
+        samples=int(facts["samples"]),
+        files=len(units),
+        size_bytes=sum(done[unit.id].size_bytes for unit in units),
+        written_files=0,
+        kept_files=0,
+        failed=len(failed),
+        kept=len({position for each in done.values() for position in each.as_is}),
+        repeated=int(facts["repeated"]),
+        bare=int(facts["bare"]),
+        apart=int(facts["apart"]),
+        datasets=datasets,
+        findings=tuple(_failure_findings(plan.units(), done)),
+        notes=(*_part_notes(facts), *_split_notes(plan, opened, request)),
+        up_to_date=False,
+        dry_run=False,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _part_notes(facts: Mapping[str, str]) -> Iterator[str]:
+    """A note on the options that match no part, if there are any."""
+    unmatched: list[str] = read_json(facts["unmet"])
+    if unmatched:
+        yield f"no part matches {', '.join(unmatched)}"
+
+
+def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -> Iterator[str]:
+    """Notes on splits that are not copied, and on samples without a split if other samples have one."""
+    names: list[str] = read_json(plan.facts()["splits"])
+    counts = plan.split_counts()
+    total = sum(counts.values())
+    known = len({name for source in opened.split_names for name in source})
+    if known > len(names):
+        yield f"only {len(names)} of {known} splits are copied"
+    sizes = {name: sum(n for bits, n in counts.items() if bits >> b & 1) for b, name in enumerate(names)}
+    sizes_text = ", ".join(f"{name} {n:,}" for name, n in sizes.items() if n)
+    if not sizes_text or request.apart == "split" or counts.get(0, 0) == total:
+        return
+    if not request.makes_datasets:
+        if set(sizes.values()) - {0} != {total}:
+            yield f"splits are not copied ({sizes_text}): `--apart split` writes a folder for each"
+    elif counts.get(0):
+        as_before = ", as in their source" if known <= len(names) else ""
+        yield f"{counts[0]:,} of {pluralize(total, 'sample')} are in no split{as_before}; the others: {sizes_text}"
+
+
+def _failure_findings(units: Sequence[PlannedUnit], done: Mapping[int, UnitResult]) -> Iterator[Finding]:
+    """Yield a finding per code and outcome: the first failure, with the number of failures."""
+    first: dict[tuple[str, bool], Finding] = {}
+    for unit in units:
+        for key, code, message, is_kept, _, count in read_json(done[unit.id].failures):
+            text = f"{message}{KEPT_SUFFIX if is_kept else LEFT_OUT_SUFFIX}"
+            severity: Severity = "warning" if is_kept else "error"
+            before = first.get((code, is_kept))
+            first[code, is_kept] = (
+                Finding(code=code, severity=severity, message=text, shard=unit.name, key=key, count=count)
+                if before is None
+                else replace(before, count=before.count + count)
+            )
+    yield from first.values()
+
+
+def all_failed_error(units: Sequence[PlannedUnit], done: Mapping[int, UnitResult]) -> DatasetError:
+    """The error for a run in which every sample failed: an empty dataset would look like success."""
+    found = list(_failure_findings(units, done))
+    first = found[0]
+    reason = first.message.removesuffix(LEFT_OUT_SUFFIX)
+    count = len({position for each in done.values() for position in each.left_out})
+    hints = {hint for each in done.values() for _, code, *_, hint, _ in read_json(each.failures) if code == first.code}
+    hint = f"repair the source and run the same command again; `wdsctl explain {first.code}` explains the code"
+    return DatasetError(
+        join_indented(f"no sample could be read or transcoded: {pluralize(count, 'sample')} failed", reason),
+        hint=hints.pop() if len(hints) == 1 and any(hints) else hint,
+        where=f"sample {escape_unprintable(first.key)}",
+        code=first.code,
+    )
+
+
+def load_finished(work: str) -> dict[str, Any] | None:
+    try:
+        with open(os.path.join(work, FINISHED_FILE), encoding="utf-8") as file:
+            content = read_json(file.read())
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def save_finished(
+    work: str, fingerprint: str, inputs: Mapping[str, Any], report: ConvertReport, files: Mapping[str, int]
+) -> None:
+    """Save the report for later runs of the same command, which marks the conversion as finished.
+
+    `inputs`: the result of `describe_inputs`, by which a later run recognises a copy of the source. `files`: path below
+    the destination -> bytes.
+    """
+    saved = {name: getattr(report, name) for name in _SAVED_FIELDS}
+    saved |= {"datasets": [asdict(each) for each in report.datasets]}
+    saved |= {"findings": [asdict(found) for found in report.findings], "notes": report.notes}
+    write_finished(work, {"fingerprint": fingerprint, "files": files, "report": saved, "made_from": inputs})
+
+
+def write_finished(work: str, content: Mapping[str, Any]) -> None:
+    write_text(os.path.join(work, FINISHED_FILE), json.dumps(content, indent=1))
+
+
+def report_finished(
+    finished: Mapping[str, Any], opened: OpenSources, dest: str, request: ConvertRequest, started: float
+) -> ConvertReport:
+    """The saved report of a finished conversion. Raises UsageError if its files are missing or have other sizes."""
+    saved = dict(finished["report"])
+    datasets = tuple(ConvertedDataset(**each | {"columns": tuple(each["columns"])}) for each in saved.pop("datasets"))
+    files: dict[str, int] = finished.get("files") or {}
+    changed = [each.path for each in datasets if not os.path.isdir(each.path)]
+    changed += [path for name, size in files.items() if not _has_size(path := os.path.join(dest, name), size)]
+    if changed:
+        raise UsageError(
+            "files of the finished conversion are missing or have changed",
+            where=changed[0],
+            hint="restore them, or choose another DEST",
+        )
+    findings = tuple(Finding(**found) for found in saved.pop("findings"))
+    return ConvertReport(
+        **saved | {"notes": tuple(saved["notes"])},
+        sources=_redacted_sources(opened),
+        dest=redact_secrets(dest),
+        written_files=0,
+        kept_files=saved["files"],
+        datasets=datasets,
+        findings=findings,
+        up_to_date=True,
+        dry_run=request.dry_run,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _redacted_sources(opened: OpenSources) -> tuple[ConvertSource, ...]:
+    return tuple(replace(source, path=redact_secrets(source.path)) for source in opened.reports)
+
+
+def _has_size(path: str, size: int) -> bool:
+    try:
+        return os.path.getsize(path) == size
+    except OSError:
+        return False

@@ -1,0 +1,156 @@
+"""The request and the report of `convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from wdsctl.core.convert.parts import AudioTranscodeOptions, ImageTranscodeOptions, Pairs, PartRules
+from wdsctl.core.errors import Finding, UsageError
+
+OnCollision = Literal["error", "prefix", "keep-first"]
+OnSampleError = Literal["error", "skip", "keep"]
+LayoutName = Literal["", "monolithic", "polylithic"]
+SampleOrder = Literal["none", "key", "shuffle"]
+#: A dataset of a polylithic layout; empty for any other layout.
+Stream = Literal["", "primary", "media"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertRequest:
+    """The options of `convert`.
+
+    `from_format`: empty to recognise the format. `to_format`: empty for shards. `format_options`: options of the
+    importer and, with the prefix `to.`, of the exporter. For a polylithic layout, `media` selects the parts of the
+    media dataset, and `primary` is the format of the primary.
+    """
+
+    from_format: str = ""
+    to_format: str = ""
+    format_options: Mapping[str, str] = field(default_factory=dict)
+    shard_samples: int = 10_000
+    shard_size: int = 1 << 30  # bytes
+    template: str = "shard-{index:06d}.tar"  # exporters replace `.tar` with their suffix
+    order: SampleOrder = "none"
+    seed: int = 0
+    split: str = ""
+    where: str = ""
+    on_collision: OnCollision = "error"
+    apart: str = ""
+    layout: LayoutName = ""
+    media: tuple[str, ...] = ()
+    primary: Literal["tar", "jsonl"] = "tar"
+    parts: PartRules = field(default_factory=PartRules)
+    image: ImageTranscodeOptions | None = None
+    audio: AudioTranscodeOptions | None = None
+    on_error: OnSampleError = "skip"
+    compress: Literal["none", "gz"] = "none"
+    workers: int = 1
+    wait: float = 0.0  # seconds to wait for the lock of the destination
+    restart: bool = False  # remove the output of an unfinished conversion with other options
+    dry_run: bool = False
+
+    @property
+    def target(self) -> str:
+        """The name of the exporter."""
+        return self.to_format or "shards"
+
+    @property
+    def makes_datasets(self) -> bool:
+        """Whether the destination gets catalogs, which only uncompressed shards have."""
+        return self.target == "shards" and self.compress == "none"
+
+    @property
+    def keeps_parts(self) -> bool:
+        """Whether all parts keep their bytes and names."""
+        return self.parts == PartRules() and self.image is None and self.audio is None
+
+
+def sample_order(sort: Literal["none", "key"], *, is_shuffled: bool) -> SampleOrder:
+    """The order that `--sort` and `--shuffle` select. Raises UsageError if both are given."""
+    if is_shuffled and sort != "none":
+        raise UsageError("--sort and --shuffle exclude each other", hint="leave one of them out")
+    return "shuffle" if is_shuffled else sort
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSpec:
+    """How a worker opens a source. `--on-collision prefix` prepends `name` to its keys."""
+
+    importer: str
+    path: str
+    options: Pairs = ()
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRequest:
+    """A request with resolved sources and exporter options: all that workers need besides the plan."""
+
+    request: ConvertRequest
+    sources: tuple[SourceSpec, ...] = ()
+    target_options: Pairs = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedFormat:
+    form: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertSource:
+    """A source, its format, and the reason for this format. `rejected`: other formats that the source looks like."""
+
+    path: str
+    form: str
+    reason: str
+    rejected: tuple[RejectedFormat, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedDataset:
+    """One dataset of the destination. `splits`: name -> samples. `sample_type`: empty without a catalog.
+
+    `columns`: the columns copied from the sources. `media`: the number of media with facts in its catalog.
+    """
+
+    path: str
+    files: int
+    samples: int
+    size_bytes: int
+    sample_type: str = ""
+    splits: Mapping[str, int] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    media: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertReport:
+    """What `convert` wrote or, in a dry run, would write.
+
+    Samples of the plan: `samples` counts all; `failed` those that are not in the destination; `kept` those that are
+    unchanged since a part could not be transcoded. Samples that the plan leaves out: `repeated` had a key that occurred
+    before; `bare` had no part to write; `apart` belong to no output dataset. `kept_files`: files of an earlier run.
+    """
+
+    sources: tuple[ConvertSource, ...]
+    dest: str
+    form: str
+    samples: int
+    files: int
+    size_bytes: int  # of all files; in a dry run, estimated from the sizes in the sources
+    written_files: int
+    kept_files: int
+    failed: int
+    kept: int
+    repeated: int
+    bare: int
+    apart: int
+    datasets: tuple[ConvertedDataset, ...]
+    findings: tuple[Finding, ...]
+    notes: tuple[str, ...]
+    up_to_date: bool
+    dry_run: bool
+    seconds: float

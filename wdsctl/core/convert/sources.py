@@ -1,0 +1,313 @@
+"""Open the sources of a conversion: recognise their formats, index shards without a catalog, select samples.
+
+The catalog of shards must be up to date.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
+
+from wdsctl.core import importers
+from wdsctl.core.catalog.read import Catalog, read_current_generation
+from wdsctl.core.convert.request import ConvertRequest, ConvertSource, RejectedFormat, SourceSpec
+from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.destination import require_source, unique_source_names
+from wdsctl.core.dataset.location import DatasetLocation, locate, parse_root, shell_command_at
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.shard_names import unpack_command
+from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
+from wdsctl.core.importers.polylithic import PolylithicSource
+from wdsctl.core.importers.protocol import FormatMatch, Importer, Source
+from wdsctl.core.importers.shards import ShardsSource
+from wdsctl.core.index.index import IndexRequest, index_locked
+from wdsctl.core.index.missing import check_links_inside
+from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.progress import Progress
+from wdsctl.core.text import pluralize
+from wdsctl.core.urls import is_url, normalize_root
+from wdsctl.core.views.definition import ViewDefinition
+
+
+def ensure_indexed(
+    root: str,
+    catalog: str | None,
+    private_catalog: str,
+    workers: int,
+    wait: float,
+    findings: list[Finding],
+    progress: Progress,
+) -> DatasetLocation:
+    """The location of an up-to-date catalog: the dataset's own, or a new one in `private_catalog`.
+
+    Adds findings to the list. Raises DatasetError WDS344 if the dataset's catalog is out of date, InputError WDS003 if
+    a dataset without a catalog has no samples. Cost: indexes a dataset without a catalog.
+    """
+    location = locate(root, catalog)
+    if os.path.exists(location.catalog):
+        check_index_is_current(location, findings, progress)
+        return location
+    private = DatasetLocation(location.root, private_catalog, location.single_file)
+    with hold_lock(private.lock, wait=wait, note=progress.note):
+        report = index_locked(private, IndexRequest(workers=workers, missing="drop"), progress)
+    findings += report.findings
+    if not report.samples and not any(found.code == "WDS113" for found in report.findings):
+        raise InputError("the source has no samples", where=location.display_path, hint="check the path", code="WDS003")
+    return private
+
+
+def check_index_is_current(location: DatasetLocation, findings: list[Finding], progress: Progress) -> None:
+    """Raises DatasetError WDS344 if the shards differ from their catalog. Adds errors of the shards to `findings`."""
+    report = index_locked(location, IndexRequest(dry_run=True, missing="keep"), progress)
+    findings += [found for found in report.findings if found.severity == "error"]
+    for missing in (found for found in report.findings if found.code == "WDS306"):
+        check_links_inside(location, [missing.shard])
+        more = " and more" if missing.count > 1 else ""
+        raise DatasetError(
+            f"{pluralize(missing.count, 'shard')} of the source missing: {missing.shard}{more}",
+            where=location.display_path,
+            hint="restore the shards; or remove them from the catalog: "
+            f"{shell_command_at(location, 'index', '--missing', 'drop')}",
+            code="WDS344",
+        )
+    if report.added + report.changed + report.removed:
+        counts = {"new": report.added, "changed": report.changed, "missing": report.removed}
+        text = ", ".join(pluralize(number, f"{change} shard") for change, number in counts.items() if number)
+        raise DatasetError(
+            f"the catalog of the source is out of date: {text}",
+            where=location.display_path,
+            hint=f"{shell_command_at(location, 'index')}, then convert again",
+            code="WDS344",
+        )
+
+
+_SCORE_TOLERANCE = 0.001  # scores that differ by less are equal
+_INTERNAL_OPTIONS = {"packed": "files", "polylithic": "refs"}  # only `open_sources` may set these options
+
+
+@dataclass(slots=True)
+class OpenSources:
+    """The open sources, in parallel lists, with the specs by which workers open them.
+
+    `findings`: problems of their shards. `files_digests`: a digest of each source's files at the time of opening.
+    """
+
+    specs: list[SourceSpec] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    reports: list[ConvertSource] = field(default_factory=list)
+    configs: list[DatasetConfig | None] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    files_digests: list[bytes] = field(default_factory=list)
+
+    @property
+    def split_names(self) -> list[tuple[str, ...]]:
+        """The names of the splits of each source."""
+        return [tuple(getattr(source, "split_names", ())) for source in self.sources]
+
+    def close(self) -> None:
+        for source in self.sources:
+            source.__exit__(None, None, None)
+
+
+def recognise_source(path: str, format_name: str) -> tuple[Importer, ConvertSource]:
+    """The importer of a source: the named one, or the one with the highest score.
+
+    Raises InputError WDS235 if no format matches, or several match equally well.
+    """
+    if format_name:
+        importers.check_readable(path)
+        return importers.get_importer(format_name), ConvertSource(path=path, form=format_name, reason="--from")
+    found: list[tuple[Importer, FormatMatch]] = importers.find_importers(path)
+    if not found or (len(found) > 1 and found[0][1].score - found[1][1].score < _SCORE_TOLERANCE):
+        importers.best_importer(path)  # raises, and lists them
+    (importer, match), others = found[0], found[1:]
+    rejected = tuple(RejectedFormat(form=other.name, reason=it.reason) for other, it in others)
+    return importer, ConvertSource(path=path, form=importer.name, reason=match.reason, rejected=rejected)
+
+
+def open_sources(source_texts: Sequence[str], request: ConvertRequest, work: str, progress: Progress) -> OpenSources:
+    """Open every source. Writes the catalogs of shards without one to `work`. Raises the errors of all importers.
+
+    Compressed tars next to indexed shards become a separate source, since catalogs do not list them.
+    """
+    opened = OpenSources()
+    roots = [parse_root(normalize_root(text)) for text in source_texts]
+    names = unique_source_names(root.root for root in roots)
+    for number, (root, view) in enumerate(roots):
+        require_source(root)
+        importer, report = recognise_source(root, request.from_format)
+        report = replace(report, path=f"{root}@{view}" if view else root)
+        is_selected = bool(view or request.split or request.where)
+        if importer.name == "shards":
+            private_catalog = os.path.join(work, f"source-{number}")
+            _open_shards(
+                opened, root, view, names[number], report, private_catalog, request, progress, is_selected=is_selected
+            )
+            continue
+        if is_selected:
+            raise UsageError(
+                f"a source of the format {importer.name} has no views, splits or catalog",
+                where=root,
+                hint="convert all of it, then select from the result",
+            )
+        spec = _make_spec(importer.name, root, _source_options(request, importer.name), names[number])
+        _add_source(opened, spec, report, _format_config(importer.name, root), request, progress)
+    return opened
+
+
+def _open_shards(
+    opened: OpenSources,
+    root: str,
+    view: str,
+    name: str,
+    report: ConvertSource,
+    private_catalog: str,
+    request: ConvertRequest,
+    progress: Progress,
+    *,
+    is_selected: bool,
+) -> None:
+    """Open a source of shards, and the compressed tars next to them.
+
+    `name`: the prefix for keys that collide. `is_selected`: the request converts only a selection of the samples.
+    """
+    options = _source_options(request, report.form) if request.from_format else {}
+    findings: list[Finding] = []
+    location = ensure_indexed(
+        root, options.get("catalog"), private_catalog, request.workers, request.wait, findings, progress
+    )
+    compressed = [] if request.from_format or is_selected else _take_compressed_tars(findings)
+    # An indexed dataset that consists only of compressed tars.
+    has_no_shards = bool(compressed) and any(found.code == "WDS119" for found in findings)
+    # A selection uses the catalog, which does not list compressed tars: ignoring them loses nothing.
+    ignored = {"WDS113"} if is_selected else {"WDS119"} if has_no_shards else set()
+    opened.findings += [found for found in findings if found.code not in ignored]
+    options |= {"catalog": location.meta, "generation": str(read_current_generation(location.catalog))}
+    options |= ({"view": view} if view else {}) | ({"split": request.split} if request.split else {})
+    config = load_config(location.dataset_yaml) if os.path.exists(location.dataset_yaml) else None
+    if request.layout == "monolithic" and (refs := _media_refs(location, config)):
+        options |= {**_source_options(request, "polylithic"), "refs": json.dumps(refs)}
+        report = replace(report, form="polylithic", reason=f"its dataset.yaml names the stores of {', '.join(refs)}")
+    if compressed:
+        report = replace(report, rejected=tuple(each for each in report.rejected if each.form != "packed"))
+    if not has_no_shards:
+        _add_source(opened, _make_spec(report.form, root, options, name), report, config, request, progress)
+    if compressed:
+        report = ConvertSource(path=root, form="packed", reason=f"compressed tars, such as {compressed[0]}")
+        options = {"files": json.dumps(compressed)}
+        spec = _make_spec("packed", root, options, name if has_no_shards else f"{name}-packed")
+        _add_source(opened, spec, report, None, request, progress)
+
+
+def _source_options(request: ConvertRequest, format_name: str) -> dict[str, str]:
+    """The options of the importer. Raises UsageError for an option that only `open_sources` sets."""
+    internal = _INTERNAL_OPTIONS.get(format_name)
+    if internal in request.format_options:
+        raise UsageError(f"{format_name} has no option {internal!r}", hint="leave it out")
+    return {name: value for name, value in request.format_options.items() if not name.startswith("to.")}
+
+
+def _add_source(
+    opened: OpenSources,
+    spec: SourceSpec,
+    report: ConvertSource,
+    config: DatasetConfig | None,
+    request: ConvertRequest,
+    progress: Progress,
+) -> None:
+    options = dict(spec.options)
+    source = importers.get_importer(spec.importer).open(spec.path, options)
+    for location in source.locations if isinstance(source, PolylithicSource) else ():
+        check_index_is_current(location, opened.findings, progress)
+    dataset = source.primary if isinstance(source, PolylithicSource) else source
+    if request.where and isinstance(dataset, ShardsSource):
+        from wdsctl.core.views.select import evaluate_definition
+
+        location = locate(spec.path, options["catalog"])
+        dataset.restrict(evaluate_definition(location, ViewDefinition(where=request.where), progress).selection)
+    opened.specs.append(spec)
+    opened.sources.append(source)
+    opened.files_digests.append(_files_digest(source))
+    opened.reports.append(report)
+    opened.configs.append(config)
+
+
+def _make_spec(format_name: str, root: str, options: dict[str, str], name: str) -> SourceSpec:
+    path = root if is_url(root) else os.path.abspath(root)  # workers open the same path: digests contain paths
+    return SourceSpec(format_name, path, tuple(sorted(options.items())), name)
+
+
+def _take_compressed_tars(findings: list[Finding]) -> list[str]:
+    """Remove the compressed tars that `packed` can read from the findings of `index`; returns their paths."""
+    readable = [found for found in findings if found.code == "WDS113" and not unpack_command(found.shard)]
+    findings[:] = [found for found in findings if found not in readable]
+    return [found.shard for found in readable]
+
+
+def _media_refs(location: DatasetLocation, config: DatasetConfig | None) -> dict[str, str]:
+    """JSON field -> the store of its media, for `--layout monolithic`; empty if the dataset contains its media.
+
+    Raises UsageError if the dataset has no media, and its dataset.yaml names no stores.
+    """
+    if config is not None and config.refs:
+        return config.refs
+    with Catalog(location.catalog) as catalog:
+        parts = [part.name for part in catalog.parts()]
+    if any(part_kind(part) in MEDIA_KINDS for part in parts):
+        return {}
+    raise UsageError(
+        f"--layout monolithic: the dataset has no media ({', '.join(parts)}) and names no stores that have them",
+        where=location.display_path,
+        hint="convert the folder with polylithic.json; or the blend file: "
+        "`wdsctl convert BLEND.yaml DEST -O media=FIELD`; or write the stores into dataset.yaml: "
+        f"{shell_command_at(location, 'validate', '--level', 'refs', '--refs', 'FIELD=STORE')}",
+    )
+
+
+def _format_config(format_name: str, root: str) -> DatasetConfig | None:
+    """The dataset.yaml that the format defines; None if the sample type must be detected."""
+    if format_name == "polylithic":  # describes the complete samples
+        path = os.path.join(root, "monolithic.yaml")
+        return load_config(path) if os.path.exists(path) else None
+    if format_name == "imagefolder":
+        from wdsctl.core.importers.imagefolder import image_folder_config
+
+        return image_folder_config(root)
+    return None
+
+
+def check_sources_unchanged(opened: OpenSources) -> None:
+    """Raises DatasetError WDS202 if files of a source changed after opening: indexes may mean other samples."""
+    for spec, source, before in zip(opened.specs, opened.sources, opened.files_digests, strict=True):
+        if isinstance(source, _HasFilesDigest):
+            now = source.files_digest()
+        else:  # open it again: the open source may have a cached listing
+            with importers.get_importer(spec.importer).open(spec.path, dict(spec.options)) as reopened:
+                now = reopened.digest()
+        if now != before:
+            raise DatasetError(
+                "the source changed during the conversion",
+                where=spec.path,
+                hint="convert again, with `--yes`, when nothing writes to the source",
+                code="WDS202",
+            )
+
+
+def source_digests(opened: OpenSources) -> list[str]:
+    """A digest of each source, of its files and of the selected samples."""
+    known = zip(opened.sources, opened.files_digests, strict=True)
+    return [(source.digest() if isinstance(source, _HasFilesDigest) else digest).hex() for source, digest in known]
+
+
+@runtime_checkable
+class _HasFilesDigest(Protocol):
+    """A source whose `digest` covers more than its files."""
+
+    def files_digest(self) -> bytes: ...
+
+
+def _files_digest(source: Source) -> bytes:
+    return source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest()

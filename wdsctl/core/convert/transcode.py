@@ -1,0 +1,245 @@
+"""Transcode images (Pillow) and audio (FFmpeg through PyAV).
+
+The same input and library versions give the same bytes.
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+import zlib
+from contextlib import suppress
+from typing import Any
+
+import av
+from av.error import FFmpegError
+from PIL import ExifTags, Image
+
+from wdsctl.core.convert.parts import (
+    AUDIO_TARGETS,
+    IMAGE_TARGETS,
+    OPUS_RATES,
+    AudioTranscodeOptions,
+    ImageTranscodeOptions,
+    image_name,
+    is_selected_part,
+    replace_extension,
+)
+from wdsctl.core.errors import SampleFailed
+from wdsctl.core.media.image import exif_orientation
+from wdsctl.core.media.kinds import PILLOW_FORMATS
+from wdsctl.core.media.stream import CONTAINER_OPTIONS
+from wdsctl.core.media.vorbis import decode_exact_frames
+
+#: Transcoding refuses larger images. Twice `PIL.Image.MAX_IMAGE_PIXELS`, the limit at which Pillow raises an error.
+MAX_PIXELS = 178_956_970
+_MAX_SECONDS = 24 * 3600  # limits the memory: a header may claim any length
+
+_FORMAT_OF_PILLOW = {"MPO": "jpeg", **{target.encoder: name for name, target in IMAGE_TARGETS.items()}}
+_EXIF_PREFIX = b"Exif\0\0"
+_DEFAULT_QUALITY = {"jpeg": 90, "webp": 80}  # PNG is lossless
+_TRANSPOSE_OF_ORIENTATION = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+#: Pillow's errors for images that are damaged or too large, or that a format cannot store.
+IMAGE_ERRORS: tuple[type[Exception], ...] = (
+    *(OSError, ValueError, SyntaxError, EOFError, RuntimeError, OverflowError, LookupError, TypeError, MemoryError),
+    *(struct.error, zlib.error, Image.DecompressionBombError),
+)
+
+
+#: PyAV's errors for damaged audio.
+AUDIO_ERRORS: tuple[type[Exception], ...] = (FFmpegError, ValueError, OSError, EOFError, RuntimeError, MemoryError)
+
+
+def transcode_part(
+    name: str, data: bytes, image: ImageTranscodeOptions | None, audio: AudioTranscodeOptions | None
+) -> tuple[str, bytes]:
+    """Transcode a part; returns (new name, bytes), unchanged if no option selects the part.
+
+    Raises SampleFailed WDS341.
+    """
+    if image is not None and is_selected_part(name, image):
+        try:
+            return transcode_image(name, data, image)
+        except IMAGE_ERRORS as error:
+            raise _transcode_error(name, error) from error
+    if audio is not None and is_selected_part(name, audio):
+        try:
+            return transcode_audio(name, data, audio)
+        except AUDIO_ERRORS as error:
+            raise _transcode_error(name, error) from error
+    return name, data
+
+
+def _transcode_error(name: str, error: Exception) -> SampleFailed:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    if "cannot identify image file" in reason:  # Pillow prints the address of a buffer
+        reason = "not an image of a supported format"
+    return SampleFailed(
+        f"cannot transcode the part {name}: {reason}",
+        hint="`--on-error keep` keeps such parts unchanged, `--on-error skip` leaves out their samples",
+        code="WDS341",
+    )
+
+
+def transcode_image(name: str, data: bytes, options: ImageTranscodeOptions) -> tuple[str, bytes]:
+    """Transcode an image; returns (new name of the part, encoded image).
+
+    Without a target format, an image within `max_side` stays unchanged. Keeps color profiles. Orientation `apply`
+    rotates the pixels and removes the EXIF tag, `keep` changes neither. JPEG replaces transparency by white. JPEG and
+    WebP reduce 16-bit gray to 8 bits. Raises one of IMAGE_ERRORS for a damaged image, an animation, or more than
+    MAX_PIXELS pixels.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # damaged EXIF is dropped, large images fail below
+        image: Image.Image = Image.open(io.BytesIO(data), formats=PILLOW_FORMATS)
+        if image.width * image.height > MAX_PIXELS:
+            raise ValueError(f"the image has {image.width} x {image.height} pixels; {MAX_PIXELS:,} are allowed")
+        format_name = options.format_name or _FORMAT_OF_PILLOW.get(image.format or "")
+        if format_name is None:
+            raise ValueError(f"cannot write the format {image.format}: choose another one, such as --image png")
+        side = options.max_side or max(image.size)
+        if not options.format_name and max(image.size) <= side:
+            return name, data
+        if image.format != "MPO" and getattr(image, "n_frames", 1) > 1:
+            raise ValueError(f"it is an animation of {getattr(image, 'n_frames', 1)} frames")
+        return image_name(name, options), _convert_image(image, format_name, side, options)
+
+
+def _convert_image(image: Image.Image, image_format: str, side: int, options: ImageTranscodeOptions) -> bytes:
+    profile, exif = image.info.get("icc_profile"), image.info.get("exif")
+    if max(image.size) > side and options.format_name != "png":
+        scale = side / max(image.size)
+        image.draft(None, (max(1, round(image.width * scale)) * 2, max(1, round(image.height * scale)) * 2))
+    image.load()
+    if exif and not exif.startswith(_EXIF_PREFIX):  # WebP omits the prefix, JPEG needs it
+        exif = _EXIF_PREFIX + exif
+    if options.orientation == "apply":
+        transpose = _TRANSPOSE_OF_ORIENTATION.get(exif_orientation(image))  # `load` rotates TIFF, and removes its tag
+        exif = _exif_without_orientation(image) if exif else None
+        image = image.transpose(transpose) if transpose is not None else image
+    image = _to_supported_mode(image, image_format)
+    if max(image.size) > side:
+        scale = side / max(image.size)
+        size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+        if image.mode in ("P", "1"):  # entries of a palette cannot be interpolated
+            has_alpha = "transparency" in image.info
+            image = image.convert("L" if image.mode == "1" else "RGBA" if has_alpha else "RGB")
+        image = image.resize(size, Image.Resampling.LANCZOS)
+    return _encode_image(image, image_format, options.quality, {"icc_profile": profile, "exif": exif})
+
+
+def _encode_image(image: Image.Image, image_format: str, quality: int, metadata: dict[str, Any]) -> bytes:
+    settings: dict[str, Any] = {name: value for name, value in metadata.items() if value}
+    if image_format in _DEFAULT_QUALITY:
+        settings["quality"] = quality or _DEFAULT_QUALITY[image_format]
+    if image_format == "png" and "transparency" in image.info:
+        settings["transparency"] = image.info["transparency"]
+    file = io.BytesIO()
+    image.info = {}
+    image.save(file, IMAGE_TARGETS[image_format].encoder, **settings)
+    return file.getvalue()
+
+
+def _to_supported_mode(image: Image.Image, image_format: str) -> Image.Image:
+    """Convert the image to a mode that the format supports. Raises ValueError for pixels of more than 16 bits."""
+    if image_format == "png":
+        return image if image.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "I;16") else _to_png_mode(image)
+    if image.mode in ("I", "I;16", "I;16B", "I;16L"):
+        if image.getextrema()[1] > 65_535:  # type: ignore[operator]
+            raise ValueError(f"an image of mode {image.mode} has more than 16 bits per pixel, and no natural range")
+        image = image.convert("I").point(lambda value: value / 256).convert("L")
+    if image.mode in ("F", "I"):
+        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, and no natural range")
+    has_alpha = image.mode in ("LA", "PA", "RGBA", "RGBa", "La") or "transparency" in image.info
+    if image_format == "webp":
+        return image.convert("RGBA" if has_alpha else "RGB")
+    if has_alpha:
+        foreground = image.convert("RGBA")
+        background = Image.new("RGBA", foreground.size, "white")
+        return Image.alpha_composite(background, foreground).convert("RGB")
+    return image if image.mode == "L" else image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _to_png_mode(image: Image.Image) -> Image.Image:
+    if image.mode == "I" and image.format == "PPM":  # Pillow reads its 16 bits into 32
+        return image.convert("I;16")
+    if image.mode in ("I", "F"):
+        raise ValueError(f"an image of mode {image.mode} has 32 bits per pixel, which PNG does not support")
+    return image.convert("RGBA" if image.mode in ("PA", "RGBa", "La") else "RGB")
+
+
+def _exif_without_orientation(image: Image.Image) -> bytes | None:
+    """EXIF without the orientation; None if nothing remains, or it does not parse."""
+    with suppress(*IMAGE_ERRORS):
+        exif = image.getexif()
+        exif.pop(ExifTags.Base.Orientation, None)
+        return exif.tobytes() if len(exif) else None
+    return None
+
+
+def transcode_audio(name: str, data: bytes, options: AudioTranscodeOptions) -> tuple[str, bytes]:
+    """Transcode audio; returns (new name of the part, encoded audio). Raises one of AUDIO_ERRORS.
+
+    Keeps the channels. flac keeps up to 24 bits per audio sample, wav has 16.
+    """
+    encoded = io.BytesIO()
+    with av.open(io.BytesIO(data), "r", container_options=CONTAINER_OPTIONS) as source:
+        if not source.streams.audio:
+            raise ValueError("it has no audio stream")
+        if any(stream.type == "video" and not _is_cover(stream) for stream in source.streams):
+            raise ValueError("it is a video, which is not written as audio")
+        source_stream = source.streams.audio[0]
+        rate, target = _output_rate(source_stream.rate, options), AUDIO_TARGETS[options.format_name]
+        with av.open(encoded, "w", format=target.readers[0], container_options={"fflags": "+bitexact"}) as dest:
+            stream: Any = dest.add_stream(target.encoder, rate=rate)
+            stream.codec_context.flags |= 1 << 23  # AV_CODEC_FLAG_BITEXACT: do not write FFmpeg's version
+            stream.layout = source_stream.layout.name
+            stream.format = _sample_format(options, source_stream.format.name)
+            if options.format_name == "opus":
+                stream.bit_rate = (options.kbit or 64) * 1000
+            _copy_samples(source, source_stream, dest, stream, rate)
+    return replace_extension(name, options.format_name), encoded.getvalue()
+
+
+def _copy_samples(source: Any, source_stream: Any, dest: Any, stream: Any, rate: int) -> None:
+    """Decode, resample and encode all audio. Raises ValueError for more than a day, or no audio at all."""
+    resampler = av.AudioResampler(format=stream.format.name, layout=stream.layout.name, rate=rate)
+    samples = 0
+    for frame in decode_exact_frames(source, source_stream):
+        samples += frame.samples
+        if samples > _MAX_SECONDS * source_stream.rate:
+            raise ValueError("it is longer than a day")
+        frame.pts = None
+        for resampled in resampler.resample(frame):
+            dest.mux(stream.encode(resampled))
+    for resampled in resampler.resample(None):
+        dest.mux(stream.encode(resampled))
+    dest.mux(stream.encode(None))
+    if samples == 0:
+        raise ValueError("not a single audio sample could be decoded")
+
+
+def _output_rate(source_rate: int, options: AudioTranscodeOptions) -> int:
+    if options.rate or options.format_name != "opus":
+        return options.rate or source_rate
+    return next((rate for rate in OPUS_RATES if rate >= source_rate), OPUS_RATES[-1])
+
+
+def _sample_format(options: AudioTranscodeOptions, source_format: str) -> str:
+    if options.format_name == "flac":
+        return "s16" if source_format.startswith(("s16", "u8")) else "s32"
+    return "s16" if options.format_name == "wav" else "flt"
+
+
+def _is_cover(stream: Any) -> bool:
+    return bool(stream.disposition & av.stream.Disposition.attached_pic)

@@ -1,0 +1,129 @@
+"""Write the units of a conversion that are missing in the destination."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import groupby
+
+from wdsctl.core.convert import exporters
+from wdsctl.core.convert.exporters import WrittenUnit
+from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult, UnitResultFile
+from wdsctl.core.convert.request import ResolvedRequest
+from wdsctl.core.convert.unit import UnitJob, close_sources, unit_path, write_unit
+from wdsctl.core.dataset.destination import move_unit_files, remove_partials
+from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.dataset.lock import check_lock_held
+from wdsctl.core.directories import join_beneath
+from wdsctl.core.files import write_text
+from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.progress import Progress
+from wdsctl.core.storage.open import workers_for
+
+#: Exists while `finish_export` moves the files of finished units, for formats without a suffix, out of their folders.
+UNFOLDING_MARKER_FILE = "unfolding"
+UNIT_RESULTS_FILE = "done.sqlite"
+
+_PRELOAD_MODULES = (
+    "wdsctl.core.convert.unit",
+    "wdsctl.core.importers.shards",
+    "wdsctl.core.convert.exporters.shards",
+)
+
+
+def write_units(
+    plan: PlanFile,
+    resolved: ResolvedRequest,
+    work: str,
+    fingerprint: str,
+    location: DatasetLocation,
+    progress: Progress,
+) -> tuple[dict[int, UnitResult], int]:
+    """Write the missing units; returns (results of all units by id, number of units that this run wrote).
+
+    The number excludes units without samples, which have no file. `work`: the folder of the plan and of the results.
+    """
+    units = plan.units()
+    dest = location.root_to_write
+    written = 0
+    with UnitResultFile(os.path.join(work, UNIT_RESULTS_FILE), fingerprint) as results_file:
+        is_unfolding = os.path.exists(os.path.join(work, UNFOLDING_MARKER_FILE))
+        earlier = results_file.all().items()
+        done = {number: each for number, each in earlier if is_unfolding or _is_written(dest, units[number], each)}
+        group_folders = {unit.folder for unit in units} if resolved.request.media else set()
+        remove_partials(dest, {os.path.dirname(unit_path("", unit)) for unit in units} | group_folders)
+        # Units of media come first: a sample whose media failed must not be in the primary.
+        for stream, grouped in groupby(units, key=lambda unit: unit.stream):
+            missing = [unit for unit in grouped if unit.id not in done]
+            if not missing:
+                continue
+            jobs = list(_jobs(plan.path, missing, resolved, dest, done, units))
+            finished = run_units(
+                write_unit,
+                jobs,
+                LocalProcesses(worker_count(resolved), _PRELOAD_MODULES),
+                phase=f"write {stream}".rstrip(),
+                progress=progress,
+                size=lambda job: UnitSize(job.unit.samples, job.unit.size_bytes),
+            )
+            try:
+                with closing(finished):
+                    for each in finished:
+                        check_lock_held(location.lock)
+                        result = each.result()
+                        results_file.add(result)
+                        done[each.unit.unit.id] = result
+                        written += bool(result.samples)
+            finally:
+                close_sources()
+    return done, written
+
+
+def worker_count(resolved: ResolvedRequest) -> int:
+    return min((workers_for(spec.path, resolved.request.workers) for spec in resolved.sources), default=1)
+
+
+def _jobs(
+    plan: str,
+    units: Sequence[PlannedUnit],
+    resolved: ResolvedRequest,
+    dest: str,
+    done: Mapping[int, UnitResult],
+    all_units: Sequence[PlannedUnit],
+) -> Iterator[UnitJob]:
+    media = [done[unit.id] for unit in all_units if unit.stream == "media" and unit.id in done]
+    left_out = sorted(position for result in media for position in result.left_out)
+    as_is = sorted(position for result in media for position in result.as_is)
+    for unit in units:
+        if unit.stream != "primary":
+            yield UnitJob(plan, unit, dest, resolved)
+            continue
+        in_unit = (tuple(p for p in positions if unit.first <= p <= unit.last) for positions in (left_out, as_is))
+        yield UnitJob(plan, unit, dest, resolved, *in_unit)
+
+
+def _is_written(dest: str, unit: PlannedUnit, result: UnitResult) -> bool:
+    """Whether the file of a unit exists and has its size. A unit without samples has no file."""
+    if not result.samples:
+        return True
+    path = unit_path(dest, unit)
+    return os.path.isdir(path) or (os.path.isfile(path) and os.path.getsize(path) == result.size_bytes)
+
+
+def finish_export(
+    units: Sequence[PlannedUnit], done: Mapping[int, UnitResult], resolved: ResolvedRequest, dest: str, work: str
+) -> None:
+    """Move the files of units that are folders into the destination, and write the files that all units share."""
+    if resolved.request.media:
+        return
+    exporter = exporters.get_exporter(resolved.request.target)
+    if not exporter.suffix:
+        # From here on, files leave the folders of their units. The marker tells the next run that these are written.
+        write_text(os.path.join(work, UNFOLDING_MARKER_FILE), "")
+        for unit in units:
+            move_unit_files(unit_path(dest, unit), join_beneath(dest, unit.folder))
+    for folder, grouped in groupby(units, key=lambda unit: unit.folder):
+        results = ((unit.name, done[unit.id]) for unit in grouped)
+        written = [WrittenUnit(name, result.samples, result.size_bytes, result.facts) for name, result in results]
+        exporter.finish(os.path.join(dest, folder), written, dict(resolved.target_options))

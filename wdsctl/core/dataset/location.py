@@ -1,0 +1,423 @@
+"""Locate datasets: the root with the data, the `.wdsctl` folder with the catalog, and `ROOT@NAME` for views.
+
+Also builds the commands that hints name, complete and quoted, so that users can copy and run them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import NamedTuple
+
+from wdsctl.core.dataset.shard_names import TAR_SUFFIX, is_jsonl_name, split_file_root, unpack_command
+from wdsctl.core.directories import link_error
+from wdsctl.core.errors import InputError, PermissionDenied, UsageError, translate_os_errors
+from wdsctl.core.files import not_regular_error, remove_file
+from wdsctl.core.progress import Progress
+from wdsctl.core.tar_header import COMPRESSION_HEAD_BYTES, detect_compression
+from wdsctl.core.text import pluralize, quote_ansi_c
+from wdsctl.core.urls import is_chained, is_url, normalize_root, redact_repr, redact_secrets, url_identity
+
+#: Environment variable: a folder for catalogs, with a subfolder for each root. `--catalog` and `catalog=` override it.
+CATALOG_VARIABLE = "WDSCTL_CATALOG"
+META_FOLDER = ".wdsctl"
+LOCK_FILE = "lock"
+ENERGON_META_FOLDER = ".nv-meta"  # Energon's metadata beside shards
+
+
+@redact_repr
+@dataclass(frozen=True, slots=True)
+class DatasetLocation:
+    """The location of a dataset.
+
+    `root`: the folder of the shards, a path or URL; only `prepare` of a raw folder writes to it. `meta`: wdsctl's
+    folder, a path. `single_file`: the name of the file in `root` that is the dataset, if it is one tar or JSONL file.
+    `real_root`: the root with links resolved. `staged_catalog`: the next catalog before it is published; `catalog` is
+    then this one (`wdsctl.core.catalog.stage`).
+    """
+
+    root: str
+    meta: str
+    single_file: str = ""
+    real_root: str = field(default="", compare=False, repr=False)
+    staged_catalog: str = field(default="", compare=False, repr=False)
+
+    @property
+    def root_to_write(self) -> str:
+        """The root for writing: without links, so that it stays the same while in use."""
+        return self.real_root or os.path.realpath(self.root)
+
+    @property
+    def catalog(self) -> str:
+        return self.staged_catalog or self.published_catalog
+
+    @property
+    def published_catalog(self) -> str:
+        return os.path.join(self.meta, "catalog.sqlite")
+
+    @property
+    def ledger(self) -> str:
+        return os.path.join(self.meta, "ledger.sqlite")
+
+    @property
+    def dataset_yaml(self) -> str:
+        return os.path.join(self.meta, "dataset.yaml")
+
+    @property
+    def columns_folder(self) -> str:
+        return os.path.join(self.meta, "columns")
+
+    @property
+    def work_folder(self) -> str:
+        """The folder for finished units of a run that is active or can be resumed."""
+        return os.path.join(self.meta, "work")
+
+    @property
+    def media_work_folder(self) -> str:
+        """The folder for finished units of media facts."""
+        return os.path.join(self.meta, "media")
+
+    @property
+    def lock(self) -> str:
+        return os.path.join(self.meta, LOCK_FILE)
+
+    @property
+    def path(self) -> str:
+        """The path that `locate` takes: the root, or the file in it."""
+        return os.path.join(self.root, self.single_file) if self.single_file else self.root
+
+    @property
+    def display_path(self) -> str:
+        """The dataset for messages and records: a URL has no user and password."""
+        return redact_secrets(self.path)
+
+    @property
+    def is_unprepared_tar(self) -> bool:
+        """Whether the dataset is one tar without a catalog beside it: its catalog is in the user's data folder."""
+        return self.single_file.lower().endswith(TAR_SUFFIX) and self.meta == os.path.join(
+            _user_data_folder(), _catalog_folder_name(self.path)
+        )
+
+    @property
+    def has_catalog_inside(self) -> bool:
+        """Whether the catalog is in the dataset's folder, not elsewhere."""
+        return self.meta in (
+            os.path.join(root, meta_folder_name(self.single_file)) for root in (self.root, os.path.realpath(self.root))
+        )
+
+    def offsets_path(self, generation: int) -> str:
+        return os.path.join(self.meta, f"offsets-{generation}.bin")
+
+
+def meta_folder_name(single_file: str = "") -> str:
+    """The name of wdsctl's folder in a dataset, or beside a dataset that is one file."""
+    return f"{META_FOLDER}-{single_file}" if single_file else META_FOLDER
+
+
+def remove_stale_generations(location: DatasetLocation, name: str) -> None:
+    """Remove the files `NAME-N.bin` of generations that have no offsets file any more."""
+    for each in os.listdir(location.meta):
+        match = re.fullmatch(rf"{name}-(\d+)\.bin", each)
+        if match and not os.path.exists(location.offsets_path(int(match[1]))):
+            remove_file(os.path.join(location.meta, each))
+
+
+def locate(root: str, catalog: str | None = None, *, writing: bool = False, real_root: str = "") -> DatasetLocation:
+    """Locate a dataset and the folder of its catalog.
+
+    The folder is the first of: `catalog`; a subfolder of `WDSCTL_CATALOG`; `.wdsctl` in the root; a subfolder of the
+    user's data folder. The last one is for roots that this user cannot write to, and for URLs, which `locate` does
+    not access. If such a root has a catalog in both folders, the user's own catalog takes precedence.
+
+    The root may be one tar or JSONL file: its catalog is beside it, named after it. For a tar without such a catalog,
+    the catalog is in the user's data folder unless `writing`, since the tar is probably a shard of a dataset.
+
+    `real_root`: the root without links, if the caller has resolved it. Raises InputError if the root does not exist,
+    and PermissionDenied if it cannot be read. With `writing`, raises PermissionDenied if this user cannot write the
+    existing catalog, which a catalog of the user's own would hide. Raises InputError WDS415 if `.wdsctl` is a link or
+    contains links.
+    """
+    root = normalize_root(root)
+    if is_url(root):
+        return _locate_url(root, catalog)
+    path = os.path.abspath(root)
+    if os.path.islink(path) and os.path.isfile(path):
+        path = os.path.realpath(path)  # a link to a file means that file
+    root, single_file = split_file_root(path) if not os.path.isdir(path) else (path, "")
+    if single_file:
+        _check_file(path)
+    _check_root(root)
+    real_root = real_root or os.path.realpath(root)
+    if catalog:
+        return _check_meta_folder(DatasetLocation(root, _resolve_catalog_folder(catalog), single_file, real_root))
+    shared = os.environ.get(CATALOG_VARIABLE)
+    if shared:
+        return _check_meta_folder(
+            DatasetLocation(
+                root, os.path.join(_resolve_catalog_folder(shared), _catalog_folder_name(path)), single_file, real_root
+            )
+        )
+    inside = DatasetLocation(root, os.path.join(real_root, meta_folder_name(single_file)), single_file, real_root)
+    own = DatasetLocation(root, os.path.join(_user_data_folder(), _catalog_folder_name(path)), single_file, real_root)
+    is_lone_tar = single_file.lower().endswith(TAR_SUFFIX) and not (writing or os.path.exists(inside.catalog))
+    if not is_lone_tar:
+        _check_meta_folder(inside)
+    if not is_lone_tar and os.access(inside.meta if os.path.isdir(inside.meta) else root, os.W_OK | os.X_OK):
+        return inside
+    if is_lone_tar or os.path.exists(own.catalog):
+        return own
+    if writing and os.path.exists(inside.catalog):
+        raise PermissionDenied(
+            "no permission to write the dataset's catalog",
+            where=inside.meta,
+            hint="ask the owner, or make your own catalog with `--catalog DIR`",
+        )
+    return own if writing else inside
+
+
+def _check_meta_folder(location: DatasetLocation) -> DatasetLocation:
+    """Raise InputError WDS415 if wdsctl's folder is or contains a link, WDS417 for pipes and devices in it.
+
+    The folder may come with a dataset from any source, and wdsctl reads and writes in it.
+    """
+    if os.path.islink(location.meta):
+        raise link_error(location.meta)
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError), os.scandir(location.meta) as entries:
+        for entry in entries:
+            if entry.name.startswith(LOCK_FILE):  # wdsctl/core/dataset/lock.py accepts anything at this path
+                continue
+            if entry.is_symlink():
+                raise link_error(entry.path)
+            if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+                raise not_regular_error(entry.path)
+    return location
+
+
+def _locate_url(root: str, catalog: str | None) -> DatasetLocation:
+    if not root.partition("://")[2]:
+        raise InputError(
+            "the URL has no folder", where=root, hint="write a URL with a folder, for example s3://bucket/shards"
+        )
+    if is_chained(root):
+        raise InputError(
+            "chained URLs (`::`) are not supported",
+            where=redact_secrets(root),
+            hint="pass the URL of the store itself",
+        )
+    if "?" in root:
+        raise InputError(
+            "URLs with a query are not supported, because each file would need its own",
+            where=redact_secrets(root),
+            hint="remove the part after `?`, and give the driver credentials",
+        )
+    url = root
+    root, single_file = split_file_root(url)
+    if single_file:
+        _check_compressed_name(single_file, url)
+    if catalog:
+        return _check_meta_folder(DatasetLocation(root, _resolve_catalog_folder(catalog), single_file))
+    shared = os.environ.get(CATALOG_VARIABLE)
+    meta = os.path.join(
+        _resolve_catalog_folder(shared) if shared else _user_data_folder(),
+        _catalog_folder_name(redact_secrets(url), url_identity(url)),
+    )
+    return DatasetLocation(root, meta, single_file)
+
+
+def _check_file(path: str) -> None:
+    if not os.path.exists(path):
+        raise InputError("the dataset does not exist", where=path, hint="check the path")
+    _check_compressed_name(os.path.basename(path), path)
+    if not os.path.isfile(path):
+        raise InputError(
+            "the dataset is not a regular file", where=path, hint="pass a .tar file, a .jsonl file or a folder"
+        )
+    with translate_os_errors(path, "read"), open(path, "rb") as file:
+        compression = "" if is_jsonl_name(path) else detect_compression(file.read(COMPRESSION_HEAD_BYTES))
+    if compression:
+        raise _compressed_error(compression, path)
+
+
+def _compressed_error(kind: str, path: str) -> InputError:
+    return InputError(
+        f"the file is compressed with {kind}, so it has no random access",
+        where=path,
+        hint=f"`wdsctl convert {shlex.quote(path)} DEST` decompresses it into shards",
+        code="WDS113",
+    )
+
+
+def _check_compressed_name(name: str, path: str) -> None:
+    tool = unpack_command(name)
+    if tool:
+        raise InputError(
+            "compressed JSONL has no random access",
+            where=redact_secrets(path),
+            hint=f"decompress it: `{tool} {shlex.quote(redact_secrets(path))}`",
+            code="WDS113",
+        )
+
+
+def _check_root(root: str) -> None:
+    if not os.path.isdir(root):
+        kind = "is a file, not a folder" if os.path.exists(root) else "does not exist"
+        if os.path.isfile(root):
+            with translate_os_errors(root, "read"), open(root, "rb") as file:
+                compression = detect_compression(file.read(COMPRESSION_HEAD_BYTES))
+            if compression:
+                raise _compressed_error(compression, root)
+        dataset, _, view = root.rpartition("@")
+        if view and os.path.isdir(dataset) and not os.path.lexists(root):
+            raise UsageError(
+                f"this command works on whole datasets, not on views such as {view!r}",
+                where=root,
+                hint=f"remove @{view}; `wdsctl convert ROOT@VIEW DEST` makes a dataset of a view",
+            )
+        raise InputError(
+            f"the dataset {kind}", where=root, hint="pass the folder that holds the shards, or one .tar or .jsonl file"
+        )
+    if not os.access(root, os.R_OK | os.X_OK):
+        raise PermissionDenied(
+            "no permission to read the dataset's folder", where=root, hint="check the owner and the mode of the folder"
+        )
+
+
+def _resolve_catalog_folder(folder: str) -> str:
+    folder = normalize_root(folder)
+    if is_url(folder):
+        raise InputError(
+            "the catalog folder is a URL; it must be on a disk or a mounted file system",
+            where=redact_secrets(folder),
+            hint="pass a folder: `--catalog DIR`",
+        )
+    return os.path.realpath(os.path.expanduser(folder))
+
+
+def _user_data_folder() -> str:
+    data = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    return os.path.join(os.path.realpath(data), "wdsctl")
+
+
+def _catalog_folder_name(root: str, identity: str = "") -> str:
+    """Return a unique name for the catalog's folder of a root: its base name and a hash.
+
+    The hash is that of `identity`, or of the path.
+    """
+    digest = blake2b(os.fsencode(identity or root), digest_size=8).hexdigest()
+    return f"{os.path.basename(root) or 'root'}-{digest}"
+
+
+def data_folders(location: DatasetLocation) -> tuple[str, ...]:
+    """Return the local folders of a dataset: its root, unless that is a file or URL, and the catalog's folder."""
+    return (location.meta,) if location.single_file or is_url(location.root) else (location.root, location.meta)
+
+
+UNKNOWN_DATASET = "DATASET"
+
+
+def shell_command(verb: str, *arguments: str) -> str:
+    """Return `wdsctl validate 'my data'` in backticks. A verb may have two words, such as `view show`."""
+    return f"`{' '.join(['wdsctl', *verb.split(), *map(quote_shell_word, arguments)])}`"
+
+
+def quote_shell_word(word: str) -> str:
+    """Quote a word for a shell, without terminal control characters."""
+    return shlex.quote(word) if word.isprintable() else quote_ansi_c(word)
+
+
+def shell_command_at(location: DatasetLocation, verb: str, *arguments: str) -> str:
+    """Return the command for the dataset at `location`."""
+    return shell_command(
+        verb, location.display_path, *arguments, *(() if location.has_catalog_inside else ("--catalog", location.meta))
+    )
+
+
+def shell_command_for_file(path: str, verb: str, *arguments: str) -> str:
+    """Return the command for the dataset that a file in a catalog's folder belongs to."""
+    root = root_of_catalog_file(path)
+    elsewhere = ("--catalog", os.path.dirname(os.path.abspath(path))) if root == UNKNOWN_DATASET else ()
+    return shell_command(verb, root, *arguments, *elsewhere)
+
+
+def root_of_catalog_file(path: str) -> str:
+    """Return the dataset of a file in a catalog's folder; `DATASET` if the folder is not in the dataset."""
+    folder = os.path.dirname(os.path.abspath(path))
+    above, name = os.path.split(folder)
+    if name.startswith(f"{META_FOLDER}-"):  # beside a dataset that is one file
+        return os.path.join(above, name.removeprefix(f"{META_FOLDER}-"))
+    return above if name == META_FOLDER else UNKNOWN_DATASET
+
+
+_VIEW_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+
+
+class RootAndView(NamedTuple):
+    """`root`: a path or a URL. `view`: the name of a view, empty for the whole dataset."""
+
+    root: str
+    view: str = ""
+
+
+def parse_root(text: str, catalog: str | None = None) -> RootAndView:
+    """Parse `ROOT` or `ROOT@NAME`.
+
+    An existing local path takes precedence over a view, and so does a URL that has a catalog unless `catalog` is given.
+    With a slash at the end, `@` is part of the path: `data@2024/`.
+    """
+    root, _, view = text.rpartition("@")
+    if not root or not _VIEW_NAME.fullmatch(view):
+        return RootAndView(text)
+    if is_url(text):
+        is_literal = "/" not in root.partition("://")[2] or (catalog is None and os.path.exists(locate(text).catalog))
+        return RootAndView(text) if is_literal else RootAndView(root, view)
+    if os.path.lexists(normalize_root(text)) or not os.path.lexists(normalize_root(root)):
+        return RootAndView(text)  # if neither exists, errors name the text as written
+    return RootAndView(root, view)
+
+
+def locate_view(text: str, catalog: str | None = None, *, writing: bool = False) -> tuple[DatasetLocation, str]:
+    """Return the location of `ROOT` or `ROOT@NAME`, and the view's name or "". Raises like `locate`."""
+    root, view = parse_root(text, catalog)
+    return locate(root, catalog, writing=writing), view
+
+
+def parse_views(
+    text: str, names: Sequence[str], catalog: str | None = None, *, max_views: int = 1
+) -> tuple[str, list[str]]:
+    """Return the root, and the names of views: the one of `ROOT@NAME` first, then `names`.
+
+    Ignores empty names. Raises UsageError if there is no name, or more than `max_views`; otherwise like `locate`.
+    """
+    root, view = parse_root(text, catalog)
+    named = [name for name in (view, *names) if name]
+    if 1 <= len(named) <= max_views:
+        return root, named
+    location = locate(root, catalog)
+    raise UsageError(
+        f"expected {pluralize(max_views, 'view')}, found {len(named)}: {', '.join(named)}"
+        if named
+        else "missing view name",
+        where=redact_secrets(text),
+        hint=f"write the name after the dataset, or as ROOT@NAME; {shell_command_at(location, 'view list')} lists them",
+    )
+
+
+def check_view_name(name: str) -> str:
+    """Return the name. Raises UsageError if it is not a valid view name."""
+    if not _VIEW_NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} is not a valid view name",
+            hint="use at most 64 letters, digits, '_', '.' and '-'; start with a letter, a digit or '_'",
+        )
+    return name
+
+
+def note_catalog_location(location: DatasetLocation, catalog: str | None, progress: Progress) -> None:
+    """Tell the user, before the first index, that the catalog is not in the dataset's folder."""
+    if not location.has_catalog_inside and catalog is None and not os.path.exists(location.catalog):
+        progress.note(f"the catalog is kept in {location.meta}")

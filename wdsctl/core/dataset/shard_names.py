@@ -1,0 +1,124 @@
+"""Interpret shard names: which files are tar and JSONL datasets, and brace ranges such as `shard-{000..999}.tar`.
+
+Sources: https://jsonlines.org (`.jsonl`; `.ndjson` is the same format); GNU Bash manual, "Brace Expansion" (commas,
+ranges, steps, leading zeros): `{train,val}/*.tar`, `{00..98..2}`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import islice
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.urls import is_url
+
+JSONL_SUFFIXES = (".jsonl", ".ndjson")
+TAR_SUFFIX = ".tar"
+
+#: Commands that unpack compressed files, which wdsctl does not read, by their last extension.
+UNPACK_COMMANDS = {".gz": "gunzip", ".zst": "unzstd", ".bz2": "bunzip2", ".xz": "unxz", ".lz4": "unlz4"}
+
+
+def is_jsonl_name(name: str) -> bool:
+    return name.lower().endswith(JSONL_SUFFIXES)
+
+
+def unpack_command(name: str) -> str:
+    """Return the command that unpacks a compressed JSONL file; empty for other names."""
+    lower = name.lower()
+    for ending, tool in UNPACK_COMMANDS.items():
+        if lower.endswith(ending) and is_jsonl_name(lower.removesuffix(ending)):
+            return tool
+    return ""
+
+
+def split_file_root(root: str) -> tuple[str, str]:
+    """Return (folder, name) of a root that is a tar or JSONL file, compressed or not; else (root, "")."""
+    if not (is_jsonl_name(root) or unpack_command(root) or root.lower().endswith(TAR_SUFFIX)):
+        return root, ""
+    folder, _, name = root.rpartition("/")
+    if is_url(root) and folder.endswith(":/"):  # `memory://x.jsonl` has no folder
+        return root, ""
+    return folder or ("/" if root.startswith("/") else "."), name
+
+
+MAX_NAMES = 1_000_000  # names that one text may expand to
+MAX_TOTAL_CHARS = 1 << 28  # of all names together
+MAX_BRACES = 64  # in one text: each brace costs a search per name
+
+_INNERMOST = re.compile(r"\{([^{}]*)\}")
+_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.(-?\d+))?")
+
+
+def has_braces(text: str) -> bool:
+    """Whether the text has braces with a comma or a range in them."""
+    return any(_brace_choices(match[1]) is not None for match in _INNERMOST.finditer(text))
+
+
+def expand_braces(text: str, *, max_names: int | None = None) -> list[str]:
+    """Expand brace ranges, in order. Braces without a comma or a range are literal.
+
+    `max_names`: `MAX_NAMES` by default. Raises UsageError for too many names, characters or braces.
+    """
+    max_names = MAX_NAMES if max_names is None else max_names
+    if text.count("{") > MAX_BRACES and has_braces(text):
+        raise UsageError(
+            f"{text[:60]!r} has more than {MAX_BRACES} braces",
+            hint="pass the folder, or a glob such as 'glob:DIR/*.tar'",
+        )
+    try:
+        names = list(islice(_expand_bounded(text), max_names + 1))
+    except UsageError:
+        raise
+    except (RecursionError, ValueError) as error:  # numbers of thousands of digits
+        raise UsageError(
+            f"cannot expand the braces of {text[:60]!r}: {error}", hint="write a range such as shard-{000..999}.tar"
+        ) from error
+    if len(names) > max_names:
+        raise UsageError(
+            f"{text[:60]!r} expands to more than {max_names:,} names",
+            hint="pass the folder, or a glob such as 'glob:DIR/*.tar'",
+        )
+    return names
+
+
+def _expand_bounded(text: str) -> Iterator[str]:
+    total_chars = 0
+    for name in _expand_all(text):
+        total_chars += len(name)
+        if total_chars > MAX_TOTAL_CHARS:
+            raise UsageError(
+                f"{text[:60]!r} expands to names of more than {MAX_TOTAL_CHARS:,} characters in total",
+                hint="pass the folder, or a glob such as 'glob:DIR/*.tar'",
+            )
+        yield name
+
+
+def _expand_all(text: str) -> Iterator[str]:
+    """Expand the first innermost braces, so that braces further left vary more slowly."""
+    for match in _INNERMOST.finditer(text):
+        choices = _brace_choices(match[1])
+        if choices is not None:
+            head, tail = text[: match.start()], text[match.end() :]
+            yield from (name for choice in choices for name in _expand_all(f"{head}{choice}{tail}"))
+            return
+    yield text
+
+
+def _brace_choices(inside: str) -> Iterator[str] | None:
+    match = _RANGE.fullmatch(inside)
+    if match:
+        return _brace_range(match[1], match[2], abs(int(match[3] or 1)) or 1)
+    return iter(inside.split(",")) if "," in inside else None
+
+
+def _brace_range(first: str, last: str, step: int) -> Iterator[str]:
+    width = (
+        max(len(first), len(last))
+        if any(len(end.lstrip("-")) > 1 and end.lstrip("-")[0] == "0" for end in (first, last))
+        else 0
+    )
+    start, stop = int(first), int(last)
+    numbers = range(start, stop + 1, step) if start <= stop else range(start, stop - 1, -step)
+    return (f"{number:0{width}d}" for number in numbers)

@@ -1,0 +1,211 @@
+"""Parse and format the sections of dataset.yaml about splits: `split`, `split_sets` and `exclude`."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import fields
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from wdsctl.core.dataset import yaml_document
+from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules, excludes_to_plain
+from wdsctl.core.dataset.yaml_document import check_known_keys, config_error, describe_value, get_section, get_texts
+from wdsctl.core.samples.fields import did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from wdsctl.core.dataset.yaml_document import YamlDocument
+
+
+_BY_VALUES = ("auto", "shard", "sample", "key")
+_KEYS = tuple(each.name for each in fields(SplitRule))
+_REMARK = "# how `wdsctl split` divided it; used again for new shards"
+_SETS_REMARK = "# further sets: split_part is SET/NAME"
+_EXCLUDE_REMARK = "# in no split"
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_FOREIGN_NAME = re.compile(r"[^\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff/]+")  # names of splits from other tools
+_SEED_LIMIT = 1 << 63  # the catalog stores 64 bits
+
+
+def parse_split_section(document: YamlDocument, *path: str) -> SplitRule:
+    """Parse the rule at a path such as ("split",). Raises DatasetError WDS220 with the line."""
+    section = get_section(document, *path)
+    check_known_keys(document, path, _KEYS)
+    where = document.where(*path)
+    rule = SplitRule(
+        shares=_parse_shares(document, *path),
+        by=_parse_by(document, section, *path),
+        seed=_parse_int(document, section, "seed", *path),
+        group_by=_parse_text(document, section, "group_by", *path),
+        stratify=_parse_text(document, section, "stratify", *path),
+        patterns={
+            name: get_texts(document, *path, "patterns", name) for name in get_section(document, *path, "patterns")
+        },
+        keys={
+            name: _parse_key_file(document, _mapping_at(section, "keys"), name, *path, "keys")
+            for name in _mapping_at(section, "keys")
+        },
+        rest=_parse_text(document, section, "rest", *path),
+        fold=_parse_fold(document, section, *path),
+        allow_empty=section.get("allow_empty") is True,
+    )
+    if not rule.names:
+        raise config_error(f"{path[-1]}: missing ratios", where, hint="write ratios as `shares: {train: 8, val: 1}`")
+    named = _FOREIGN_NAME if path[-1] == "split" else _NAME
+    odd = next((name for name in rule.names if not named.fullmatch(name)), None)
+    if odd is not None:
+        raise config_error(f"{odd!r} is not a valid split name", where, hint="use letters, digits, '.', '_' and '-'")
+    if not -_SEED_LIMIT <= rule.seed < _SEED_LIMIT:
+        raise config_error(
+            "seed: expected a whole number of at most 64 bits", where, hint="write a seed such as `seed: 1`"
+        )
+    methods = [name for name in ("patterns", "keys") if section.get(name)] + ["shares"] * bool(rule.shares)
+    if len(methods) > 1:
+        raise config_error(f"{path[-1]}: {' and '.join(methods)} exclude each other", where, hint="keep one of them")
+    return rule
+
+
+def parse_split_sets(document: YamlDocument) -> SplitRules:
+    """Parse the section `split_sets`: rules by the name of their set."""
+    sets = {}
+    for name in get_section(document, "split_sets"):
+        if not _NAME.fullmatch(name):
+            hint = "use letters, digits, '.', '_' and '-'"
+            raise config_error(
+                f"{name!r} is not a valid name of a split set", document.where("split_sets", name), hint=hint
+            )
+        sets[name] = parse_split_section(document, "split_sets", name)
+    return sets
+
+
+def parse_excludes(document: YamlDocument) -> Excludes:
+    """Parse the section `exclude`."""
+    known = tuple(each.name for each in fields(Excludes))
+    if document.data.get("exclude") is None:
+        return Excludes()
+    get_section(document, "exclude")
+    check_known_keys(document, ("exclude",), known)
+    excludes = Excludes(**{name: get_texts(document, "exclude", name) for name in known})
+    for name in excludes.key_files:
+        _check_key_file(name, document.where("exclude", "key_files"))
+    return excludes
+
+
+def _parse_key_file(document: YamlDocument, section: dict[str, Any], name: str, *path: str) -> str:
+    file = _parse_text(document, section, name, *path)
+    _check_key_file(file, document.where(*path))
+    return file
+
+
+def _check_key_file(name: str, where: str) -> None:
+    """Raise DatasetError for a key file in another folder: data must not decide which files wdsctl opens."""
+    if os.path.isabs(name) or ".." in name.split("/"):
+        hint = "copy the key list beside dataset.yaml, or pass it to `wdsctl split` with `--keys` or `--exclude-keys`"
+        raise config_error(f"key lists must be beside dataset.yaml, but {name!r} is elsewhere", where, hint=hint)
+
+
+def format_split_section(rule: SplitRule) -> str:
+    """Format the section `split`."""
+    return yaml_document.format_block("split", _rule_entries(rule), remark=_REMARK)
+
+
+def format_sets_section(sets: Mapping[str, SplitRule]) -> str:
+    """Format the section `split_sets`; empty if there are no sets."""
+    if not sets:
+        return ""
+    entries = {
+        name: "{" + ", ".join(f"{key}: {value}" for key, value in _rule_entries(rule).items()) + "}"
+        for name, rule in sets.items()
+    }
+    return yaml_document.format_block("split_sets", entries, remark=_SETS_REMARK)
+
+
+def format_exclude_section(excludes: Excludes) -> str:
+    """Format the section `exclude`; empty if it excludes nothing."""
+    entries = {name: _format_list(each) for name, each in excludes_to_plain(excludes).items()}
+    return yaml_document.format_block("exclude", entries, remark=_EXCLUDE_REMARK) if entries else ""
+
+
+def _rule_entries(rule: SplitRule) -> dict[str, str]:
+    """Return the YAML values of a rule by key, without defaults except `by` and `seed` of shares."""
+    entries: dict[str, str] = {}
+    if rule.shares:
+        # Without an exponent: YAML reads 1e-06 as text.
+        shares = {
+            name: str(int(share)) if share == int(share) else format(Decimal(repr(share)), "f")
+            for name, share in rule.shares.items()
+        }
+        entries["shares"] = _format_mapping(shares)
+        entries |= ({"by": rule.by} if rule.is_counted or rule.kind == "key" else {}) | {"seed": str(rule.seed)}
+    for key in ("group_by", "stratify", "rest"):
+        if getattr(rule, key):
+            entries[key] = yaml_document.format_scalar(getattr(rule, key))
+    if rule.patterns:
+        entries["patterns"] = _format_mapping({name: _format_list(each) for name, each in rule.patterns.items()})
+    if rule.keys:
+        entries["keys"] = _format_mapping({name: yaml_document.format_scalar(file) for name, file in rule.keys.items()})
+    if rule.fold is not None:
+        entries["fold"] = f"[{rule.fold[0]}, {rule.fold[1]}]"
+    return entries | ({"allow_empty": "true"} if rule.allow_empty else {})
+
+
+def _format_mapping(entries: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{yaml_document.format_scalar(name)}: {value}" for name, value in entries.items()) + "}"
+
+
+def _format_list(entries: tuple[str, ...] | list[str]) -> str:
+    # Braces, brackets and commas are YAML syntax inside brackets.
+    return "[" + ", ".join(map(yaml_document.format_flow_scalar, entries)) + "]"
+
+
+def _mapping_at(section: Mapping[str, Any], key: str) -> dict[str, Any]:
+    value = section.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _parse_shares(document: YamlDocument, *path: str) -> dict[str, float]:
+    shares = get_section(document, *path, "shares")
+    for name, share in shares.items():
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share < float("inf"):
+            where = document.where(*path, "shares", name)
+            raise config_error(f"{name}: expected a number above 0, found {describe_value(share)}", where)
+    return shares
+
+
+def _parse_by(document: YamlDocument, section: Mapping[str, Any], *path: str) -> Any:
+    by = section.get("by", "auto")
+    if by not in _BY_VALUES:
+        hint = did_you_mean(str(by), _BY_VALUES) or f"write one of {', '.join(_BY_VALUES)}"
+        raise config_error(
+            f"by: expected {', '.join(_BY_VALUES)}, found {describe_value(by)}", document.where(*path, "by"), hint=hint
+        )
+    return by
+
+
+def _parse_int(document: YamlDocument, section: Mapping[str, Any], key: str, *path: str) -> int:
+    value = section.get(key, 0)
+    if type(value) is not int:
+        raise config_error(f"{key}: expected a whole number, found {describe_value(value)}", document.where(*path, key))
+    return value
+
+
+def _parse_text(document: YamlDocument, section: Mapping[str, Any], key: str, *path: str) -> str:
+    value = section.get(key, "")
+    if not isinstance(value, str):
+        raise config_error(f"{key}: expected text, found {describe_value(value)}", document.where(*path, key))
+    return value
+
+
+def _parse_fold(document: YamlDocument, section: Mapping[str, Any], *path: str) -> tuple[int, int] | None:
+    value = section.get("fold")
+    if value is None:
+        return None
+    is_pair = isinstance(value, list) and len(value) == 2 and all(type(each) is int for each in value)
+    if not is_pair or not 0 <= value[0] < value[1]:
+        raise config_error(
+            f"fold: expected a fold and their number, such as [0, 5], found {describe_value(value)}",
+            document.where(*path, "fold"),
+        )
+    return value[0], value[1]

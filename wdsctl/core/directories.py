@@ -1,0 +1,156 @@
+"""Open folders without following links, and keep them open while wdsctl writes or deletes files in them.
+
+`resolve_parent` and `os.path.realpath` resolve a path that the user named (a dataset, a destination, `--catalog`,
+`--out`) once, links included. A link found below that path came with the data, or another program put it there
+meanwhile. Such a link must not decide where wdsctl writes. An open folder stays the same folder if its path changes.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from wdsctl.core.errors import InputError, StorageError
+
+#: O_PATH requires no permission to list the folder, only to traverse it. O_NOFOLLOW_ANY (macOS) covers a whole path.
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_NOFOLLOW_ANY = getattr(os, "O_NOFOLLOW_ANY", 0)
+#: The path of an open folder by its descriptor, as `OpenFolder.path_of` returns it.
+_DESCRIPTOR_PATH = re.compile(r"(/proc/self/fd/\d+)(?:/(.*))?", re.DOTALL)
+_HAS_PROC = os.path.isdir("/proc/self/fd")
+
+
+class OpenFolder(NamedTuple):
+    """An open folder. Pass `descriptor` as `dir_fd`."""
+
+    path: str
+    descriptor: int
+
+    def path_of(self, name: str) -> str:
+        """Return the path of a file in this folder, for libraries that open files by path.
+
+        The path is valid while the folder is open. On a system without /proc it is the ordinary path, which names
+        another place once the folder has been moved.
+        """
+        return f"/proc/self/fd/{self.descriptor}/{name}" if _HAS_PROC else os.path.join(self.path, name)
+
+    def lstat(self, name: str) -> os.stat_result | None:
+        """Stat the file with this name without following a link; None if no such file exists."""
+        try:
+            return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def check_in_place(self) -> None:
+        """Raise StorageError WDS416 if the path now leads to another folder, or to none."""
+        try:
+            with open_folder(self.path) as now:
+                is_same = os.path.samestat(os.fstat(now.descriptor), os.fstat(self.descriptor))
+        except (OSError, InputError):
+            is_same = False
+        if not is_same:
+            raise StorageError(
+                "the folder was moved or replaced while wdsctl wrote to it",
+                where=self.path,
+                hint="move the folder back and run the same command again: finished work is kept",
+                code="WDS416",
+            )
+
+
+def resolve_parent(path: str) -> str:
+    """Resolve the folder of a path that the user named, links included, and keep the last name.
+
+    A link with that name will be replaced, not followed.
+    """
+    folder, name = os.path.split(os.path.abspath(path))
+    return os.path.join(os.path.realpath(folder), name)
+
+
+def join_beneath(root: str, *names: str) -> str:
+    """Join `root` and names that come from data, such as the plan of an earlier run.
+
+    Raises InputError WDS415 if the result would lie outside `root`.
+    """
+    name = os.path.join(*names)
+    if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
+        raise InputError(
+            f"the name {name!r} leads out of the folder",
+            where=root,
+            hint="choose an empty folder as destination, and check who wrote the .wdsctl folder of this one",
+            code="WDS415",
+        )
+    return os.path.join(root, name)
+
+
+@contextmanager
+def open_folder(path: str, *, create: bool = False) -> Iterator[OpenFolder]:
+    """Open the folder at `path` for the duration of the block. `create` makes missing folders on the way.
+
+    Raises InputError WDS415 for a link on the way, and OSError. Takes about 25 µs.
+    """
+    path = os.path.abspath(path)
+    handle = _open_descriptor(path, create=create)
+    try:
+        yield OpenFolder(path, handle)
+    finally:
+        os.close(handle)
+
+
+def link_error(path: str) -> InputError:
+    """Build the error for a link where a folder or file was expected."""
+    return InputError(
+        "a link in the output folder: wdsctl does not follow links when it writes",
+        where=path,
+        hint="name the target of the link (`--catalog DIR`, or as destination), or replace the link by a folder",
+        code="WDS415",
+    )
+
+
+def _open_descriptor(path: str, *, create: bool) -> int:
+    if _NOFOLLOW_ANY and not create:
+        try:
+            return os.open(path, _FOLDER_FLAGS | _NOFOLLOW_ANY)
+        except OSError as error:
+            raise _folder_error(error, path) from error
+    start, names = _split_start(path)
+    handle = os.open(start, _FOLDER_FLAGS)
+    at = start
+    for name in names:
+        above, at = handle, os.path.join(at, name)
+        try:
+            handle = _open_child(name, above, create=create)
+        except OSError as error:
+            raise _folder_error(error, at, name, above) from error
+        finally:
+            os.close(above)
+    return handle
+
+
+def _split_start(path: str) -> tuple[str, list[str]]:
+    match = _DESCRIPTOR_PATH.fullmatch(path)
+    start, rest = (match[1], match[2] or "") if match else ("/", path)
+    return start, [name for name in rest.split("/") if name]
+
+
+def _open_child(name: str, above: int, *, create: bool) -> int:
+    try:
+        return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # another process created it at the same time
+        os.mkdir(name, dir_fd=above)
+    return os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=above)
+
+
+def _folder_error(error: OSError, path: str, name: str = "", above: int | None = None) -> Exception:
+    """Return an error with the whole path: `link_error` if the path is a link, else an OSError."""
+    is_link = error.errno == errno.ELOOP
+    with suppress(OSError):
+        is_link = is_link or stat.S_ISLNK(os.stat(name or path, dir_fd=above, follow_symlinks=False).st_mode)
+    return link_error(path) if is_link else OSError(error.errno, error.strerror, path)

@@ -1,0 +1,121 @@
+"""Recognise and read the formats that datasets come in: one module per format, imported on first use.
+
+`protocol` defines what an importer and an open source do. `find_importers` asks each importer whether a path looks like
+its format, and gets a score and a reason. `records` has the code that formats with rows share. `prepare` and `convert`
+import this room.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import MappingProxyType
+
+from wdsctl.core.errors import InputError, UsageError, WdsctlError, join_indented, translate_os_errors
+from wdsctl.core.importers.protocol import FormatMatch, Importer
+from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.text import path_for_message as shown
+from wdsctl.core.urls import is_url
+
+#: Name of a format -> its module in this package, which has a value `IMPORTER`.
+MODULES = MappingProxyType(
+    {
+        "shards": "shards",
+        "packed": "compressed_tars",
+        "polylithic": "polylithic",
+        "folder": "folder",
+        "imagefolder": "imagefolder",
+        "csv": "csv",
+        "jsonl": "jsonl",
+        "llava": "llava",
+        "coco": "coco",
+        "parquet": "parquet",
+        "huggingface": "huggingface",
+        "mds": "mds",
+        "litdata": "litdata",
+        "wids": "wids",
+    }
+)
+
+IMPORT_FORMATS = tuple(MODULES)
+
+
+def get_importer(name: str) -> Importer:
+    """The importer of a format. Raises UsageError if no format has this name."""
+    if name not in MODULES:
+        raise UsageError(
+            f"cannot read the format {name!r}",
+            hint=f"{did_you_mean(name, MODULES)} formats: {', '.join(MODULES)}".strip(),
+        )
+    importer: Importer = importlib.import_module(f"{__name__}.{MODULES[name]}").IMPORTER
+    return importer
+
+
+def find_importers(path: str) -> list[tuple[Importer, FormatMatch]]:
+    """The formats that `path` looks like, with scores and reasons, best first; empty if there is none.
+
+    Raises an importer's error (an unreadable file, for example) only if no other importer recognises the path.
+    """
+    found: list[tuple[Importer, FormatMatch]] = []
+    complaints: list[WdsctlError] = []
+    for importer in map(get_importer, IMPORT_FORMATS):
+        try:
+            recognised = importer.recognise(path)
+        except WdsctlError as error:
+            complaints.append(error)
+            continue
+        if recognised is not None:
+            found.append((importer, recognised))
+    if complaints and not found:
+        raise complaints[0]
+    return sorted(found, key=lambda each: (-each[1].score, each[0].name))
+
+
+def best_importer(path: str) -> tuple[Importer, FormatMatch]:
+    """The importer with the highest score for `path`.
+
+    Raises InputError if the path does not exist; InputError WDS235 if no format matches, or two match equally well.
+    """
+    if not is_url(path) and not os.path.lexists(path):
+        raise InputError("the path does not exist", hint="check it", where=shown(path))
+    found = find_importers(path)
+    if not found:
+        check_readable(path)
+    if not found:
+        raise InputError(
+            "the path has no known format",
+            where=shown(path),
+            hint=f"check the path, or name the format with --from: {', '.join(MODULES)}",
+            code="WDS235",
+        )
+    if len(found) > 1 and found[0][1].score == found[1][1].score:
+        first = [(importer, it) for importer, it in found if it.score == found[0][1].score]
+        raise InputError(
+            join_indented("several formats are possible", *(f"{form.name}: {it.reason}" for form, it in first)),
+            where=shown(path),
+            hint=f"name the right one: --from {first[0][0].name}",
+            code="WDS235",
+        )
+    return found[0]
+
+
+def check_readable(path: str) -> None:
+    """Raises InputError if `path` is neither a file nor a folder: reading a pipe would block.
+
+    Also raises the errors of reading the path, such as PermissionDenied. Does nothing for URLs.
+    """
+    if is_url(path):
+        return
+    if os.path.isdir(path):
+        with translate_os_errors(path, "list"), os.scandir(path):
+            pass
+    elif os.path.isfile(path):
+        with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener):
+            pass
+    elif os.path.lexists(path):
+        raise InputError(
+            "this is neither a file nor a folder, and the source must be read twice",
+            hint="write its contents to a file, and convert that file",
+            where=shown(path),
+        )

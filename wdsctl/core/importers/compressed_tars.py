@@ -1,0 +1,304 @@
+"""Read compressed tars as streams, from the first member to the last; random access is not possible."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import os
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from types import TracebackType
+from typing import IO, Any, cast
+
+from wdsctl.core.errors import DatasetError, Finding, InputError, StorageError, UsageError, translate_os_errors
+from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.arrow import import_arrow_module
+from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import check_beneath, is_beneath, regular_file_opener
+from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, SampleLayout, choose_key_rule, describe_rule_outcome
+from wdsctl.core.samples.naming import (
+    FIRST_DOT,
+    KEY_RULES,
+    KNOWN_EXTENSION,
+    KeyRuleName,
+    dotless_key,
+    parse_key_rule,
+    split_name_by_rule,
+)
+from wdsctl.core.shards.list import COMPRESSED_TAR_SUFFIXES
+from wdsctl.core.shards.tar_members import MAX_EXTENDED_HEADER_BYTES
+from wdsctl.core.tar_header import (
+    COMPRESSION_HEAD_BYTES,
+    TAR_BLOCK_BYTES,
+    BadTarHeader,
+    detect_compression,
+    parse_header,
+)
+from wdsctl.core.text import printable_path
+from wdsctl.core.urls import is_url
+
+_ARROW_CODECS = ("zstd", "lz4")
+_PROBED_TARS = 8  # tars whose contents are checked for a compression that their names do not show
+_DAMAGE_ERRORS = (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError)
+_MAX_SAMPLE_BYTES = 4 << 30  # limit for a sample in memory: a few KiB of gzip may decompress to any size
+_HEADER_TYPES = (
+    *tarfile.GNU_TYPES,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)  # `tarfile` reads the data of these members as a whole
+_SAMPLE_NUMBER_BITS = 28  # the low bits of a sample index: the sample's number in its file
+
+TarSample = tuple[str, list[tuple[str, int, bytes]]]
+
+
+class CompressedTarSource:
+    """Compressed tars as a source. A sample index combines the number of a file and of a sample in it.
+
+    Reading in order decompresses a file once; reading an earlier sample decompresses it again from the start.
+    `rule`: where keys end; None for the first dot, which listing checks against the names. `problems`: findings about
+    damaged files, from the last listing.
+    """
+
+    def __init__(self, root: str, files: list[str], rule: KeyRuleName | None = None) -> None:
+        self._root = root
+        self._files = files
+        self._requested_rule = rule
+        self._rule: KeyRuleName = rule or FIRST_DOT
+        self._open: tuple[int, int, Iterator[TarSample]] | None = None
+        self.problems: list[Finding] = []
+
+    def __enter__(self) -> CompressedTarSource:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open = None
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return ()
+
+    def digest(self) -> bytes:
+        digest = blake2b(self._rule.encode(), digest_size=16)
+        for name in self._files:
+            path = os.path.join(self._root, name)
+            with translate_os_errors(path, "read"):
+                stat = os.stat(path)
+            digest.update(f"{name}\0{stat.st_size}\0{stat.st_mtime_ns}\0".encode("utf-8", "surrogateescape"))
+        return digest.digest()
+
+    def entries(self) -> Iterator[SourceEntry]:
+        for known in self.list_samples():
+            yield SourceEntry(known.key, sum(size for _, size in known.parts))
+
+    def list_samples(self) -> Iterator[SampleListing]:
+        """The samples of all files. Cost: decompresses everything once.
+
+        Lists a damaged file up to the damage, and adds a finding to `problems`. After the last sample, raises
+        DatasetError WDS245 if the names suggest that several samples were merged into one.
+        """
+        self.problems = []
+        layouts: dict[tuple[str, ...], tuple[int, str]] = {}
+        for number, name in enumerate(self._files):
+            try:
+                for i, (key, parts) in enumerate(
+                    _read_samples(os.path.join(self._root, name), self._rule, with_data=False)
+                ):
+                    sizes = tuple(sorted((part, size) for part, size, _ in parts))
+                    names = tuple([part for part, _ in sizes])
+                    count, first = layouts.get(names, (0, key))
+                    layouts[names] = count + 1, first
+                    yield SampleListing(number << _SAMPLE_NUMBER_BITS | i, key, sizes)
+            except _DAMAGE_ERRORS as error:
+                message = f"it ends, or is damaged, in the middle: {' '.join(str(error).split()) or 'cut off'}"
+                self.problems.append(
+                    Finding(code="WDS102", severity="error", message=message, shard=printable_path(name))
+                )
+
+        if self._requested_rule is None:
+            _check_keys(self._root, [SampleLayout(names, count, key) for names, (count, key) in layouts.items()])
+
+    def read(self, sample_index: int) -> tuple[Part, ...]:
+        return tuple(part for part in self.read_selected(sample_index, lambda _name: True) if isinstance(part, Part))
+
+    def read_selected(self, sample_index: int, is_selected: Callable[[str], bool]) -> tuple[Part | FilePart, ...]:
+        number, i = sample_index >> _SAMPLE_NUMBER_BITS, sample_index & (1 << _SAMPLE_NUMBER_BITS) - 1
+        path = os.path.join(self._root, self._files[number])
+        at, samples = 0, None
+        if self._open is not None and self._open[0] == number and self._open[1] <= i:
+            _, at, samples = self._open
+        try:
+            if samples is None:
+                samples = _read_samples(path, self._rule, with_data=True)
+            _, parts = next(islice(samples, i - at, None))
+        except _DAMAGE_ERRORS as error:
+            self._open = None
+            raise StorageError(
+                f"cannot unpack it: {error}", where=path, hint="copy it again from its origin"
+            ) from error
+        except StopIteration as error:
+            raise StorageError("the tar is shorter than when it was listed", where=path, hint="run it again") from error
+        self._open = number, i + 1, samples
+        if sum(size for _, size, _ in parts) > _MAX_SAMPLE_BYTES:
+            raise DatasetError(
+                f"a sample has more than {_MAX_SAMPLE_BYTES >> 30} GiB unpacked",
+                hint="unpack the tar first: parts of plain tars may have any size",
+                where=path,
+                code="WDS233",
+            )
+        return tuple(Part(name, data) for name, _, data in sorted(parts) if is_selected(name))
+
+    def prefetch(self, sample_indexes: list[int]) -> None:
+        """Do nothing: streams are read in sequence."""
+
+
+def _check_keys(root: str, layouts: list[SampleLayout]) -> None:
+    found = choose_key_rule(layouts)
+    if found.odd_share >= MIN_DISSENTING_SHARE:
+        raise DatasetError(
+            f"cannot decide where the keys of these members end: {found.reason}; by {KNOWN_EXTENSION} there would be "
+            f"{describe_rule_outcome(layouts, KNOWN_EXTENSION)}",
+            where=root,
+            hint=f"pass `-O key-until={KNOWN_EXTENSION}`, or `-O key-until={FIRST_DOT}` if one sample is meant",
+            code="WDS245",
+        )
+
+
+def _read_samples(path: str, rule: KeyRuleName, *, with_data: bool) -> Iterator[TarSample]:
+    """Yield (key, [(part, size, data)]): neighbouring members with the same key are one sample.
+
+    A repeated part begins a new sample. Skips links, folders and devices. Writes nothing to disk. Without `with_data`,
+    and beyond 4 GiB of a sample, `data` is empty.
+    """
+    key, parts, names, held = "", list[tuple[str, int, bytes]](), set[str](), 0
+    with (
+        _open_decompressed(path) as stream,
+        tarfile.open(fileobj=stream, mode="r|", errorlevel=1, tarinfo=_BoundedTarInfo) as archive,
+    ):
+        for member in archive:
+            cast("Any", archive).members = []  # `tarfile` keeps every member in memory otherwise
+            named = split_name_by_rule(member.name, rule) if member.isreg() else None
+            if named is None:
+                continue
+            named = dotless_key(named[0]), named[1]
+            if named[0] != key or named[1] in names:
+                if parts:
+                    yield key, parts
+                key, parts, names, held = named[0], [], set(), 0
+            held += member.size
+            names.add(named[1])
+            file = archive.extractfile(member) if with_data and held <= _MAX_SAMPLE_BYTES else None
+            parts.append((named[1], member.size, file.read() if file is not None else b""))
+        if parts:
+            yield key, parts
+
+
+class _BoundedTarInfo(tarfile.TarInfo):
+    """A member that limits the size of its extended header (long name, pax), so that the header fits into memory."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type in _HEADER_TYPES and self.type != tarfile.GNUTYPE_SPARSE and self.size > MAX_EXTENDED_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header says that it has {self.size:,} bytes")
+        return cast("Any", super())._proc_member(archive)  # noqa: SLF001 - all paths in tarfile read such data here
+
+
+def _open_decompressed(path: str) -> IO[bytes]:
+    """Open the decompressed tar. These readers raise if a file is truncated; those of tarfile treat that as its end."""
+    packed = _compression(path)
+    if packed in _ARROW_CODECS:
+        return cast(
+            "IO[bytes]", import_arrow_module("pyarrow", f"{packed} compression").input_stream(path, compression=packed)
+        )
+    readers: dict[str, Callable[[str, str], Any]] = {"gzip": gzip.open, "bzip2": bz2.open, "xz": lzma.open}
+    return cast("IO[bytes]", readers.get(packed, open)(path, "rb"))
+
+
+def _compression(path: str) -> str:
+    with open(path, "rb", opener=regular_file_opener) as file:
+        return detect_compression(file.read(COMPRESSION_HEAD_BYTES))
+
+
+def _is_compressed_tar(path: str) -> bool:
+    """Whether a file is a compressed tar, by its content. Cost: decompresses the first block."""
+    try:
+        if not _compression(path):
+            return False
+        with _open_decompressed(path) as stream:
+            block = stream.read(TAR_BLOCK_BYTES)
+        if len(block) == TAR_BLOCK_BYTES:
+            parse_header(block)
+    except (*_DAMAGE_ERRORS, BadTarHeader, UsageError):
+        return False
+    return len(block) == TAR_BLOCK_BYTES
+
+
+class CompressedTarImporter:
+    """Option: `-O key-until=last-dot|known-extension`, for keys that contain dots.
+
+    `convert` passes the internal option `files`, a JSON list of the files to read below the folder.
+    """
+
+    name = "packed"
+    about = "compressed tars: gzip, bzip2, xz, zstd, lz4; plain ones beside them go along"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        """Match file names, and the content of the first 8 tars.
+
+        Scores below a catalog: `convert` reads the compressed tars of an indexed dataset next to its shards.
+        """
+        files = [] if is_url(path) else _list_tars(path)
+        packed = [name for name in files if name.lower().endswith(COMPRESSED_TAR_SUFFIXES)]
+        if not packed and os.path.isfile(path):
+            packed = [name for name in files if _is_compressed_tar(path)]
+        if not packed:
+            looked_at = [name for name in files[:_PROBED_TARS] if is_beneath(os.path.join(path, name), (path,))]
+            packed = [name for name in looked_at if _is_compressed_tar(os.path.join(path, name))]
+        return FormatMatch(0.97, f"it holds compressed tars, such as {packed[0]}") if packed else None
+
+    def open(self, path: str, options: Options) -> CompressedTarSource:
+        """Raises InputError WDS003 if there are no tars, UsageError for an option, WDS236 if pyarrow is missing."""
+        unknown = sorted(set(options) - {"files", "key-until"})
+        if unknown:
+            raise UsageError(f"compressed tars have no option {unknown[0]!r}", hint="they have key-until")
+        rule = (
+            parse_key_rule(given.parse_choice_option(self.name, options, "key-until", KEY_RULES))
+            if "key-until" in options
+            else None
+        )
+        files = read_json(options["files"]) if "files" in options else _list_tars(path)
+        if not files:
+            raise InputError("there are no tars here", where=path, hint="check the path", code="WDS003")
+        if any(name.lower().endswith((".zst", ".lz4")) for name in files):
+            import_arrow_module("pyarrow", "zstd and lz4 compression")
+        root = path if os.path.isdir(path) else os.path.dirname(path)
+        for name in files if os.path.isdir(path) else ():
+            check_beneath(os.path.join(path, name), path)
+        return CompressedTarSource(root, files, rule)
+
+
+def _list_tars(path: str) -> list[str]:
+    """Paths of the tars below a folder, compressed or not, sorted; for a tar file, its own name."""
+    if os.path.isfile(path):
+        is_one = path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) or _is_compressed_tar(path)
+        return [os.path.basename(path)] if is_one else []
+    found: list[str] = []
+    with suppress(OSError):
+        for folder, folders, names in os.walk(path):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            below = os.path.relpath(folder, path)
+            tars = [
+                name
+                for name in names
+                if name.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) and not name.startswith(".")
+            ]
+            found += [name if below == "." else f"{below}/{name}" for name in tars]
+    return sorted(found)
+
+
+IMPORTER = CompressedTarImporter()

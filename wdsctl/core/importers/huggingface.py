@@ -1,0 +1,169 @@
+"""Hugging Face datasets on disk, as `save_to_disk` writes them: Arrow files and two JSON files that describe them.
+
+Source: https://huggingface.co/docs/datasets/package_reference/main_classes (save_to_disk), and files that it produces.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
+from wdsctl.core.importers.records import arrow
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import find_media_fields, resolve_reference
+from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
+from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.text import path_for_message
+
+_STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
+
+
+class HuggingFaceImporter:
+    """Reads one dataset, or a folder with one dataset per split. Option: `-O split=NAME` selects a split.
+
+    Each sample is in the split of its folder. With several splits, keys begin with the name of the split.
+    """
+
+    name = "huggingface"
+    about = "a Hugging Face dataset on disk, as save_to_disk writes it (needs pyarrow)"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        for name in (_SPLITS, _STATE):
+            if os.path.isfile(os.path.join(path, name)):
+                return FormatMatch(0.95, f"has {name}")
+        if os.path.isfile(os.path.join(path, _INFO)) and any(name.endswith(".arrow") for name in os.listdir(path)):
+            return FormatMatch(0.95, f"has {_INFO} and Arrow files")
+        return None
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, (*ROW_OPTIONS, "split"))
+        folders = _folders(path, options)
+        files = [file for folder in folders for file in _arrow_files(folder)]
+        if not files:
+            raise InputError(
+                "there is no Arrow file", hint="check the path", where=path_for_message(path), code="WDS003"
+            )
+        schema = arrow.arrow_schema(files[0].path)
+        arrow.check_column_names(schema, files[0].path)
+        bytes_in = arrow.media_columns(schema)
+        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names)])
+        rows = _ArrowRows(files, _label_names(files[0].folder.path))
+        shape = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        return make_row_source(rows, shape, [folder.split for folder in folders if folder.split])
+
+
+IMPORTER = HuggingFaceImporter()
+
+
+class _DatasetFolder(NamedTuple):
+    path: str
+    prefix: str = ""  # the beginning of its keys
+    split: str = ""
+
+
+class _ArrowFile(NamedTuple):
+    path: str
+    folder: _DatasetFolder
+
+
+class _ArrowRows:
+    """The rows of Arrow files, which are mapped. `labels`: column -> names of its integer labels."""
+
+    def __init__(self, files: Sequence[_ArrowFile], labels: Mapping[str, Sequence[str]]) -> None:
+        self._files = files
+        self._labels = labels
+
+    def rows(self, start: int) -> Iterator[SourceRow]:
+        number = 0
+        for path, (folder, prefix, split) in self._files:
+            for batch in arrow.arrow_batches(path):
+                if number + batch.num_rows > start:
+                    past = max(0, start - number)
+                    for i, values in enumerate(arrow.iter_rows(batch, past), number + past):
+                        yield SourceRow(
+                            i,
+                            f"{path_for_message(path)}, row {i:,}",
+                            self._with_label_names(values),
+                            None,
+                            folder,
+                            prefix,
+                            split,
+                        )
+                number += batch.num_rows
+
+    def _with_label_names(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Add the name of each label, as `COLUMN_name`."""
+        for column, label_names in self._labels.items():
+            number = values.get(column)
+            if isinstance(number, int) and 0 <= number < len(label_names):
+                values.setdefault(f"{column}_name", label_names[number])
+        return values
+
+    def files(self) -> list[str]:
+        return [file.path for file in self._files]
+
+    def close(self) -> None:
+        """Do nothing: files are mapped only while rows are read."""
+
+
+def _folders(path: str, options: Options) -> list[_DatasetFolder]:
+    split_name = options.get("split", "")
+    splits = os.path.join(path, _SPLITS)
+    if not os.path.isfile(splits):
+        if split_name:
+            raise UsageError("this dataset has no splits", hint="leave out `-O split=...`")
+        return [_DatasetFolder(path)]
+    names = read_json_object(splits).get("splits")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise damaged_file_error(f"{_SPLITS} lists no splits", splits)
+    if split_name and split_name not in names:
+        raise UsageError(
+            f"there is no split {split_name!r}",
+            hint=f"{did_you_mean(split_name, names)} the splits are {', '.join(names)}".strip(),
+        )
+    chosen = [name for name in names if split_name in ("", name)]
+    return [
+        _DatasetFolder(resolve_reference(path, name, splits), "" if split_name else f"{name}/", name) for name in chosen
+    ]
+
+
+def _arrow_files(dataset_folder: _DatasetFolder) -> list[_ArrowFile]:
+    """The Arrow files of one dataset, in the order of its rows.
+
+    Raises DatasetError WDS233 if a file of indices selects and orders the rows, as after `shuffle` or `filter`.
+    """
+    folder = dataset_folder.path
+    state = os.path.join(folder, _STATE)
+    if not os.path.isfile(state):
+        with translate_os_errors(folder, "list"):
+            found = sorted(name for name in os.listdir(folder) if name.endswith(".arrow"))
+        return [_ArrowFile(os.path.join(folder, name), dataset_folder) for name in found]
+    state_values = read_json_object(state)
+    if state_values.get("_indices_data_files") or state_values.get("_indices_files"):
+        raise DatasetError(
+            "a file of indices selects and orders the rows, and wdsctl does not read it",
+            hint="write the dataset without it: `ds.flatten_indices().save_to_disk(NEW)`",
+            where=path_for_message(state),
+            code="WDS233",
+        )
+    files = [each.get("filename") if isinstance(each, dict) else None for each in state_values.get("_data_files") or []]
+    if not all(isinstance(name, str) for name in files):
+        raise damaged_file_error(f"{_STATE} names no files", state)
+    return [_ArrowFile(resolve_reference(folder, str(name), state), dataset_folder) for name in files]
+
+
+def _label_names(folder: str) -> dict[str, list[str]]:
+    """Column -> names of its labels, from dataset_info.json."""
+    info = os.path.join(folder, _INFO)
+    features = read_json_object(info).get("features") if os.path.isfile(info) else None
+    if not isinstance(features, dict):
+        return {}
+    return {
+        column: [str(name) for name in feature["names"]]
+        for column, feature in features.items()
+        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
+    }

@@ -1,0 +1,100 @@
+"""LLaVA-style JSON: one list of objects such as `{"id", "image", "conversations"}`, with the images next to it.
+
+Source: https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md, the format).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
+from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
+from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition, make_row_source
+from wdsctl.core.importers.records.text import JsonFile, read_text_head
+from wdsctl.core.importers.records.values import read_head
+from wdsctl.core.json_text import read_json
+from wdsctl.core.text import path_for_message
+
+
+class LlavaImporter:
+    """Accepts any list of objects: fields that name files become parts, all others one part `json`."""
+
+    name = "llava"
+    about = "one JSON list of objects with an image and conversations, as LLaVA has it"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        if not path.lower().endswith(".json") or not os.path.isfile(path):
+            return None
+        head = read_head(path)
+        if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
+            return None
+        if b'"conversations"' in head:
+            return FormatMatch(0.9, "a JSON list of objects with conversations")
+        return FormatMatch(0.4, "a JSON list")
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, ROW_OPTIONS)
+        read_text_head(path)
+        rows = _ListRows(path)
+        first = [row.values for row in islice(rows.rows(0), PROBED_ROWS) if row.fault is None]
+        media = find_media_fields(self.name, options, first) if first else ()
+        base = find_base(os.path.dirname(path), list_references(first, media))
+        key = "id" if first and all("id" in row for row in first) else ":stem" if media else ":row"
+        return make_row_source(
+            rows, RowMapping.from_options(options, base=base, media=media, key=key), has_file_references=bool(media)
+        )
+
+
+IMPORTER = LlavaImporter()
+
+
+class _ListRows:
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = JsonFile(path)
+        self._checkpoints = RowCheckpoints()
+        begin = self._file.value_start()
+        if self._file.first_byte(begin) != b"[":
+            self._file.close()
+            raise DatasetError(
+                "the file is not a JSON list",
+                hint="pass a file with a list of objects",
+                where=path_for_message(path),
+                code="WDS233",
+            )
+
+    def rows(self, start: int) -> Iterator[SourceRow]:
+        spot = self._checkpoints.last_before(start)
+        at = spot.offset or self._file.value_start() + 1
+        for number, (begin, end) in enumerate(self._file.elements_from(at), spot.row):
+            self._checkpoints.add(RowPosition(number, 0, begin, 0))
+            if number >= start:
+                yield self._row(number, self._file.read_bytes(begin, end))
+
+    def _row(self, number: int, data: bytes) -> SourceRow:
+        where = f"{path_for_message(self._path)}, item {number:,}"
+        fault: WdsctlError | None = None
+        try:
+            value = read_json(data)
+        except UnicodeDecodeError:
+            value, fault = {}, _row_error("the item is not UTF-8", where, "WDS124")
+        except ValueError as error:
+            value, fault = {}, _row_error(f"the item cannot be read: {error}", where, "WDS121")
+        if not isinstance(value, dict):
+            value, fault = {}, _row_error("the item is no JSON object", where, "WDS121")
+        return SourceRow(number, where, value, fault, os.path.dirname(self._path))
+
+    def files(self) -> Sequence[str]:
+        return (self._path,)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _row_error(message: str, where: str, code: str) -> WdsctlError:
+    return DatasetError(message, hint="mend the item, or remove it", where=where, code=code)

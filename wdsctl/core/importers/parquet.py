@@ -1,0 +1,133 @@
+"""Parquet: a row is a sample; columns of bytes become parts, all others one part `json`.
+
+Files with a column `__key__`, as `wdsctl convert --to parquet` writes them, become the original samples.
+
+Source: https://parquet.apache.org/docs/file-format; https://huggingface.co/docs/datasets/about_arrow (bytes and path).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Any
+
+from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.importers.protocol import FormatMatch, Options, Source
+from wdsctl.core.importers.records import arrow
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields
+from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, RowMapping, SourceRow, exported_row_mapping
+from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.values import find_file_below
+from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.text import path_for_message
+
+_EXTENSIONS = (".parquet", ".pq")
+_MAX_DEPTH = 3  # levels of folders below the source that are searched
+
+
+class ParquetImporter:
+    """Reads one file, or all Parquet files of a folder, sorted by path. All files must have the same columns."""
+
+    name = "parquet"
+    about = "Parquet files with columns of bytes, such as images (needs pyarrow)"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        if os.path.isfile(path):
+            return FormatMatch(0.9, "the name ends in .parquet") if path.lower().endswith(_EXTENSIONS) else None
+        found = find_file_below(path, lambda name: name.lower().endswith(_EXTENSIONS), depth=_MAX_DEPTH)
+        return FormatMatch(0.8, f"has {path_for_message(os.path.relpath(found, path))}") if found else None
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, ROW_OPTIONS)
+        files = (
+            [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if os.path.isdir(path) else []
+        )
+        if not files:
+            raise InputError(
+                "there is no Parquet file", hint="name one, or a folder with some", where=path_for_message(path)
+            )
+        schema = _open_parquet(files[0]).schema_arrow
+        arrow.check_column_names(schema, files[0])
+        rows = ParquetRows(files, tuple(schema.names))
+        if KEY_COLUMN in schema.names:
+            return make_row_source(rows, exported_row_mapping(self.name, options))
+        bytes_in = arrow.media_columns(schema)
+        # In a table with bytes, a text that looks like a file name is the name of these bytes.
+        looked_at = () if bytes_in else islice(rows.rows(0), PROBED_ROWS)
+        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names), *(row.values for row in looked_at)])
+        shape = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        # A digest of referenced files would read all rows, and with them all bytes.
+        return make_row_source(rows, shape, has_file_references=bool(refs) and not bytes_in)
+
+
+IMPORTER = ParquetImporter()
+
+
+class ParquetRows:
+    """The rows of several files. Skips row groups before the first requested row."""
+
+    def __init__(self, files: Sequence[str], columns: tuple[str, ...]) -> None:
+        self._files = files
+        self._columns = columns
+
+    def rows(self, start: int) -> Iterator[SourceRow]:
+        number = 0  # number of the row group's first row
+        for path in self._files:
+            with arrow.translate_arrow_errors(path):
+                file = _open_parquet(path)
+                self._check(file, path)
+                for group in range(file.num_row_groups):
+                    facts = file.metadata.row_group(group)
+                    if number + facts.num_rows > start:
+                        yield from self._group(file, path, group, number, max(0, start - number))
+                    number += facts.num_rows
+
+    def _group(self, file: Any, path: str, group: int, number: int, skip: int) -> Iterator[SourceRow]:
+        facts = file.metadata.row_group(group)
+        at_once = max(1, min(1024, arrow.BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size)))
+        done = 0
+        for batch in file.iter_batches(at_once, row_groups=[group], use_threads=False):
+            past = min(batch.num_rows, max(0, skip - done))
+            for i, values in enumerate(arrow.iter_rows(batch, past), done + past):
+                where = f"{path_for_message(path)}, row group {group}, row {i}"
+                yield SourceRow(number + i, where, values, None, os.path.dirname(path))
+            done += batch.num_rows
+
+    def _check(self, file: Any, path: str) -> None:
+        if set(file.schema_arrow.names) != set(self._columns):
+            raise DatasetError(
+                f"the columns are {', '.join(file.schema_arrow.names)}, but those of "
+                f"{path_for_message(self._files[0])} are {', '.join(self._columns)}",
+                hint="convert these files separately: those of one dataset need the same columns",
+                where=path_for_message(path),
+                code="WDS233",
+            )
+
+    def files(self) -> Sequence[str]:
+        return self._files
+
+    def close(self) -> None:
+        """Do nothing: files are open only while rows are read."""
+
+
+def _open_parquet(path: str) -> Any:
+    """Open a Parquet file without read-ahead: a row group may be larger than the memory."""
+    parquet = arrow.import_arrow_module("pyarrow.parquet", "Parquet")
+    with arrow.translate_arrow_errors(path):
+        return parquet.ParquetFile(path, memory_map=True, pre_buffer=False)
+
+
+def _find_parquet_files(root: str, folder: str, depth: int = _MAX_DEPTH) -> Iterator[str]:
+    below = []
+    with translate_os_errors(folder, "list"), os.scandir(folder) as entries:
+        for entry in check_entries_beneath(entries, root):
+            if entry.name.startswith((".", "_")):
+                continue
+            if entry.is_dir():
+                below.append(entry.path)
+            elif entry.name.lower().endswith(_EXTENSIONS):
+                yield entry.path
+    for path in sorted(below) if depth else ():
+        yield from _find_parquet_files(root, path, depth - 1)

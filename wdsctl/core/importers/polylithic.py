@@ -1,0 +1,314 @@
+"""A light primary and the media it refers to, as one source of complete samples.
+
+The layout comes from `convert --layout polylithic`; from a blend file, with the JSON field that names the media; or
+from a prepared dataset whose dataset.yaml maps fields to stores (`refs:`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from types import TracebackType
+from typing import Any
+
+from wdsctl.core.blend.yaml_tree import from_yaml, node_value, resolve_aux_path
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
+from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
+from wdsctl.core.importers.references import (
+    REFERENCES_PART,
+    MediaStore,
+    PreparedMediaStore,
+    decode_line,
+    foreign_primary_error,
+    open_media_store,
+)
+from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
+from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import check_beneath, check_store, regular_file_opener
+from wdsctl.core.validate.refs import values_at_path
+
+MARKER_FILE = "polylithic.json"
+LARGE_PART_BYTES = 64 << 20  # media of this size and more are returned as ranges
+
+_MEDIA_OPTION_HINT = "such as `-O media=image`, or `-O media=image,sound` where a sample has two"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The primary and the stores of a polylithic dataset.
+
+    `fields`: the JSON fields that name media; empty for a primary that `convert` wrote. `stores`: one per field.
+    `form`: the format of the primary, `tar` or `jsonl`.
+    """
+
+    primary: str
+    stores: tuple[str, ...]
+    fields: tuple[str, ...] = ()
+    form: str = "tar"
+
+
+class PolylithicSource:
+    """The complete samples of a primary and its media. Sample indexes are those of the primary.
+
+    `options`: how to open the primary, as for `ShardsSource`.
+    """
+
+    def __init__(self, layout: Layout, options: Options | None = None) -> None:
+        options = options or {}
+        self._layout = layout
+        self._primary = ShardsSource(locate(layout.primary, options.get("catalog")), options)
+        self._stores: Sequence[MediaStore] = [open_media_store(path) for path in layout.stores]
+
+    def __enter__(self) -> PolylithicSource:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._primary.__exit__(kind, error, at)
+
+    @property
+    def primary(self) -> ShardsSource:
+        """The source of the primary, which has the same sample indexes."""
+        return self._primary
+
+    @property
+    def store(self) -> PreparedMediaStore | None:
+        """The store whose samples have the same keys as the primary; None if fields name the media, or for a folder."""
+        store = None if self._layout.fields else self._stores[0]
+        return store if isinstance(store, PreparedMediaStore) else None
+
+    @property
+    def is_jsonl(self) -> bool:
+        """Whether the primary is JSONL that `convert` wrote: its lines contain the parts of the samples."""
+        return self._layout.form == "jsonl"
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return self._primary.split_names
+
+    @property
+    def locations(self) -> tuple[DatasetLocation, ...]:
+        """The datasets that are read through their catalogs: the primary, and stores that are prepared."""
+        stores = (store.location for store in self._stores if store.location is not None)
+        return tuple(dict.fromkeys((self._primary.location, *stores)))
+
+    def digest(self) -> bytes:
+        return self._combine_digest(self._primary.digest())
+
+    def files_digest(self) -> bytes:
+        """A digest of the current state of the files of the primary and of the stores."""
+        return self._combine_digest(self._primary.files_digest())
+
+    def _combine_digest(self, primary_digest: bytes) -> bytes:
+        marks = b"".join([primary_digest, *(store.digest() for store in self._stores)])
+        return blake2b(repr(self._layout).encode() + marks, digest_size=16).digest()
+
+    def entries(self) -> Iterator[SourceEntry]:
+        for known in self.list_samples():
+            yield SourceEntry(known.key, sum(size for _, size in known.parts))
+
+    def list_samples(self) -> Iterator[SampleListing]:
+        for known in self._primary.list_samples():
+            yield known._replace(parts=tuple(sorted(self._list_parts(known))))
+
+    def _list_parts(self, known: SampleListing) -> list[tuple[str, int]]:
+        """(name, bytes) of all parts; empty if the sample has a fault, which is raised when the sample is read."""
+        if self._is_listed_by_key:
+            own = [part for part in known.parts if part[0] != REFERENCES_PART]
+            return [*own, *self._stores[0].parts(known.key)]
+        try:
+            parts, references = self._primary_parts(known.sample_index)
+            media = [(name, store.find_entry(entry)) for name, store, entry in references]
+        except DatasetError:
+            return []
+        return [*((part.name, len(part.data)) for part in parts), *((name or it.name, it.size) for name, it in media)]
+
+    @property
+    def _is_listed_by_key(self) -> bool:
+        """Whether the key alone locates all parts of a sample, so that listing reads no samples."""
+        return not self._layout.fields and self._layout.form != "jsonl"
+
+    def read(self, sample_index: int) -> tuple[Part, ...]:
+        return tuple(Part(part.name, part.data) for part in self.read_selected(sample_index, lambda _name: True))
+
+    def read_selected(self, sample_index: int, is_selected: Callable[[str], bool]) -> tuple[Part | FilePart, ...]:
+        own, references = self._primary_parts(sample_index)
+        parts_read: list[Part | FilePart] = [part for part in own if is_selected(part.name)]
+        for name, store, entry in references:
+            found = store.find_entry(entry)
+            part_name = name or found.name
+            if is_selected(part_name):
+                large = replace(found, name=part_name)
+                parts_read.append(large if found.size >= LARGE_PART_BYTES else Part(part_name, large.data))
+        return tuple(sorted(parts_read, key=lambda part: part.name))
+
+    def prefetch(self, sample_indexes: list[int]) -> None:
+        self._primary.prefetch(sample_indexes)
+
+    def _primary_parts(self, sample_index: int) -> tuple[list[Part], list[tuple[str, MediaStore, str]]]:
+        """(parts of the primary, [(part name, store, entry)] of the media that they refer to)."""
+        parts = list(self._primary.read(sample_index))
+        if self._layout.fields:
+            return parts, list(self._field_references(parts))
+        if self._layout.form == "jsonl":
+            line = _json_part(parts, "json")
+            return decode_line(line), [
+                (name, self._stores[0], entry) for name, entry in _reference_items(line.get("media"))
+            ]
+        references = _json_part(parts, REFERENCES_PART)
+        own = [part for part in parts if part.name != REFERENCES_PART]
+        return own, [(name, self._stores[0], entry) for name, entry in _reference_items(references)]
+
+    def _field_references(self, parts: Sequence[Part]) -> Iterator[tuple[str, MediaStore, str]]:
+        line = _json_part(parts, "json")
+        for field, store in zip(self._layout.fields, self._stores, strict=True):
+            word = "" if len(self._layout.fields) == 1 else field.rpartition(".")[2]
+            is_one = isinstance(_nested_value(line, field), str)
+            for number, value in enumerate(values_at_path(line, field)):
+                if not isinstance(value, str):
+                    raise foreign_primary_error(f"the field {field} is no name of a medium")
+                before = [each for each in (word, "" if is_one else str(number)) if each]
+                ending = value.rpartition("/")[2].partition(".")[2]
+                yield ".".join([*before, ending]) if before else "", store, value
+
+
+def _nested_value(value: Any, field: str) -> Any:
+    for step in field.split("."):
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _json_part(parts: Sequence[Part], name: str) -> dict[str, Any]:
+    for part in parts:
+        if part.name == name:
+            try:
+                value = json.loads(part.data)
+            except (ValueError, RecursionError) as error:
+                raise foreign_primary_error(f"the part {name} does not parse") from error
+            if isinstance(value, dict):
+                return value
+    raise foreign_primary_error(f"a sample has no part {name} that is an object")
+
+
+def _reference_items(value: Any) -> list[tuple[str, str]]:
+    if not isinstance(value, dict) or not all(isinstance(each, str) for each in value.values()):
+        raise foreign_primary_error("the references of a sample are no object of names")
+    return sorted(value.items())
+
+
+class PolylithicImporter:
+    """Options for a blend file: `-O media=FIELD,...`; `-O store=NAME,...` if it has several stores; `-O split=NAME`.
+
+    For a prepared dataset, `convert` passes the internal option `refs`: fields and their stores, from dataset.yaml.
+    """
+
+    name = "polylithic"
+    about = "a light primary and its media, as --layout polylithic writes them; or a blend file with aux stores"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        """Match `polylithic.json` in a folder, or a YAML file."""
+        if os.path.isfile(os.path.join(path, MARKER_FILE)):
+            return FormatMatch(1.0, f"there is a {MARKER_FILE} in it")
+        if path.lower().endswith((".yaml", ".yml")) and os.path.isfile(path):
+            return FormatMatch(0.9, "it is a blend file")
+        return None
+
+    def open(self, path: str, options: Options) -> PolylithicSource:
+        """Raises InputError, UsageError; CatalogError if a dataset is not prepared."""
+        if "refs" in options:
+            own = {name: value for name, value in options.items() if name in SHARDS_OPTIONS}
+            return PolylithicSource(_layout_of_refs(path, options), own)
+        unknown = sorted(set(options) - {"media", "store", "split"})
+        if unknown:
+            raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="it has media, store and split")
+        if os.path.isdir(path):
+            return PolylithicSource(_read_layout(path))
+        return PolylithicSource(_layout_of_blend(path, options))
+
+
+def _read_layout(path: str) -> Layout:
+    try:
+        with open(os.path.join(path, MARKER_FILE), encoding="utf-8", opener=regular_file_opener) as file:
+            content = read_json(file.read())
+        primary, media = os.path.join(path, content["primary"]), os.path.join(path, content["media"])
+        check_beneath(primary, path)
+        check_beneath(media, path)
+        return Layout(primary, (media,), (), content["form"])
+    except PermissionDenied:
+        raise
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"its {MARKER_FILE} cannot be read: {error}"
+        raise InputError(message, where=path, hint="convert the original again") from error
+
+
+def _layout_of_refs(path: str, options: Options) -> Layout:
+    unknown = sorted(set(options) - {"refs", "media", *SHARDS_OPTIONS})
+    if unknown:
+        raise UsageError(f"there is no option {unknown[0]!r} here", hint="`-O media=FIELD,...` chooses fields")
+    refs: dict[str, str] = read_json(options["refs"])
+    fields = tuple(filter(None, options.get("media", "").split(","))) or tuple(refs)
+    for field in fields:
+        if field not in refs:
+            hint = f"its dataset.yaml has {', '.join(refs)} under `refs:`"
+            raise UsageError(f"nothing says where the media of {field} are", where=path, hint=hint)
+    folder = locate(path, options.get("catalog")).root
+    stores = {field: resolve_aux_path(refs[field], folder) for field in fields}
+    for field, store in stores.items():
+        check_store(store, folder, f"{path}, refs: {field}")
+    return Layout(path, tuple(stores.values()), fields)
+
+
+def _layout_of_blend(path: str, options: Options) -> Layout:
+    try:
+        with open(path, encoding="utf-8", opener=regular_file_opener) as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        raise InputError(f"the blend file cannot be read: {error}", where=path, hint="check it") from error
+    content = node_value(from_yaml(text, path))
+    leaf = _find_blend_leaf(content, options.get("split", "train"))
+    if leaf is None:
+        raise InputError(
+            "the file does not name exactly one dataset with `path` and `aux`",
+            where=path,
+            hint="name the primary of one split: `-O split=train`; blends of several are converted one by one",
+        )
+    fields = tuple(filter(None, options.get("media", "").split(",")))
+    if not fields:
+        raise UsageError("which field of JSON names the media?", where=path, hint=_MEDIA_OPTION_HINT)
+    here = os.path.dirname(os.path.abspath(path))
+    names = tuple(filter(None, options.get("store", "").split(","))) or tuple(leaf["aux"])[:1] * len(fields)
+    unknown = [name for name in names if name not in leaf["aux"]]
+    if unknown or len(names) != len(fields):
+        known = ", ".join(leaf["aux"])
+        raise UsageError(
+            f"cannot assign the stores {', '.join(names)} to the fields {', '.join(fields)}",
+            where=path,
+            hint=f"`-O store=...` names one store for each field; there are {known}",
+        )
+    stores = tuple(_join_reference(here, str(leaf["aux"][name])) for name in names)
+    for name, store in zip(names, stores, strict=True):
+        check_store(store, here, f"{path}, aux: {name}")
+    return Layout(_join_reference(here, str(leaf["path"])), stores, fields)
+
+
+def _join_reference(folder: str, reference: str) -> str:
+    scheme, slashes, rest = reference.rpartition("://")
+    return f"{scheme}{slashes}{os.path.join(folder, rest)}"
+
+
+def _find_blend_leaf(content: Any, split: str) -> Mapping[str, Any] | None:
+    """The entry with `path` and `aux`, below `splits: SPLIT` or at the top; None if there is not exactly one."""
+    node = content
+    if isinstance(content, dict) and "splits" in content:
+        node = content["splits"].get(split) if isinstance(content["splits"], dict) else None
+    while isinstance(node, dict) and "path" not in node and len(node) == 1:
+        (node,) = node.values()
+        node = node[0] if isinstance(node, list) and len(node) == 1 else node
+    is_leaf = isinstance(node, dict) and "path" in node and isinstance(node.get("aux"), dict) and node["aux"]
+    return node if is_leaf else None
+
+
+IMPORTER = PolylithicImporter()

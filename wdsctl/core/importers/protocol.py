@@ -1,0 +1,174 @@
+"""What an importer recognises and opens, and what an open source of samples does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import open_file_beneath, regular_file_opener
+from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.text import path_for_message
+
+Options = Mapping[str, str]
+
+
+class SourceEntry(NamedTuple):
+    """A sample in the listing of a source. `size_bytes`: the sum of its parts."""
+
+    key: str
+    size_bytes: int
+
+
+class Part(NamedTuple):
+    """One part of a sample. `name` is what follows the key's first dot: `jpg`, `seg.png`, `json`."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """A large part as a range of a file, which can be copied without holding it in memory; `data` reads the range.
+
+    `root`: the folder that must contain the file; a file outside is not read.
+    """
+
+    name: str
+    path: str
+    offset: int
+    size: int  # bytes
+    root: str
+
+    @property
+    def data(self) -> bytes:
+        """The bytes of the part. Raises StorageError WDS403 if the file ends before the range."""
+        storage = LocalStorage(self.root)
+        try:
+            return storage.read(self.path, self.offset, self.size)
+        finally:
+            storage.close()
+
+    def chunks(self, size: int = 1 << 23) -> Iterator[bytes]:
+        """The bytes of the part, in chunks of at most `size` bytes."""
+        storage = LocalStorage(self.root)
+        try:
+            for at in range(0, self.size, size):
+                yield storage.read(self.path, self.offset + at, min(size, self.size - at))
+        finally:
+            storage.close()
+
+    def copy_to(self, descriptor: int) -> None:
+        """Append the part to an open file. The kernel copies the bytes if the file systems support it."""
+        left, at = self.size, self.offset
+        with translate_os_errors(self.path, "read"), open_file_beneath(self.path, (self.root,)) as file:
+            try:
+                while left:
+                    count = os.copy_file_range(file.fileno(), descriptor, min(left, 64 << 20), offset_src=at)
+                    if count == 0:
+                        break
+                    left, at = left - count, at + count
+            except (OSError, AttributeError):
+                pass  # not supported between these file systems or on this system: the plain copy below reports errors
+        for chunk in replace(self, offset=at, size=left).chunks():
+            rest = memoryview(chunk)
+            with translate_os_errors(self.path):
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+
+
+@dataclass(frozen=True, slots=True)
+class FormatMatch:
+    """A path looks like an importer's format. `score` is from 0 to 1; `reason` is text for the user."""
+
+    score: float
+    reason: str
+
+
+class Source(Protocol):
+    """An open source. Its samples have indexes from 0; the same input gives the same samples at the same indexes.
+
+    If a single sample has a problem, `read` raises a WdsctlError that names file, row and cause.
+    """
+
+    def __enter__(self) -> Source: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    def entries(self) -> Iterator[SourceEntry]:
+        """All samples, in order of index. Memory does not grow with their number."""
+
+    def read(self, sample_index: int) -> tuple[Part, ...]:
+        """The parts of one sample, sorted by name. Fast if the caller reads samples in order."""
+
+    def digest(self) -> bytes:
+        """A digest of the listed content (paths, sizes, times). `convert` resumes a plan only for an equal digest."""
+
+
+class SampleListing(NamedTuple):
+    """A sample in the listing of a `DetailedSource`. `splits`: one bit per split, in the order of `split_names`."""
+
+    sample_index: int
+    key: str
+    parts: tuple[tuple[str, int], ...]  # (name, bytes)
+    splits: int = 0
+
+
+@runtime_checkable
+class DetailedSource(Protocol):
+    """A source that lists parts without reading them. Indexes ascend, and may have gaps."""
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The splits of the source."""
+
+    def list_samples(self) -> Iterator[SampleListing]:
+        """The samples of `entries`, with their parts."""
+
+    def read_selected(self, sample_index: int, is_selected: Callable[[str], bool]) -> tuple[Part | FilePart, ...]:
+        """The parts of one sample that `is_selected` accepts by name, sorted by name."""
+
+    def prefetch(self, sample_indexes: list[int]) -> None:
+        """Hint that these samples will be read soon."""
+
+
+class Importer(Protocol):
+    """A format to read. A module-level value without state: workers look it up by `name`."""
+
+    name: str
+    about: str  # one line for --help and docs
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        """A match if `path` looks like this format. Reads only names and heads of files. Never raises for odd input."""
+
+    def open(self, path: str, options: Options) -> Source:
+        """Open the source. Raises InputError, DatasetError, UsageError (unknown option, missing optional package)."""
+
+
+def read_json_object(path: str) -> dict[str, Any]:
+    """Read a JSON file that describes a dataset, such as index.json.
+
+    Raises DatasetError WDS233 if it is not a JSON object, and errors for files that cannot be read.
+    """
+    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+        data = file.read()
+    try:
+        value = read_json(data)
+    except ValueError as error:
+        raise damaged_file_error(f"not valid JSON: {error}", path) from error
+    if not isinstance(value, dict):
+        raise damaged_file_error("not a JSON object", path)
+    return value
+
+
+def damaged_file_error(problem: str, path: str) -> DatasetError:
+    """Return the error for a file of a foreign dataset that is damaged or incomplete."""
+    return DatasetError(
+        problem, hint="copy the dataset again from its origin", where=path_for_message(path), code="WDS233"
+    )

@@ -1,0 +1,199 @@
+"""Read Arrow and Parquet as Python values, in small batches of rows, with the optional package pyarrow.
+
+Times that Python cannot represent become ISO 8601 text or numbers, so that no row is lost.
+
+Source: https://arrow.apache.org/docs/format/Columnar.html (types), https://www.iso.org/iso-8601-date-and-time-format.html.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
+
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.text import path_for_message
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def column_values(column: Any) -> list[Any]:
+    """The values of an array as Python objects.
+
+    Values that Python's types cannot represent are converted: times to ISO 8601 text, time spans to seconds, and times
+    in years out of Python's range to the stored integer. Unknown time zones become UTC.
+    """
+    try:
+        found: list[Any] = column.to_pylist()
+    except (ValueError, OverflowError):
+        found = [_scalar_value(each) for each in column]
+    return found
+
+
+def is_list_type(kind: Any) -> bool:
+    """Whether a type of Arrow is one of its list types."""
+    types = import_module("pyarrow.types")
+    checks = ("is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
+    return any(getattr(types, check)(kind) for check in checks)
+
+
+def _scalar_value(scalar: Any) -> Any:
+    types = import_module("pyarrow.types")
+    kind = scalar.type
+    converted: Any
+    if not scalar.is_valid:
+        converted = None
+    elif types.is_struct(kind):
+        converted = {kind.field(i).name: _scalar_value(scalar[i]) for i in range(kind.num_fields)}
+    elif types.is_map(kind):
+        converted = [(_scalar_value(pair[0]), _scalar_value(pair[1])) for pair in scalar.values]
+    elif is_list_type(kind):
+        converted = [_scalar_value(each) for each in scalar.values]
+    elif types.is_dictionary(kind) or hasattr(kind, "storage_type"):
+        converted = _scalar_value(scalar.value)
+    elif types.is_temporal(kind):
+        converted = _time_value(scalar)
+    else:
+        converted = scalar.as_py()
+    return converted
+
+
+def _time_value(scalar: Any) -> Any:
+    """A time or time span as a Python object; as text or a number if Python's types cannot represent it."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return _time_text(scalar)
+
+
+def _time_text(scalar: Any) -> str | int | float:
+    arrow, types, kind = import_module("pyarrow"), import_module("pyarrow.types"), scalar.type
+    if types.is_duration(kind):
+        seconds: float = scalar.value / _UNITS_PER_SECOND[kind.unit]
+        return seconds
+    if not types.is_timestamp(kind):
+        return str(scalar.cast(arrow.string()).as_py()) if types.is_time(kind) else int(scalar.value)
+    seconds_count, rest = divmod(scalar.value, _UNITS_PER_SECOND[kind.unit])
+    for zone in dict.fromkeys((kind.tz, kind.tz and "UTC")):
+        try:
+            text: str = arrow.scalar(seconds_count, arrow.timestamp("s", zone)).as_py().isoformat()
+        except (ValueError, OverflowError):
+            continue
+        digits = f"{rest:0{len(str(_UNITS_PER_SECOND[kind.unit])) - 1}d}".rstrip("0") if rest else ""
+        return f"{text[:19]}{f'.{digits:0<6}' if digits else ''}{text[19:]}"
+    return int(scalar.value)
+
+
+BATCH_BYTES = 8 << 20  # bytes of Arrow data that are converted to Python objects at a time
+
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # every writer since Arrow 0.15 ends a stream with these bytes
+
+#: Installs the optional package.
+INSTALL_COMMAND = "pip install 'wdsctl[parquet]'"
+
+
+def import_arrow_module(module: str, what: str) -> Any:
+    """Import a module of pyarrow. Raises UsageError WDS236, with the install command, if pyarrow is missing."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise UsageError(
+            f"{what} needs pyarrow, which is not installed", hint=INSTALL_COMMAND, code="WDS236"
+        ) from error
+
+
+@contextmanager
+def translate_arrow_errors(path: str) -> Iterator[None]:
+    """Translate pyarrow's errors in the block: to DatasetError WDS233 for a damaged file, else as for any OSError."""
+    arrow = import_arrow_module("pyarrow", "the file")
+    try:
+        yield
+    except WdsctlError:
+        raise
+    except (arrow.ArrowException, OSError, ValueError, EOFError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise wdsctl_error_from(error, path, "read") from error
+        raise DatasetError(
+            f"the file is damaged or cut short: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            hint="copy it again from its origin",
+            where=path_for_message(path),
+            code="WDS233",
+        ) from error
+
+
+def media_columns(schema: Any) -> tuple[str, ...]:
+    """The columns that hold bytes, structs of `bytes` and `path`, or lists of these."""
+    return tuple(column.name for column in schema if _is_media_type(column.type))
+
+
+def _is_media_type(kind: Any) -> bool:
+    types = import_arrow_module("pyarrow.types", "the file")
+    kind = _value_type(kind)
+    if is_list_type(kind):
+        kind = _value_type(kind.value_type)
+    if types.is_struct(kind):
+        return {kind.field(i).name for i in range(kind.num_fields)} == {"bytes", "path"}
+    kinds = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+    return any(check(kind) for check in kinds)
+
+
+def _value_type(kind: Any) -> Any:
+    """The type of the values themselves, without extension type or dictionary encoding."""
+    kind = getattr(kind, "storage_type", kind)
+    return kind.value_type if import_arrow_module("pyarrow.types", "the file").is_dictionary(kind) else kind
+
+
+def check_column_names(schema: Any, path: str) -> None:
+    """Raises DatasetError WDS233 if two columns have the same name, since one of them would be lost."""
+    twice = sorted(name for name, times in Counter(schema.names).items() if times > 1)
+    if twice:
+        raise DatasetError(
+            f"the column {twice[0]!r} is there twice",
+            hint="rename one of them",
+            where=path_for_message(path),
+            code="WDS233",
+        )
+
+
+def iter_rows(batch: Any, skip: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a record batch after the first `skip`. Converts about 8 MiB at a time."""
+    step = max(1, min(1024, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes)))
+    for at in range(skip, batch.num_rows, step):
+        some = batch.slice(at, step)
+        columns = [column_values(column) for column in some.columns]
+        yield from (dict(zip(some.schema.names, row, strict=True)) for row in zip(*columns, strict=True))
+
+
+def arrow_batches(path: str) -> Iterator[Any]:
+    """The record batches of an Arrow IPC file or stream. The file is mapped, so that skipped batches are not read.
+
+    Source: https://arrow.apache.org/docs/format/Columnar.html (streams and files; files begin with ARROW1).
+    """
+    arrow, ipc = import_arrow_module("pyarrow", "an Arrow file"), import_arrow_module("pyarrow.ipc", "an Arrow file")
+    with translate_arrow_errors(path):
+        if os.path.getsize(path) == 0:
+            raise ValueError("the file is empty")
+        with arrow.memory_map(path) as mapped:
+            if mapped.read(6) == b"ARROW1":
+                file = ipc.open_file(mapped)
+                for i in range(file.num_record_batches):
+                    yield file.get_batch(i)
+            else:
+                mapped.seek(0)
+                yield from ipc.open_stream(mapped)
+                mapped.seek(mapped.size() - len(_END_OF_STREAM))
+                if mapped.read() != _END_OF_STREAM:
+                    raise ValueError("the stream has no end: it was cut between two batches")
+
+
+def arrow_schema(path: str) -> Any:
+    """The schema of an Arrow IPC file or stream."""
+    arrow, ipc = import_arrow_module("pyarrow", "an Arrow file"), import_arrow_module("pyarrow.ipc", "an Arrow file")
+    with translate_arrow_errors(path), arrow.memory_map(path) as mapped:
+        if mapped.read(6) == b"ARROW1":
+            return ipc.open_file(mapped).schema
+        mapped.seek(0)
+        return ipc.open_stream(mapped).schema

@@ -1,0 +1,289 @@
+"""Find the files that rows refer to, and name the files and parts of samples.
+
+A reference leads to a file below the folder of the file with the rows, or below the folder that the user names
+(`-O base=FOLDER`); the data cannot allow other folders. With `base`, absolute paths and `..` are allowed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any
+
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.importers.protocol import FilePart, Options
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS, USUAL_EXTENSION
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.safe_open import is_beneath
+from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.text import path_for_message
+from wdsctl.core.urls import is_url
+
+#: For references in rows. References in an index are relative to the index's folder, and no option changes that.
+_BASE_OPTION_HINT = "`-O base=FOLDER` says which folder references begin in"
+
+
+def make_file_part(name: str, base: str, reference: str, where: str, *, allowed: str = "") -> FilePart:
+    """Make a part of the file that `reference` names below the folder `base`, without reading the file.
+
+    `allowed`: the folder that the user names, if any; references may be relative to it, and may lead anywhere below it.
+    Raises DatasetError WDS230 if the reference leads outside (an absolute path, `..`, a link, a URL), WDS231 if the
+    file does not exist.
+    """
+    path = (
+        _resolve_allowed(allowed, base, reference, where)
+        if allowed
+        else resolve_reference(base, reference, where, base_option=_BASE_OPTION_HINT)
+    )
+    try:
+        status = os.stat(path)
+        if not os.path.isfile(path):
+            raise _missing_file_error(reference, "this is no file", where, _BASE_OPTION_HINT)
+        return FilePart(name, path, 0, status.st_size, allowed or base)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _missing_file_error(reference, "there is no such file", where, _BASE_OPTION_HINT) from error
+    except OSError as error:
+        raise wdsctl_error_from(error, path, "read") from error
+
+
+def resolve_reference(base: str, reference: str, where: str, *, base_option: str = "") -> str:
+    """The path of `reference` below `base`. Raises DatasetError WDS230 if it leads outside, WDS231 if it is empty.
+
+    `base_option`: the hint that names the option for the base folder; empty if there is no such option.
+    """
+    if "\0" in reference or not reference.strip():
+        raise _missing_file_error(reference, "this names no file", where, base_option)
+    if is_url(reference) or "://" in reference:
+        raise _outside_error(reference, "is a URL, and nothing is fetched", where)
+    if os.path.isabs(reference):
+        raise _outside_error(
+            reference, "is given by its absolute path", where, _allow_path_hint(base_option, reference)
+        )
+    if ".." in reference.split("/"):
+        raise _outside_error(
+            reference, "has `..` in it", where, _allow_path_hint(base_option, os.path.join(base, reference))
+        )
+    path = os.path.join(base, reference)
+    folder, name = os.path.split(path)
+    real = os.path.join(_real_folder(folder), name)
+    if os.path.islink(real):
+        real = os.path.realpath(real)
+    if not (is_below(_real_folder(base), real) or is_beneath(path, (base,))):
+        raise _outside_error(reference, "is a link that leads outside", where, _allow_path_hint(base_option, real))
+    return path
+
+
+def _resolve_allowed(allowed: str, base: str, reference: str, where: str) -> str:
+    """The path of `reference`, relative to `allowed` or else to `base`.
+
+    Raises DatasetError WDS230 if the path is not below `allowed`.
+    """
+    if "\0" in reference or not reference.strip():
+        raise _missing_file_error(reference, "this names no file", where, _BASE_OPTION_HINT)
+    if is_url(reference) or "://" in reference:
+        raise _outside_error(reference, "is a URL, and nothing is fetched", where)
+    paths = dict.fromkeys(os.path.join(folder, reference) for folder in (allowed, base))  # one path if absolute
+    below = [path for path in paths if is_below(_real_folder(allowed), _resolve_cached(path))]
+    if not below:
+        wider = _allow_path_hint(_BASE_OPTION_HINT, next(reversed(paths)))
+        raise _outside_error(
+            reference, f"leads out of {path_for_message(allowed)}, which `-O base=` names", where, wider
+        )
+    return next((path for path in below if os.path.isfile(path)), below[0])
+
+
+def path_from_allowed(allowed: str, base: str, reference: str, where: str) -> str:
+    """The path of the file relative to `allowed`, for keys, which must not depend on the location of that folder.
+
+    Raises as `make_file_part`.
+    """
+    if not (os.path.isabs(reference) or ".." in reference.split("/")):
+        return reference
+    return os.path.relpath(os.path.abspath(_resolve_allowed(allowed, base, reference, where)), os.path.abspath(allowed))
+
+
+def _resolve_cached(path: str) -> str:
+    """The real path. Caches the real paths of folders, which rows share."""
+    folder, name = os.path.split(path)
+    real = os.path.join(_real_folder(folder), name)
+    return os.path.realpath(real) if name in ("", ".", "..") or os.path.islink(real) else real
+
+
+def _allow_path_hint(base_option: str, path: str) -> str:
+    """The hint that names the option which allows `path`; empty if no option can."""
+    if not base_option:
+        return ""
+    folder = os.path.dirname(os.path.normpath(os.path.abspath(path)))
+    return f"if the file is yours, `-O base={shlex.quote(folder)}` allows what lies below that folder, `-O base=/` all"
+
+
+def find_base(
+    folder: str, references: Iterable[str], *, subfolders: Iterable[str] = ("images", "media", "data")
+) -> str:
+    """The folder that references are relative to: `folder`, or the first of `subfolders` that has one of the files.
+
+    `folder` wins if it has any of the files, or if no candidate has one.
+    """
+    relative = [reference for reference in references if not os.path.isabs(reference)]
+    for base in (folder, *(os.path.join(folder, name) for name in subfolders)):
+        if any(os.path.isfile(os.path.join(base, reference)) for reference in relative if "\0" not in reference):
+            return base
+    return folder
+
+
+def is_below(base: str, real: str) -> bool:
+    """Whether a real path is below the folder `base`, which must be a real path too."""
+    return real.startswith(base if base.endswith("/") else f"{base}/")
+
+
+@lru_cache(maxsize=4096)
+def _real_folder(folder: str) -> str:
+    return os.path.realpath(folder)
+
+
+def _outside_error(reference: str, what: str, where: str, way_out: str = "") -> WdsctlError:
+    return DatasetError(
+        f"the reference {path_for_message(reference)!r} {what}: refused",
+        hint=way_out or "references are relative, and stay in the folder of the file that has them",
+        where=where,
+        code="WDS230",
+    )
+
+
+def _missing_file_error(reference: str, what: str, where: str, base_option: str) -> WdsctlError:
+    return DatasetError(
+        f"{path_for_message(reference)!r}: {what}",
+        hint=_with_base_hint("check the file that names it", base_option),
+        where=where,
+        code="WDS231",
+    )
+
+
+def _with_base_hint(hint: str, base_option: str) -> str:
+    return f"{hint}; {base_option}" if base_option else hint
+
+
+#: Format -> its usual file extension.
+_USUAL_EXTENSION = {**USUAL_EXTENSION, "gzip": "gz", "bzip2": "bz2", "hdf5": "h5"}
+_EXTENSION_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,16}")
+_NOT_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
+
+#: A column whose values end in one of these extensions is taken for a column of references.
+_REFERRED_EXTENSIONS = MEDIA_EXTENSIONS | {
+    *("npy", "npz", "pt", "pth", "h5", "safetensors", "ply", "glb", "obj", "pdf", "nii", "dcm")
+}
+
+
+def extension_of_name(path: str) -> str:
+    """The extension of a file name, in lower case; empty if there is none, or it cannot name a part."""
+    ending = path[path.rfind("/") + 1 :].rpartition(".")
+    return ending[2].lower() if ending[0] and _EXTENSION_PATTERN.fullmatch(ending[2]) else ""
+
+
+def extension_of_content(head: bytes, size: int) -> str:
+    """The usual extension of the media file, array, archive or PDF that begins with `head`; `bin` for anything else.
+
+    Text is `bin` too: a column could hold text in one row and a number or JSON in the next, and get different names.
+    """
+    found = sniff(head[:4096], size)
+    if found.kind not in ("image", "video", "audio", "array", "archive") and found.format != "pdf":
+        return "bin"
+    ending = _USUAL_EXTENSION.get(found.format, found.format)
+    return ending if _EXTENSION_PATTERN.fullmatch(ending) else "bin"
+
+
+def part_name_of_field(field: str) -> str:
+    """The name of a field as the first piece of a part's name; characters that are not allowed become `_`."""
+    return _NOT_NAME_CHARACTERS.sub("_", field) or "field"
+
+
+PROBED_ROWS = 100  # rows that detect which fields are references
+
+
+def find_media_fields(format_name: str, options: Options, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The fields that `-O files=` names, or else those where at least half of the values look like paths of media.
+
+    Raises UsageError if `files`, `text` or `key` name a field that no row has.
+    """
+    fields = tuple(dict.fromkeys(name for row in rows for name in row))
+    named = given.parse_list_option(options, "files")
+    key = options.get("key", ":row")
+    for name in (*named, *filter(None, [options.get("text", "")]), *([key] if not key.startswith(":") else [])):
+        if name not in fields:
+            raise UsageError(
+                f"{format_name}: no row has a field {name!r}",
+                hint=f"{did_you_mean(name, fields)} the fields are {', '.join(fields)}".strip(),
+            )
+    if key.startswith(":") and key not in (":row", ":stem"):
+        raise UsageError(
+            f"{format_name} does not know key={key}", hint="a field, :row (numbers) or :stem (names of files)"
+        )
+    return named or tuple(name for name in fields if _is_file_field([row[name] for row in rows if row.get(name)]))
+
+
+def list_references(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> list[str]:
+    """The references in these fields of the rows."""
+    names = tuple(fields)
+    return [each for row in rows for name in names for each in _iter_texts(row.get(name))]
+
+
+def _is_file_field(values: Sequence[Any]) -> bool:
+    return bool(values) and 2 * sum(map(_is_media_path, values)) >= len(values)
+
+
+def _is_media_path(value: Any) -> bool:
+    texts = list(_iter_texts(value))
+    return bool(texts) and all(
+        extension_of_name(text) in _REFERRED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts
+    )
+
+
+def _iter_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list) and all(isinstance(each, str) for each in value):
+        yield from value
+
+
+MAX_NAME_BYTES = 255  # limit of a file name on nearly every file system
+
+#: Extensions of parts that are short texts in UTF-8.
+TEXT_PARTS = frozenset(
+    {"txt", "text", "caption", "transcript", "cls", "cls2", "id", "index", "count", "html", "md", "srt", "vtt"}
+)
+
+
+#: Names that look escaped are escaped themselves, so that `%2E` in a key differs from an escaped dot.
+_ESCAPED = re.compile(r"%|(%[0-9A-F]{2})+")
+
+
+def part_path(key: str, part: str) -> str:
+    """The path of a part, `key.part`, where segments such as `..` are escaped as %XX.
+
+    Different parts have different paths, except if a hash that shortens long names collides.
+    """
+    return "/".join(map(_escape_segment, f"{key}.{part}".split("/")))
+
+
+def part_extension(part: str) -> str:
+    """The extension of a part's name, in lower case: `png` of `seg.png`."""
+    return part.rpartition(".")[2].lower()
+
+
+def _escape_segment(text: str) -> str:
+    if not text.strip(".") or _ESCAPED.fullmatch(text):
+        return "".join(f"%{byte:02X}" for byte in text.encode()) or "%"
+    text = text.replace("\0", "%00")
+    data = text.encode("utf-8", "surrogateescape")
+    if len(data) <= MAX_NAME_BYTES:
+        return text
+    digest = blake2b(data, digest_size=8).hexdigest()
+    tail = data[-64:].decode("utf-8", "ignore")
+    tail = tail[tail.find(".") :] if "." in tail else ""
+    room = MAX_NAME_BYTES - len(digest) - len(tail.encode()) - 1
+    return f"{data[:room].decode('utf-8', 'ignore')}-{digest}{tail}"

@@ -1,0 +1,232 @@
+"""Read shards that begin with a table of offsets, as in MDS and LitData: a count, the offsets, then the samples.
+
+All numbers have 32 bits, little-endian. Offsets count from the start of the file; their number is that of the samples
+plus one. One shard is open at a time. A compressed shard is decompressed as a whole, up to the size in the index.
+"""
+
+from __future__ import annotations
+
+import bz2
+import mmap
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.records import arrow
+from wdsctl.core.importers.records.samples import SourceRow
+from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.text import path_for_message
+
+
+class OffsetShard:
+    """One uncompressed shard, in memory or mapped."""
+
+    def __init__(self, data: bytes | mmap.mmap, path: str, samples: int) -> None:
+        """Raises DatasetError WDS233 if the table does not match the shard's bytes or the index's count of samples."""
+        self._data = data
+        self.path = path
+        table = 4 * (samples + 2)
+        if len(data) < table or struct.unpack_from("<I", data)[0] != samples:
+            count = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
+            raise self.damaged(f"it has {count:,} samples in {len(data):,} bytes, and its index says {samples:,}")
+        offsets = np.frombuffer(data[4:table], "<u4").astype(np.int64)
+        if offsets[0] < table or (np.diff(offsets) < 0).any() or offsets[-1] > len(data):
+            raise self.damaged(f"its table of offsets does not fit its {len(data):,} bytes")
+        self._offsets = offsets.tolist()
+
+    @property
+    def samples(self) -> int:
+        return len(self._offsets) - 1
+
+    def sample(self, row: int) -> bytes:
+        return self._data[self._offsets[row] : self._offsets[row + 1]]
+
+    def fields(self, row: int, sizes: Sequence[int | None]) -> list[bytes]:
+        """The fields of a sample. `sizes`: bytes of each field; None if the sample stores the size itself."""
+        return split_fields(self.sample(row), sizes, f"{path_for_message(self.path)}, sample {row:,}")
+
+    def damaged(self, what: str) -> DatasetError:
+        return DatasetError(
+            what, hint="copy it again from its origin", where=path_for_message(self.path), code="WDS233"
+        )
+
+
+def map_file(path: str) -> bytes | mmap.mmap:
+    """Map a file into memory; the system reads its pages when they are used."""
+    with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else b""
+
+
+def split_fields(data: bytes, sizes: Sequence[int | None], where: str) -> list[bytes]:
+    """Split a sample into fields. Raises DatasetError WDS232 if the sizes do not add up to the sample's size.
+
+    The data begin with the sizes of the fields whose entry in `sizes` is None.
+    """
+    open_sizes = sum(size is None for size in sizes)
+    head = 4 * open_sizes
+    stored_sizes = iter(struct.unpack_from(f"<{open_sizes}I", data) if len(data) >= head else ())
+    each = [next(stored_sizes, 0) if size is None else size for size in sizes]
+    if head + sum(each) != len(data):
+        raise DatasetError(
+            f"the sizes of the fields add up to {head + sum(each):,} bytes, but the sample has {len(data):,}",
+            hint="copy the shard again from its origin",
+            where=where,
+            code="WDS232",
+        )
+    fields = []
+    for size in each:
+        fields.append(data[head : head + size])
+        head += size
+    return fields
+
+
+class IndexedShardFile(NamedTuple):
+    """One shard of an index. `open` opens the shard; `decode` turns one of its samples into the values of a row."""
+
+    path: str
+    samples: int
+    open: Callable[[], OffsetShard]
+    decode: Callable[[OffsetShard, int], Mapping[str, Any]]
+
+
+class IndexedShardRows:
+    """The rows of all shards of an index. Does not open shards that end before the first requested row."""
+
+    def __init__(self, index: str, shards: Sequence[IndexedShardFile]) -> None:
+        self._index = index
+        self._shards = shards
+
+    def rows(self, start: int) -> Iterator[SourceRow]:
+        first = 0
+        for shard in self._shards:
+            # Open shards that are empty by the index, too: opening a shard checks the count in the index.
+            if first + max(1, shard.samples) > start:
+                opened = shard.open()
+                for row in range(max(0, start - first), shard.samples):
+                    yield _make_row(first + row, shard, opened, row)
+            first += shard.samples
+
+    def files(self) -> list[str]:
+        return [self._index, *(shard.path for shard in self._shards)]
+
+    def close(self) -> None:
+        """Do nothing: shards are open only while rows are read."""
+
+
+def _make_row(number: int, shard: IndexedShardFile, opened: OffsetShard, row: int) -> SourceRow:
+    where = f"{path_for_message(shard.path)}, sample {row:,}"
+    try:
+        return SourceRow(number, where, shard.decode(opened, row))
+    except WdsctlError as error:
+        return SourceRow(number, where, {}, error)
+    except (ValueError, IndexError, LookupError, TypeError, ArithmeticError, RecursionError) as error:
+        fault = DatasetError(
+            f"a field cannot be decoded: {error}",
+            hint="copy the shard again from its origin",
+            where=where,
+            code="WDS232",
+        )
+        return SourceRow(number, where, {}, fault)
+
+
+def open_plain_shard(path: str, samples: int) -> OffsetShard:
+    """Open an uncompressed shard."""
+    return OffsetShard(map_file(path), path, samples)
+
+
+#: Name in an index -> name in pyarrow, which reads what Python's library cannot.
+_ARROW_CODECS = {"zstd": "zstd", "br": "brotli"}
+COMPRESSIONS = ("zstd", "gz", "bz2", "br", "snappy")
+
+
+_MAX_SHARD_BYTES = 1 << 32  # offsets have 32 bits
+
+MAX_UNSIZED_BYTES = 1 << 30  # limit for data whose decompressed size is not stored
+
+
+def decompress(data: bytes, algorithm: str, size: int, path: str) -> bytes:
+    """Decompress `data` to exactly `size` bytes. `algorithm` may end with a level after a colon.
+
+    Raises DatasetError WDS233 if the data are damaged, or decompress to more or fewer bytes; WDS234 if the algorithm is
+    unknown; UsageError WDS236 if it needs pyarrow, which is not installed.
+    """
+    kind = algorithm.partition(":")[0]
+    if kind not in COMPRESSIONS:
+        raise DatasetError(
+            f"the compression {algorithm!r} is not known",
+            hint=f"wdsctl reads {', '.join(COMPRESSIONS)}",
+            where=path_for_message(path),
+            code="WDS234",
+        )
+    if not 0 <= size <= _MAX_SHARD_BYTES:
+        raise _damaged_error(f"{size:,} bytes should come out, and its offsets are 32 bits", path)
+    try:
+        plain = _read_decompressed(data, kind, size)
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise _damaged_error(str(error), path) from error
+    if len(plain) != size:
+        raise _damaged_error(f"{len(plain):,} bytes or more come out, and {size:,} should", path)
+    return plain
+
+
+def decompress_zstd(data: bytes, path: str, size: int | None = None) -> bytes:
+    """Decompress zstd `data`; if `size` is unknown, to at most 1 GiB, as a limit for decompression bombs.
+
+    Raises as `decompress`.
+    """
+    if size is not None:
+        return decompress(data, "zstd", size, path)
+    try:
+        plain = _read_decompressed(data, "zstd", MAX_UNSIZED_BYTES)
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, UsageError):
+            raise
+        raise _damaged_error(str(error), path) from error
+    if len(plain) > MAX_UNSIZED_BYTES:
+        raise _damaged_error("more than 1 GiB comes out", path)
+    return plain
+
+
+def _read_decompressed(data: bytes, kind: str, size: int) -> bytes:
+    """Decompress at most `size + 1` bytes: the caller detects data that are too long, at no cost in memory."""
+    if kind in ("gz", "bz2"):
+        unpacker = zlib.decompressobj(wbits=31) if kind == "gz" else bz2.BZ2Decompressor()
+        plain = unpacker.decompress(data, size + 1)
+        if len(plain) <= size and not unpacker.eof:
+            raise EOFError("it is cut short")
+        return plain
+    library: Any = arrow.import_arrow_module("pyarrow", f"{kind} compression")
+    if kind == "snappy":
+        if _snappy_size(data) != size:  # pyarrow pads data that are too short
+            raise ValueError(f"expected {size:,} bytes after decompression, found {_snappy_size(data):,}")
+        return bytes(library.decompress(data, size, "snappy", asbytes=True))
+    with library.CompressedInputStream(library.BufferReader(data), _ARROW_CODECS[kind]) as stream:
+        return bytes(stream.read(size + 1))
+
+
+def _snappy_size(data: bytes) -> int:
+    """The size at the beginning of raw Snappy data, a varint; -1 if invalid.
+
+    Source: google/snappy, format_description.txt.
+    """
+    size = 0
+    for index, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return size
+    return -1
+
+
+def _damaged_error(why: str, path: str) -> DatasetError:
+    return DatasetError(
+        f"the compressed file is damaged: {why}",
+        hint="copy it again from its origin",
+        where=path_for_message(path),
+        code="WDS233",
+    )

@@ -1,0 +1,352 @@
+"""Make samples of rows: one field is the key, fields with files or media become parts, the others the part `json`.
+
+Keys are made valid for tars, file systems and databases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
+from wdsctl.core.importers.protocol import FilePart, Options, Part
+from wdsctl.core.importers.records.files import (
+    extension_of_content,
+    extension_of_name,
+    make_file_part,
+    part_name_of_field,
+    path_from_allowed,
+)
+from wdsctl.core.importers.records.values import encode_json
+from wdsctl.core.samples.naming import split_name
+from wdsctl.core.text import escape_unprintable
+
+MAX_KEY_BYTES = 200  # bytes in UTF-8: with the name of a part, a file name stays below the usual limit of 255
+
+_NOT_KEY_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\\]")
+
+
+def safe_key(text: str) -> str:
+    """Turn `text` into a valid key, or an empty string if nothing is left.
+
+    The key has no dot in its last segment (parts begin there), no control characters or backslashes, no segments `.`
+    and `..`, and at most 200 bytes. Different texts may give the same key: `convert` detects collisions.
+    """
+    segments = [_NOT_KEY_CHARACTERS.sub("_", segment) for segment in text.split("/")]
+    segments = ["_" * len(segment) if set(segment) == {"."} else segment for segment in segments if segment]
+    if not segments:
+        return ""
+    key = "/".join([*segments[:-1], segments[-1].replace(".", "_")])
+    if key.startswith("__"):
+        key = key[1:]  # names that begin like __this__ are not samples to readers of WebDataset
+        key = f"x{key}" if key.startswith("__") else key
+    return key if len(key.encode()) <= MAX_KEY_BYTES else _shorten_key(key)
+
+
+def strip_extension(path: str) -> str:
+    """The path without its last extension, from which the key of a file is made: `a/b.c.jpg` gives `a/b.c`."""
+    folder, slash, name = path.rpartition("/")
+    base, dot, _ = name.rpartition(".")
+    return f"{folder}{slash}{base if dot and base else name}"
+
+
+def row_number_key(row: int, prefix: str = "") -> str:
+    """The key of a row that is named by its number: nine digits or more, after `prefix`."""
+    return f"{prefix}{row:09d}"
+
+
+def _shorten_key(key: str) -> str:
+    """Keep the beginning of the key, and append a hash of the whole: a key is always shortened in the same way."""
+    digest = blake2b(key.encode(), digest_size=8).hexdigest()
+    head = key.encode()[: MAX_KEY_BYTES - 17].decode("utf-8", "ignore").rstrip("/")
+    folder, slash, name = head.rpartition("/")
+    return f"{folder}{slash}{name.replace('.', '_')}-{digest}"
+
+
+RowPart = Part | FilePart
+
+KEY_COLUMN = "__key__"  # rows with this field are exported samples: their other fields are parts
+
+#: Options of every format whose samples are rows.
+ROW_OPTIONS = ("key", "files", "base", "text")
+
+_HEAD_BYTES = 4096  # enough to detect the format of a file
+
+
+class SourceRow(NamedTuple):
+    """One row of a source.
+
+    `number` counts from 0 and is the sample's index. `where` names the row in messages. `fault` says why the row has no
+    values. `base`: the folder that references are relative to, unless the mapping has one. `split`: one of the source's
+    splits, or empty. `prefix`: the beginning of the key.
+    """
+
+    number: int
+    where: str
+    values: Mapping[str, Any]
+    fault: WdsctlError | None = None
+    base: str = ""
+    prefix: str = ""
+    split: str = ""
+
+
+class _ReferenceBase(NamedTuple):
+    """The folder that references are relative to; `allowed_folder` as in `RowMapping`."""
+
+    folder: str
+    allowed_folder: str
+
+
+class SourceSample(NamedTuple):
+    """One sample, whose files are not read yet. With a `fault` it has a key, but no parts. `split`: empty for none."""
+
+    key: str
+    parts: tuple[RowPart, ...]
+    fault: WdsctlError | None = None
+    split: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RowMapping:
+    """How rows become samples.
+
+    `base_folder`: the folder that references are relative to; if empty, the `base` of each row. `media`: the fields
+    that hold bytes or name files; they are known before the first row, so that parts have the same names in all rows.
+    `key`: a field, `:row` (the row's number) or `:stem` (the path of the first file, without its extension). `text`:
+    a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
+    relative to it, and may lead anywhere below it.
+    """
+
+    base_folder: str = ""
+    media: tuple[str, ...] = ()
+    key: str = ":row"
+    text: str = ""
+    allowed_folder: str = ""
+
+    @classmethod
+    def from_options(cls, options: Options, *, media: Iterable[str], key: str, base: str = "") -> RowMapping:
+        """Build a mapping from the user's options; the option `key` overrides the argument."""
+        key, text = options.get("key") or key, options.get("text", "")
+        return cls(base, tuple(media), key, text, allowed_folder=options.get("base", ""))
+
+
+def exported_row_mapping(format_name: str, options: Options) -> RowMapping:
+    """The mapping of exported rows, whose fields are parts. Raises UsageError for any option except `base`."""
+    for name in options:
+        if name != "base":
+            raise UsageError(
+                f"{format_name}: the option {name} does not apply: rows with a {KEY_COLUMN} are exported samples, "
+                "whose fields are parts",
+                hint=f"leave out `-O {name}=...`; `--parts` and `--rename-part` choose parts",
+            )
+    return RowMapping(key=KEY_COLUMN, allowed_folder=options.get("base", ""))
+
+
+def row_to_sample(row: SourceRow, mapping: RowMapping) -> SourceSample:
+    """Make a sample of a row. An error becomes the sample's `fault`, which is raised when the sample is read."""
+    if row.fault is not None:
+        return failed_sample(row.number, row.fault, row.prefix)
+    try:
+        if mapping.key == KEY_COLUMN:
+            return SourceSample(_exported_key(row), tuple(sorted(_exported_parts(row, mapping), key=_part_name)))
+        return SourceSample(
+            f"{row.prefix}{_row_key(row, mapping)}", tuple(sorted(_row_parts(row, mapping), key=_part_name))
+        )
+    except WdsctlError as error:
+        return failed_sample(row.number, error, row.prefix)
+
+
+def failed_sample(sample_index: int, fault: WdsctlError, prefix: str = "") -> SourceSample:
+    """A sample without parts, for an index where no sample can be made. Its key contains the index."""
+    return SourceSample(f"{prefix}row-{sample_index:09d}", (), fault)
+
+
+def _part_name(part: RowPart) -> str:
+    return part.name
+
+
+def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
+    rest: dict[str, Any] = {}
+    pieces: list[RowPart] = []
+    for name, value in row.values.items():
+        if name in mapping.media:
+            begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
+            pieces += _media_parts(
+                "" if len(mapping.media) == 1 else part_name_of_field(name), value, begin, f"{row.where}, {name}"
+            )
+        elif name == mapping.text and isinstance(value, str):
+            pieces.append(Part("txt", value.encode("utf-8", "surrogateescape")))
+        else:
+            rest[name] = value
+    if rest or not pieces:
+        taken = {piece.name for piece in pieces}
+        pieces.append(Part("json" if "json" not in taken else "row.json", encode_json(rest)))
+    return _number_duplicates(pieces) if len(pieces) > 1 else pieces
+
+
+def _number_duplicates(parts: list[RowPart]) -> list[RowPart]:
+    """Number parts that have the same name: the second `jpg` becomes `2.jpg`. Changes the list."""
+    seen: dict[str, int] = {}
+    for i, piece in enumerate(parts):
+        count = seen[piece.name] = seen.get(piece.name, 0) + 1
+        if count > 1:
+            name = f"{count}.{piece.name}"
+            parts[i] = piece._replace(name=name) if isinstance(piece, Part) else _with_name(piece, name)
+    return parts
+
+
+def _with_name(part: FilePart, name: str) -> FilePart:
+    return replace(part, name=name)
+
+
+def _media_parts(prefix: str, value: Any, base: _ReferenceBase, where: str) -> Iterator[RowPart]:
+    """The parts of one field: bytes, a reference, bytes with a name, or a list of these. None and "" give no parts.
+
+    Raises DatasetError WDS232 for any other value.
+    """
+    match value:
+        case None | "":
+            return
+        case bytes() | bytearray() | memoryview():
+            yield _make_bytes_part(prefix, bytes(value), "")
+        case str():
+            yield _make_reference_part(prefix, value, base, where)
+        case {"bytes": data, "path": path, **more} if not more:
+            if data is not None:
+                yield _make_bytes_part(prefix, bytes(data), path or "")
+            elif path:
+                yield _make_reference_part(prefix, path, base, where)
+        case list() | tuple():
+            for i, each in enumerate(value):
+                yield from _media_parts(f"{prefix}.{i}" if prefix else str(i), each, base, where)
+        case _:
+            raise DatasetError(
+                f"expected a file or bytes, found a {type(value).__name__}",
+                hint="`-O files=...` says which fields are files",
+                where=where,
+                code="WDS232",
+            )
+
+
+def _make_bytes_part(prefix: str, data: bytes, path: str) -> Part:
+    return Part(_join_name(prefix, extension_of_name(path) or extension_of_content(data, len(data))), data)
+
+
+def _make_reference_part(prefix: str, reference: str, base: _ReferenceBase, where: str) -> FilePart:
+    ending = extension_of_name(reference)
+    piece = make_file_part(
+        _join_name(prefix, ending or "bin"), base.folder, reference, where, allowed=base.allowed_folder
+    )
+    if ending:
+        return piece
+    head = replace(piece, size=min(piece.size, _HEAD_BYTES)).data
+    return _with_name(piece, _join_name(prefix, extension_of_content(head, piece.size)))
+
+
+def _join_name(prefix: str, extension: str) -> str:
+    return f"{prefix}.{extension}" if prefix else extension
+
+
+def _row_key(row: SourceRow, mapping: RowMapping) -> str:
+    if mapping.key == ":row":
+        return row_number_key(row.number)
+    if mapping.key == ":stem":
+        reference = next(filter(None, (_first_path(row.values.get(name)) for name in mapping.media)), "")
+        if reference and mapping.allowed_folder:
+            reference = path_from_allowed(mapping.allowed_folder, mapping.base_folder or row.base, reference, row.where)
+        return safe_key(strip_extension(reference)) or row_number_key(row.number)
+    value = row.values.get(mapping.key)
+    text = str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else ""
+    key = safe_key(text)
+    if not key:
+        held = (
+            "is not there"
+            if mapping.key not in row.values
+            else f"holds {escape_unprintable(repr(value))[:40]}, which is no key"
+        )
+        raise DatasetError(
+            f"the field {mapping.key!r} {held}",
+            hint="complete the row, or `-O key=:row` for numbers, `-O key=:stem` for names of files",
+            where=row.where,
+            code="WDS232",
+        )
+    return key
+
+
+def _first_path(value: Any) -> str:
+    match value:
+        case str():
+            return value
+        case {"path": str(path)}:
+            return path
+        case [first, *_]:
+            return _first_path(first)
+        case _:
+            return ""
+
+
+def _exported_key(row: SourceRow) -> str:
+    """The original key of an exported row; made safe if it is not a valid key, since the file may be foreign.
+
+    Raises DatasetError WDS232 if the row has no key.
+    """
+    text = row.values.get(KEY_COLUMN)
+    if not isinstance(text, str) or not safe_key(text):
+        raise DatasetError(
+            f"the row has no valid {KEY_COLUMN}",
+            hint="other rows were exported from samples, and have one: correct the row, or remove it",
+            where=row.where,
+            code="WDS232",
+        )
+    is_key = split_name(f"{text}.x") == (text, "x") and not text.startswith("/") and ".." not in text.split("/")
+    return text if is_key and "\0" not in text else safe_key(text)
+
+
+def _check_exported_row(row: SourceRow) -> None:
+    """Raises DatasetError WDS232 if a name of a part is empty, or has a slash or a NUL."""
+    files = row.values.get(FILES_COLUMN)
+    if files is not None and not isinstance(files, dict):
+        raise DatasetError(
+            f"{FILES_COLUMN} holds a {type(files).__name__}, expected an object that maps parts to files",
+            hint="correct the row, or remove it",
+            where=row.where,
+            code="WDS232",
+        )
+    for name in (*row.values, *(files or ())):
+        if not name or "/" in name or "\0" in name:
+            raise DatasetError(
+                f"{name!r} is no name of a part",
+                hint="rename the column: a part is what follows a dot in a file's name",
+                where=row.where,
+                code="WDS232",
+            )
+
+
+def _exported_parts(row: SourceRow, mapping: RowMapping) -> Iterator[RowPart]:
+    """The parts of an exported sample: one per field, and the files that `__files__` names."""
+    _check_exported_row(row)
+    for name, value in row.values.items():
+        match value:
+            case None:
+                continue
+            case dict() if name == FILES_COLUMN:
+                for part, reference in value.items():
+                    base, where = mapping.base_folder or row.base, f"{row.where}, {part}"
+                    yield make_file_part(part, base, str(reference), where, allowed=mapping.allowed_folder)
+            case {"bytes": bytes(data), "path": _, **more} if not more:
+                yield Part(name, data)
+            case {"bytes": None, "path": _, **more} if not more:
+                continue
+            case bytes():
+                yield Part(name, value)
+            case str() if name != KEY_COLUMN:
+                yield Part(name, value.encode("utf-8", "surrogateescape"))
+            case _ if name != KEY_COLUMN:
+                yield Part(name, encode_json(value))
+
+
+#: In an exported row: part -> its file.
+FILES_COLUMN = "__files__"

@@ -1,0 +1,260 @@
+"""A source that reads its samples in order, and can start at any of them.
+
+Checkpoints, one for every 64 rows of the files, let a reader start near any row.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from itertools import islice
+from types import TracebackType
+from typing import NamedTuple, Protocol
+
+from wdsctl.core.errors import DatasetError, Finding, InputError, translate_os_errors
+from wdsctl.core.importers.protocol import FilePart, Part, SampleListing, SourceEntry
+from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
+from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.text import path_for_message
+
+_MAX_SKIPPED_SAMPLES = 256  # to skip more samples, open a new iterator
+
+LARGE_PART_BYTES = 64 << 20  # parts of this size and more are copied as ranges, not held in memory
+
+
+class SampleReader(Protocol):
+    """Yields the samples of a format, without reading the files that their parts name."""
+
+    def samples(self, start: int) -> Iterator[SourceSample]:
+        """The samples from index `start` to the end."""
+
+    def digest(self) -> bytes:
+        """See `Source.digest`."""
+
+    def close(self) -> None: ...
+
+
+class RowReader(Protocol):
+    """Yields the rows of a source, from any row on."""
+
+    def rows(self, start: int) -> Iterator[SourceRow]:
+        """The rows from number `start` to the end."""
+
+    def files(self) -> Iterable[str]:
+        """The files whose sizes and modification times show whether the rows have changed."""
+
+    def close(self) -> None: ...
+
+
+class RowSampleReader:
+    """Makes one sample of each row, as the mapping says."""
+
+    def __init__(self, rows: RowReader, mapping: RowMapping) -> None:
+        self._rows = rows
+        self._shape = mapping
+
+    def samples(self, start: int) -> Iterator[SourceSample]:
+        for row in self._rows.rows(start):
+            sample = row_to_sample(row, self._shape)
+            yield sample._replace(split=row.split) if row.split else sample
+
+    def digest(self) -> bytes:
+        return digest_of_files(self._rows.files())
+
+    def references_digest(self) -> bytes:
+        """16 bytes that change when a file that a row names is changed, added or removed. Cost: reads all rows."""
+        digest = blake2b(digest_size=16)
+        for sample in self.samples(0):
+            digest.update(b"\0" if sample.fault is None else sample.fault.code.encode())
+            for piece in sample.parts:
+                if isinstance(piece, FilePart):
+                    digest.update(_file_state(piece.path))
+        return digest.digest()
+
+    def close(self) -> None:
+        self._rows.close()
+
+
+def make_row_source(
+    rows: RowReader, mapping: RowMapping, splits: Iterable[str] = (), *, has_file_references: bool = False
+) -> SampleSource:
+    """Make a source whose samples are rows.
+
+    `splits`: the splits that a row may be in. `has_file_references`: whether rows name files; the digest then covers
+    these files too.
+    """
+    samples = RowSampleReader(rows, mapping)
+    return FileReferencingSource(samples, splits) if has_file_references else SampleSource(samples, splits)
+
+
+class SampleSource:
+    """A source that keeps one iterator of samples open.
+
+    Reading the next sample, or one of the 256 after it, continues the iterator; reading any other opens a new one.
+    `problems`: findings about the source that no sample reports, such as files that were left out.
+    """
+
+    def __init__(self, samples: SampleReader, splits: Iterable[str] = (), problems: Iterable[Finding] = ()) -> None:
+        self.problems = tuple(problems)
+        self._samples = samples
+        self._bits = {name: 1 << b for b, name in enumerate(splits)}
+        self._storage = LocalStorage()
+        self._open: Iterator[SourceSample] = iter(())
+        self._next = -1
+        self._last: tuple[int, SourceSample] | None = None
+
+    def __enter__(self) -> SampleSource:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open, self._next, self._last = iter(()), -1, None
+        self._samples.close()
+        self._storage.close()
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return tuple(self._bits)
+
+    def entries(self) -> Iterator[SourceEntry]:
+        """All samples. One with a fault is listed with 0 bytes, so that the indexes of the others stay the same."""
+        for sample in self._samples.samples(0):
+            yield SourceEntry(sample.key, sum(map(part_size, sample.parts)))
+
+    def list_samples(self) -> Iterator[SampleListing]:
+        """The samples of `entries`, with their parts."""
+        for sample_index, sample in enumerate(self._samples.samples(0)):
+            parts = tuple((piece.name, part_size(piece)) for piece in sample.parts)
+            yield SampleListing(sample_index, sample.key, parts, self._bits.get(sample.split, 0))
+
+    def read(self, sample_index: int) -> tuple[Part, ...]:
+        """The parts of one sample. Raises the sample's fault, if it has one."""
+        return tuple(map(self._load_part, self._sample(sample_index).parts))
+
+    def read_selected(self, sample_index: int, is_selected: Callable[[str], bool]) -> tuple[Part | FilePart, ...]:
+        """The selected parts. Files of 64 MiB and more are returned as ranges, unread."""
+        pieces = [piece for piece in self._sample(sample_index).parts if is_selected(piece.name)]
+        return tuple(
+            _check_size(piece) if part_size(piece) >= LARGE_PART_BYTES else self._load_part(piece) for piece in pieces
+        )
+
+    def prefetch(self, sample_indexes: list[int]) -> None:
+        """Do nothing: rows are read in sequence."""
+
+    def digest(self) -> bytes:
+        """A digest of names, sizes and times of the files that hold the rows."""
+        return self._samples.digest()
+
+    def _load_part(self, part: RowPart) -> Part:
+        part = _check_size(part)
+        if isinstance(part, Part):
+            return part
+        self._storage.expect_files(part.root, {}, {})
+        return Part(part.name, self._storage.read(part.path, part.offset, part.size))
+
+    def _sample(self, sample_index: int) -> SourceSample:
+        if self._last is None or self._last[0] != sample_index:
+            self._last = (sample_index, self._advance_to(sample_index))
+        sample = self._last[1]
+        if sample.fault is not None:
+            raise sample.fault
+        return sample
+
+    def _advance_to(self, sample_index: int) -> SourceSample:
+        skip = sample_index - self._next
+        if self._next < 0 or not 0 <= skip <= _MAX_SKIPPED_SAMPLES:
+            self._open, skip = self._samples.samples(sample_index), 0
+        self._next = -1
+        sample = next(islice(self._open, skip, None), None)
+        if sample is None:
+            raise InputError(
+                f"there is no sample {sample_index:,}",
+                hint="the source has changed since it was listed: run the same command again",
+                code="WDS202",
+            )
+        self._next = sample_index + 1
+        return sample
+
+
+class FileReferencingSource(SampleSource):
+    """A source whose rows name files. Its digest covers these files too."""
+
+    def __init__(self, samples: RowSampleReader, splits: Iterable[str] = ()) -> None:
+        super().__init__(samples, splits)
+        self._rows = samples
+
+    def digest(self) -> bytes:
+        """A digest of names, sizes and times of the files that hold the rows, and of the files that the rows name."""
+        return blake2b(self.files_digest() + self._rows.references_digest(), digest_size=16).digest()
+
+    def files_digest(self) -> bytes:
+        """A digest of the files that hold the rows, but not of the files that the rows name: reading checks those."""
+        return self._rows.digest()
+
+
+def _check_size(part: RowPart) -> RowPart:
+    """Return `part`. Raises DatasetError WDS202 if it is a whole file whose size has changed.
+
+    The part would be a truncated copy of a file that grew.
+    """
+    if isinstance(part, FilePart) and part.offset == 0:
+        with translate_os_errors(part.path, "read"):
+            size = os.stat(part.path).st_size
+        if size != part.size:
+            raise DatasetError(
+                f"the file has {size:,} bytes; it had {part.size:,} when it was listed",
+                hint="run the same command again when nothing writes to the source",
+                where=path_for_message(part.path),
+                code="WDS202",
+            )
+    return part
+
+
+def part_size(part: RowPart) -> int:
+    return len(part.data) if isinstance(part, Part) else part.size
+
+
+def digest_of_files(files: Iterable[str]) -> bytes:
+    """16 bytes that change when the path, size or modification time of a file changes."""
+    digest = blake2b(digest_size=16)
+    for path in files:
+        digest.update(_file_state(path))
+    return digest.digest()
+
+
+def _file_state(path: str) -> bytes:
+    with translate_os_errors(path, "read"):
+        status = os.stat(path)
+    return f"{os.fspath(path)}\0{status.st_size}\0{status.st_mtime_ns}\0".encode("utf-8", "surrogateescape")
+
+
+CHECKPOINT_EVERY_ROWS = 64  # rows per checkpoint, which takes 24 bytes
+
+
+class RowPosition(NamedTuple):
+    """Where a row begins: number of the file, byte offset in the file, line number from 1."""
+
+    row: int
+    file: int
+    offset: int
+    line: int
+
+
+class RowCheckpoints:
+    """The positions of every 64th row, collected while the files are read for the first time."""
+
+    def __init__(self) -> None:
+        self._positions = array("q", (0, 0, 1))
+
+    def add(self, position: RowPosition) -> None:
+        """Keep the position if it is the next checkpoint."""
+        if position.row % CHECKPOINT_EVERY_ROWS == 0 and position.row // CHECKPOINT_EVERY_ROWS * 3 == len(
+            self._positions
+        ):
+            self._positions.extend(position[1:])
+
+    def last_before(self, row: int) -> RowPosition:
+        """The nearest checkpoint at or before `row`."""
+        kept = min(row // CHECKPOINT_EVERY_ROWS, len(self._positions) // 3 - 1)
+        return RowPosition(kept * CHECKPOINT_EVERY_ROWS, *self._positions[3 * kept : 3 * kept + 3])

@@ -1,0 +1,123 @@
+"""Create catalogs at first use: of datasets that Energon has prepared, and of single tars.
+
+Light to import, since every command that reads a catalog calls this module first.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+
+from wdsctl.core.catalog.presence import check_catalog_exists, check_shard_catalog
+from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command_at
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import Finding
+from wdsctl.core.files import make_folder
+from wdsctl.core.progress import SILENT_PROGRESS, Progress, SilentProgress
+
+NoteCallback = Callable[[str], None]
+
+
+class _NotesOnly(SilentProgress):
+    """Forwards notes for the user, and drops all other progress."""
+
+    def __init__(self, on_note: NoteCallback) -> None:
+        self._on_note = on_note
+
+    def note(self, message: str) -> None:
+        self._on_note(message)
+
+
+def index_on_first_use(
+    root: str, catalog: str | None, on_note: NoteCallback, *, with_splits: bool = True
+) -> DatasetLocation | None:
+    """Index a dataset that Energon has prepared, if it has no catalog or no splits yet. Returns its location.
+
+    Returns None if Energon has not prepared the dataset. Does nothing if the catalog is ready: another process may have
+    created it since the caller checked. `with_splits`: import the splits, too.
+
+    If another process is indexing the dataset, waits for its end without a limit, and takes over the lock of a dead
+    process. After a kill, the next call resumes from the finished shards. `on_note` receives a line that names the
+    command to index ahead of time, and a line per finding. Raises what `index` and `import_energon_meta` raise.
+    Cost: that of `index` in one process.
+    """
+    location = locate(root, catalog)
+    if _is_ready(location, with_splits=with_splits):
+        return location
+    from wdsctl.core.catalog.history import record_run
+    from wdsctl.core.dataset.root_spec import RootSpec
+    from wdsctl.core.energon.meta import energon_meta
+    from wdsctl.core.index.index import check_new_catalog
+
+    with energon_meta(location.root, location.single_file) as meta:
+        if not meta.is_prepared():
+            return None
+    location = locate(root, catalog, writing=True)
+    check_new_catalog(location, (), RootSpec(location.root))
+    progress = _NotesOnly(on_note)
+    with hold_lock(location.lock, wait=math.inf, note=on_note):
+        if not _is_ready(location, with_splits=with_splits):
+            with record_run(location, "index", [location.display_path], progress) as entry:
+                entry.findings += _index(location, progress, with_splits=with_splits)
+    return location
+
+
+def _is_ready(location: DatasetLocation, *, with_splits: bool) -> bool:
+    """Whether the catalog exists with its splits or, unless `with_splits`, with dataset.yaml.
+
+    `index_on_first_use` writes the splits last, and dataset.yaml after the catalog.
+    """
+    if not os.path.exists(location.catalog):
+        return False
+    from wdsctl.core.catalog.read import has_splits
+
+    return has_splits(location.catalog) if with_splits else os.path.exists(location.dataset_yaml)
+
+
+def _index(location: DatasetLocation, progress: Progress, *, with_splits: bool) -> list[Finding]:
+    from wdsctl.core.catalog.stage import stage_catalog
+    from wdsctl.core.index.energon import import_energon_meta
+    from wdsctl.core.index.index import IndexRequest, index_staged
+
+    progress.note(
+        f"{location.display_path} was prepared by Energon, and is indexed now, at its first use, into {location.meta}; "
+        f"{shell_command_at(location, 'index')} does it ahead of time, with more processes"
+    )
+    with stage_catalog(location) as stage:
+        report = index_staged(stage, IndexRequest(), progress)
+        taken = import_energon_meta(stage.location, report, 1, progress, with_splits=with_splits)
+    findings = [*report.findings, *(taken.findings if taken is not None else ())]
+    for finding in findings:
+        if finding.severity != "note":
+            progress.note(f"{finding.code}: {finding.message}{f' ({finding.shard})' if finding.shard else ''}")
+    return findings
+
+
+_WAIT_SECONDS = 600.0  # for another process that indexes the same tar
+
+
+def ensure_catalog_exists(location: DatasetLocation) -> None:
+    """Index a single tar that has no prepared catalog, or has changed; then call `check_catalog_exists`.
+
+    Cost: for a single tar, a read of its headers.
+    """
+    _index_single_tar(location)
+    check_catalog_exists(location)
+
+
+def ensure_current_catalog(location: DatasetLocation) -> None:
+    """As `ensure_catalog_exists`, but call `check_shard_catalog`."""
+    _index_single_tar(location)
+    check_shard_catalog(location)
+
+
+def _index_single_tar(location: DatasetLocation) -> None:
+    if not location.is_unprepared_tar:
+        return
+    from wdsctl.core.index.index import IndexRequest, index_locked
+
+    make_folder(location.meta)
+    with hold_lock(location.lock, wait=_WAIT_SECONDS, note=lambda _: None):
+        # Reading a tar does not depend on its keys, so suspicious ones are left to `validate`.
+        index_locked(location, IndexRequest(missing="drop", skip_key_checks=True), SILENT_PROGRESS)

@@ -1,0 +1,351 @@
+"""`index`: update the catalog of a dataset. Incremental, resumable, and published as a whole.
+
+After the shards, `index` updates media facts, columns and splits. Most new datasets have none of these, and the modules
+that update them take as long to import as a million JSONL lines take to scan. So each is imported only when needed.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wdsctl.core.catalog.history import record_run
+from wdsctl.core.catalog.ledger_file import has_quarantine
+from wdsctl.core.catalog.presence import is_media_folder
+from wdsctl.core.catalog.read import Catalog, has_splits
+from wdsctl.core.catalog.stage import CatalogStage, stage_catalog
+from wdsctl.core.dataset.location import ENERGON_META_FOLDER, DatasetLocation, locate, note_catalog_location
+from wdsctl.core.dataset.lock import describe_lock_holder, hold_lock
+from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.energon.meta import JSONL_INDEX_SUFFIX
+from wdsctl.core.errors import CatalogError, DatasetError, Finding, PermissionDenied, StorageError, UsageError
+from wdsctl.core.files import remove_tree
+from wdsctl.core.index.merge import clean_up
+from wdsctl.core.index.request import (
+    ColumnReport,
+    ColumnRequest,
+    IndexReport,
+    IndexRequest,
+    MediaReport,
+    MediaRequest,
+    MissingPolicy,
+    OnError,
+)
+from wdsctl.core.index.shards import check_has_shards, index_shards
+from wdsctl.core.invocation import describe_request
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.naming import KeyRuleName
+from wdsctl.core.urls import is_url, redact_secrets
+
+if TYPE_CHECKING:
+    from wdsctl.core.index.media_folder import MediaFolderReport
+
+
+def check_follow_ups(location: DatasetLocation, request: IndexRequest) -> None:
+    """Check the requested columns and media before any work begins. Raises UsageError or InputError WDS310."""
+    if request.columns.functions or request.columns.drop:
+        from wdsctl.core.index.columns import check_column_request
+
+        check_column_request(location, request.columns)
+    if request.media != MediaRequest():
+        from wdsctl.core.index.media import check_media_request
+
+        check_media_request(location, request.media)
+
+
+def update_media_if_needed(
+    location: DatasetLocation, request: IndexRequest, progress: Progress
+) -> tuple[MediaReport | None, list[Finding]]:
+    """Call `update_media` if the request names media or the catalog has media facts."""
+    if request.media == MediaRequest() and not _has_media_facts(location, request):
+        return None, []
+    from wdsctl.core.index.media import update_media
+
+    return update_media(location, request.media, workers=request.workers, dry_run=request.dry_run, progress=progress)
+
+
+def _has_media_facts(location: DatasetLocation, request: IndexRequest) -> bool:
+    """Whether the catalog has media facts. In a dry run of a rebuild, a damaged catalog counts as one without."""
+    try:
+        if not os.path.exists(location.catalog):
+            return False
+        with Catalog(location.catalog) as catalog:
+            return catalog.has_media_facts
+    except CatalogError as error:
+        if request.dry_run and request.rebuild and error.code == "WDS302":
+            return False
+        raise
+
+
+def has_columns(location: DatasetLocation, request: IndexRequest) -> bool:
+    """Whether the dataset has columns, or the request adds or drops some."""
+    return bool(request.columns.functions or request.columns.drop) or os.path.exists(location.columns_folder)
+
+
+def update_columns_if_needed(
+    location: DatasetLocation, generation: int, request: IndexRequest, progress: Progress
+) -> tuple[list[ColumnReport], list[Finding]]:
+    """Call `update_columns` if the dataset has columns or the request names some."""
+    if not has_columns(location, request):
+        return [], []
+    from wdsctl.core.index.columns import update_columns
+
+    return update_columns(
+        location,
+        generation,
+        request.columns,
+        workers=request.workers,
+        from_scratch=request.rebuild,
+        dry_run=request.dry_run,
+        progress=progress,
+    )
+
+
+def lacking_field_findings(location: DatasetLocation, generation: int, request: IndexRequest) -> tuple[Finding, ...]:
+    """Warn about samples that lack parts which the field map requires: the loader skips them.
+
+    Returns nothing in a dry run, nor if dataset.yaml or the offsets file cannot be read: `validate` reports the error.
+    """
+    if request.dry_run or not os.path.exists(location.dataset_yaml):
+        return ()
+    from wdsctl.core.catalog.consistency import missing_field_findings
+    from wdsctl.core.dataset.config import load_config
+    from wdsctl.core.offsets.read import Offsets
+
+    try:
+        config = load_config(location.dataset_yaml)
+        return tuple(missing_field_findings(Offsets(location.offsets_path(generation)), config, "warning"))
+    except (DatasetError, CatalogError, StorageError, PermissionDenied):
+        return ()
+
+
+def is_energon_imported(location: DatasetLocation) -> bool:
+    """Whether the Energon import (`wdsctl.core.index.energon`) has nothing to do.
+
+    A quick check: the dataset has no Energon metadata, or it has both dataset.yaml and splits. False for every dataset
+    at a URL that lacks one of these two, since looking for metadata there takes a request.
+    """
+    left = (
+        f"{location.path}{JSONL_INDEX_SUFFIX}"
+        if is_jsonl_name(location.single_file)
+        else os.path.join(location.root, ENERGON_META_FOLDER)
+    )
+    if not (is_url(location.root) or os.path.exists(left)):
+        return True
+    return os.path.exists(location.dataset_yaml) and has_splits(location.catalog)
+
+
+def reapply_splits_if_needed(
+    location: DatasetLocation, request: IndexRequest, progress: Progress
+) -> tuple[bool, tuple[Finding, ...]]:
+    """Call `reapply_splits` if the dataset has splits, a dataset.yaml or samples in quarantine.
+
+    Returns (whether the splits changed, findings).
+    """
+    if request.dry_run:
+        return False, ()
+    if not (os.path.exists(location.dataset_yaml) or has_splits(location.catalog) or has_quarantine(location.ledger)):
+        return False, ()
+    from wdsctl.core.split.reapply import reapply_splits
+
+    settled = reapply_splits(location, request.workers, progress)
+    return settled.is_changed, settled.findings
+
+
+__all__ = [
+    "IndexReport",
+    "IndexRequest",
+    "MissingPolicy",
+    "check_new_catalog",
+    "index",
+    "index_dataset",
+    "index_locked",
+    "index_staged",
+]
+
+
+def index(
+    root: str | RootSpec,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    rebuild: bool = False,
+    missing: MissingPolicy = "error",
+    exclude: Sequence[str] | None = None,
+    dry_run: bool = False,
+    columns: Mapping[str, str] | None = None,
+    drop_columns: Sequence[str] = (),
+    on_error: OnError = "error",
+    trust_code: bool = False,
+    media: MediaRequest | None = None,
+    key: str | None = None,
+    key_until: KeyRuleName | None = None,
+    sample_rows: bool | None = None,
+    hashed: bool | None = None,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> IndexReport:
+    """Call `index_dataset` with the fields of its request as keyword arguments."""
+    request = IndexRequest(
+        workers=workers,
+        rebuild=rebuild,
+        missing=missing,
+        exclude=None if exclude is None else tuple(exclude),
+        dry_run=dry_run,
+        columns=ColumnRequest(
+            functions=dict(columns or {}), drop=tuple(drop_columns), on_error=on_error, trust_code=trust_code
+        ),
+        media=media or MediaRequest(),
+        key=key,
+        key_until=key_until,
+        sample_rows=sample_rows,
+        hashed=hashed,
+    )
+    spec = root if isinstance(root, RootSpec) else parse_root_spec(root)
+    return index_dataset(spec, request, catalog=catalog, wait=wait, progress=progress)
+
+
+def index_dataset(
+    spec: RootSpec,
+    request: IndexRequest,
+    *,
+    catalog: str | None = None,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> IndexReport:
+    """Update the catalog of the shards that `spec` names, reading only new and changed shards.
+
+    If `spec` selects some shards of a folder, the catalog keeps the selection for later runs. `wait`: seconds to wait
+    for another writer. Raises InputError WDS306 if shards are missing and `request.missing` is `error`, UsageError for
+    invalid requests, DatasetError WDS245 if the key rule seems to merge several samples into one.
+    Cost: about 2 µs of one core per tar member. Memory: the index of the largest shard, plus a few tens of MB.
+    """
+    request = replace(request, selection=spec.selection)
+    location = locate(spec.root, catalog, writing=True)
+    check_follow_ups(location, request)
+    if request.dry_run:
+        return index_locked(location, request, progress)
+    check_new_catalog(location, request.exclude or (), spec)
+    note_catalog_location(location, catalog, progress)
+    with (
+        hold_lock(location.lock, wait=wait, note=progress.note),
+        record_run(location, "index", [redact_secrets(spec.root), *describe_request(request)], progress) as entry,
+    ):
+        with stage_catalog(location) as stage:
+            report = _with_energon_import(stage, index_staged(stage, request, progress), request, progress)
+        entry.findings += report.findings
+        return report
+
+
+def index_locked(location: DatasetLocation, request: IndexRequest, progress: Progress) -> IndexReport:
+    """Index and publish. The caller holds the lock, unless the request is a dry run."""
+    with stage_catalog(location) as stage:
+        return index_staged(stage, request, progress)
+
+
+def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress) -> IndexReport:
+    """Index into `stage`, so that the caller can write more into the catalog before publishing it.
+
+    If the dataset has columns, the catalog is published before they are computed: column functions are user code that
+    may take hours or fail, and splits by column values read the published catalog. Changes of splits are then published
+    separately.
+    """
+    started = time.monotonic()
+    report = index_shards(stage, request, progress)
+    if not request.dry_run:
+        stage.after_publish(partial(clean_up, stage.location, report.generation))
+    media, media_findings = update_media_if_needed(stage.location, request, progress)
+    if not request.dry_run:
+        # Only after publishing: until then, an interrupted run resumes from the probed media in this folder.
+        stage.after_publish(partial(remove_tree, stage.location.media_work_folder))
+    if has_columns(stage.location, request):
+        stage.publish()
+    location = stage.location
+    columns, column_findings = update_columns_if_needed(location, report.generation, request, progress)
+    is_changed, split_findings = reapply_splits_if_needed(location, request, progress)
+    return replace(
+        report,
+        columns=tuple(columns),
+        media=media,
+        findings=(
+            *report.findings,
+            *media_findings,
+            *column_findings,
+            *split_findings,
+            *lacking_field_findings(location, report.generation, request),
+        ),
+        up_to_date=report.up_to_date
+        and not is_changed
+        and all(each.state in ("current", "outdated") for each in columns)
+        and (media is None or media.state == "current"),
+        seconds=time.monotonic() - started,
+    )
+
+
+def _with_energon_import(
+    stage: CatalogStage, report: IndexReport, request: IndexRequest, progress: Progress
+) -> IndexReport:
+    """Import Energon's metadata if needed, and return the report with its findings added."""
+    if is_energon_imported(stage.location):
+        return report
+    from wdsctl.core.index.energon import import_after_index
+
+    return import_after_index(stage.location, report, request.workers, progress)
+
+
+def check_new_catalog(location: DatasetLocation, exclude: Sequence[str], spec: RootSpec) -> None:
+    """Call `check_has_shards` if there is no catalog and no process holds the lock."""
+    if not os.path.exists(location.catalog) and not describe_lock_holder(location.lock):
+        check_has_shards(location, exclude, spec.selection)
+
+
+def index_if_media_folder(
+    spec: RootSpec,
+    request: IndexRequest,
+    *,
+    catalog: str | None = None,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> MediaFolderReport | None:
+    """Call `index_media_folder` if `spec` names a folder of media files; otherwise return None.
+
+    Raises UsageError WDS322 if the request has columns, `hashed` or `sample_rows`, none of which apply to a media
+    folder, and UsageError for `missing="keep"`.
+    """
+    media_requested = request.media.selection is not None
+    if spec.selection is not None or not is_media_folder(spec.root, catalog, media_requested=media_requested):
+        return None
+    if request.hashed is not None or request.sample_rows is not None:
+        raise UsageError(
+            "a folder of media has no shards to hash, and its files are its rows",
+            hint="leave --hash and --no-sample-rows out",
+            code="WDS322",
+        )
+    if request.columns.functions or request.columns.drop:
+        raise UsageError(
+            "a folder of media has no samples, and so no columns",
+            hint="write shards of it, `wdsctl prepare FOLDER DEST`, or query v_file (docs/catalog.md)",
+            code="WDS322",
+        )
+    if request.missing == "keep":
+        raise UsageError(
+            "missing files of a folder of media cannot be kept in its catalog", hint="leave --missing keep out"
+        )
+    from wdsctl.core.index.media_folder import index_media_folder
+
+    return index_media_folder(
+        spec.root,
+        catalog=catalog,
+        media=request.media,
+        exclude=request.exclude or (),
+        rebuild=request.rebuild,
+        workers=request.workers,
+        dry_run=request.dry_run,
+        wait=wait,
+        progress=progress,
+    )

@@ -1,0 +1,158 @@
+"""Read, check and store the key rule of a dataset (`wdsctl.core.samples.naming`), and detect keys that look wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.config import load_config, read_config_text, update_key_until_line
+from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
+from wdsctl.core.errors import DatasetError, Finding, UsageError
+from wdsctl.core.files import write_text
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.samples.evidence import percent
+from wdsctl.core.samples.key_rules import MIN_DISSENTING_SHARE, KeyRuleChoice, SampleLayout, choose_key_rule
+from wdsctl.core.samples.naming import FIRST_DOT, KNOWN_EXTENSION, KeyRuleName, parse_key_rule
+from wdsctl.core.text import pluralize
+
+
+def stored_rule(location: DatasetLocation) -> KeyRuleName | None:
+    """The key rule of the dataset, from dataset.yaml and the catalog; None if neither has one.
+
+    Raises DatasetError WDS246 if the two differ, which means that dataset.yaml was edited since indexing; CatalogError.
+    """
+    if not os.path.exists(location.catalog):
+        return agreed_rule(location, "")
+    with Catalog(location.catalog) as catalog:
+        return agreed_rule(location, catalog.key_until)
+
+
+def agreed_rule(location: DatasetLocation, catalog_rule: str) -> KeyRuleName | None:
+    """As `stored_rule`, for a caller that has read the rule of the catalog."""
+    configured = (
+        parse_key_rule(load_config(location.dataset_yaml).key_until) if os.path.exists(location.dataset_yaml) else None
+    )
+    recorded = parse_key_rule(catalog_rule)
+    if configured and recorded and configured != recorded:
+        raise DatasetError(
+            f"dataset.yaml says `key_until: {configured}`, and the samples were made by {recorded}: another rule would "
+            "rename every sample",
+            where=location.dataset_yaml,
+            hint=f"write `key_until: {recorded}` again; to have other keys, prepare the files into a new folder with "
+            f"`--key-until {configured}`",
+            code="WDS246",
+        )
+    return configured or recorded
+
+
+def check_rule_unchanged(
+    location: DatasetLocation, requested: KeyRuleName | None, stored: KeyRuleName | None, source: str | None
+) -> None:
+    """Raise UsageError WDS246 if the requested key rule differs from the stored one."""
+    if requested is None or stored is None or requested == stored:
+        return
+    command = (
+        shell_command("prepare", source, "NEW_DEST", "--key-until", requested)
+        if source
+        else _repack_command(location, requested)
+    )
+    raise UsageError(
+        f"the keys of this dataset end by the rule {stored}: {requested} would rename every sample, and splits, "
+        "views and "
+        "saved states would be of none",
+        where=location.display_path,
+        hint=f"leave --key-until out; or make another dataset: {command}",
+        code="WDS246",
+    )
+
+
+def check_tar_rule(location: DatasetLocation, requested: KeyRuleName | None, stored: KeyRuleName | None) -> None:
+    """Raise UsageError if existing tars cannot be read with the requested key rule.
+
+    WDS246: the dataset has another rule. WDS248: the dataset has no rule, and the requested one is not the first dot,
+    by which all WebDataset readers end keys.
+    """
+    check_rule_unchanged(location, requested, stored, None)
+    if requested is None or requested == (stored or FIRST_DOT):
+        return
+    raise UsageError(
+        f"tars are read up to the first dot, here as by every other reader of WebDataset, and not by {requested}",
+        where=location.display_path,
+        hint=f"{_repack_command(location, requested)} writes the samples into new shards, with keys that all "
+        "readers split alike",
+        code="WDS248",
+    )
+
+
+def write_rule(location: DatasetLocation, rule: KeyRuleName | None) -> bool:
+    """Write the key rule to dataset.yaml, if the file exists. Returns whether the file changed."""
+    if rule is None or not os.path.exists(location.dataset_yaml):
+        return False
+    text = read_config_text(location.dataset_yaml)
+    updated = update_key_until_line(text, rule, location.dataset_yaml)
+    if updated != text:
+        write_text(location.dataset_yaml, updated)
+    return updated != text
+
+
+def layouts_of(offsets: Offsets) -> list[SampleLayout]:
+    """The layouts of a dataset with their sample counts; empty if no part has a dot in its name.
+
+    Cost: if parts have dots, a pass over the layout column.
+    """
+    if not any("." in name for name in offsets.extensions):
+        return []
+    if offsets.layout is None:
+        return [SampleLayout(offsets.layouts[0], offsets.samples, offsets.key(0))] if offsets.samples else []
+    numbers, first, counts = np.unique(offsets.layout, return_index=True, return_counts=True)
+    return [
+        SampleLayout(offsets.layouts[number], count, offsets.key(row) if any("." in part for part in parts) else "")
+        for number, row, count in zip(numbers.tolist(), first.tolist(), counts.tolist(), strict=True)
+        for parts in (offsets.layouts[number],)
+    ]
+
+
+def check_suspicious_keys(location: DatasetLocation, offsets: Offsets) -> None:
+    """Raise DatasetError WDS245 if the names of tar members suggest that the key rule merges several samples."""
+    doubt = _suspicious_rule(offsets)
+    if doubt is not None and doubt.odd_share >= MIN_DISSENTING_SHARE:
+        raise DatasetError(
+            f"the keys look wrong: {doubt.reason}. Read up to the first dot, {pluralize(offsets.samples, 'sample')} "
+            f"come out; {_describe_alternative(doubt)}",
+            where=location.display_path,
+            hint=f"{_repack_command(location, doubt.rule)} makes the others of it; if the samples are meant as "
+            "they are: "
+            f"{shell_command_at(location, 'prepare', '--key-until', FIRST_DOT)}",
+            code="WDS245",
+        )
+
+
+def key_findings(location: DatasetLocation, offsets: Offsets) -> Iterator[Finding]:
+    """As `check_suspicious_keys`, but yield a finding for `validate`: a warning if few files are concerned."""
+    doubt = _suspicious_rule(offsets)
+    if doubt is not None:
+        yield Finding(
+            code="WDS245",
+            severity="error" if doubt.odd_share >= MIN_DISSENTING_SHARE else "warning",
+            message=f"{doubt.reason}, as {percent(doubt.odd_share)} of files may be; {_describe_alternative(doubt)}; "
+            f"{_repack_command(location, doubt.rule)} makes them, `--key-until {FIRST_DOT}` says that all is as "
+            "it is meant",
+        )
+
+
+def _suspicious_rule(offsets: Offsets) -> KeyRuleChoice | None:
+    found = choose_key_rule(layouts_of(offsets))
+    return found if found.odd_share > 0 else None
+
+
+def _describe_alternative(key_rule: KeyRuleChoice) -> str:
+    reasons = {each.rule: each.reason for each in key_rule.rejected} | {key_rule.rule: key_rule.outcome}
+    return f"by {KNOWN_EXTENSION}, {reasons[KNOWN_EXTENSION]}"
+
+
+def _repack_command(location: DatasetLocation, rule: KeyRuleName) -> str:
+    other_rule = KNOWN_EXTENSION if rule == FIRST_DOT else rule
+    return shell_command("convert", location.display_path, "DEST", "--from", "packed", "-O", f"key-until={other_rule}")

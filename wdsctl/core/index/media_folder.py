@@ -1,0 +1,247 @@
+"""Index a folder of media files without shards: its catalog lists every file with its media facts.
+
+`docs/decisions/0014-a-folder-of-media-is-a-list-of-files.md` gives the reasons.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.history import record_run
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.stage import change_catalog
+from wdsctl.core.catalog.values import MEDIA_FOLDER_KIND, MediaSettings
+from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import Finding, InputError, UsageError, findings_at_least
+from wdsctl.core.files import remove_tree
+from wdsctl.core.index.media import (
+    no_media_findings,
+    report_media,
+    resolve_media_settings,
+)
+from wdsctl.core.index.media_unit import MediaFilesUnit, files_results, probe_files, split_into_units
+from wdsctl.core.index.request import MediaReport, MediaRequest, MediaState
+from wdsctl.core.invocation import describe_request
+from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.media.selection import AUTO, parse_media_selection
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.shards.list import list_files
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.storage.open import workers_for
+from wdsctl.core.urls import redact_secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaFolderReport:
+    """The contents of a media folder's catalog after the run, and what the run changed. Counts are of files."""
+
+    root: str
+    catalog: str
+    generation: int
+    files: int  # candidates of the selection by name; some may not be media by content
+    size_bytes: int
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    findings: tuple[Finding, ...]
+    up_to_date: bool
+    dry_run: bool
+    seconds: float
+    media: MediaReport
+
+
+def index_media_folder(
+    root: str,
+    *,
+    catalog: str | None = None,
+    media: MediaRequest | None = None,
+    exclude: Sequence[str] = (),
+    rebuild: bool = False,
+    workers: int = 1,
+    dry_run: bool = False,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> MediaFolderReport:
+    """Update the catalog of a folder of media files, reading only new and changed files.
+
+    Without a selection in `media`, the catalog's selection applies; in a new catalog, all files that are media by name
+    or content. Removes deleted files from the catalog. `wait`: seconds to wait for another writer. Raises InputError
+    WDS003 if no file matches the selection, UsageError.
+    """
+    location = locate(root, catalog, writing=True)
+    request = media or MediaRequest()
+    if request.drop:
+        raise UsageError("a folder of media has nothing but facts of media", hint="remove its .wdsctl folder")
+    if dry_run:
+        return _index(location, request, exclude, 1, rebuild=rebuild, dry_run=True, progress=progress)
+    if not os.path.exists(location.catalog):
+        # Raises for a folder without media, before `index` creates a catalog in it.
+        _list_media_files(location, _folder_settings(request, None), exclude)
+    note_catalog_location(location, catalog, progress)
+    with (
+        hold_lock(location.lock, wait=wait, note=progress.note),
+        record_run(location, "index", [redact_secrets(root), *describe_request(request)], progress) as entry,
+    ):
+        report = _index(location, request, exclude, workers, rebuild=rebuild, dry_run=False, progress=progress)
+        entry.findings += report.findings
+        return report
+
+
+def _index(
+    location: DatasetLocation,
+    request: MediaRequest,
+    exclude: Sequence[str],
+    workers: int,
+    *,
+    rebuild: bool,
+    dry_run: bool,
+    progress: Progress,
+) -> MediaFolderReport:
+    started = time.monotonic()
+    progress.phase("list")
+    before = _read_folder_catalog(location)
+    settings = _folder_settings(request, before.settings)
+    exclude = tuple(filter(None, exclude)) if exclude else before.exclude
+    files, findings = _list_media_files(location, settings, exclude)
+    known = {file.path: file for file in before.files}
+    from_scratch = rebuild or settings != before.settings
+    to_probe = [file for file in files if from_scratch or known.get(file.path) != file]
+    removed = sorted(known.keys() - {file.path for file in files})
+    is_complete = True
+    is_current = not to_probe and not removed and exclude == before.exclude
+    generation = before.generation
+    if not (is_current or dry_run):
+        generation += 1
+        units = _probe(location, settings, to_probe, workers, progress)
+        progress.phase("finish")
+        found = _publish(location, settings, exclude, units, removed, generation, from_scratch=from_scratch)
+        is_complete = not findings_at_least(found, "error")
+        findings += found
+    state: MediaState = (
+        "current" if is_current else "would be made" if dry_run else "made" if is_complete else "incomplete"
+    )
+    media = _report_media(location, settings, state, len(to_probe))
+    return MediaFolderReport(
+        root=location.display_path,
+        catalog=location.catalog,
+        generation=generation,
+        files=len(files),
+        size_bytes=sum(file.size for file in files),
+        added=sum(file.path not in known for file in files),
+        changed=sum(file.path in known for file in to_probe),
+        removed=len(removed),
+        unchanged=len(files) - len(to_probe),
+        findings=(*findings, *no_media_findings(location.display_path, media)),
+        up_to_date=is_current,
+        dry_run=dry_run,
+        seconds=time.monotonic() - started,
+        media=media,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _FolderCatalog:
+    """The contents of the published catalog; the defaults if there is none."""
+
+    files: tuple[ShardFile, ...] = ()
+    settings: MediaSettings | None = None
+    exclude: tuple[str, ...] = ()
+    generation: int = 0
+
+
+def _read_folder_catalog(location: DatasetLocation) -> _FolderCatalog:
+    if not os.path.exists(location.catalog):
+        return _FolderCatalog()
+    with Catalog(location.catalog) as catalog:
+        files = tuple(catalog.media_reader.files())
+        return _FolderCatalog(files, catalog.media_settings(), catalog.exclude_patterns(), catalog.generation)
+
+
+def _folder_settings(request: MediaRequest, before: MediaSettings | None) -> MediaSettings:
+    """The requested settings, else those of the catalog, else the automatic selection."""
+    resolved = resolve_media_settings(request, before) if request.selection is not None or before else None
+    return resolved or MediaSettings(AUTO, request.keyframes)
+
+
+def _list_media_files(
+    location: DatasetLocation, settings: MediaSettings, exclude: Sequence[str]
+) -> tuple[list[ShardFile], list[Finding]]:
+    """The files that are media by name, or may be by content. Raises InputError WDS003 if there are none."""
+    listing = list_files(location.root, exclude)
+    selection = parse_media_selection(settings.selection)
+    files = [file for file in listing.shards if selection.guess_by_name(os.path.basename(file.path)) != "no"]
+    if not files:
+        raise InputError(
+            "there are no shards and no media files here"
+            if selection.text == AUTO
+            else f"no file here is a medium by --media {selection.text}",
+            where=location.display_path,
+            hint="check the path, and what --media says",
+            code="WDS003",
+        )
+    return files, list(listing.findings)
+
+
+def _probe(
+    location: DatasetLocation,
+    settings: MediaSettings,
+    files: Sequence[ShardFile],
+    workers: int,
+    progress: Progress,
+) -> list[MediaFilesUnit]:
+    """Probe the files that no earlier run has probed."""
+    units = list(split_into_units(location.root, files, settings.selection, keyframes=settings.keyframes))
+    finished = run_units(
+        probe_files,
+        units,
+        LocalProcesses(workers_for(location.root, workers), ("wdsctl.core.index.media_unit",)),
+        results=files_results(location.media_work_folder),
+        phase="media files",
+        progress=progress,
+        size=lambda unit: UnitSize(len(unit.files), sum(file.size for file in unit.files)),
+    )
+    with closing(finished):
+        for _ in finished:
+            pass
+    return units
+
+
+def _publish(
+    location: DatasetLocation,
+    settings: MediaSettings,
+    exclude: Sequence[str],
+    units: Sequence[MediaFilesUnit],
+    removed_paths: Sequence[str],
+    generation: int,
+    *,
+    from_scratch: bool,
+) -> list[Finding]:
+    """Write the next catalog. It leaves out files that could not be read, so that the next run tries them again."""
+    findings: list[Finding] = []
+    results = files_results(location.media_work_folder)
+    with change_catalog(location) as draft:
+        draft.kind, draft.media_settings, draft.generation = MEDIA_FOLDER_KIND, settings, generation
+        draft.exclude = tuple(exclude)
+        if from_scratch:
+            draft.media.clear()
+        draft.media.remove_files(removed_paths)
+        for unit in units:
+            found = results.load_or_run(unit, probe_files)
+            draft.media.put_files(unit.files, found.media)
+            draft.media.remove_files([unit.files[i].path for i in found.failed_rows])
+            findings += found.findings
+        draft.media.count_files()
+    remove_tree(location.media_work_folder)
+    return findings
+
+
+def _report_media(location: DatasetLocation, settings: MediaSettings, state: MediaState, read: int) -> MediaReport:
+    if state == "would be made":
+        return MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
+    return report_media(location, state, shards_read=read)

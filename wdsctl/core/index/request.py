@@ -1,0 +1,279 @@
+"""The request and the reports of `index`: shards, columns, media. Light to import: it needs no numpy."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from wdsctl.core.catalog.totals import Totals
+from wdsctl.core.catalog.values import MediaSettings, MediaSummary, media_counts, read_media_settings
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.root_spec import ShardSelection
+from wdsctl.core.errors import CatalogError, Finding, PermissionDenied, StorageError, UsageError
+from wdsctl.core.samples.naming import KeyRuleName
+
+if TYPE_CHECKING:
+    from wdsctl.core.catalog.read import Catalog
+    from wdsctl.core.columns.column_file import ColumnFacts, ColumnFile
+
+
+OnError = Literal["error", "zero"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnRequest:
+    """Columns to add and drop. `functions`: column name -> function.
+
+    `on_error`: if a function fails for a sample, report an error or store 0. `trust_code`: allow functions from the
+    dataset's own folder.
+    """
+
+    functions: Mapping[str, str] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    on_error: OnError = "error"
+    trust_code: bool = False
+
+
+def parse_column_options(texts: Sequence[str]) -> dict[str, str]:
+    """Parse `--column` options such as `tokens=lengths:tokens` into name -> function. Raises UsageError."""
+    if not texts:
+        return {}
+    from wdsctl.core.columns.column_file import check_column_name
+
+    functions: dict[str, str] = {}
+    for text in texts:
+        name, equals, function = text.partition("=")
+        if not equals or not function:
+            raise UsageError(
+                f"{text!r} names no column and its function", hint="write --column NAME=MODULE:FUNCTION", code="WDS312"
+            )
+        if name in functions:
+            raise UsageError(f"the column {name!r} is asked for twice", hint="give each --column a name of its own")
+        functions[check_column_name(name)] = function
+    return functions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaRequest:
+    """`selection`: which parts are media (`wdsctl/core/media/kinds.py`); None: the selection in the catalog, if any.
+
+    `keyframes`: also index the keyframes of videos, for seeking. `drop`: remove all media facts.
+    """
+
+    selection: str | None = None
+    keyframes: bool = False
+    drop: bool = False
+
+
+#: What to do about missing shards and samples.
+MissingPolicy = Literal["error", "keep", "drop"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRename:
+    """A shard with a new path and the same content."""
+
+    was: str
+    now: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexReport:
+    """The contents of the catalog after the run, and what the run changed. `added` to `unchanged` count shards."""
+
+    root: str
+    catalog: str
+    generation: int
+    shards: int
+    samples: int  # in a dry run, without those of new and changed shards
+    parts: int
+    size_bytes: int  # of all shards
+    added: int
+    changed: int
+    removed: int
+    unchanged: int
+    findings: tuple[Finding, ...]
+    up_to_date: bool
+    dry_run: bool
+    seconds: float
+    columns: tuple[ColumnReport, ...] = ()
+    media: MediaReport | None = None  # None: the dataset has no media facts, and the request names none
+    renamed: tuple[ShardRename, ...] = ()  # also counted as unchanged
+    selection: str = ""  # the selected shards, as the user wrote them; empty: all shards of the folder
+    hashed: int = 0  # shards with a SHA-256 in the catalog
+    sample_rows: bool = True
+    catalog_bytes: int = 0  # of the catalog and the offsets file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRequest:
+    """The options of `index`.
+
+    The catalog stores `exclude`, `selection`, `sample_rows`, `hashed`, `key`, `key_until` and the media selection for
+    later runs.
+    """
+
+    workers: int = 1
+    #: Read all shards again. Splits and shard ids stay, unless the catalog is damaged.
+    rebuild: bool = False
+    #: For missing shards: raise an error, keep their rows, or drop their rows. A renamed shard is not missing: it is
+    #: recognised by its content, and keeps its id and its splits.
+    missing: MissingPolicy = "error"
+    exclude: tuple[str, ...] | None = None  # patterns of shards; None or empty: as in the catalog; ("",): none
+    selection: ShardSelection | None = None  # None: as in the catalog
+    sample_rows: bool | None = None  # store a row per sample; None: as in the catalog; in a new one, only for tars
+    hashed: bool | None = None  # read whole shards to store their SHA-256; None: as in the catalog
+    dry_run: bool = False
+    columns: ColumnRequest = field(default_factory=ColumnRequest)
+    media: MediaRequest = field(default_factory=MediaRequest)
+    key: str | None = None  # the JSONL field with the key; None: as in the catalog; empty: line numbers
+    key_until: KeyRuleName | None = None  # where the key ends in the name of a tar member; None: as stored
+    skip_key_checks: bool = False  # such as for shards that wdsctl has just written by the rule `key_until`
+
+
+ColumnState = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReport:
+    """The state of one column. The statistics are None if the column has no values or the dataset no samples.
+
+    State `incomplete`: some samples have no value, so the column was not published; the next run reuses the values that
+    were computed.
+    """
+
+    name: str
+    function: str
+    state: ColumnState
+    generation: int | None  # of the values; an earlier one if the column is outdated
+    shards_read: int = 0
+    samples: int = 0
+    failed: int = 0  # samples for which the function failed: stored as 0, or the column is incomplete
+    min: int | None = None
+    mean: float | None = None
+    p50: int | None = None
+    p99: int | None = None
+    max: int | None = None
+    total: int | None = None
+
+
+def report_column(facts: ColumnFacts, state: ColumnState) -> ColumnReport:
+    summary = facts.summary
+    report = ColumnReport(
+        name=facts.name,
+        function=facts.function,
+        state=state,
+        generation=facts.generation,
+        samples=facts.samples,
+        failed=facts.failed,
+    )
+    if summary is None:
+        return report
+    return replace(
+        report,
+        min=summary.min,
+        mean=summary.total / facts.samples,
+        p50=summary.p50,
+        p99=summary.p99,
+        max=summary.max,
+        total=summary.total,
+    )
+
+
+def column_reports(location: DatasetLocation, generation: int, digest: str) -> tuple[list[ColumnReport], list[Finding]]:
+    """Report the columns of a dataset from the headers of their files. Damaged files become findings.
+
+    `digest`: the digest of the shards of `generation` (`digest_shards`). Cost: one header per column.
+    """
+    if not os.path.isdir(location.columns_folder):
+        return [], []
+    from wdsctl.core.columns.column_file import column_path, list_columns
+
+    reports, findings = [], []
+    for name, generations in list_columns(location).items():
+        newest = max((each for each in generations if each <= generation), default=generations[-1])
+        column = read_column_or_finding(column_path(location, name, newest))
+        if isinstance(column, Finding):
+            findings.append(column)
+            continue
+        is_current = newest == generation and column.facts.shards == digest
+        reports.append(report_column(column.facts, "current" if is_current else "outdated"))
+    return reports, findings
+
+
+def read_column_or_finding(path: str) -> ColumnFile | Finding:
+    from wdsctl.core.columns.column_file import read_column
+
+    try:
+        return read_column(path)
+    except (CatalogError, StorageError, PermissionDenied) as error:
+        return Finding(code=error.code, severity="error", message=f"{error.message} ({error.where}); {error.hint}")
+
+
+def outdated_finding(location: DatasetLocation, facts: ColumnFacts) -> Finding:
+    command = shell_command_at(location, "index", "--column", f"{facts.name}={facts.function}")
+    from wdsctl.core.columns.spec import parse_column_spec
+
+    runs = (
+        "" if parse_column_spec(facts.function).is_built_in else f", and runs {facts.function}, which the dataset names"
+    )
+    return Finding(
+        code="WDS314",
+        severity="warning",
+        message=f"column {facts.name}, made for generation {facts.generation}: {command} brings it up to date{runs}",
+    )
+
+
+MediaState = Literal["made", "current", "outdated", "incomplete", "dropped", "would be made", "would be dropped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MediaReport:
+    """The media of a dataset. `counts` describes the catalog after the run.
+
+    State `incomplete`: some media could not be read because their shard is missing or reading failed. A later run tries
+    again.
+    """
+
+    selection: str
+    keyframes: bool
+    state: MediaState
+    read: int = 0  # shards, or files of a folder, that this run read
+    counts: dict[str, int] = field(default_factory=dict)  # image, audio, video, unreadable
+    lines: tuple[MediaSummary, ...] = ()
+
+
+def current_media_report(path: str, facts: Mapping[str, str], totals: Totals) -> MediaReport | None:
+    """The media report of the catalog at `path`, from its facts and totals; None without media settings.
+
+    Reads the catalog only if `totals` has no media summary.
+    """
+    settings = read_media_settings(path, facts)
+    if settings is None:
+        return None
+    lines = totals.media
+    if lines is None:
+        from wdsctl.core.catalog.read import Catalog
+
+        with Catalog(path) as catalog:
+            lines = tuple(catalog.media_reader.summaries())
+    return _report(settings, "incomplete" if totals.without_facts else "current", 0, lines)
+
+
+def media_report(catalog: Catalog, state: MediaState, *, read: int = 0) -> MediaReport | None:
+    """The media report of an open catalog; None if it has no media settings."""
+    settings = catalog.media_settings()
+    return None if settings is None else _report(settings, state, read, tuple(catalog.media_reader.summaries()))
+
+
+def _report(settings: MediaSettings, state: MediaState, read: int, lines: tuple[MediaSummary, ...]) -> MediaReport:
+    return MediaReport(
+        selection=settings.selection,
+        keyframes=settings.keyframes,
+        state=state,
+        read=read,
+        counts=dict(media_counts(lines)),
+        lines=lines,
+    )

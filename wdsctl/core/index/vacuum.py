@@ -1,0 +1,169 @@
+"""`catalog vacuum`: remove files and rows that no kept generation needs, and report which generations stay and why."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.history import record_run
+from wdsctl.core.catalog.open_catalog import check_catalog_file
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.stage import change_catalog
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.errors import PermissionDenied, UsageError, translate_os_errors
+from wdsctl.core.files import remove_file
+from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.index.merge import KEPT_GENERATIONS
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.urls import redact_secrets
+
+_KINDS = (
+    ("offsets", re.compile(r"offsets-(\d+)\.bin")),
+    ("names", re.compile(r"names-(\d+)\.bin")),
+    ("keyframes", re.compile(r"keyframes-(\d+)\.bin")),
+    ("column", re.compile(r"columns/[^/]+-(\d+)\.bin")),
+    ("catalog", re.compile(r"catalog\.sqlite")),
+    ("ledger", re.compile(r"ledger\.sqlite(?:-journal|-wal|-shm)?")),
+    ("settings", re.compile(r"dataset\.yaml")),
+    ("lock", re.compile(r"lock")),
+    ("damaged", re.compile(r"(?:.*/)?[^/]+\.damaged-\d+(?:-journal)?")),
+    ("begun", re.compile(r"(?:.*/)?\.[^/]+\.partial")),
+    ("join", re.compile(r"joins/.*")),
+    ("unit", re.compile(r"(?:work|media|columns/units)/.*")),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogFile:
+    """One file of the catalog's folder. `generation`: the number in its name; None if the name has none."""
+
+    name: str  # relative to the folder, with /
+    kind: str
+    size_bytes: int
+    generation: int | None = None
+
+
+def catalog_files(location: DatasetLocation) -> list[CatalogFile]:
+    """All files below the catalog's folder, by name. Raises StorageError and PermissionDenied."""
+    found: list[CatalogFile] = []
+    with translate_os_errors(location.meta, "list"):
+        for folder, _, names in os.walk(location.meta):
+            for name in names:
+                path = os.path.join(folder, name)
+                short = os.path.relpath(path, location.meta).replace(os.sep, "/")
+                if os.path.lexists(path):  # another process may have removed the file
+                    found.append(_classify_file(short, os.lstat(path).st_size))
+    return sorted(found, key=lambda file: file.name)
+
+
+def _classify_file(name: str, size: int) -> CatalogFile:
+    for kind, pattern in _KINDS:
+        match = pattern.fullmatch(name)
+        if match:
+            generation = int(match[1]) if match.groups() else None
+            return CatalogFile(name=name, kind=kind, size_bytes=size, generation=generation)
+    return CatalogFile(name=name, kind="other", size_bytes=size)
+
+
+_GENERATION_KINDS = ("offsets", "names", "keyframes", "column")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptGeneration:
+    generation: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogVacuumReport:
+    root: str
+    catalog: str
+    rows: Mapping[str, int]  # table -> removed rows; empty in a dry run
+    files: tuple[CatalogFile, ...]  # removed
+    kept: tuple[KeptGeneration, ...]
+    damaged: tuple[CatalogFile, ...]  # damaged files that were kept, since `damaged` was not set
+    before_bytes: int  # of the catalog
+    after_bytes: int
+    freed_bytes: int  # by files and catalog together
+    dry_run: bool
+
+
+def catalog_vacuum(
+    root: str,
+    *,
+    catalog: str | None = None,
+    generations: int = KEPT_GENERATIONS,
+    damaged: bool = False,
+    dry_run: bool = False,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> CatalogVacuumReport:
+    """Remove rows and files that no kept generation needs, and compact the catalog.
+
+    Keeps the last `generations`, so that states saved on them can be resumed. `damaged`: also remove files that were
+    set aside as damaged. `wait`: seconds to wait for another writer. Raises UsageError, CatalogError WDS301 to WDS304,
+    PermissionDenied. Needs free disk space of the size of the catalog.
+    """
+    if generations < 1:
+        raise UsageError("at least the present generation stays", hint="`--generations 1` keeps it alone")
+    location = locate(root, catalog, writing=not dry_run)
+    ensure_catalog_exists(location)
+    check_catalog_file(location.catalog)
+    if dry_run:
+        return _vacuum(location, generations, damaged, progress, dry_run=True)
+    if not os.access(location.meta, os.W_OK):
+        raise PermissionDenied("the catalog cannot be written", where=location.meta, hint="ask its owner")
+    with (
+        hold_lock(location.lock, wait=wait, note=progress.note),
+        record_run(location, "catalog vacuum", [redact_secrets(root)], progress),
+    ):
+        return _vacuum(location, generations, damaged, progress, dry_run=False)
+
+
+def _vacuum(
+    location: DatasetLocation, generations: int, remove_damaged: bool, progress: Progress, *, dry_run: bool
+) -> CatalogVacuumReport:
+    with Catalog(location.catalog) as published:
+        present, is_folder = published.generation, published.is_media_folder
+    files = catalog_files(location)
+    there = sorted({file.generation for file in files if file.kind == "offsets" and file.generation is not None})
+    in_use = [number for number in there if number <= present][-generations:]
+    useless = [file for file in files if _is_useless(file, {*in_use, present})]
+    useless += [file for file in files if remove_damaged and file.kind == "damaged"]
+    before = os.path.getsize(location.catalog)
+    rows: dict[str, int] = {}
+    if not dry_run:
+        progress.phase("pack")
+        with change_catalog(location) as draft:
+            rows = {} if is_folder else draft.drop_unused_rows({*in_use, present})
+            draft.needs_vacuum = True
+        _remove(location, useless)
+    after = os.path.getsize(location.catalog)
+    return CatalogVacuumReport(
+        root=location.display_path,
+        catalog=location.catalog,
+        rows=rows,
+        files=tuple(useless),
+        kept=tuple(KeptGeneration(generation=number, why=_reason_kept(number, present)) for number in in_use),
+        damaged=tuple(file for file in files if file.kind == "damaged" and not remove_damaged),
+        before_bytes=before,
+        after_bytes=after,
+        freed_bytes=before - after + sum(file.size_bytes for file in useless),
+        dry_run=dry_run,
+    )
+
+
+def _reason_kept(generation: int, present: int) -> str:
+    return "the present one" if generation == present else "states that were saved on it can go on"
+
+
+def _is_useless(file: CatalogFile, in_use: set[int]) -> bool:
+    return file.kind == "begun" or (file.kind in _GENERATION_KINDS and file.generation not in in_use)
+
+
+def _remove(location: DatasetLocation, files: list[CatalogFile]) -> None:
+    for file in files:
+        remove_file(os.path.join(location.meta, file.name))

@@ -1,0 +1,249 @@
+"""Write dataset.yaml for `prepare`: from the user's options, and from evidence in the samples.
+
+Detection reads the parts of a few samples from several shards, never all samples.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.values import PartCount
+from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
+from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.errors import DatasetError, UsageError
+from wdsctl.core.files import set_aside, write_text
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import Progress
+from wdsctl.core.samples.detect import Detection, infer_sample_type
+from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
+from wdsctl.core.samples.fields import format_field_map_text, validate_field_map
+from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.storage import FileRange, Storage
+
+EVIDENCE_SHARDS = 8  # spread over the dataset
+EVIDENCE_SAMPLES_PER_SHARD = 4  # spread over the shard
+COMMON_PART_SHARE = 0.05  # parts that at least this share of samples has are read, in further samples if needed
+EVIDENCE_HEAD_BYTES = 64 << 10  # read from each part
+MAX_WHOLE_JSON_BYTES = 1 << 20  # parts that look like JSON are read as a whole up to this size
+
+
+def collect_evidence(root: str, offsets: Offsets, parts: list[PartCount], storage: Storage) -> Evidence:
+    """Collect evidence from the part counts of the catalog and the contents of up to 32 samples.
+
+    For each common part that these samples lack, it reads up to four more.
+    """
+    heads: dict[str, list[tuple[bytes, int]]] = {part.name: [] for part in parts}
+    often = [part.name for part in parts if part.samples >= COMMON_PART_SHARE * offsets.samples]
+    paths = {
+        row: os.path.join(root, offsets.shards[offsets.shard_of(row)].path) for row in _evidence_rows(offsets, often)
+    }
+    # A shard may be missing, with its rows kept in the catalog.
+    there = {path for path in set(paths.values()) if storage.exists(path)}
+    rows = [(row, path) for row, path in paths.items() if path in there]
+    storage.will_need(
+        FileRange(path, at, min(size, EVIDENCE_HEAD_BYTES)) for row, path in rows for _, at, size in offsets.parts(row)
+    )
+    for row, path in rows:
+        for name, offset, size in offsets.parts(row):
+            head = storage.read(path, offset, min(size, EVIDENCE_HEAD_BYTES))
+            if len(head) < size <= MAX_WHOLE_JSON_BYTES and head.lstrip()[:1] in (b"{", b"["):
+                head = storage.read(path, offset, size)
+            heads[name].append((head, size))
+    return Evidence(
+        offsets.samples,
+        tuple(
+            PartEvidence(
+                part.name,
+                part.samples,
+                tuple(head for head, _ in heads[part.name]),
+                tuple(size for _, size in heads[part.name]),
+            )
+            for part in parts
+        ),
+    )
+
+
+def _evidence_rows(offsets: Offsets, common_parts: Iterable[str]) -> list[int]:
+    filled = [i for i, shard in enumerate(offsets.shards) if shard.samples]
+    shards = (
+        {filled[i] for i in np.linspace(0, len(filled) - 1, EVIDENCE_SHARDS).astype(int).tolist()} if filled else set()
+    )
+    ranges = [(int(offsets.shard_row[shard]), int(offsets.shard_row[shard + 1])) for shard in sorted(shards)]
+    rows = {first + position for first, end in ranges for position in _spread_positions(end - first)}
+    if offsets.layout is not None:
+        for name in common_parts:
+            having = [i for i, names in enumerate(offsets.layouts) if name in names]
+            if not np.isin(offsets.layout[sorted(rows)], having).any():
+                rows |= _rows_with_layouts(offsets.layout, having, ranges)
+    return sorted(rows)
+
+
+def _rows_with_layouts(layout: NDArray[np.uint32], layouts: list[int], ranges: Iterable[tuple[int, int]]) -> set[int]:
+    """Some rows with one of these layouts, from the first range that has any."""
+    for first, end in ranges:
+        found = np.flatnonzero(np.isin(layout[first:end], layouts))
+        if found.size:
+            return {first + int(found[position]) for position in _spread_positions(found.size)}
+    return set()
+
+
+def _spread_positions(count: int) -> list[int]:
+    """EVIDENCE_SAMPLES_PER_SHARD positions of `count`, from the first to the last."""
+    positions: list[int] = np.linspace(0, count - 1, EVIDENCE_SAMPLES_PER_SHARD).astype(int).tolist()
+    return positions
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTypeRequest:
+    """The user's options for the sample type. If any is set, an existing dataset.yaml is written again."""
+
+    sample_type: str = ""
+    field_map: Mapping[str, str] = field(default_factory=dict)
+    redetect: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.sample_type or self.field_map or self.redetect)
+
+
+NO_SAMPLE_TYPE_REQUEST = SampleTypeRequest()
+
+
+@contextmanager
+def as_usage_errors() -> Iterator[None]:
+    """Turn DatasetError into UsageError: the same mistake, but in an option and not in dataset.yaml."""
+    try:
+        yield
+    except DatasetError as error:
+        raise UsageError(error.message, hint=error.hint, where=error.where, code=error.code) from error
+
+
+def set_aside_broken_config(location: DatasetLocation, request: SampleTypeRequest, progress: Progress) -> None:
+    """Rename a broken dataset.yaml if the request asks for a new one; otherwise raise DatasetError WDS220.
+
+    Called before the shards are written, so that the error does not come after hours of work.
+    """
+    if not os.path.exists(location.dataset_yaml):
+        return
+    try:
+        load_config(location.dataset_yaml)
+    except DatasetError as error:
+        if not request:
+            raise
+        aside = set_aside(location.dataset_yaml, "broken")
+        progress.note(f"dataset.yaml was broken ({error.message}); it is now {aside}, and another is written")
+
+
+def write_dataset_yaml(
+    location: DatasetLocation,
+    generation: int,
+    request: SampleTypeRequest,
+    progress: Progress,
+    base: DatasetConfig | None = None,
+    *,
+    base_has_type: bool = False,
+    must_be_sure: bool = False,
+) -> tuple[Detection | None, bool]:
+    """Write dataset.yaml if it does not exist or the request sets an option. Returns (detection, whether it changed).
+
+    The detection is None if it was not needed. `base`: the other settings of a new file; the split rule comes from the
+    catalog if `base` has none. `base_has_type`: `base` has the sample type, which only the request can override.
+    `must_be_sure`: write nothing if the sample type depends on a detection that is not sure. The caller then calls
+    `require_sure_detection` to raise the error.
+    """
+    base = base or DatasetConfig()
+    there = os.path.exists(location.dataset_yaml)
+    if there and not request:
+        return None, False
+    with Catalog(location.catalog) as catalog:
+        parts, rule = catalog.parts(), catalog.default_split_rule()
+    base = replace(base, split=base.split or rule)
+    if base_has_type and not request:
+        write_text(location.dataset_yaml, dump_config(base))
+        return None, True
+    progress.phase("detect")
+    found = detect_dataset_type(location, generation)
+    if must_be_sure and is_doubtful(found, request):
+        return found, False
+    before = load_config(location.dataset_yaml) if there else base
+    sample_type, field_map = _resolve_sample_type(found, request, [part.name for part in parts])
+    optional = before.optional if before.field_map == field_map else ()
+    config = replace(
+        before, sample_type=sample_type, field_map=field_map, optional=optional, sample_loader="", part_filter=()
+    )
+    is_new = not there or config != before
+    if is_new:
+        write_text(location.dataset_yaml, dump_config(config))
+    return found, is_new
+
+
+def is_doubtful(detection: Detection | None, request: SampleTypeRequest) -> bool:
+    """Whether the detection is not sure, and the request has neither a sample type nor a field map."""
+    return detection is not None and not detection.is_sure and not (request.sample_type or request.field_map)
+
+
+def require_sure_detection(location: DatasetLocation, detection: Detection | None, request: SampleTypeRequest) -> None:
+    """Raise UsageError WDS221 for a detection that is not sure: the user has to confirm or replace it."""
+    if detection is None or not is_doubtful(detection, request):
+        return
+    unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
+    take = shell_command_at(
+        location,
+        "prepare",
+        "--sample-type",
+        detection.sample_type,
+        "--field-map",
+        format_field_map_text(detection.field_map),
+    )
+    raise UsageError(
+        f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not sure "
+        f"({percent(detection.confidence)}){unused}. Shards, catalog and splits are made; only dataset.yaml is "
+        "not written",
+        where=location.display_path,
+        hint=f"{take} takes it, {shell_command_at(location, 'prepare', '--sample-type', CRUDE)} hands out all parts as "
+        "they are",
+        code="WDS221",
+    )
+
+
+def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection:
+    """Detect the sample type of a dataset, with reasons and confidence. Reads a few samples (`collect_evidence`)."""
+    with Catalog(location.catalog) as catalog:
+        parts = catalog.parts()
+    storage = storage_for(location.root)
+    try:
+        offsets = Offsets(location.offsets_path(generation))
+        of_lines = any(is_jsonl_name(shard.path) for shard in offsets.shards)
+        return infer_sample_type(collect_evidence(location.root, offsets, parts, storage), is_jsonl=of_lines)
+    finally:
+        storage.close()
+
+
+def _resolve_sample_type(
+    detection: Detection, request: SampleTypeRequest, names: Sequence[str]
+) -> tuple[str, dict[str, str]]:
+    """The sample type and field map: the user's, completed by the detection if the types agree.
+
+    Raises UsageError WDS221 if the field map is missing, UsageError if it is invalid.
+    """
+    sample_type = request.sample_type or detection.sample_type
+    field_map = dict(request.field_map)
+    if not field_map and sample_type == detection.sample_type:
+        field_map = dict(detection.field_map)
+    if sample_type != CRUDE and not field_map:
+        raise UsageError(
+            f"the samples do not look like {sample_type}, so its fields must be named",
+            hint=f"--sample-type {sample_type} --field-map FIELD=PART,... (parts: {', '.join(names)})",
+            code="WDS221",
+        )
+    with as_usage_errors():
+        validate_field_map(sample_type, field_map, names, where="--field-map")
+    return sample_type, field_map

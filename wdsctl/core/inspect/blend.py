@@ -1,0 +1,377 @@
+"""`inspect` of a blend file: its datasets with samples, shares and epochs, and its errors.
+
+Also counts the samples and tokens of splits of datasets (`SplitRangeCache`), for `validate`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Literal
+
+from wdsctl.core.blend import BlendPlan, Leaf, read_blend, resolve
+from wdsctl.core.blend.outline import OutlineNode, list_split_names, read_outline
+from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.read import check_not_media_folder
+from wdsctl.core.catalog.values import SplitMembers
+from wdsctl.core.dataset.location import DatasetLocation
+from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.inspect.get import locate_indexed, select_members
+from wdsctl.core.urls import normalize_root, redact_secrets
+
+TOKENS_COLUMN = "tokens"  # the column for weights in tokens
+
+
+@dataclass(frozen=True, slots=True)
+class SplitRange:
+    """The samples [first, first + samples) of one split of a dataset."""
+
+    location: DatasetLocation
+    generation: int
+    members: SplitMembers
+    samples: int
+    first: int = 0
+
+    def subrange(self, start: int, stop: int) -> SplitRange:
+        return replace(self, first=self.first + start, samples=stop - start)
+
+    def count_tokens(self) -> int:
+        """Sum the column `tokens` over the samples. Raises InputError WDS310, CatalogError WDS311 and WDS314."""
+        from wdsctl.core.columns.column_file import read_column_values
+        from wdsctl.core.inspect.histograms import select_by_bits
+        from wdsctl.core.offsets.read import Offsets
+
+        offsets = Offsets(self.location.offsets_path(self.generation))
+        lengths = read_column_values(self.location, TOKENS_COLUMN, self.generation, shards=offsets.shards)
+        total, before = 0, 0
+        for i, shard in enumerate(offsets.shards):
+            if shard.id not in self.members.shards:
+                continue
+            first = int(offsets.shard_row[i])
+            selected = select_by_bits(lengths[first : first + shard.samples], self.members.shards[shard.id])
+            low, high = max(self.first - before, 0), max(self.first + self.samples - before, 0)
+            total += int(selected[low:high].sum())
+            before += len(selected)
+        return total
+
+
+class SplitRangeCache:
+    """Finds the samples of splits, and reads each catalog once per split."""
+
+    def __init__(self, catalog: str | None) -> None:
+        self._catalog = catalog
+        self._ranges: dict[tuple[str, str, str], SplitRange] = {}
+
+    def find(self, path: str, split: str, split_config: str = "") -> SplitRange:
+        """Find the samples of a split. `split_config`: the split file, if the split is not in the catalog.
+
+        Raises InputError, CatalogError or PermissionDenied for a missing dataset, catalog or split, and DatasetError
+        WDS217 for an invalid split file.
+        """
+        name = (path, split, split_config)
+        if name not in self._ranges:
+            self._ranges[name] = self._open(*name)
+        return self._ranges[name]
+
+    def _open(self, path: str, split: str, split_config: str) -> SplitRange:
+        location, view = locate_indexed(path, self._catalog)
+        check_not_media_folder(location.catalog)
+        with CatalogBrowser(location.catalog) as browser:
+            if split_config:
+                members: SplitMembers | None = _read_split_file(location, view, split, split_config)
+            else:
+                members = select_members(location, browser, view, split)
+            generation = browser.generation
+            samples = 0 if members is None else members.count(browser.shard_sample_counts())
+        if members is None or not samples:
+            hint = "show the samples of each split: `wdsctl inspect DATASET`"
+            raise InputError(
+                f"the split {split!r} has no samples", where=location.display_path, hint=hint, code="WDS211"
+            )
+        return SplitRange(location, generation, members, samples)
+
+
+def _read_split_file(location: DatasetLocation, view: str, split: str, name: str) -> SplitMembers:
+    from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
+    from wdsctl.core.views.selections import intersect_selections, read_view_samples
+
+    _, split_shards = read_split_from_file(location, find_split_file(location, name), split)
+    selection = {split_shard.shard: split_shard for split_shard in split_shards}
+    if view:
+        selection = intersect_selections(selection, read_view_samples(location, view))
+    return SplitMembers({shard: split_shard.bits for shard, split_shard in selection.items()})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendNode:
+    """A node of the tree. `share`: the share of the drawn samples that comes from this node.
+
+    `samples`: the samples of a dataset, after its split and subsets; `is_most`: a join may skip some of them.
+    `epochs`: how often each sample is drawn in `BlendSplit.drawn` samples. Unknown numbers are None.
+    """
+
+    kind: str  # dataset, file, blend, blend_epochized, concat or join
+    where: str  # file:line
+    path: str = ""
+    split: str = ""
+    name: str = ""
+    weight: float | None = None  # weight or repetitions, as in the file
+    share: float | None = None
+    subset: str = ""
+    samples: int | None = None
+    is_most: bool = False
+    epochs: float | None = None
+    children: tuple[BlendNode, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendProblem:
+    """An error, and its line in the blend file."""
+
+    split: str
+    where: str
+    code: str
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleStep:
+    step: int  # the first step with these shares
+    shares: tuple[float, ...]  # one per entry, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendSplit:
+    """One split of the file. `samples`: the samples of one pass over all datasets; None if a count is unknown."""
+
+    name: str
+    weight_by: Literal["samples", "tokens"]
+    datasets: int
+    samples: int | None
+    drawn: int | None
+    schedule: tuple[ScheduleStep, ...]
+    tree: BlendNode | None  # None if the split cannot be read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlendReport:
+    root: str
+    splits: tuple[BlendSplit, ...]
+    problems: tuple[BlendProblem, ...]
+
+
+def inspect_blend(
+    path: str, *, split: str | None = None, samples: int | None = None, catalog: str | None = None
+) -> BlendReport:
+    """Show the datasets of each split of a blend file, or only of `split`.
+
+    `samples`: the number of samples to draw; by default those of one pass over all datasets. Weights are those of the
+    first step of a training run. The report lists errors in datasets, and in one of several splits, as problems.
+    Costs a few queries per dataset; if weights are in tokens, also reads the column `tokens`. Raises InputError if
+    the file does not exist, and the errors of `read_blend`.
+    """
+    path = normalize_root(path)
+    names = list_split_names(path)
+    if split is not None:
+        names = [split]
+    sources = SplitRangeCache(catalog)
+    found = [_inspect_split(path, name, samples, sources, is_alone=len(names) < 2) for name in names or ["train"]]
+    return BlendReport(
+        root=redact_secrets(path),
+        splits=tuple(each for each, _ in found),
+        problems=tuple(problem for _, problems in found for problem in problems),
+    )
+
+
+def _inspect_split(
+    path: str, name: str, drawn: int | None, sources: SplitRangeCache, *, is_alone: bool
+) -> tuple[BlendSplit, list[BlendProblem]]:
+    try:
+        plan = read_blend(path, split_part=name)
+        tree = read_outline(path, name)
+    except WdsctlError as error:
+        if is_alone:
+            raise
+        split = BlendSplit(
+            name=name, weight_by="samples", datasets=0, samples=None, drawn=drawn, schedule=(), tree=None
+        )
+        return split, [_blend_problem(name, error.where, error)]
+    return _SplitInspection(name, plan, sources, drawn).report(tree)
+
+
+class _SplitInspection:
+    """One split of a blend, with its plan and the samples of its datasets."""
+
+    def __init__(self, name: str, plan: BlendPlan, sources: SplitRangeCache, drawn: int | None) -> None:
+        self.name = name
+        self.plan = plan
+        self.problems: list[BlendProblem] = []
+        self.ranges = [self._find_range(sources, leaf) for leaf in plan.leaves]
+        self.join_members = {
+            member.where: self._find_range(sources, member)
+            for leaf in plan.leaves
+            if leaf.join
+            for member in leaf.join.members
+        }
+        counts = [None if each is None else each.samples for each in self.ranges]
+        known = [number for number in counts if number is not None]
+        self.samples = sum(known) if len(known) == len(counts) else None
+        self.drawn = drawn if drawn is not None else self.samples
+        self.shares = self._component_shares()
+
+    def report(self, tree: OutlineNode) -> tuple[BlendSplit, list[BlendProblem]]:
+        figures = iter(self._leaf_stats())
+        split = BlendSplit(
+            name=self.name,
+            weight_by=self.plan.weight_unit,
+            datasets=len(self.ranges),
+            samples=self.samples,
+            drawn=self.drawn,
+            schedule=tuple(
+                ScheduleStep(step=segment.step, shares=tuple(map(float, segment.weights)))
+                for segment in self.plan.schedule
+            ),
+            tree=self._node(tree, figures),
+        )
+        return split, self.problems
+
+    def _find_range(self, sources: SplitRangeCache, leaf: Leaf) -> SplitRange | None:
+        try:
+            found = sources.find(leaf.path, leaf.split_part, leaf.split_config or "")
+            start, stop = resolve(leaf.subsets, found.samples)
+            return found.subrange(start, stop)
+        except WdsctlError as error:
+            self.problems.append(_blend_problem(self.name, leaf.where, error))
+            return None
+
+    def _component_shares(self) -> list[Fraction | None]:
+        """Return each component's share of the drawn samples; None if unknown.
+
+        Divides weights in tokens by the mean length of the component's samples.
+        """
+        components = self.plan.components
+        weights: list[Fraction | None] = [component.weight for component in components]
+        if self.plan.weight_unit == "samples":
+            return weights
+        means = [self._mean_tokens(i) for i in range(len(components))]
+        if any(mean is None and component.weight for mean, component in zip(means, components, strict=True)):
+            return [None] * len(weights)
+        rates = [
+            component.weight / mean if mean else Fraction(0) for component, mean in zip(components, means, strict=True)
+        ]
+        total = sum(rates)
+        return [rate / total for rate in rates] if total else [None] * len(rates)
+
+    def _mean_tokens(self, component: int) -> Fraction | None:
+        """Return the mean number of tokens per sample in one pass over a component; None if unknown."""
+        tokens = count = 0
+        where = self.plan.components[component].where
+        for split_range, repetitions in self._ranges_of_component(component):
+            if split_range is None:
+                return None
+            try:
+                tokens += int(split_range.count_tokens() * repetitions)
+            except WdsctlError as error:
+                self.problems.append(_blend_problem(self.name, where, error))
+                return None
+            count += int(split_range.samples * repetitions)
+        if tokens <= 0 < self.plan.components[component].weight:
+            no_tokens = InputError(
+                "its samples have no tokens", hint="check the function of the column `tokens`", code="WDS211"
+            )
+            self.problems.append(_blend_problem(self.name, where, no_tokens))
+        return Fraction(tokens, count) if tokens > 0 else None
+
+    def _ranges_of_component(self, component: int) -> Iterator[tuple[SplitRange | None, Fraction]]:
+        """Yield (samples, repetitions) for each dataset of a component."""
+        first = sum(len(each.repeated_leaves) for each in self.plan.components[:component])
+        leaves = self.plan.components[component].repeated_leaves
+        for split_range, leaf in zip(self.ranges[first : first + len(leaves)], leaves, strict=True):
+            yield split_range, leaf.repetitions
+
+    def _leaf_stats(self) -> Iterator[_LeafStats]:
+        """Yield share and epochs of each leaf, in order."""
+        leaves = iter(self.plan.leaves)
+        for i, component_share in enumerate(self.shares):
+            ranges = list(self._ranges_of_component(i))
+            sizes = [None if each is None else int(each.samples * repetitions) for each, repetitions in ranges]
+            known = [size for size in sizes if size is not None]
+            total = sum(known) if len(known) == len(sizes) else None
+            for (split_range, _), size in zip(ranges, sizes, strict=True):
+                share = component_share if len(ranges) == 1 else None
+                epochs = None
+                if component_share is not None and total and size is not None:
+                    share = component_share * size / total
+                    if split_range is not None and split_range.samples and self.drawn is not None:
+                        epochs = float(share * self.drawn / split_range.samples)
+                yield _LeafStats(next(leaves), split_range, None if share is None else float(share), epochs)
+
+    def _node(self, branch: OutlineNode, stats: Iterator[_LeafStats]) -> BlendNode:
+        if branch.kind == "dataset":
+            return _build_leaf_node(branch, next(stats))
+        if branch.kind == "join":
+            return self._join_node(branch, next(stats))
+        children = tuple(self._node(child, stats) for child in branch.children)
+        shares = [child.share for child in children if child.share is not None]
+        return _build_node(branch, share=sum(shares) if len(shares) == len(children) else None, children=children)
+
+    def _join_node(self, branch: OutlineNode, stats: _LeafStats) -> BlendNode:
+        join = stats.leaf.join
+        primary = _build_leaf_node(branch.children[0], stats, is_most=join is not None and "skip" in join.nonmatch)
+        members = [(child, self.join_members.get(child.where)) for child in branch.children[1:]]
+        others = [_build_node(child, samples=None if each is None else each.samples) for child, each in members]
+        return _build_node(branch, share=primary.share, children=(primary, *others))
+
+
+@dataclass(frozen=True, slots=True)
+class _LeafStats:
+    leaf: Leaf
+    split_range: SplitRange | None
+    share: float | None = None
+    epochs: float | None = None
+
+
+def _build_leaf_node(branch: OutlineNode, stats: _LeafStats, *, is_most: bool = False) -> BlendNode:
+    return _build_node(
+        branch,
+        share=stats.share,
+        subset=" of ".join(map(str, reversed(stats.leaf.subsets))),
+        samples=None if stats.split_range is None else stats.split_range.samples,
+        is_most=is_most,
+        epochs=stats.epochs,
+    )
+
+
+def _build_node(
+    branch: OutlineNode,
+    *,
+    share: float | None = None,
+    subset: str = "",
+    samples: int | None = None,
+    is_most: bool = False,
+    epochs: float | None = None,
+    children: tuple[BlendNode, ...] = (),
+) -> BlendNode:
+    return BlendNode(
+        kind=branch.kind,
+        where=branch.where,
+        path=redact_secrets(branch.path),
+        split=branch.split_part,
+        name=branch.name,
+        weight=None if branch.amount is None else float(branch.amount),
+        share=share,
+        subset=subset,
+        samples=samples,
+        is_most=is_most,
+        epochs=epochs,
+        children=children,
+    )
+
+
+def _blend_problem(split: str, where: str, error: WdsctlError) -> BlendProblem:
+    other_location = f" ({error.where})" if error.where and error.where != where else ""
+    return BlendProblem(
+        split=split, where=where, code=error.code, message=f"{error.message}{other_location}", hint=error.hint
+    )

@@ -1,0 +1,361 @@
+"""`get`: read one part, or all parts of a sample, by key. Takes one catalog search and one ranged read per part.
+
+Also finds samples by key and selects samples by split and view, for other commands.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+from wdsctl.core.catalog.browse import CatalogBrowser
+from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
+from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
+from wdsctl.core.directories import resolve_parent
+from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
+from wdsctl.core.files import write_atomically
+from wdsctl.core.samples.naming import dotless_key, possible_keys
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.storage import FileRange, Storage
+from wdsctl.core.text import escape_unprintable, pluralize
+
+if TYPE_CHECKING:
+    from wdsctl.core.catalog.samples import StoredSamples
+
+
+MAX_LISTED_CANDIDATES = 20  # in an error message
+GET_CHUNK_BYTES = 64 << 20  # bytes per read: most parts in one read, and large videos in bounded memory
+_MAX_KEYS_SEARCHED = 5_000_000  # limit for a search for similar keys without an index
+
+
+def check_catalog_exists(location: DatasetLocation) -> None:
+    """Raise the error of a missing catalog, with a hint. Imports SQLAlchemy only in that case."""
+    if location.is_unprepared_tar or not os.path.exists(location.catalog):
+        from wdsctl.core.index.first_use import ensure_current_catalog
+
+        ensure_current_catalog(location)
+
+
+def find_samples(location: DatasetLocation, browser: CatalogBrowser, key: str) -> list[SampleLocation]:
+    """Find all samples with this key, as spelled in the shards or in the raw files.
+
+    If samples have no rows in the catalog, searches the keys of the offsets file.
+    """
+    find = browser.find if browser.has_rows else _open_stored_samples(location, browser).find
+    return find(key) or (find(dotless_key(key)) if dotless_key(key) != key else [])
+
+
+def find_sample(
+    location: DatasetLocation,
+    browser: CatalogBrowser,
+    key: str,
+    *,
+    shard: str | None = None,
+    position: int | None = None,
+    part: str | None = None,
+    members: SplitMembers | None = None,
+) -> SampleLocation:
+    """Find the one sample with this key in `shard`, at `position`, with `part`, and in `members`.
+
+    `shard`: a path in the dataset, or the end of one. Raises InputError WDS004 if no sample matches, UsageError
+    WDS005 if several do.
+    """
+    all_matches = find_samples(location, browser, key)
+    if not all_matches:
+        raise _no_sample_error(location, browser, key)
+    matches = [each for each in all_matches if members is None or members.has(each.id)]
+    if not matches:
+        raise InputError(
+            f"the sample {key!r} is not in the view",
+            where=location.display_path,
+            hint="name the dataset without @VIEW",
+            code="WDS004",
+        )
+    selected = [
+        each
+        for each in matches
+        if (shard is None or each.shard == shard or each.shard.endswith(f"/{shard}"))
+        and position in (None, each.position)
+    ]
+    if part is not None:
+        selected = [each for each in selected if each.part(part)] or selected
+    if len(selected) == 1:
+        return selected[0]
+    if not selected:
+        conditions = [f"shard {escape_unprintable(shard)}"] if shard else []
+        conditions += [f"position {position:,}"] if position is not None else []
+        raise InputError(
+            f"sample {key!r} is not there; found in {_format_candidates(matches)}",
+            where=", ".join(conditions),
+            hint="pass one of these with --shard, or omit --shard and --position",
+            code="WDS004",
+        )
+    is_repeated_in_shard = len({each.shard for each in selected}) < len(selected)
+    raise UsageError(
+        f"{len(selected)} samples have the key {key!r}: in {_format_candidates(selected)}",
+        where=location.display_path,
+        hint="choose with --shard PATH" + (", and with --position N within a shard" if is_repeated_in_shard else ""),
+        code="WDS005",
+    )
+
+
+def split_members(location: DatasetLocation, browser: CatalogBrowser, split: str) -> SplitMembers:
+    """Read the samples of a split. Raises InputError WDS211 if there is no such split."""
+    members = browser.members(split)
+    if members is None:
+        names = ", ".join(browser.splits())
+        command = shell_command_at(location, "split", "train=8,val=1,test=1")
+        raise InputError(
+            f"the dataset has no split {split!r}; it has {names or 'none yet'}",
+            where=location.display_path,
+            hint="choose one of these splits" if names else f"create splits: {command}",
+            code="WDS211",
+        )
+    return members
+
+
+def locate_indexed(root: str, catalog: str | None = None) -> tuple[DatasetLocation, str]:
+    """Locate `ROOT` or `ROOT@VIEW`, check that it has a catalog, and return (location, view or "")."""
+    location, view = locate_view(root, catalog)
+    check_catalog_exists(location)
+    return location, view
+
+
+def select_members(
+    location: DatasetLocation, browser: CatalogBrowser, view: str, split: str | None = None
+) -> SplitMembers | None:
+    """Select the samples of a view, of a split, or those in both; None for all samples.
+
+    Raises InputError WDS211 and WDS330, and CatalogError WDS331 if shards of the view have changed.
+    """
+    if not view:
+        return None if split is None else split_members(location, browser, split)
+    from wdsctl.core.views.selections import intersect_selections, read_view_samples, select_split
+
+    selection = read_view_samples(location, view)
+    if split is not None:
+        split_members(location, browser, split)
+        selection = intersect_selections(selection, select_split(location, split))
+    return SplitMembers({shard: split_shard.bits for shard, split_shard in selection.items()})
+
+
+def find_key_and_part(location: DatasetLocation, browser: CatalogBrowser, key: str) -> tuple[str, str] | None:
+    """Return (key, part) if `key` is the file name of an existing part, such as `a/7.seg.png`."""
+    if browser.is_media_folder:
+        return None
+    return next((pair for pair in possible_keys(key) if find_samples(location, browser, pair[0])), None)
+
+
+def choose_part(location: DatasetLocation, sample: SampleLocation, name: str | None) -> PartLocation:
+    """Return the part with this name, or the only part. Raises InputError WDS004, UsageError WDS005."""
+    names = list(dict.fromkeys(part.name for part in sample.parts))
+    if name is None and len(names) == 1:
+        return sample.parts[-1]
+    listed = ", ".join(map(escape_unprintable, names)) or "none"
+    if name is None:
+        raise UsageError(
+            f"the sample has {pluralize(len(names), 'part')}: {listed}",
+            where=f"{location.display_path}, sample {escape_unprintable(sample.key)}",
+            hint="choose with --part NAME, or write all parts into a folder: -o FOLDER/",
+            code="WDS005",
+        )
+    part = sample.part(name.removeprefix("."))
+    if part is None:
+        raise InputError(
+            f"the sample has no part {name!r}; it has {listed}",
+            where=f"{location.display_path}, sample {escape_unprintable(sample.key)}",
+            hint="pass the extension after the key to --part, such as jpg or seg.png",
+            code="WDS004",
+        )
+    return part
+
+
+def _no_sample_error(location: DatasetLocation, browser: CatalogBrowser, key: str) -> InputError:
+    neighbours: list[str] = []
+    if browser.has_rows:
+        neighbours = browser.neighbours(key)
+    elif len(stored := _open_stored_samples(location, browser)) <= _MAX_KEYS_SEARCHED:
+        neighbours = stored.neighbours(key)
+    kind = "file" if browser.is_media_folder else "sample"
+    nearest = f"; the nearest: {' and '.join(map(escape_unprintable, neighbours))}" if neighbours else ""
+    return InputError(
+        f"there is no {kind} {key!r}{nearest}",
+        where=location.display_path,
+        hint=f"list them: {shell_command_at(location, 'ls', '--samples')}",
+        code="WDS004",
+    )
+
+
+def _open_stored_samples(location: DatasetLocation, browser: CatalogBrowser) -> StoredSamples:
+    from wdsctl.core.catalog.samples import StoredSamples  # imports numpy, which nothing else in this file needs
+
+    return StoredSamples(location, browser.generation)
+
+
+def _format_candidates(samples: Sequence[SampleLocation]) -> str:
+    names = [
+        f"{escape_unprintable(each.shard)} (position {each.position:,})" for each in samples[:MAX_LISTED_CANDIDATES]
+    ]
+    more = [f"{len(samples) - MAX_LISTED_CANDIDATES:,} more"] if len(samples) > MAX_LISTED_CANDIDATES else []
+    return ", ".join([*names, *more])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievedPart:
+    """The location of a part, and the file that `get` wrote it to, if any."""
+
+    part: str
+    offset: int  # in the shard
+    size_bytes: int
+    output: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetReport:
+    root: str
+    key: str
+    id: int
+    shard: str
+    position: int  # in the shard, from 0
+    file: str  # the shard's path or URL, for other tools
+    parts: tuple[RetrievedPart, ...]
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GetTarget:
+    """A sample, its requested parts, and the location of its dataset."""
+
+    location: DatasetLocation
+    sample: SampleLocation
+    parts: tuple[PartLocation, ...]
+
+    @property
+    def shard_path(self) -> str:
+        return os.path.join(self.location.root, self.sample.shard)
+
+    def report(self, outputs: Sequence[str | None] = (), *, dry_run: bool = False) -> GetReport:
+        file = DatasetLocation(self.location.root, self.location.meta, self.sample.shard).display_path
+        return GetReport(
+            root=self.location.display_path,
+            key=self.sample.key,
+            id=self.sample.id,
+            shard=self.sample.shard,
+            position=self.sample.position,
+            file=file,
+            parts=tuple(
+                RetrievedPart(part=part.name, offset=part.offset, size_bytes=part.size, output=output)
+                for part, output in zip(self.parts, outputs or [None] * len(self.parts), strict=True)
+            ),
+            dry_run=dry_run,
+        )
+
+
+def find_target(
+    root: str,
+    key: str,
+    *,
+    part: str | None = None,
+    shard: str | None = None,
+    position: int | None = None,
+    all_parts: bool = False,
+    catalog: str | None = None,
+) -> GetTarget:
+    """Find the sample with this key, and its part `part`, its only part, or `all_parts`. Reads no shard.
+
+    `shard` (a path, or the end of one) and `position` choose among samples with the same key. If no sample has `key`,
+    it may be a file name such as `000042.jpg`. Raises InputError WDS004, UsageError WDS005, and the errors of
+    catalogs.
+    """
+    location, view = locate_indexed(root, catalog)
+    with CatalogBrowser(location.catalog) as browser:
+        members = select_members(location, browser, view)
+        if part is None and not find_samples(location, browser, key):
+            key, part = find_key_and_part(location, browser, key) or (key, None)
+        sample = find_sample(location, browser, key, shard=shard, position=position, part=part, members=members)
+    parts = tuple({each.name: each for each in sample.parts}.values())
+    return GetTarget(location, sample, parts if all_parts and part is None else (choose_part(location, sample, part),))
+
+
+def read_part(target: GetTarget) -> Iterator[bytes]:
+    """Yield the first part in chunks of at most 64 MiB. Raises StorageError WDS403 if the shard has changed."""
+    with _open_storage(target) as storage:
+        yield from _read_chunks(storage, target, target.parts[0])
+
+
+def write_target(target: GetTarget, output: str, *, overwrite: bool = False, dry_run: bool = False) -> GetReport:
+    """Write the part to the file `output`, or every part into the folder `output` as KEY.PART, atomically.
+
+    Raises UsageError if a file exists and `overwrite` is False, DatasetError if a key would lead out of the folder.
+    """
+    is_folder = output.endswith(os.sep) or os.path.isdir(output)
+    is_media_file = (
+        target.sample.key == target.sample.shard
+    )  # the sample is a file of a media folder: its key has the extension
+    names = [target.sample.key if is_media_file else f"{target.sample.key}.{part.name}" for part in target.parts]
+    paths = [_path_in_folder(output, name) for name in names]
+    outputs = paths if is_folder else [output]
+    for path in outputs:
+        if os.path.lexists(path) and not overwrite and not _is_special(path):
+            raise UsageError("output file exists", where=path, hint="choose another path, or pass --yes to replace it")
+    if not dry_run:
+        with _open_storage(target) as storage:
+            for part, path in zip(target.parts, outputs, strict=True):
+                chunks = _read_chunks(storage, target, part)
+                if _is_special(path):
+                    with translate_os_errors(path), open(path, "wb") as file:
+                        file.writelines(chunks)
+                else:
+                    write_atomically(resolve_parent(path), partial(_write_chunks, chunks))
+    return target.report(outputs, dry_run=dry_run)
+
+
+def _path_in_folder(folder: str, name: str) -> str:
+    """Return the path of `name` in a folder. Raises DatasetError if a key from the data leads out of it."""
+    if os.path.isabs(name) or ".." in name.split("/") or "\0" in name:
+        raise DatasetError(
+            f"the key {name!r} would lead out of the folder",
+            where=folder,
+            hint="write to a named file: --part NAME -o FILE",
+        )
+    return os.path.join(folder, name)
+
+
+def _is_special(path: str) -> bool:
+    """Whether a path is a device or a pipe, which `get` must not replace."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
+def _write_chunks(chunks: Iterable[bytes], file: BinaryIO) -> None:
+    file.writelines(chunks)
+
+
+def _read_chunks(storage: Storage, target: GetTarget, part: PartLocation) -> Iterator[bytes]:
+    for start in range(0, part.size, GET_CHUNK_BYTES):
+        chunk = FileRange(target.shard_path, part.offset + start, min(GET_CHUNK_BYTES, part.size - start))
+        yield from storage.read_many([chunk])
+
+
+@contextmanager
+def _open_storage(target: GetTarget) -> Iterator[Storage]:
+    """Open the storage of a shard. Reads fail if the shard's size is not the one in the catalog.
+
+    Raises InputError WDS306 if the shard is missing.
+    """
+    with closing(storage_for(target.location.root, {target.shard_path: target.sample.shard_size})) as storage:
+        try:
+            yield storage
+        except (StorageError, InputError) as error:
+            if isinstance(error, StorageDown) or storage.exists(target.shard_path):
+                raise
+            forget = shell_command_at(target.location, "index", "--missing", "drop")
+            raise InputError(
+                f"the shard with sample {target.sample.key!r} is missing: {escape_unprintable(target.sample.shard)}",
+                where=target.location.display_path,
+                hint=f"restore the file, or remove the shard from the catalog: {forget}",
+                code="WDS306",
+            ) from error

@@ -1,0 +1,103 @@
+"""Parse option values that the command line and `wdsctl.api` share, and describe a call for the history."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import MISSING, Field, fields, is_dataclass
+from fractions import Fraction
+from typing import Any
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.urls import redact_secrets
+
+MAX_ARGUMENT_CHARS = 200  # length limit of one stored argument: a list of shards may be long
+
+
+_COMMAND_LINE: ContextVar[tuple[str, tuple[str, ...]] | None] = ContextVar("typed", default=None)
+
+
+@contextmanager
+def recording_invocation(command: str, arguments: Sequence[str]) -> Iterator[None]:
+    """Record runs within the block as the command line `command` (one or two words) with `arguments`."""
+    token = _COMMAND_LINE.set((command, tuple(map(redact_secrets, arguments))))
+    try:
+        yield
+    finally:
+        _COMMAND_LINE.reset(token)
+
+
+def current_invocation(command: str, arguments: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the command line that the user typed; without one, `command` and `arguments`."""
+    return _COMMAND_LINE.get() or (command, arguments)
+
+
+def describe_request(request: Any) -> list[str]:
+    """Format the fields of a request that differ from their defaults, as words such as `missing=keep`."""
+    words: list[str] = []
+    for each in fields(request):
+        value = getattr(request, each.name)
+        if value == _field_default(each) or (not value and not isinstance(value, bool | int | float)):
+            continue
+        if is_dataclass(value):
+            words += describe_request(value)
+        else:
+            words.append(redact_secrets(f"{each.name}={_value_text(value)}")[:MAX_ARGUMENT_CHARS])
+    return words
+
+
+def _field_default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={_value_text(each)}" for name, each in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ",".join(map(_value_text, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+#: Units as in GNU tools: K and KiB are powers of 1024, kB is a power of 1000.
+SIZE_PATTERN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?b?)", re.IGNORECASE)
+SIZE_EXPONENTS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+
+
+def parse_size_bytes(size: str | int) -> int:
+    """Parse `1GiB`, `500MB`, `64k`, `1.5G` or `1073741824`, exactly; at least one byte.
+
+    Returns an int unchanged. Raises UsageError.
+    """
+    if isinstance(size, int):
+        return size
+    match = SIZE_PATTERN.fullmatch(size.strip())
+    if match is None or (match[3].lower() in {"i", "ib"} and not match[2]):
+        raise UsageError(f"{size!r} is no size", hint="write 1GiB, 500MB, 64k or a number of bytes")
+    base = 1000 if match[2] and match[3].lower() == "b" else 1024
+    size_bytes = int(Fraction(match[1]) * base ** SIZE_EXPONENTS[match[2].lower()])
+    if size_bytes < 1:
+        raise UsageError(f"{size!r} is less than one byte", hint="write 1GiB, 500MB, 64k or a number of bytes")
+    return size_bytes
+
+
+def parse_part_names(names: str | Sequence[str]) -> tuple[str, ...]:
+    """Parse `jpg,txt`, and `jpg|png` for either of two parts; or names given one by one.
+
+    Ignores a leading dot. Raises UsageError for an empty name.
+    """
+    pieces = names if not isinstance(names, str) else names.split(",") if names.strip() else []
+    words = [[word.strip().lstrip(".") for word in name.split("|")] for name in pieces]
+    if any("" in each for each in words):
+        raise UsageError(f"{names!r} has an empty name", hint="write jpg,txt")
+    return tuple("|".join(each) for each in words)
+
+
+def worker_count(requested: int | None) -> int:
+    """Return `requested`, or the number of usable CPUs, at most 16: more processes only wait for the disk."""
+    if requested is not None:
+        return requested
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable, 16))

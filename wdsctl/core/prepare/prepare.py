@@ -1,0 +1,303 @@
+"""`prepare`: build a training dataset from raw files or shards: shards, catalog, sample type, splits."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from wdsctl.core.catalog.history import RunRecord, record_run
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.open_catalog import open_catalog_connection
+from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
+from wdsctl.core.catalog.stage import stage_catalog
+from wdsctl.core.dataset.destination import check_destination
+from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
+from wdsctl.core.dataset.lock import check_lock_held, hold_lock
+from wdsctl.core.dataset.raw_folder import RawListing
+from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
+from wdsctl.core.errors import CatalogError, DatasetError, UsageError
+from wdsctl.core.files import make_folder
+from wdsctl.core.index.index import (
+    IndexReport,
+    check_new_catalog,
+    index_locked,
+    index_staged,
+    is_energon_imported,
+    lacking_field_findings,
+)
+from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule, write_rule
+from wdsctl.core.index.write_dataset_yaml import (
+    SampleTypeRequest,
+    as_usage_errors,
+    require_sure_detection,
+    set_aside_broken_config,
+    write_dataset_yaml,
+)
+from wdsctl.core.invocation import describe_request
+from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import (
+    check_is_raw_folder,
+    check_raw_folder,
+    check_source_exists,
+    detect_source_kind,
+    jsonl_hint,
+    refuse_other_formats,
+)
+from wdsctl.core.prepare.write import FolderReport, survey_folder, write_folder
+from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.detect import Detection
+from wdsctl.core.samples.fields import check_sample_type, validate_field_map
+from wdsctl.core.split.split import SplitReport, ensure_split
+from wdsctl.core.urls import normalize_root, redact_secrets
+
+if TYPE_CHECKING:
+    from wdsctl.core.index.energon import EnergonImport
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareReport:
+    """The results of the steps. None: a dry run cannot predict the result, or, for `split`, there are no samples."""
+
+    source: str
+    dest: str
+    from_folder: bool
+    folder: FolderReport | None
+    index: IndexReport | None
+    detection: Detection | None  # None if dataset.yaml existed and was kept
+    split: SplitReport | None
+    up_to_date: bool
+    dry_run: bool
+
+
+def prepare(
+    source: str, dest: str | None = None, request: PrepareRequest | None = None, *, progress: Progress = SILENT_PROGRESS
+) -> PrepareReport:
+    """Build a training dataset: in place from tars or JSONL, in `dest` from raw files.
+
+    A second call does only what is missing: it continues a killed run, adds new files, or changes nothing. Raises
+    UsageError WDS221 after all other steps if the detected sample type is not sure, and what the steps raise.
+    """
+    request = request or PrepareRequest()
+    source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
+    _check_options(request)
+    if request.index.selection is None and dest is None:
+        spec = parse_root_spec(source)
+        source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
+    if dest is not None:
+        check_source_and_dest(source, dest, request)
+    from_folder = request.index.selection is None and (dest is not None or detect_source_kind(source) == "folder")
+    if from_folder and dest is None:
+        refuse_other_formats(source, None)
+        raise UsageError(
+            "missing DEST: raw files are written as shards to another folder",
+            where=source,
+            hint=shell_command("prepare", source, "DEST") + jsonl_hint(source),
+        )
+    root = dest or source
+    listing, home = None, ""
+    if from_folder:
+        if request.index.dry_run:
+            return _dry_run_of_folder(source, root, request, progress)
+        listing = survey_source(source, root, request, progress)  # raises before anything is written
+        key_until = None if listing.keys.is_open else listing.keys.rule
+        request = replace(request, index=replace(request.index, key_until=key_until))
+        home = os.path.realpath(root)
+        make_folder(home)
+    location = locate(root, request.catalog, writing=True, real_root=home)
+    if request.index.dry_run:
+        report = index_locked(location, request.index, progress)
+        return _dry_run_report(source, root, None, report)
+    if not from_folder:
+        check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
+    note_catalog_location(location, request.catalog, progress)
+    arguments = [redact_secrets(source), *([] if dest is None else [redact_secrets(dest)]), *describe_request(request)]
+    with (
+        hold_lock(location.lock, wait=request.wait, note=progress.note),
+        record_run(location, "prepare", arguments, progress) as entry,
+    ):
+        return _run_steps(location, source, root, listing, request, entry, progress)
+
+
+def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> None:
+    """Check the raw folder and the destination before anything is written.
+
+    Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
+    """
+    check_is_raw_folder(source, dest, are_shards=request.index.selection is not None)
+    refuse_other_formats(source, dest)
+    check_source_exists(source)
+    check_destination([source], dest)
+    check_not_in_dataset(dest, request.catalog)
+    check_holds_no_dataset(dest)
+    check_raw_folder(locate(source).root, dest, request.parts)
+    with _peek_ledger(dest, request) as ledger:
+        check_holds_own(dest, {record.name for record in ledger.planned_shards()})
+
+
+def _run_steps(
+    location: DatasetLocation,
+    source: str,
+    dest: str,
+    listing: RawListing | None,
+    request: PrepareRequest,
+    entry: RunRecord,
+    progress: Progress,
+) -> PrepareReport:
+    """Run all steps. The caller holds the lock.
+
+    `listing`: the listing of the raw folder, if the source is one; `request.index.key_until` is then its key rule.
+    """
+    type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
+    set_aside_broken_config(location, type_request, progress)
+    folder = _write_shards(location, source, dest, request, listing, entry, progress) if listing else None
+    detection = split = None
+    is_new = False
+    # The catalog is published once, with its splits. dataset.yaml comes first: it names the optional fields, and
+    # receives the split rule. After a kill in between, the next run builds the catalog from it.
+    with stage_catalog(location) as stage:
+        indexed = index_staged(stage, replace(request.index, skip_key_checks=listing is not None), progress)
+        entry.findings += indexed.findings
+        if entry.ledger is not None and folder is not None:
+            stage.after_publish(entry.ledger.forget_former_keys)
+        if indexed.samples:
+            here = stage.location
+            taken = _take_over_energon(here, indexed, type_request, request, progress)
+            if taken is None:
+                detection, is_new = write_dataset_yaml(
+                    here, indexed.generation, type_request, progress, must_be_sure=not request.take_unsure
+                )
+            else:
+                detection, is_new = taken.detection, True
+                entry.findings += taken.findings
+                indexed = replace(indexed, findings=(*indexed.findings, *taken.findings))
+            if is_new:  # `index` compared the samples with another field map, or with none
+                lacking = lacking_field_findings(here, indexed.generation, request.index)
+                kept = (each for each in indexed.findings if each.code != "WDS108")
+                entry.findings += lacking
+                indexed = replace(indexed, findings=(*kept, *lacking))
+            is_new = write_rule(here, request.index.key_until) or is_new
+            split, is_divided = ensure_split(
+                here, request.split, request.split_by, request.seed, progress, may_move=request.may_move
+            )
+            is_new = is_new or is_divided
+            if taken is None and not request.take_unsure:
+                require_sure_detection(here, detection, type_request)
+    return PrepareReport(
+        source=redact_secrets(source),
+        dest=redact_secrets(dest),
+        from_folder=folder is not None,
+        folder=folder,
+        index=indexed,
+        detection=detection,
+        split=split,
+        up_to_date=indexed.up_to_date and not is_new and (folder is None or folder.written == 0),
+        dry_run=False,
+    )
+
+
+def _take_over_energon(
+    location: DatasetLocation,
+    indexed: IndexReport,
+    type_request: SampleTypeRequest,
+    request: PrepareRequest,
+    progress: Progress,
+) -> EnergonImport | None:
+    """Import Energon's metadata, if the dataset has some that is not imported yet."""
+    if is_energon_imported(location):
+        return None
+    from wdsctl.core.index.energon import import_energon_meta
+
+    return import_energon_meta(
+        location, indexed, request.index.workers, progress, request=type_request, with_splits=request.split is None
+    )
+
+
+def _check_options(request: PrepareRequest) -> None:
+    """Check the options that need no data, so that a mistake is found before hours of work. Raises UsageError."""
+    if request.index.media.selection is not None:
+        parse_media_selection(request.index.media.selection)
+    if request.sample_type:
+        with as_usage_errors():
+            check_sample_type(request.sample_type, where="--sample-type")
+            if request.field_map:
+                validate_field_map(request.sample_type, request.field_map, where="--field-map")
+
+
+def survey_source(source: str, dest: str, request: PrepareRequest, progress: Progress) -> RawListing:
+    """Call `survey_folder` with the key rule and the plan of `dest`, if it exists."""
+    kept = None
+    if os.path.isdir(dest):
+        location = locate(dest, request.catalog)
+        kept = stored_rule(location)
+        check_rule_unchanged(location, request.index.key_until, kept, source)
+    with _peek_ledger(dest, request) as ledger:
+        return survey_folder(source, dest, request, ledger=ledger, kept_rule=kept, progress=progress)
+
+
+def _peek_ledger(dest: str, request: PrepareRequest) -> Ledger:
+    """Open the ledger of the destination for reading; an empty one if there is none."""
+    return Ledger.open_for_reading(locate(dest, request.catalog).ledger if os.path.isdir(dest) else os.devnull)
+
+
+def _write_shards(
+    location: DatasetLocation,
+    source: str,
+    dest: str,
+    request: PrepareRequest,
+    listing: RawListing,
+    entry: RunRecord,
+    progress: Progress,
+) -> FolderReport:
+    if entry.ledger is None:
+        raise entry.ledger_error or DatasetError(
+            "cannot save the plan of the shards",
+            where=dest,
+            hint="choose a writable folder for the catalog: `--catalog DIR`",
+        )
+    check = partial(check_lock_held, location.lock)
+    layouts = partial(_catalog_layout_hashes, location)
+    return write_folder(
+        source,
+        dest,
+        request,
+        ledger=entry.ledger,
+        listing=listing,
+        real_dest=location.root_to_write,
+        check_lock=check,
+        read_layout_hashes=layouts,
+        progress=progress,
+    )
+
+
+def _catalog_layout_hashes(location: DatasetLocation) -> dict[str, str]:
+    """Path -> layout hash of the shards in the catalog; empty if there is no readable catalog."""
+    with suppress(CatalogError), open_catalog_connection(location.catalog) as catalog:
+        return dict(catalog.execute("SELECT path, layout_hash FROM shard WHERE removed IS NULL"))
+    return {}
+
+
+def _dry_run_of_folder(source: str, dest: str, request: PrepareRequest, progress: Progress) -> PrepareReport:
+    """Plan the shards of a raw folder. A dry run cannot predict the later steps."""
+    listing = survey_source(source, dest, request, progress)
+    with _peek_ledger(dest, request) as ledger:
+        folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
+    return _dry_run_report(source, dest, folder, None)
+
+
+def _dry_run_report(source: str, dest: str, folder: FolderReport | None, index: IndexReport | None) -> PrepareReport:
+    return PrepareReport(
+        source=redact_secrets(source),
+        dest=redact_secrets(dest),
+        from_folder=folder is not None,
+        folder=folder,
+        index=index,
+        detection=None,
+        split=None,
+        up_to_date=index is not None and index.up_to_date,
+        dry_run=True,
+    )

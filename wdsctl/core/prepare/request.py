@@ -1,0 +1,37 @@
+"""The request of `prepare`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from wdsctl.core.dataset.raw_folder import OnMissing
+from wdsctl.core.dataset.split_rules import SplitBy
+from wdsctl.core.index.request import IndexRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareRequest:
+    """The options of `prepare`. `index`: the options shared with `index`, of which raw folders use some."""
+
+    # Raw folders. A shard ends at the limit that is reached first.
+    shard_samples: int = 10_000
+    shard_size: int = 1 << 30  # bytes of the tar
+    template: str = "shard-{index:06d}.tar"
+    parts: tuple[str, ...] = ()  # those of a complete sample; empty: those that most samples have
+    on_missing: OnMissing = "error"
+    moved: bool = False  # the source is the folder that DEST was made from, at another path
+    # Splits. None: keep those of the catalog or dataset.yaml; for a new dataset, all samples are `train`.
+    split: Mapping[str, float] | None = None
+    split_by: SplitBy = "auto"
+    seed: int = 0
+    may_move: bool = False  # another split may move samples from one split to another
+    # dataset.yaml
+    sample_type: str = ""  # empty: detect it
+    field_map: Mapping[str, str] = field(default_factory=dict)
+    redetect: bool = False  # detect the sample type again
+    take_unsure: bool = False  # write a detected sample type that is not sure
+    # The catalog
+    catalog: str | None = None
+    index: IndexRequest = field(default_factory=IndexRequest)
+    wait: float = 0.0  # seconds, for another wdsctl that holds the lock

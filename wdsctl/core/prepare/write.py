@@ -1,0 +1,396 @@
+"""Write a raw folder as shards, the first half of `prepare`: list, plan, save the plan, write the missing shards."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+
+from wdsctl.core.catalog.ledger import NO_FORMER_KEYS, FormerKeys, Ledger, ShardRecord, unpack_record_keys
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.raw_folder import RawListing, drop_unreadable, list_raw_folder
+from wdsctl.core.directories import join_beneath
+from wdsctl.core.errors import UsageError, translate_os_errors
+from wdsctl.core.files import fsync_path, remove_file
+from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.prepare.renames import adopt_copied_folder, find_renamed_samples
+from wdsctl.core.prepare.replan import WritePlan, can_be_source, replan
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.processes import warm_up_workers
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.key_rules import KeyRuleChoice
+from wdsctl.core.samples.naming import KNOWN_EXTENSION, KeyRuleName, check_shard_template, dotless_key
+from wdsctl.core.shards.write import ShardJob, WrittenShard, check_limits, run_shard_job
+from wdsctl.core.text import path_for_message
+
+#: The temporary name of a shard.
+_PARTIAL = re.compile(r"\..+\.tar\.\d+\.partial")
+
+_MAX_EXAMPLES = 3
+
+
+def check_dest_shards(dest: str, planned_names: set[str]) -> list[str]:
+    """Return the temporary files of killed runs. Raises UsageError if `dest` has tars that the plan does not name."""
+    if not os.path.lexists(dest):
+        return []
+    if not os.path.isdir(dest):
+        raise UsageError("the destination is a file, not a folder", where=dest, hint="choose another destination")
+    names = list(_walk_files(dest))
+    unknown = sorted(name for name in names if name.endswith(".tar") and name not in planned_names)
+    if unknown:
+        missing = sorted(planned_names.difference(names))
+        renamed = f"if shards were renamed, restore their names ({_format_names(missing)}), or continue with"
+        raise UsageError(
+            f"the destination already holds other shards: {_format_names(unknown)}",
+            where=dest,
+            hint=f"{renamed} {shell_command('index', dest)}"
+            if missing
+            else "choose an empty folder, or the one that was written from this raw folder",
+        )
+    return _filter_partials(names)
+
+
+def list_half_written(dest: str) -> list[str]:
+    """The temporary files of killed runs, relative to `dest`."""
+    return _filter_partials(_walk_files(dest))
+
+
+def _format_names(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_EXAMPLES:,} more" if len(names) > _MAX_EXAMPLES else ""
+    return f"{', '.join(map(path_for_message, names[:_MAX_EXAMPLES]))}{more}"
+
+
+def _filter_partials(names: Iterable[str]) -> list[str]:
+    return [name for name in names if _PARTIAL.fullmatch(os.path.basename(name))]
+
+
+def _walk_files(dest: str) -> Iterator[str]:
+    """The paths, relative to `dest`, of all files outside hidden folders."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    with translate_os_errors(dest, "list"):
+        for folder, folders, names in os.walk(dest, onerror=fail):
+            folders[:] = [name for name in folders if not name.startswith(".")]
+            below = os.path.relpath(folder, dest)
+            yield from (name if below == "." else f"{below}/{name}" for name in names)
+
+
+def stat_sizes(dest: str, names: Iterable[str]) -> dict[str, int]:
+    """Name -> bytes of the shards that exist."""
+    sizes = {}
+    for name in names:
+        with suppress(FileNotFoundError):
+            sizes[name] = os.stat(os.path.join(dest, name)).st_size
+    return sizes
+
+
+def remove_from_dest(dest: str, names: Iterable[str]) -> None:
+    """Remove files of `dest`, a path without links, if they exist."""
+    for name in names:
+        path = join_beneath(dest, name)
+        # A worker of a killed run may have renamed or removed its file since the listing.
+        remove_file(path)
+        with translate_os_errors(path, "remove"), suppress(FileNotFoundError):
+            fsync_path(os.path.dirname(path))
+
+
+_PRELOAD = ("wdsctl.core.shards.write",)
+
+
+@dataclass(slots=True)
+class _WriteResult:
+    """What a run has written. `unreadable`: (key, part) of a file that cannot be read -> the reason."""
+
+    shards: int = 0
+    size_bytes: int = 0
+    unreadable: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RenamedSample:
+    """A sample with a new key and the same bytes."""
+
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderReport:
+    """What a run found and wrote; for a dry run, what it would write.
+
+    `shards`, `samples` and `size_bytes` describe all shards; `written` and `kept` count shards. `vanished`: the number
+    of samples in kept shards whose files are missing. `stale`: the number of kept shards whose files have changed.
+    `dropped`: keys of samples that were removed from the shards. `renamed`: samples with a new key in the shards.
+    `pending`: samples with a new key in the folder, and the old one in a shard that cannot be rewritten without losing
+    samples. `keys`: the key rule and its reason; None if all rules agree. The other fields are as in `RawListing`.
+    """
+
+    source: str
+    dest: str
+    parts: tuple[str, ...]
+    incomplete: int
+    strays: int
+    unreadable: int
+    ignored: int
+    examples: tuple[str, ...]
+    shards: int
+    samples: int
+    size_bytes: int
+    written: int
+    written_bytes: int
+    kept: int
+    vanished: int
+    stale: int
+    dropped: tuple[str, ...]
+    renamed: tuple[RenamedSample, ...]
+    pending: tuple[RenamedSample, ...]
+    dry_run: bool
+    keys: KeyRuleChoice | None = None
+
+
+def survey_folder(
+    source: str,
+    dest: str,
+    request: PrepareRequest,
+    *,
+    ledger: Ledger,
+    kept_rule: KeyRuleName | None = None,
+    progress: Progress = SILENT_PROGRESS,
+) -> RawListing:
+    """List the samples of `source`, after all checks. Writes nothing.
+
+    `kept_rule`: the key rule of the dataset, if it has one. `ledger` may be open for reading.
+    Raises UsageError, InputError, DatasetError, PermissionDenied.
+    """
+    check_shard_template(request.template)
+    check_limits(request.shard_samples, request.shard_size)
+    _check_disjoint(source, dest)
+    records = ledger.planned_shards()
+    check_dest_shards(dest, {record.name for record in records})
+    if request.index.workers > 1 and not request.index.dry_run and not _is_all_done(records):
+        warm_up_workers(_PRELOAD)
+    return list_raw_folder(
+        source,
+        parts=request.parts,
+        on_missing=request.on_missing,
+        key_until=request.index.key_until,
+        previous_rule=kept_rule or _key_rule_of_plan(records),
+        progress=progress,
+    )
+
+
+def _key_rule_of_plan(records: Sequence[ShardRecord]) -> KeyRuleName | None:
+    """The key rule of a plan whose run was killed before it saved the rule, known from dots in keys."""
+    are_dotted = any(dotless_key(key) != key for record in records for key in unpack_record_keys(record))
+    return KNOWN_EXTENSION if are_dotted else None
+
+
+def write_folder(
+    source: str,
+    dest: str,
+    request: PrepareRequest | None = None,
+    *,
+    ledger: Ledger,
+    listing: RawListing | None = None,
+    real_dest: str = "",
+    check_lock: Callable[[], None] = lambda: None,
+    read_layout_hashes: Callable[[], Mapping[str, str]] = dict,
+    progress: Progress = SILENT_PROGRESS,
+) -> FolderReport:
+    """Write the samples of the folder `source` as shards below `dest`, or continue an earlier run.
+
+    The same files give the same bytes, for any number of workers and interruptions. The caller holds the lock of the
+    dataset; for a dry run, `ledger` may be open for reading. `listing`: the result of `survey_folder`. `real_dest`:
+    `dest` without links. `read_layout_hashes`: path -> layout hash of the shards in the catalog. `check_lock` is called
+    before any change and after every shard; it raises if the lock is lost. Raises UsageError, InputError, DatasetError,
+    PermissionDenied, StorageError; finished shards stay, and no incomplete file has the name of a shard.
+
+    If a file turns out to be unreadable and `on_missing` is not `error`, the samples of its shard are planned again
+    without it. No other shard changes.
+    """
+    request = request or PrepareRequest()
+    real_dest = real_dest or os.path.realpath(dest)
+    listing = listing or survey_folder(source, dest, request, ledger=ledger, progress=progress)
+    partials = check_dest_shards(dest, {record.name for record in ledger.planned_shards()})
+    records = _check_source(source, dest, listing, ledger, request, progress)
+    written = _WriteResult()
+    changes: WritePlan | None = None
+    while True:
+        plan, former = _plan(source, dest, listing, records, ledger, request, read_layout_hashes)
+        changes = changes or plan  # later plans no longer list the dropped and renamed samples
+        if request.index.dry_run:
+            written = _WriteResult(len(plan.tasks), sum(task.size_bytes for task in plan.tasks))
+            break
+        check_lock()
+        # Remove files before storing the new plan: after a kill in between, the old plan still names them.
+        remove_from_dest(real_dest, [*partials, *plan.leftover_shards])
+        partials = []
+        _store_plan(source, plan, former, ledger)
+        _write_tasks(source, real_dest, plan, request, written, ledger, check_lock, progress)
+        if not written.unreadable:
+            # A worker of a killed run may live on for a moment, and may have begun another file.
+            remove_from_dest(real_dest, list_half_written(real_dest) if plan.tasks else [])
+            break
+        listing = drop_unreadable(source, listing, written.unreadable, request.on_missing)
+        records = ledger.planned_shards()
+        written.unreadable = {}
+    return _report(source, dest, listing, plan, changes, written, request)
+
+
+def _plan(
+    source: str,
+    dest: str,
+    listing: RawListing,
+    records: Sequence[ShardRecord],
+    ledger: Ledger,
+    request: PrepareRequest,
+    read_layout_hashes: Callable[[], Mapping[str, str]],
+) -> tuple[WritePlan, dict[str, FormerKeys]]:
+    """Make the plan. Returns (plan, former keys to save, by shard)."""
+    known = ledger.former_keys()
+    renames = find_renamed_samples(source, dest, listing.samples, records, known)
+    indexed = read_layout_hashes() if known or renames.new_keys else {}
+    # Former keys are valid while the catalog has the layout that they were saved for: a rebuilt catalog has other keys.
+    # In the state `renamed`, the shard itself has the former keys.
+    valid = {
+        record.name: keys
+        for record in records
+        for layout, keys in (known.get(record.name, NO_FORMER_KEYS),)
+        if record.state == "renamed" or layout == indexed.get(record.name)
+    }
+    plan = replan(
+        listing.samples,
+        records,
+        stat_sizes(dest, [record.name for record in records]),
+        shard_samples=request.shard_samples,
+        shard_size=request.shard_size,
+        template=request.template,
+        missing=request.index.missing,
+        renames=renames,
+        former_keys=valid,
+    )
+    return plan, {name: FormerKeys(indexed.get(name, ""), keys) for name, keys in plan.former_keys.items()}
+
+
+def _store_plan(source: str, plan: WritePlan, former_keys: Mapping[str, FormerKeys], ledger: Ledger) -> None:
+    """Save the plan, its source and the former keys, if any of them has changed."""
+    source_path = os.path.realpath(source)
+    kept = (ledger.planned_shards(), ledger.plan_source(), ledger.former_keys())
+    if (plan.records, source_path, former_keys) != kept:
+        ledger.replace_plan(plan.records, source_path, former_keys)
+
+
+def _write_tasks(
+    source: str,
+    dest: str,
+    plan: WritePlan,
+    request: PrepareRequest,
+    written: _WriteResult,
+    ledger: Ledger,
+    check_lock: Callable[[], None],
+    progress: Progress,
+) -> None:
+    """Write the shards of all tasks, and add the results to `written`."""
+    lenient = request.on_missing != "error"
+    jobs = [ShardJob(join_beneath(dest, task.name), source, task.samples, lenient) for task in plan.tasks]
+    size_by_path = {job.path: task.size_bytes for job, task in zip(jobs, plan.tasks, strict=True)}
+    finished = run_units(
+        run_shard_job,
+        jobs,
+        LocalProcesses(request.index.workers, _PRELOAD),
+        phase="write",
+        progress=progress,
+        size=lambda job: UnitSize(len(job.samples), size_by_path[job.path]),
+    )
+    with closing(finished):
+        for each in finished:
+            check_lock()
+            result = each.result()
+            if isinstance(result, WrittenShard):
+                ledger.set_shard_state(plan.tasks[each.index].name)
+                written.shards += 1
+                written.size_bytes += result.size_bytes
+            else:
+                written.unreadable |= {(file.key, file.part): file.reason for file in result}
+
+
+def _is_all_done(records: Sequence[ShardRecord]) -> bool:
+    """Whether all planned shards are written, so that the run probably has nothing to do."""
+    return bool(records) and all(record.state == "done" for record in records)
+
+
+def _check_source(
+    source: str, dest: str, listing: RawListing, ledger: Ledger, request: PrepareRequest, progress: Progress
+) -> list[ShardRecord]:
+    """The records of the plan to continue. For a copied folder, they get its mtimes, so that no shard is rewritten.
+
+    Raises UsageError if the shards were made from another folder, unless that folder was moved or copied here.
+    """
+    before, records = ledger.plan_source(), ledger.planned_shards()
+    if request.moved or before is None or before == os.path.realpath(source):
+        return records
+    if can_be_source(listing.samples, records):
+        return records
+    adopted = adopt_copied_folder(source, dest, listing.samples, records, ledger.former_keys(), progress)
+    if adopted is None:
+        raise UsageError(
+            f"the destination was made from another folder, {path_for_message(before)}, and its samples are not "
+            "those of "
+            f"{path_for_message(source)}",
+            where=dest,
+            hint="choose another DEST; or pass `--yes` if it is that folder, moved and changed since",
+        )
+    progress.note(f"this folder is a copy of {path_for_message(before)}, byte for byte: continuing from it")
+    return adopted
+
+
+def _check_disjoint(source: str, dest: str) -> None:
+    real_source, real_dest = os.path.realpath(source), os.path.realpath(dest)
+    if os.path.commonpath([real_source, real_dest]) in {real_source, real_dest}:
+        raise UsageError(
+            "the raw folder and the destination must not contain one another",
+            where=f"{source} and {dest}",
+            hint="choose a destination next to the raw folder",
+        )
+
+
+def _report(
+    source: str,
+    dest: str,
+    listing: RawListing,
+    plan: WritePlan,
+    first_plan: WritePlan,
+    written: _WriteResult,
+    request: PrepareRequest,
+) -> FolderReport:
+    return FolderReport(
+        source=source,
+        dest=dest,
+        parts=listing.expected,
+        incomplete=listing.incomplete,
+        strays=listing.strays,
+        unreadable=listing.unreadable,
+        ignored=listing.ignored,
+        examples=listing.examples,
+        shards=len(plan.records),
+        samples=sum(record.samples for record in plan.records),
+        size_bytes=sum(record.size_bytes for record in plan.records),
+        written=written.shards,
+        written_bytes=written.size_bytes,
+        kept=len(plan.records) - written.shards,
+        vanished=len(plan.vanished_keys),
+        stale=plan.stale_shards,
+        dropped=tuple(sorted(first_plan.dropped_keys)),
+        renamed=_to_renamed_samples(first_plan.renamed_keys),
+        pending=_to_renamed_samples(plan.pending_renames),
+        dry_run=request.index.dry_run,
+        keys=None if listing.keys.is_open else listing.keys,
+    )
+
+
+def _to_renamed_samples(pairs: Sequence[tuple[str, str]]) -> tuple[RenamedSample, ...]:
+    return tuple(RenamedSample(before=old, after=new) for old, new in sorted(pairs))

@@ -1,0 +1,256 @@
+"""`repair`: write fixed copies of broken shards. Makes only fixes that need no guessing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from wdsctl.core.catalog.presence import check_not_in_dataset, no_shards_error
+from wdsctl.core.catalog.read import Catalog, check_not_media_folder
+from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
+from wdsctl.core.dataset.config import read_config_text
+from wdsctl.core.dataset.destination import check_destination_empty
+from wdsctl.core.dataset.location import META_FOLDER, DatasetLocation, locate
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.errors import CatalogError, Finding, StorageError, UsageError
+from wdsctl.core.files import make_folder, write_text
+from wdsctl.core.jobs import LocalProcesses, UnitSize, run_units
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.repair.members import read_indexed_members
+from wdsctl.core.repair.unit import RepairedShard, RepairRequest, RepairUnit, repair_results, repair_shard
+from wdsctl.core.shards.list import list_shards
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.storage.open import workers_for
+from wdsctl.core.text import escape_unprintable, pluralize
+from wdsctl.core.urls import is_url, normalize_root
+
+__all__ = ["RepairReport", "RepairRequest", "repair"]
+
+_MAX_SHOWN_NAMES = 8  # missing members in a message
+_RESULTS_FOLDER = "repair"  # subfolder of `.wdsctl` in DEST
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairReport:
+    """The report of `repair`. `repaired`: every shard that is broken, was copied, or lacks members.
+
+    `sound`: number of intact shards. `beyond_repair`: shards of which nothing could be saved. `lost_members`: number
+    of names in `repaired[].lost`. `findings`: problems that remain (WDS157), and missing members (WDS130).
+    """
+
+    root: str
+    dest: str
+    shards: int
+    sound: int
+    fixed: int
+    beyond_repair: int
+    lost_members: int
+    copied: int
+    repaired: tuple[RepairedShard, ...]
+    findings: tuple[Finding, ...]
+    dry_run: bool
+    seconds: float
+
+
+def repair(
+    root: str,
+    request: RepairRequest,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    progress: Progress = SILENT_PROGRESS,
+) -> RepairReport:
+    """Write fixed copies of the broken shards below `root`. Does not modify `root` unless `request.in_place` is set.
+
+    Needs no catalog. With a catalog, reports every indexed member that is missing from a copy or an intact shard. A
+    killed run continues where it stopped. Raises UsageError without a destination, InputError if there are no shards,
+    PermissionDenied and StorageError if nothing can be written.
+    """
+    started = time.monotonic()
+    location = locate(root, catalog)
+    dest = _resolve_dest(location, request)
+    shards, rows, offsets = _list_shards(location)
+    units = []
+    for shard in shards:
+        row = rows.get(shard.path)
+        units.append(
+            RepairUnit(
+                root=location.root_to_write if request.in_place else location.root,
+                shard=shard,
+                target=os.path.join(dest, shard.path),
+                request=request,
+                row=row,
+                offsets_path="" if row is None or is_jsonl_name(shard.path) else offsets,
+            )
+        )
+    results_folder = os.path.join(dest, META_FOLDER, _RESULTS_FOLDER)
+    with ExitStack() as stack:
+        if request.in_place and not request.dry_run and os.path.isdir(location.meta):
+            stack.enter_context(hold_lock(location.lock, wait=request.wait, note=progress.note))
+        if not request.in_place and not request.dry_run:
+            _check_dest_replaceable(dest, results_folder)
+            stack.enter_context(
+                hold_lock(os.path.join(dest, META_FOLDER, "lock"), wait=request.wait, note=progress.note)
+            )
+            _check_dest_replaceable(dest, results_folder)  # again, since another writer may have held the lock
+            make_folder(results_folder)
+            config_copy = os.path.join(dest, META_FOLDER, "dataset.yaml")
+            if os.path.exists(location.dataset_yaml) and not os.path.exists(config_copy):
+                write_text(config_copy, read_config_text(location.dataset_yaml))
+        keeps_results = not (request.in_place or request.dry_run)
+        finished = run_units(
+            repair_shard,
+            units,
+            LocalProcesses(workers_for(location.root, workers), ("wdsctl.core.repair.unit",)),
+            results=repair_results(results_folder) if keeps_results else None,
+            phase="repair",
+            progress=progress,
+            size=lambda unit: UnitSize(1, unit.shard.size),
+        )
+        with closing(finished):
+            results = [each.result() for each in finished]
+    results += _find_missing_shards(location, shards, rows, offsets)
+    results.sort(key=lambda each: each.shard)
+    outcomes = Counter(each.became for each in results)
+    return RepairReport(
+        root=location.display_path,
+        dest=dest,
+        shards=len(shards),
+        sound=outcomes["sound"],
+        fixed=outcomes["fixed"],
+        beyond_repair=outcomes["lost"],
+        lost_members=sum(len(each.lost) for each in results),
+        copied=outcomes["copied"],
+        repaired=tuple(each for each in results if each.became != "sound" or each.left or each.lost),
+        findings=tuple(_findings(results)),
+        dry_run=request.dry_run,
+        seconds=time.monotonic() - started,
+    )
+
+
+def _check_dest_replaceable(dest: str, results_folder: str) -> None:
+    """Raise UsageError for a folder with files that `repair` did not write."""
+    if not os.path.isdir(results_folder):
+        check_destination_empty(dest)
+
+
+def _resolve_dest(location: DatasetLocation, request: RepairRequest) -> str:
+    """Return the absolute folder for copies. Raises UsageError if there is none, or it overlaps with the root."""
+    if request.in_place == bool(request.dest):
+        raise UsageError(
+            "missing DEST for the fixed copies" if not request.dest else "DEST and --in-place exclude each other",
+            hint="`wdsctl repair ROOT DEST` writes copies; `--in-place --yes` replaces the shards",
+        )
+    if request.in_place:
+        if is_url(location.root):
+            raise UsageError("shards at a URL cannot be repaired in place", hint="pass a local folder as DEST")
+        return location.root_to_write
+    dest = normalize_root(request.dest)
+    if is_url(dest):
+        raise UsageError("DEST is a URL: copies are written to local or mounted folders", hint="pass a folder as DEST")
+    dest = os.path.abspath(dest)
+    real, root = os.path.realpath(dest), location.root if is_url(location.root) else os.path.realpath(location.root)
+    if os.path.exists(dest) and not os.path.isdir(dest):
+        raise UsageError("DEST is a file", hint="pass a new or empty folder as DEST")
+    overlaps = real == root if location.single_file else _is_below(real, root) or _is_below(root, real)
+    if not is_url(root) and overlaps:
+        raise UsageError(
+            "DEST is in ROOT, or ROOT in DEST: copies and shards would be one dataset",
+            hint="pass another folder as DEST",
+        )
+    check_not_in_dataset(real)
+    return real
+
+
+def _is_below(folder: str, other: str) -> bool:
+    """Whether `folder` is `other` or below it."""
+    return f"{folder}/".startswith(f"{other}/")
+
+
+def _list_shards(location: DatasetLocation) -> tuple[Sequence[ShardFile], dict[str, ShardRow], str]:
+    """Return all shards that the catalog does not exclude, their catalog rows by path, and the offsets file.
+
+    Without a readable catalog, returns all shards and no rows. Without a usable offsets file, its path is empty.
+    """
+    exclude: tuple[str, ...] = ()
+    rows: list[ShardRow] = []
+    offsets = ""
+    try:
+        if os.path.exists(location.catalog):
+            check_not_media_folder(location.catalog)
+            with Catalog(location.catalog) as published:
+                exclude, rows, offsets = (
+                    published.exclude_patterns(),
+                    published.shards(),
+                    location.offsets_path(published.generation),
+                )
+            Offsets(offsets)
+    except (CatalogError, StorageError):
+        offsets = ""
+    listing = list_shards(location.root, exclude, only=location.single_file, catalog_paths=[row.path for row in rows])
+    if not listing.shards:
+        raise no_shards_error(location)
+    return listing.shards, {row.path: row for row in rows if row.status not in (MISSING_STATUS, "unreadable")}, offsets
+
+
+def _find_missing_shards(
+    location: DatasetLocation, shards: Sequence[ShardFile], rows: Mapping[str, ShardRow], offsets: str
+) -> list[RepairedShard]:
+    """Return the indexed shards whose files are missing, with the names of their members.
+
+    If there are at least as many new files of the same size as missing ones, they count as renamed, not missing.
+    """
+    if location.single_file:
+        return []
+    present = {shard.path for shard in shards}
+    new_sizes = Counter(shard.size for shard in shards if shard.path not in rows)
+    missing = [row for path, row in rows.items() if path not in present]
+    missing_sizes = Counter(row.size for row in missing)
+    results = []
+    for row in missing:
+        if new_sizes[row.size] >= missing_sizes[row.size]:
+            continue
+        if is_jsonl_name(row.path):
+            lost = [f"line {number}" for number in range(1, row.samples + 1)]
+        else:
+            lost = [each.name for each in read_indexed_members(offsets, row.id)] if offsets else []
+        message = f"the file is missing, with {pluralize(row.samples, 'indexed sample')}"
+        results.append(
+            RepairedShard(
+                shard=row.path, became="lost", left=(message,), lost=tuple(lost), size_bytes=row.size, error="WDS130"
+            )
+        )
+    return results
+
+
+def _findings(results: Sequence[RepairedShard]) -> Iterator[Finding]:
+    for each in results:
+        for message in each.left:
+            yield Finding(
+                code=each.error or "WDS157",
+                severity="error" if each.became == "lost" else "warning",
+                message=message,
+                shard=each.shard,
+            )
+        if each.lost:
+            kind = "lines" if is_jsonl_name(each.shard) else "members"
+            yield Finding(
+                code="WDS130",
+                severity="error",
+                message=f"missing {kind}: {_format_names(each.lost)}",
+                shard=each.shard,
+                count=len(each.lost),
+            )
+
+
+def _format_names(names: Sequence[str]) -> str:
+    more = (
+        f" and {len(names) - _MAX_SHOWN_NAMES:,} more (--json names them all)" if len(names) > _MAX_SHOWN_NAMES else ""
+    )
+    return ", ".join(map(escape_unprintable, names[:_MAX_SHOWN_NAMES])) + more

@@ -1,1 +1,0 @@
-"""Findings in the forms that CI systems read. Values in, text out."""

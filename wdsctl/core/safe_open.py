@@ -1,0 +1,250 @@
+"""Open files that data names, but only beneath folders that the user named.
+
+A catalog, a table or a list may name any file. Only the user decides where files may be: in the folder they named,
+and in those of `--allow-path DIR` or WDSCTL_ALLOW_PATH. This module opens a path folder by folder without following
+links (`openat` with O_NOFOLLOW), so that no other program can replace a folder between check and use. It resolves
+links first and opens their targets in the same way, so links that stay inside work. It opens regular files only:
+reading a pipe could block forever.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+import stat
+from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
+from stat import S_ISDIR, S_ISREG
+from typing import IO
+from urllib.parse import unquote
+
+from wdsctl.core.errors import PermissionDenied, StorageError, UsageError
+from wdsctl.core.urls import is_url, normalize_root, redact_secrets
+
+#: Folders outside of a dataset that its data may name, separated by commas: `/data/blobs,s3://bucket/images`.
+ALLOW_PATH_VARIABLE = "WDSCTL_ALLOW_PATH"
+_SEPARATOR = ","  # URLs have colons
+
+_FOLDER_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+#: O_NONBLOCK: opening a FIFO in the place of a file does not wait for a writer.
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_LINK_ERRNOS = frozenset({errno.ELOOP, errno.ENOTDIR, errno.EMLINK})
+
+
+def allow_path(*folders: str) -> None:
+    """Allow data to name files beneath these folders or URLs, in this process and those it starts later.
+
+    Raises UsageError for a folder that does not exist.
+    """
+    for each in folders:
+        if not (is_url(each) or os.path.isdir(os.path.expanduser(each))):
+            raise UsageError(
+                "the folder to allow does not exist" if not os.path.exists(each) else "not a folder",
+                where=each,
+                hint="name the folder that the links and paths in the data point into",
+            )
+    known = [each for each in os.environ.get(ALLOW_PATH_VARIABLE, "").split(_SEPARATOR) if each]
+    named = [each if is_url(each) else os.path.abspath(os.path.expanduser(each)) for each in folders]
+    os.environ[ALLOW_PATH_VARIABLE] = _SEPARATOR.join(dict.fromkeys([*known, *named]))
+
+
+def open_beneath(path: str, roots: Collection[str]) -> int:
+    """Open a regular file for reading, and return its descriptor. `roots`: absolute folders that may contain it.
+
+    Raises PermissionDenied WDS409 if the path leads outside of them, StorageError WDS404 if it is not a regular file,
+    and OSError. Costs one system call per folder below the root; with links, also one per folder of the whole path.
+    """
+    root = find_root_above(path, roots)
+    names = path[len(root) :].strip("/").split("/")
+    try:
+        if root and ".." not in names:
+            try:
+                return _open_regular(root, names, path)
+            except OSError as error:
+                if isinstance(error, StorageError) or error.errno not in _LINK_ERRNOS:
+                    raise
+        real = os.path.realpath(path)
+        base = _find_base(real, roots)
+        if not base:
+            raise outside_error(path, real, roots)
+        return _open_regular(base, real[len(base) :].strip("/").split("/"), path)
+    except OSError as error:
+        error.filename = path  # the system call only had the last name
+        raise
+
+
+def open_file_beneath(path: str, roots: Collection[str]) -> IO[bytes]:
+    """Open a file like `open_beneath`, as an unbuffered file object."""
+    return open(open_beneath(path, roots), "rb", buffering=0)
+
+
+class FolderOpener:
+    """Opens many files beneath `root`, folder by folder. The last folder stays open until `close`.
+
+    The caller checks whether they are regular files. Costs one system call per file.
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._path = ""
+        self._folder = -1
+
+    def open(self, path: str) -> int:
+        """Return a descriptor for reading. Raises as `open_beneath`."""
+        folder, _, name = path.rpartition("/")
+        try:
+            if folder != self._path:
+                self.close()
+                self._folder = _open_folder_beneath(self._root, folder[len(self._root) :].strip("/"))
+                self._path = folder
+            return os.open(name, _FILE_FLAGS, dir_fd=self._folder)
+        except OSError as error:
+            if error.errno not in _LINK_ERRNOS:
+                error.filename = path
+                raise
+        return open_beneath(path, (self._root,))
+
+    def close(self) -> None:
+        if self._path:
+            os.close(self._folder)
+            self._path = ""
+
+
+def find_root_above(path: str, roots: Collection[str]) -> str:
+    """Return the nearest of `roots` that contains the path, by its text; empty if none does."""
+    return next((root for root in _folders_above(path) if root in roots), "")
+
+
+def is_beneath(path: str, roots: Collection[str]) -> bool:
+    """Whether a path, after resolving links, lies beneath `roots` or an allowed folder."""
+    return bool(_find_base(os.path.realpath(path), roots))
+
+
+def check_beneath(path: str, root: str) -> None:
+    """Raise PermissionDenied WDS409 if the path leads outside of `root` and all allowed folders."""
+    if not is_beneath(path, (root,)):
+        raise outside_error(path, os.path.realpath(path), (root,))
+
+
+def check_store(reference: str, root: str, where: str) -> None:
+    """Raise PermissionDenied WDS409 if a store that data names lies outside of `root` and all allowed folders.
+
+    `reference`: a path, a URL, or either of them behind `filesystem://` or `filesystem+`. URLs are compared as text.
+    `where`: the file that names the store, for the message.
+    """
+    target = normalize_root(reference.removeprefix("filesystem+").removeprefix("filesystem://"))
+    if not is_url(target):
+        if not is_beneath(target, (root,)):
+            error = outside_error(reference, os.path.realpath(target), (root,))
+            error.where = where or error.where
+            raise error
+        return
+    may = [root, *os.environ.get(ALLOW_PATH_VARIABLE, "").split(_SEPARATOR)]
+    if not any(is_url(each) and _url_beneath(target, f"{each.rstrip('/')}/") for each in may):
+        raise outside_error(where or redact_secrets(target), target, (root,))
+
+
+def _url_beneath(target: str, root: str) -> bool:
+    """Whether a URL continues `root` without `..` and without another fsspec layer (`::`)."""
+    rest = target[len(root) :]
+    turns = any(unquote(piece) == ".." for piece in rest.replace("\\", "/").split("/"))
+    return target.startswith(root) and not turns and "::" not in rest
+
+
+def outside_error(path: str, real: str, roots: Iterable[str]) -> PermissionDenied:
+    """Build the error for a path in the data that leads to `real`."""
+    return PermissionDenied(
+        f"the path leads out of {next(iter(roots), 'the dataset')}, to {real}; data may not name files elsewhere",
+        where=path,
+        hint=f"if you intend it, {allow_path_hint(real)}; in a program, "
+        f"`wdsctl.loader.allow_path({_folder_to_allow(real)!r})`",
+        code="WDS409",
+    )
+
+
+def allow_path_hint(real: str) -> str:
+    """Describe the option that allows a file or folder, given its resolved path."""
+    return f"`--allow-path {shlex.quote(_folder_to_allow(real))}` allows it"
+
+
+def _folder_to_allow(real: str) -> str:
+    return redact_secrets(real) if is_url(real) or os.path.isdir(real) else os.path.dirname(real)
+
+
+def _open_regular(base: str, names: list[str], path: str) -> int:
+    """Open the file at the end of `names` beneath `base` without following links."""
+    folder = _open_folder_beneath(base, "/".join(names[:-1]))
+    try:
+        handle = os.open(names[-1], _FILE_FLAGS, dir_fd=folder)
+    finally:
+        os.close(folder)
+    mode = os.fstat(handle).st_mode
+    if not S_ISREG(mode):
+        os.close(handle)
+        if S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        raise StorageError("not a regular file", where=path, hint="replace it by a regular file")
+    return handle
+
+
+def _open_folder_beneath(base: str, below: str) -> int:
+    """Open a folder beneath `base` without following links, and return its descriptor."""
+    folder = os.open(base, _FOLDER_FLAGS)
+    for name in below.split("/") if below else ():
+        try:
+            inner = os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+        folder = inner
+    return folder
+
+
+def is_link_outside(entry: os.DirEntry[str], root: str) -> bool:
+    """Whether a folder entry beneath `root` is a link that leads outside of it and of all allowed folders."""
+    return entry.is_symlink() and not is_beneath(entry.path, (root,))
+
+
+def check_entries_beneath(entries: Iterable[os.DirEntry[str]], root: str) -> Iterator[os.DirEntry[str]]:
+    """Yield the entries. Raises PermissionDenied WDS409 at a link that leads outside of `root`, unless hidden."""
+    for entry in entries:
+        if not entry.name.startswith(".") and entry.is_symlink():
+            check_beneath(entry.path, root)
+        yield entry
+
+
+def _find_base(real: str, roots: Iterable[str]) -> str:
+    """Return the resolved folder, a root or an allowed one, that contains a resolved path; empty if none does."""
+    above = (real, *_folders_above(real))
+    # Most roots contain no links: try them unresolved first, to save resolving them for each file.
+    may = {*roots, *_allowed(os.environ.get(ALLOW_PATH_VARIABLE, ""))}
+    found = next((folder for folder in above if folder in may), "")
+    if found:
+        return found
+    resolved = set(map(os.path.realpath, roots))
+    return next((folder for folder in above if folder in resolved), "")
+
+
+@lru_cache(maxsize=4)
+def _allowed(folders: str) -> tuple[str, ...]:
+    return tuple(os.path.realpath(folder) for folder in folders.split(_SEPARATOR) if folder and not is_url(folder))
+
+
+def _folders_above(path: str) -> Iterable[str]:
+    """Yield the folders that contain a path, the nearest first."""
+    while path != (path := os.path.dirname(path)) and path:
+        yield path
+
+
+def regular_file_opener(path: str, flags: int) -> int:
+    """The `opener` of `open` for files that data names. Raises OSError for pipes, sockets and devices."""
+    try:
+        handle = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket
+            raise OSError(errno.EINVAL, "not a regular file", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return handle

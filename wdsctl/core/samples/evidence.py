@@ -1,0 +1,259 @@
+"""Evidence about a dataset: for each part, how many samples have it, its content, and the keys of its JSON.
+
+The functions read no files: the caller gathers the evidence and decides how much to read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.media.sniff import SniffedContent, sniff
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+_TEXT_KINDS = {"text", "integer", "number", "json"}
+_CONSENSUS_SHARE = 0.9
+_DISPLAY_NAMES = {
+    "jpeg2000": "JPEG 2000",
+    "matroska": "Matroska",
+    "webm": "WebM",
+    "npy": "a NumPy array",
+    "npz": "NumPy arrays",
+    "pickle": "pickle",
+    "torch": "a torch file",
+    "safetensors": "safetensors",
+    "utf-8": "text",
+    "utf-16": "text in UTF-16",
+    "object": "a JSON object",
+    "array": "a JSON array",
+    "string": "a JSON string",
+}
+_JSON_FORMATS = frozenset({"object", "array", "string", "integer", "number"})
+_TEXT_FORMATS = frozenset({"text", "utf-16", "string", "integer", "number"})
+#: The formats that a part's last extension promises, as `SniffedContent` calls them. Other extensions promise nothing.
+FORMATS_BY_EXTENSION: dict[str, frozenset[str]] = {
+    **{name: frozenset((each.name, *each.also_holds)) for name, each in FORMAT_BY_EXTENSION.items()},
+    **{name: frozenset({name}) for name in ("npy", "npz", "pickle", "pdf")},
+    **dict.fromkeys(("pt", "pth"), frozenset({"torch", "pickle"})),
+    **dict.fromkeys(("txt", "text", "caption"), _TEXT_FORMATS),
+    "pkl": frozenset({"pickle"}),
+    "json": _JSON_FORMATS,
+    "cls": frozenset({"integer"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartEvidence:
+    """Evidence about one part.
+
+    `samples`: how many samples have it. `heads`: the first bytes of some parts from several shards; JSON is whole up to
+    1 MiB. `sizes`: the sizes of these parts in bytes, in the same order; empty if every head is a whole part.
+    """
+
+    name: str
+    samples: int
+    heads: tuple[bytes, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Evidence about all parts of a dataset of `samples` samples."""
+
+    samples: int
+    parts: tuple[PartEvidence, ...]
+
+
+class JsonKeyFacts(NamedTuple):
+    """A key of a JSON part.
+
+    `share`: the share of all samples in which the key is present and not null. `found`: how many of the `examined`
+    objects have it. `kind`: text, integer, number, boolean, object, list, list of text, list of numbers, or mixed.
+    """
+
+    path: tuple[str, ...]
+    share: float
+    kind: str
+    found: int
+    examined: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartFacts:
+    """Facts about one part.
+
+    `kind`: a kind of content, or mixed, or unknown if no content was examined. `format`: the most frequent format.
+    `content_summary`: the content in words. `oddities`: sentences about content that contradicts the name or the rest.
+    """
+
+    name: str
+    share: float
+    kind: str
+    format: str
+    content_summary: str
+    oddities: tuple[str, ...]
+    keys: tuple[JsonKeyFacts, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Kind and format: `image/jpeg`, `json/object`, `text`, `integer`."""
+        is_plain = self.kind in {"text", "integer", "number"} or not self.format
+        return self.kind if is_plain else f"{self.kind}/{self.format}"
+
+    @property
+    def name_words(self) -> tuple[str, ...]:
+        """The words of the name without a known extension: `caption` for `caption.txt`, `cls` for `cls`."""
+        words = tuple(self.name.lower().replace("-", "_").split("."))
+        return words[:-1] if len(words) > 1 and words[-1] in FORMATS_BY_EXTENSION else words
+
+    @property
+    def prefix(self) -> str:
+        """The name up to its last dot: parts with the same prefix can be alternatives of each other."""
+        return self.name.rpartition(".")[0]
+
+
+def examine_part(part: PartEvidence, samples: int) -> PartFacts:
+    """Return the facts about one part of a dataset of `samples` samples."""
+    share = part.samples / samples if samples else 0.0
+    sizes = part.sizes or tuple(map(len, part.heads))
+    contents = [sniff(head, size) for head, size in zip(part.heads, sizes, strict=True)]
+    full = [content for content in contents if content.kind != "empty"]
+    kind, form = _consensus(full, part.name) if full else ("empty" if contents else "unknown", "")
+    wholes = [head for head, size in zip(part.heads, sizes, strict=True) if size <= len(head)]
+    keys = _json_key_facts(wholes, share) if (kind, form) == ("json", "object") else ()
+    return PartFacts(
+        part.name, share, kind, form, _summarize_contents(contents), _find_oddities(part.name, kind, contents), keys
+    )
+
+
+def percent(share: float) -> str:
+    """Format a share for people: 100 % only for all samples, 0 % only for none."""
+    if 0.995 <= share < 1:
+        return f"{min(99.9, 100 * share):.1f} %"
+    return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
+
+
+def _consensus(contents: Sequence[SniffedContent], name: str) -> tuple[str, str]:
+    kinds = Counter(content.kind for content in contents)
+    kind: str
+    kind, count = kinds.most_common(1)[0]
+    # One word among numbers makes the part text, and so does much text among JSON. A few other files are oddities.
+    tolerated = 0 if kind in {"integer", "number"} else 1 - _CONSENSUS_SHARE
+    if len(contents) - count > tolerated * len(contents):
+        if not set(kinds) <= _TEXT_KINDS:
+            return "mixed", ""
+        kind = "number" if set(kinds) == {"integer", "number"} else "text"
+    forms = Counter(content.format for content in contents if content.kind == kind)
+    form = forms.most_common(1)[0][0] if forms else ""
+    if kind == "json" and form == "string" and not name.endswith("json"):
+        return "text", "utf-8"  # captions in quotation marks, not JSON
+    return kind, form
+
+
+def _summarize_contents(contents: Sequence[SniffedContent]) -> str:
+    counts = Counter(_display_name(content) for content in contents)
+    if not counts:
+        return "content not looked at"
+    if len(counts) == 1:
+        return f"content is {next(iter(counts))} ({len(contents)} of {len(contents)} looked at)"
+    kinds = ", ".join(f"{name} ({count})" for name, count in counts.most_common(4))
+    return f"content is {kinds} of {len(contents)} looked at"
+
+
+def _find_oddities(name: str, kind: str, contents: Sequence[SniffedContent]) -> tuple[str, ...]:
+    odd = []
+    promised = FORMATS_BY_EXTENSION.get(name.lower().rpartition(".")[2])
+    broken = [
+        content
+        for content in contents
+        if promised and content.kind != "empty" and _format_name(content) not in promised
+    ]
+    for shown, count in Counter(_display_name(content) for content in broken).most_common(3):
+        odd.append(f"{name}: the name promises something else, but content is {shown} ({count} of {len(contents)})")
+    if kind == "mixed":
+        odd.append(
+            f"{name}: the content is not of one kind: {_summarize_contents(contents).removeprefix('content is ')}"
+        )
+    empty = sum(content.kind == "empty" for content in contents)
+    if empty:
+        odd.append(f"{name}: {empty} of {len(contents)} are empty")
+    return tuple(odd)
+
+
+def _format_name(content: SniffedContent) -> str:
+    if content.kind == "text":
+        return "utf-16" if content.format == "utf-16" else "text"
+    return content.kind if content.kind in {"integer", "number"} else content.format
+
+
+def _display_name(content: SniffedContent) -> str:
+    if content.kind == "integer":
+        return "a whole number"
+    if content.kind == "number":
+        return "a number"
+    return _DISPLAY_NAMES.get(content.format) or content.format.upper() or content.kind
+
+
+def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts, ...]:
+    """Return the keys of the objects and of objects directly inside them, in order of first appearance."""
+    objects = [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
+    kinds: dict[tuple[str, ...], list[str]] = {}
+    for path, value in chain.from_iterable(map(_walk_json_keys, objects)):
+        if value is not None:
+            kinds.setdefault(path, []).append(_value_kind(value))
+    looked = len(objects)
+    return tuple(
+        JsonKeyFacts(path, share * len(found) / looked, _merge_kinds(set(found)), len(found), looked)
+        for path, found in kinds.items()
+    )
+
+
+def _parse_json(head: bytes) -> Any:
+    try:
+        return json.loads(head)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _walk_json_keys(value: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, inner in value.items():
+        yield (key,), inner
+        if isinstance(inner, dict):
+            yield from (((key, below), deep) for below, deep in inner.items())
+
+
+def _value_kind(value: object) -> str:
+    match value:
+        case bool():
+            return "boolean"
+        case str():
+            return "text"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return _list_kind({_value_kind(item) for item in value})
+        case _:
+            return "object"
+
+
+def _list_kind(kinds: set[str]) -> str:
+    if kinds == {"text"}:
+        return "list of text"
+    return "list of numbers" if kinds and kinds <= {"integer", "number"} else "list"
+
+
+def _merge_kinds(kinds: set[str]) -> str:
+    if len(kinds) == 1:
+        return next(iter(kinds))
+    if kinds == {"integer", "number"}:
+        return "number"
+    return "list" if all(kind.startswith("list") for kind in kinds) else "mixed"

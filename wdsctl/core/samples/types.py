@@ -1,0 +1,126 @@
+"""The sample types as data: their fields and the kinds of values. Without torch, since detection needs them, too.
+
+The dataclasses themselves are in `wdsctl.loader.samples`; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+FieldKind = Literal["image", "video", "audio", "text", "integer", "number", "list", "object", "any"]
+
+
+class SampleField(NamedTuple):
+    """One field. `json_names`: the keys under which JSON usually holds it, the likeliest first."""
+
+    name: str
+    kind: FieldKind
+    required: bool = True
+    json_names: tuple[str, ...] = ()
+
+
+CAPTION_NAMES = ("caption", "captions", "text", "description", "alt_text", "title", "prompt")
+QUESTION_NAMES = ("question", "context", "query", "instruction", "prompt")
+ANSWERS_NAMES = ("answers", "answer", "response", "label")
+
+SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
+    "CaptioningSample": (SampleField("image", "image"), SampleField("caption", "text", json_names=CAPTION_NAMES)),
+    "ImageSample": (SampleField("image", "image"),),
+    "ImageClassificationSample": (
+        SampleField("image", "image"),
+        SampleField(
+            "label", "integer", required=False, json_names=("label", "cls", "class_id", "category_id", "target")
+        ),
+        SampleField("label_name", "text", required=False, json_names=("label_name", "class", "class_name", "category")),
+    ),
+    "TextSample": (SampleField("text", "text", json_names=("text", "content", "body", "document")),),
+    "VQASample": (
+        SampleField("image", "image"),
+        SampleField("context", "text", json_names=QUESTION_NAMES),
+        SampleField("answers", "any", required=False, json_names=ANSWERS_NAMES),
+        SampleField("answer_weights", "list", required=False, json_names=("answer_weights",)),
+    ),
+    "MultiChoiceVQASample": (
+        SampleField("image", "image"),
+        SampleField("context", "text", json_names=QUESTION_NAMES),
+        SampleField("choices", "list", required=False, json_names=("choices", "options")),
+        SampleField(
+            "correct_choice_idx", "integer", required=False, json_names=("correct_choice_idx", "answer_idx", "correct")
+        ),
+    ),
+    "OCRSample": (
+        SampleField("image", "image"),
+        SampleField("text", "text", json_names=("text", "transcription", "ocr")),
+        SampleField("block_boxes", "list", required=False, json_names=("block_boxes",)),
+        SampleField("block_classes", "list", required=False, json_names=("block_classes",)),
+        SampleField("block_text", "list", required=False, json_names=("block_text",)),
+        SampleField("lines_boxes", "list", required=False, json_names=("lines_boxes",)),
+        SampleField("lines_text", "list", required=False, json_names=("lines_text",)),
+        SampleField("words_boxes", "list", required=False, json_names=("words_boxes",)),
+        SampleField("words_text", "list", required=False, json_names=("words_text",)),
+        SampleField("chars_boxes", "list", required=False, json_names=("chars_boxes",)),
+        SampleField("chars_text", "list", required=False, json_names=("chars_text",)),
+    ),
+    "VQAOCRSample": (
+        SampleField("image", "image"),
+        SampleField("context", "text", json_names=QUESTION_NAMES),
+        SampleField("text", "text", json_names=("text", "ocr", "transcription")),
+        SampleField("answers", "any", required=False, json_names=ANSWERS_NAMES),
+        SampleField("answer_weights", "list", required=False, json_names=("answer_weights",)),
+        SampleField("words_boxes", "list", required=False, json_names=("words_boxes",)),
+        SampleField("words_text", "list", required=False, json_names=("words_text",)),
+    ),
+    "InterleavedSample": (SampleField("sequence", "list", json_names=("sequence", "interleaved", "conversation")),),
+    "SimilarityInterleavedSample": (
+        SampleField("images", "list", json_names=("images",)),
+        SampleField("texts", "list", json_names=("texts",)),
+        SampleField("audio", "list", required=False, json_names=("audio",)),
+        SampleField("video", "list", required=False, json_names=("video",)),
+        SampleField("similarity_matrix", "list", required=False, json_names=("similarity_matrix",)),
+        SampleField("matched_text_indices", "list", required=False, json_names=("matched_text_indices",)),
+    ),
+    "VidQASample": (
+        SampleField("video", "video"),
+        SampleField("context", "text", json_names=QUESTION_NAMES),
+        SampleField("answers", "any", required=False, json_names=ANSWERS_NAMES),
+        SampleField("answer_weights", "list", required=False, json_names=("answer_weights",)),
+    ),
+    "VideoSample": (
+        SampleField("video", "video"),
+        SampleField(
+            "text", "text", required=False, json_names=("text", "caption", "description", "transcript", "title")
+        ),
+        SampleField("audio", "audio", required=False),
+    ),
+    "AudioSample": (
+        SampleField("audio", "audio"),
+        SampleField("text", "text", required=False, json_names=("text", "transcript", "transcription", "caption")),
+    ),
+}
+
+_DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_CUSTOM_TYPE = re.compile(f"{_DOTTED_NAME}:{_DOTTED_NAME}")
+
+
+#: Packages whose sample types are built in, in any of their modules.
+_BUILTIN_PACKAGES = ("megatron.energon", "wdsctl")
+
+
+def is_builtin_module(module: str) -> bool:
+    """Whether a module belongs to Energon or wdsctl. Their sample types come from a table, without an import."""
+    return any(module == each or module.startswith(f"{each}.") for each in _BUILTIN_PACKAGES)
+
+
+def builtin_sample_type(module: str, name: str) -> str:
+    """Return the built-in sample type that `module` and `name` refer to; empty if they refer to another object."""
+    return name if is_builtin_module(module) and name in SAMPLE_TYPES else ""
+
+
+def is_custom_type(sample_type: str) -> bool:
+    """Whether the name has the form `module:Class`, that of a user's class. Only the class knows its fields."""
+    return bool(_CUSTOM_TYPE.fullmatch(sample_type))
+
+
+#: The type of samples in a dataset without a sample type: a dict of the parts.
+CRUDE = "CrudeSample"

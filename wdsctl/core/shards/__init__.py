@@ -1,0 +1,8 @@
+"""Shards: listing, scanning and writing tar files and JSONL files.
+
+`list` finds shards. `tar_scan` and `jsonl_scan` return the samples and parts of one shard, and findings about what is
+wrong in it; `scan_unit` scans one shard in a worker process. `read_parts` reads parts of samples in batches, and
+`write` writes a tar whose bytes depend only on its samples. Every room from `catalog` up may import it.
+"""
+
+from __future__ import annotations

@@ -1,0 +1,330 @@
+"""List the shards of a dataset: every tar or every JSONL file below the root, sorted by path.
+
+A dataset has one kind of shard, which file names alone decide. The listing reports compressed files as findings. In a
+remote store, each file has a number derived from its etag in place of a modification time: it changes with the content.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import posixpath
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from stat import S_ISREG
+
+from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
+from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, UNPACK_COMMANDS, is_jsonl_name, unpack_command
+from wdsctl.core.errors import Finding, InputError, translate_os_errors
+from wdsctl.core.safe_open import allow_path_hint, is_beneath, is_link_outside
+from wdsctl.core.shards.scan_unit import ShardFile
+from wdsctl.core.storage.remote_errors import etag_number
+from wdsctl.core.text import pluralize, printable_path
+from wdsctl.core.urls import is_url, redact_secrets
+
+#: Files that may lie beside JSONL files without turning the folder into one of raw data.
+SIDECAR_SUFFIXES = (".md", ".rst", ".txt", ".json", ".yaml", ".yml", ".html", ".idx", ".md5", ".sha256")
+
+
+def keep_one_format(
+    root: str, shards: Sequence[ShardFile], catalog_paths: Iterable[str]
+) -> tuple[list[ShardFile], list[Finding]]:
+    """Keep the shards in the dataset's format, and report the others in one finding.
+
+    `catalog_paths`: the shard paths in the catalog; the first one decides the format. Raises InputError WDS127 if the
+    folder has both tars and JSONL files and the catalog lists no shard.
+    """
+    lines = [shard for shard in shards if is_jsonl_name(shard.path)]
+    if len(lines) in (0, len(shards)):
+        return list(shards), []
+    tars = [shard for shard in shards if not is_jsonl_name(shard.path)]
+    first = next(iter(catalog_paths), None)
+    if first is None:
+        raise InputError(
+            f"{pluralize(len(tars), 'tar')} and {pluralize(len(lines), 'JSONL file')} in one folder: "
+            "a dataset has one format",
+            where=redact_secrets(root),
+            hint=f"name the file {lines[0].path} instead of the folder, or ignore one format: "
+            "`--exclude '*.jsonl'` or `--exclude '*.tar'`",
+            code="WDS127",
+        )
+    kept, left = (lines, tars) if is_jsonl_name(first) else (tars, lines)
+    message = "tars in a JSONL dataset" if kept is lines else "JSONL files in a dataset of tars"
+    finding = Finding(
+        code="WDS127", severity="note", message=f"{message}: not indexed", shard=left[0].path, count=len(left)
+    )
+    return kept, [finding]
+
+
+def is_jsonl_folder(names: Iterable[str]) -> bool:
+    """Whether these paths include JSONL files, compressed or not, and nothing that could be raw data.
+
+    Files without an extension and files with one of `SIDECAR_SUFFIXES` are not raw data.
+    """
+    found = False
+    for name in names:
+        if is_jsonl_name(name) or unpack_command(name):
+            found = True
+        elif "." in posixpath.basename(name) and not name.lower().endswith(SIDECAR_SUFFIXES):
+            return False
+    return found
+
+
+COMPRESSED_TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4")
+COMPRESSED_JSONL_SUFFIXES = tuple(lines + packed for lines in JSONL_SUFFIXES for packed in UNPACK_COMMANDS)
+
+
+@dataclass(frozen=True, slots=True)
+class ShardListing:
+    shards: tuple[ShardFile, ...]
+    findings: tuple[Finding, ...]  # compressed tars, folders that cannot be read
+    unmatched_selection: tuple[str, ...] = ()  # names and globs of the selection that match no shard
+    unused_excludes: tuple[str, ...] = ()  # patterns of `exclude` that match nothing
+
+
+def list_shards(
+    root: str,
+    exclude: Sequence[str] = (),
+    *,
+    only: str = "",
+    catalog_paths: Iterable[str] = (),
+    selection: ShardSelection = ALL_SHARDS,
+) -> ShardListing:
+    """List the shards below `root`, sorted by path, without hidden files and folders.
+
+    `exclude`: shell patterns on the relative path. `selection`: the shards to list. `only`: the name of the file below
+    `root` if the dataset is one file. `catalog_paths`: the shard paths in the catalog, which decide the dataset's
+    format. If the catalog has none, a folder with both tars and JSONL files raises InputError WDS127. Below a URL, a
+    number derived from the etag replaces a shard's modification time. Raises InputError if `root` does not exist.
+    """
+    shards: list[ShardFile] = []
+    findings: list[Finding] = []
+    there: list[str] = []
+    used: set[str] = set()
+    for path, entry in _entries(root, only, findings):
+        lower = path.lower()
+        if not selection.is_all:
+            if not (
+                selection.includes(path)
+                and lower.endswith((".tar", *COMPRESSED_TAR_SUFFIXES, *JSONL_SUFFIXES, *COMPRESSED_JSONL_SUFFIXES))
+            ):
+                continue
+            there.append(path)
+        if exclude and (excluding := [pattern for pattern in exclude if fnmatch.fnmatchcase(path, pattern)]):
+            used.update(excluding)
+            continue
+        if lower.endswith((".tar", *JSONL_SUFFIXES)):
+            found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry.path)
+            if isinstance(found, ShardFile):
+                shards.append(found)
+            else:
+                findings.append(found)
+        elif lower.endswith(COMPRESSED_TAR_SUFFIXES):
+            message = "a compressed shard has no random access and is left out; `wdsctl convert` decompresses it"
+            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
+        elif tool := unpack_command(lower):
+            message = f"compressed JSONL has no random access and is left out; decompress it with `{tool}`"
+            findings.append(Finding(code="WDS113", severity="error", message=message, shard=printable_path(path)))
+    shards, left_out = keep_one_format(root, shards, catalog_paths)
+    findings += left_out
+    shards.sort(key=lambda shard: shard.path)
+    findings.sort(key=lambda finding: finding.shard)
+    unused = tuple(pattern for pattern in exclude if pattern not in used)
+    return ShardListing(tuple(shards), tuple(findings), tuple(selection.unmatched(there)), unused)
+
+
+def list_files(root: str, exclude: Sequence[str] = ()) -> ShardListing:
+    """List all files below `root` that are not hidden, with any extension, in the form of `list_shards`."""
+    files: list[ShardFile] = []
+    findings: list[Finding] = []
+    for path, entry in _remote(root) if is_url(root) else _files(root, "", findings, set()):
+        if is_excluded(path, exclude):
+            continue
+        found = entry if isinstance(entry, ShardFile) else _stat_file(path, entry.path, "file")
+        if isinstance(found, ShardFile):
+            files.append(found)
+        else:
+            findings.append(found)
+    files.sort(key=lambda file: file.path)
+    findings.sort(key=lambda finding: finding.shard)
+    return ShardListing(tuple(files), tuple(findings))
+
+
+def is_excluded(path: str, exclude: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in exclude)
+
+
+def some_shards(root: str, paths: Iterable[str]) -> list[ShardFile]:
+    """Return a `ShardFile` for each of these paths below the folder `root` that is an accessible regular file.
+
+    Cost: one stat a path.
+    """
+    found = (_stat_file(path, os.path.join(root, path)) for path in paths)
+    return [each for each in found if isinstance(each, ShardFile)]
+
+
+def _stat_file(path: str, whole: str, noun: str = "shard") -> ShardFile | Finding:
+    if printable_path(path) != path:
+        message = f"a {noun} whose name is not UTF-8 is left out; rename it"
+        return Finding(code="WDS116", severity="error", message=message, shard=printable_path(path))
+    try:
+        stat = os.stat(whole)
+    except OSError as error:
+        message = f"cannot access the {noun}: {error.strerror}"
+        return Finding(code="WDS002", severity="error", message=message, shard=path)
+    if not S_ISREG(stat.st_mode):
+        return Finding(code="WDS002", severity="error", message=f"the {noun} is not a regular file", shard=path)
+    return ShardFile(path, stat.st_size, stat.st_mtime_ns, os.access(whole, os.R_OK))
+
+
+class ForbiddenFolder(Exception):  # noqa: N818 - a result of the walk; the caller writes the message
+    """A walk reached a forbidden folder. The argument is the folder's path below the root."""
+
+
+def has_shards(root: str, only: str = "", *, forbidden: frozenset[tuple[int, int]] = frozenset()) -> bool:
+    """Whether there is a tar, compressed or not, at any depth below `root`, or `root` is a folder of JSONL files.
+
+    The walk stops at the first tar. JSONL files beside media are labels, not shards (see `is_jsonl_folder`). With
+    `only`, the dataset is one file, and the answer is true.
+
+    `forbidden`: folders as (device, inode). Raises ForbiddenFolder if a link below `root` leads to one of them.
+    """
+    if only:
+        return True
+    names = []
+    for path, _ in _remote(root) if is_url(root) else _files(root, "", [], set(), forbidden):
+        if path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)):
+            return True
+        names.append(path)
+    return is_jsonl_folder(names)
+
+
+def has_tars(root: str) -> bool:
+    """Whether there is a tar, compressed or not, at any depth below `root`."""
+    return any(path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for path in _paths(root))
+
+
+def find_jsonl_file(root: str) -> str:
+    """Return the path of the first JSONL file below `root`, in sort order; empty if there is none."""
+    return min((path for path in _paths(root) if is_jsonl_name(path)), default="")
+
+
+def find_outside_shard(root: str) -> str:
+    """Return the path below the folder `root` of a link to a shard outside of it; empty if there is none."""
+    findings: list[Finding] = []
+    for _ in _files(root, "", findings, set()):
+        pass
+    names = (finding.shard for finding in findings if finding.code == "WDS409")
+    return min(
+        (name for name in names if name.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) or is_jsonl_name(name)),
+        default="",
+    )
+
+
+def _paths(root: str) -> Iterator[str]:
+    return (path for path, _ in (_remote(root) if is_url(root) else _files(root, "", [], set())))
+
+
+def _entries(
+    root: str, only: str, findings: list[Finding]
+) -> Iterable[tuple[str, os.DirEntry[str]]] | Iterable[tuple[str, ShardFile]]:
+    if not only:
+        return _remote(root) if is_url(root) else _files(root, "", findings, set())
+    if is_url(root):
+        return [(only, remote_file(root, only))]
+    with translate_os_errors(root, "list"), os.scandir(root) as entries:
+        return [(only, entry) for entry in entries if entry.name == only]
+
+
+def is_empty_folder(root: str) -> bool:
+    """Whether `root` has no entries. On a disk, hidden files count; in a remote store they do not."""
+    return not (any(_remote(root)) if is_url(root) else os.listdir(root))
+
+
+def _remote(root: str) -> Iterator[tuple[str, ShardFile]]:
+    return ((file.path, file) for file in remote_files(root))
+
+
+def _files(
+    root: str,
+    below: str,
+    findings: list[Finding],
+    above: set[tuple[int, int]],
+    forbidden: frozenset[tuple[int, int]] = frozenset(),
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield every file below the folder `root`/`below` that is not hidden, with its path relative to `root`.
+
+    Follows links that stay inside `root` or lead to a path that the user allows, but no loops. `above`: (device, inode)
+    of the folders that lead here.
+    """
+    folder = os.path.join(root, below)
+    with translate_os_errors(folder, "list"):
+        stat = os.stat(folder)
+        mark = (stat.st_dev, stat.st_ino)
+        if mark in above:
+            return
+        if below and mark in forbidden:
+            raise ForbiddenFolder(below)
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError as error:
+            if not below:
+                raise
+            message = f"cannot read the folder: {error.strerror}"
+            findings.append(Finding(code="WDS402", severity="error", message=message, shard=printable_path(below)))
+            return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        path = f"{below}/{entry.name}" if below else entry.name
+        if is_link_outside(entry, root):
+            findings.append(outside_finding(root, path))
+        elif _is_folder(entry):
+            yield from _files(root, path, findings, above | {mark}, forbidden)
+        else:
+            yield path, entry
+
+
+def is_linked_outside(root: str, path: str) -> bool:
+    """Whether a link takes `path` out of the folder `root`, to a place that the user has not allowed."""
+    return not is_beneath(os.path.join(root, path), (root,))
+
+
+def outside_finding(root: str, path: str) -> Finding:
+    """Return the finding WDS409 for a link that leads out of the dataset."""
+    real = os.path.realpath(os.path.join(root, path))
+    message = f"a link leads out of the dataset, to {printable_path(real)}, and is left out; {allow_path_hint(real)}"
+    return Finding(code="WDS409", severity="error", message=message, shard=printable_path(path))
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def remote_files(root: str) -> list[ShardFile]:
+    """List every file below the URL `root` that is not hidden, with its path relative to `root`.
+
+    Raises InputError if the bucket or folder does not exist or is a file, PermissionDenied, StorageError.
+    """
+    from wdsctl.core.storage.remote import FsspecStorage  # brings asyncio, which local datasets do not need
+
+    found = FsspecStorage(root).files()
+    if any(not path for path, _ in found):
+        raise InputError(
+            "the dataset is a file, not a folder",
+            where=redact_secrets(root),
+            hint="pass the folder that holds the shards",
+        )
+    files = [ShardFile(path, int(facts["size"]), etag_number(facts)) for path, facts in found]
+    return [file for file in files if not any(name.startswith(".") for name in file.path.split("/"))]
+
+
+def remote_file(root: str, name: str) -> ShardFile:
+    """Return one file of a remote store as a `ShardFile`. Raises InputError if the file does not exist."""
+    from wdsctl.core.storage.remote import FsspecStorage
+
+    facts = FsspecStorage(root).facts(f"{root}/{name}")
+    return ShardFile(name, int(facts["size"]), etag_number(facts))

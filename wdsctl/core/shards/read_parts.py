@@ -1,0 +1,69 @@
+"""Read parts of the samples of one shard by byte range, many ranges in one request to the storage."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.storage import FileRange
+
+READ_BATCH_BYTES = 16 << 20  # bytes that one batch reads and holds; a larger item is read alone
+READ_BATCH_ITEMS = 4096
+
+ItemT = TypeVar("ItemT")
+
+#: (name, offset in the shard, bytes), as `Offsets.parts` returns it.
+PartRange = tuple[str, int, int]
+
+
+class IndexedShard:
+    """A shard listed in an offsets file, opened for reading. Close it after use.
+
+    Reads fail if the shard's size has changed.
+    """
+
+    def __init__(self, root: str, offsets: Offsets, shard_index: int) -> None:
+        entry = offsets.shards[shard_index]
+        self.offsets = offsets
+        self.index = shard_index
+        self.path = os.path.join(root, entry.path)
+        self.relative_path = entry.path
+        self.first_row, self.end_row = offsets.shard_row[shard_index : shard_index + 2].tolist()
+        self.storage = storage_for(root, {self.path: entry.size})
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+def read_parts(
+    shard: IndexedShard, selection: Iterable[tuple[ItemT, Sequence[PartRange]]]
+) -> Iterator[tuple[ItemT, list[bytes]]]:
+    """Yield each item of `selection` with the bytes of its ranges, each of them a part or a range inside a part.
+
+    Raises StorageError and PermissionDenied.
+    """
+    ranges = ((item, [FileRange(shard.path, at, size) for _, at, size in parts]) for item, parts in selection)
+    for batch in batch_ranges(ranges):
+        read = iter(shard.storage.read_many([each for _, some in batch for each in some]))
+        for item, some in batch:
+            yield item, [next(read) for _ in some]
+
+
+def batch_ranges(
+    selection: Iterable[tuple[ItemT, Sequence[FileRange]]],
+) -> Iterator[list[tuple[ItemT, Sequence[FileRange]]]]:
+    """Group items into batches of up to `READ_BATCH_BYTES` and `READ_BATCH_ITEMS`, each read in one request."""
+    batch: list[tuple[ItemT, Sequence[FileRange]]] = []
+    total = 0
+    for item, ranges in selection:
+        size = sum(each.size for each in ranges)
+        if batch and (total + size > READ_BATCH_BYTES or len(batch) == READ_BATCH_ITEMS):
+            yield batch
+            batch, total = [], 0
+        batch.append((item, ranges))
+        total += size
+    if batch:
+        yield batch

@@ -1,0 +1,235 @@
+"""Write one shard: a tar whose bytes depend only on the names and contents of its samples' files.
+
+`write_shard` builds the tar under a name that no reader takes for a shard, syncs it and renames it: the shard is whole
+or absent.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from typing import NamedTuple
+
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.files import replace_atomically
+from wdsctl.core.safe_open import FolderOpener, open_file_beneath
+from wdsctl.core.samples.naming import RawSample, dotless_key
+from wdsctl.core.tar_header import END_OF_ARCHIVE, TAR_BLOCK_BYTES, build_tar_header
+from wdsctl.core.text import pluralize
+
+_WRITE_BUFFER_BYTES = 1 << 20  # bytes: one large write replaces three small ones a member
+_MIN_KERNEL_COPY_BYTES = 1 << 20  # bytes; the kernel copies larger files, without passing them through Python
+_GAPS = [bytes(length) for length in range(TAR_BLOCK_BYTES)]
+#: Errors that concern one file, and say nothing about the others.
+_UNREADABLE_ERRNOS = frozenset({errno.EACCES, errno.EPERM, errno.EIO, errno.ELOOP})
+_CHUNK = 64 << 20  # bytes that the kernel copies in one call: few enough to react to signals
+
+
+class ShardJob(NamedTuple):
+    """The arguments of `write_shard` for a worker. `is_lenient`: report unreadable files instead of failing."""
+
+    path: str
+    root: str
+    samples: Sequence[RawSample]
+    is_lenient: bool = False
+
+
+class UnreadableFile(NamedTuple):
+    """A file of a sample that is listed but cannot be read. `reason`: the operating system's message."""
+
+    key: str
+    part: str
+    reason: str
+
+
+class WrittenShard(NamedTuple):
+    samples: int
+    size_bytes: int
+
+
+def write_shard(path: str, root: str, samples: Sequence[RawSample]) -> WrittenShard:
+    """Write `samples` to `path`, in order, and create its folder if necessary. The files of a sample are ROOT/KEY.PART.
+
+    Dots in a key become `_` in the tar: WebDataset ends keys at the first dot.
+
+    Raises DatasetError WDS202 if a file is not as long as its listing says, StorageError and PermissionDenied. After an
+    error, no partial file is left, and a file that was at `path` is unchanged. Cost: an open, a read and a close a
+    file, and a write a megabyte.
+    """
+    with replace_atomically(path) as draft:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            size_bytes = _write_samples(_BufferedWriter(descriptor), root, samples)
+        finally:
+            os.close(descriptor)
+    return WrittenShard(len(samples), size_bytes)
+
+
+def run_shard_job(job: ShardJob) -> WrittenShard | tuple[UnreadableFile, ...]:
+    """Write a shard. If files cannot be read, a lenient job writes no shard and returns all unreadable files.
+
+    Otherwise the job raises what `write_shard` raises. A shard that fails costs reading its files once more.
+    """
+    try:
+        return write_shard(job.path, job.root, job.samples)
+    except (StorageError, PermissionDenied) as error:
+        unreadable = tuple(_unreadable(job)) if job.is_lenient and error.code != "WDS401" else ()
+        if not unreadable:
+            raise
+        return unreadable
+
+
+def _unreadable(job: ShardJob) -> Iterator[UnreadableFile]:
+    for key, parts in job.samples:
+        for part, _, _ in parts:
+            try:
+                with open_file_beneath(f"{job.root}/{key}.{part}", (job.root,)) as file:
+                    while file.read(_WRITE_BUFFER_BYTES):
+                        pass
+            except OSError as error:
+                if error.errno in _UNREADABLE_ERRNOS:
+                    yield UnreadableFile(key, part, error.strerror or str(error))
+
+
+class _BufferedWriter:
+    """Joins small pieces into large writes, and counts the bytes written."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.size_bytes = 0
+        self._pieces: list[bytes] = []
+        self._buffered_bytes = 0
+
+    def add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._buffered_bytes += len(piece)
+        if self._buffered_bytes >= _WRITE_BUFFER_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        left = memoryview(b"".join(self._pieces))
+        while left:
+            left = left[os.write(self.descriptor, left) :]
+        self.size_bytes += self._buffered_bytes
+        self._pieces = []
+        self._buffered_bytes = 0
+
+
+def _write_samples(out: _BufferedWriter, root: str, samples: Sequence[RawSample]) -> int:
+    files = FolderOpener(root)
+    with closing(files):
+        for key, parts in samples:
+            member = dotless_key(key)
+            for part, size, _ in parts:
+                path = f"{root}/{key}.{part}"
+                out.add(build_tar_header(f"{member}.{part}".encode(), size))
+                if size < _MIN_KERNEL_COPY_BYTES:
+                    out.add(_read(files, path, size))
+                else:
+                    _copy(out, files, path, size)
+                out.add(_GAPS[-size % TAR_BLOCK_BYTES])
+    out.add(END_OF_ARCHIVE)
+    out.flush()
+    return out.size_bytes
+
+
+def _read(files: FolderOpener, path: str, size: int) -> bytes:
+    """Read a whole file.
+
+    The read requests one byte more than expected, so that one call shows whether the file has grown.
+    """
+    try:
+        source = files.open(path)
+        try:
+            data = os.read(source, size + 1)
+            while 0 < len(data) < size:  # network file systems may return fewer bytes than requested
+                more = os.read(source, size + 1 - len(data))
+                if not more:
+                    break
+                data += more
+        finally:
+            os.close(source)
+    except OSError as error:
+        raise _source_error(error, path) from error
+    if len(data) != size:
+        now = "more" if len(data) > size else f"{len(data):,}"
+        raise _changed(path, f"expected {pluralize(size, 'byte')}, found {now}")
+    return data
+
+
+def _copy(out: _BufferedWriter, files: FolderOpener, path: str, size: int) -> None:
+    """Append a large file to `out`."""
+    out.flush()
+    try:
+        source = files.open(path)
+    except OSError as error:
+        raise _source_error(error, path) from error
+    try:
+        before = os.fstat(source).st_size
+        copied = _copy_in_kernel(out, source, size) if before == size else 0
+        while before == size and copied < size:
+            chunk = _read_some(source, path, min(_WRITE_BUFFER_BYTES, size - copied))
+            if not chunk:
+                break
+            out.add(chunk)
+            copied += len(chunk)
+        after = os.fstat(source).st_size
+    finally:
+        os.close(source)
+    if not size == before == copied == after:
+        raise _changed(path, f"expected {pluralize(size, 'byte')}, found {after:,}")
+
+
+def _copy_in_kernel(out: _BufferedWriter, source: int, size: int) -> int:
+    """Let the kernel copy as much as it can, and return the number of bytes.
+
+    If the kernel stops early, the caller continues with plain reads and writes, which raise the actual error.
+    """
+    copied = 0
+    with suppress(OSError, AttributeError):  # unsupported between these file systems, or on this platform
+        while copied < size:
+            count = os.copy_file_range(source, out.descriptor, min(_CHUNK, size - copied))
+            if count == 0:
+                break
+            copied += count
+    out.size_bytes += copied
+    return copied
+
+
+def _read_some(source: int, path: str, size: int) -> bytes:
+    try:
+        return os.read(source, size)
+    except OSError as error:
+        raise _source_error(error, path) from error
+
+
+def _source_error(error: OSError, path: str) -> WdsctlError:
+    if isinstance(error, FileNotFoundError):
+        return _changed(path, "the file is gone")
+    translated = wdsctl_error_from(error, path, "read")
+    if error.errno in _UNREADABLE_ERRNOS:
+        translated.hint = (
+            "make the file readable, or pass `--on-missing keep` (skips the file) or `skip` (skips its sample)"
+        )
+    return translated
+
+
+def _changed(path: str, how: str) -> DatasetError:
+    return DatasetError(
+        f"a file changed while the folder was read: {how}",
+        where=path,
+        hint="run the same command again when no other program writes to the folder",
+        code="WDS202",
+    )
+
+
+def check_limits(shard_samples: int, shard_size: int) -> None:
+    """Raise UsageError if either limit is below 1. `shard_size` is in bytes."""
+    if shard_samples < 1:
+        raise UsageError(
+            "a shard needs at least one sample", hint="pass at least `--shard-samples 1`; the default is 10000"
+        )
+    if shard_size < 1:
+        raise UsageError("a shard needs at least one byte", hint="pass a positive `--shard-size`; the default is 1GiB")

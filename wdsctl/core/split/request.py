@@ -1,0 +1,175 @@
+"""The request of `wdsctl split`, and its construction from the options of the command and of `wdsctl.split`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from wdsctl.core.codes import load_codes
+from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
+from wdsctl.core.dataset.split_rules import Excludes, SplitBy, SplitRule, check_split_name, parse_split_shares
+from wdsctl.core.energon.split_yaml import read_split_yaml
+from wdsctl.core.errors import UsageError
+from wdsctl.core.samples.fields import did_you_mean
+from wdsctl.core.split.store import absolute_paths
+from wdsctl.core.split.values import parse_value_spec
+
+_RATIOS_HINT = "pass ratios, for example `wdsctl split DATASET 8,1,1`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitRequest:
+    """What `split` does. `split_set`: the set to make or drop, "" the default set.
+
+    `rule`: how the set is divided from now on. `folds`: make this many sets of it, each with another fold as `val`.
+    `excludes`: samples to take out of all sets, in addition to those in force; with `replace_excludes` in their place.
+    `drop`: delete the set. `again`: make all sets by dataset.yaml. `may_move`: samples of a set with several splits may
+    leave their split for another.
+    """
+
+    rule: SplitRule | None = None
+    split_set: str = ""
+    folds: int = 0
+    excludes: Excludes = field(default_factory=Excludes)
+    replace_excludes: bool = False
+    drop: bool = False
+    again: bool = False
+    allow_empty: bool = False
+    may_move: bool = False
+    workers: int = 1
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the request changes nothing."""
+        return not (self.rule or self.drop or self.again or self.has_excludes)
+
+    @property
+    def has_excludes(self) -> bool:
+        """Whether the request changes what is excluded, apart from `again`."""
+        return bool(self.excludes) or self.replace_excludes
+
+
+def parse_split_request(
+    *,
+    ratios: str | None = None,
+    by: SplitBy = "auto",
+    seed: int = 0,
+    group_by: str = "",
+    stratify: str = "",
+    patterns: Sequence[str] = (),
+    keys: Sequence[str] = (),
+    rest: str = "",
+    source: str = "",
+    folds: int = 0,
+    split_set: str = "",
+    exclude_shards: Sequence[str] = (),
+    exclude_keys: Sequence[str] = (),
+    exclude_key_files: Sequence[str] = (),
+    exclude_codes: Sequence[str] = (),
+    no_excludes: bool = False,
+    drop: bool = False,
+    again: bool = False,
+    allow_empty: bool = False,
+    workers: int = 1,
+) -> SplitRequest:
+    """The request of these options. Raises UsageError if they contradict each other, or are invalid.
+
+    `patterns`, `keys`: NAME=PATTERN, NAME=FILE. `source`: a split.yaml of Energon. Reads `source`, no other file.
+    """
+    given = {
+        "RATIOS": ratios is not None,
+        "--pattern": bool(patterns),
+        "--keys": bool(keys),
+        "--from": bool(source),
+        "--folds": bool(folds),
+        "--drop": drop,
+        "--again": again,
+    }
+    _check_method([name for name, is_given in given.items() if is_given], by, group_by, stratify, folds, rest)
+    for spec in filter(None, (group_by, stratify)):
+        parse_value_spec(spec)
+    blank = SplitRule({}, rest=check_split_name(rest) if rest else "", allow_empty=allow_empty)
+    by_shares = replace(blank, seed=seed, group_by=group_by, stratify=stratify)
+    rule, source_excludes = None, Excludes()
+    if source:
+        source_rule, source_excludes = read_split_yaml(source)
+        rule = replace(blank, patterns=source_rule.patterns)
+    elif patterns:
+        rule = replace(blank, patterns=_parse_patterns(patterns))
+    elif keys:
+        rule = replace(blank, keys=_parse_key_files(keys))
+    elif folds:
+        rule = replace(by_shares, by="auto" if group_by else "key")
+    elif ratios is not None:
+        rule = replace(by_shares, by=by, shares=parse_split_shares(ratios))
+    for code in exclude_codes:
+        if code not in load_codes():
+            hint = did_you_mean(code, list(load_codes())) or "`wdsctl explain` lists the codes"
+            raise UsageError(f"there is no code {code}", hint=hint)
+    excludes = Excludes(
+        shards=tuple(exclude_shards),
+        keys=tuple(exclude_keys),
+        key_files=absolute_paths(exclude_key_files),
+        codes=tuple(exclude_codes),
+    )
+    request = SplitRequest(
+        rule=rule,
+        split_set=split_set,
+        folds=folds,
+        excludes=excludes.merged_with(source_excludes),
+        replace_excludes=no_excludes,
+        drop=drop,
+        again=again,
+        allow_empty=allow_empty,
+        workers=workers,
+    )
+    if request.is_query and (seed or allow_empty):
+        raise UsageError(f"{'--seed' if seed else '--allow-empty'} only applies to ratios", hint=_RATIOS_HINT)
+    return request
+
+
+def _check_method(methods: Sequence[str], by: SplitBy, group_by: str, stratify: str, folds: int, rest: str) -> None:
+    if len(methods) > 1:
+        raise UsageError(f"{' and '.join(methods)} exclude each other", hint="choose one way to divide the dataset")
+    has_shares = methods in (["RATIOS"], ["--folds"])
+    if not has_shares and (group_by or stratify or by != "auto"):
+        name = "--group-by" if group_by else "--stratify" if stratify else "--by"
+        raise UsageError(f"{name} only applies to ratios", hint=_RATIOS_HINT)
+    if (group_by or stratify) and by != "auto":
+        raise UsageError(f"--by {by} excludes --group-by and --stratify", hint="leave --by out")
+    if folds and ((stratify and not group_by) or by not in ("auto", "key")):
+        raise UsageError("--folds divides by key or by group", hint="leave --by out; pass --stratify with --group-by")
+    if folds == 1:
+        raise UsageError("--folds 1 leaves no sample to train on", hint="pass 2 or more")
+    if rest and not (group_by or methods in (["--pattern"], ["--keys"], ["--from"])):
+        raise UsageError(
+            "--rest names the split of samples that patterns, lists or groups leave over; ratios leave none over",
+            hint="leave --rest out",
+        )
+
+
+def _parse_patterns(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    patterns: dict[str, tuple[str, ...]] = {}
+    for name, pattern in _parse_pairs(texts, "--pattern", "train='shard-{000..799}.tar'"):
+        compile_shard_pattern(pattern)
+        patterns[name] = (*patterns.get(name, ()), pattern)
+    return patterns
+
+
+def _parse_key_files(texts: Sequence[str]) -> dict[str, str]:
+    files: dict[str, str] = {}
+    for name, file in _parse_pairs(texts, "--keys", "val=val.txt"):
+        if name in files:
+            raise UsageError(f"--keys names {name} twice", hint="put all keys of a split into one file")
+        files[name] = absolute_paths([file])[0]
+    return files
+
+
+def _parse_pairs(texts: Sequence[str], option: str, example: str) -> list[tuple[str, str]]:
+    pairs = []
+    for text in texts:
+        name, sign, value = text.partition("=")
+        if not sign or not value:
+            raise UsageError(f"{option} {text}: expected NAME=...", hint=f"for example {option} {example}")
+        pairs.append((check_split_name(name), value))
+    return pairs

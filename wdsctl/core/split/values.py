@@ -1,0 +1,299 @@
+"""Reads the values that `--group-by` and `--stratify` name: one per sample, as a hash of 64 bits.
+
+    json:video_id        a field of the part `json`; json:meta.id for a nested field
+    part:cls             the text of a part; part:meta.json[video][id] for a field of a JSON part
+    key:([^/]+)/         what a regular expression matches in the key: its first group, or the whole match
+    column:width         a column of the dataset
+
+Worker processes read the shards, one unit each, and only the parts that hold the values. The result of a unit is a file
+named after the shard's content and the value, so that an interrupted command resumes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Literal
+
+import numpy as np
+
+from wdsctl.core.array_types import Uint64Array
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.columns.column_file import ColumnFile, find_column
+from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
+from wdsctl.core.jobs import EncodedResult, LocalProcesses, ResultFolder, UnitSize, run_units
+from wdsctl.core.offsets.read import Offsets, open_cached_offsets
+from wdsctl.core.samples.fields import PathStep, parse_field_path
+from wdsctl.core.shards.read_parts import IndexedShard, read_parts
+from wdsctl.core.split.context import SplitContext
+
+VALUES_FORMAT_VERSION = 1  # of result files; raise it when their content changes
+MAX_CACHED_VALUES = 1 << 16  # hashes of values that a unit keeps, unless the texts are needed
+
+_SPEC_HINT = "such as json:video_id, part:cls, key:'([^/]+)/' or column:width"
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """The location of a value. For kind "part": the part, and `steps` into its JSON, none for its text. For "key": the
+    `pattern`. For "column": its name in `part`.
+    """
+
+    text: str
+    kind: Literal["part", "key", "column"]
+    part: str = ""
+    steps: tuple[PathStep, ...] = ()
+    pattern: re.Pattern[str] | None = None
+
+    @property
+    def reads_shards(self) -> bool:
+        return self.kind == "part"
+
+    def value_from_key(self, key: str) -> str | None:
+        """The match of the pattern in a key."""
+        match = self.pattern.search(key) if self.pattern is not None else None
+        if match is None:
+            return None
+        return match[1] if match.re.groups else match[0]
+
+    def value_from_part(self, data: bytes) -> str | None:
+        """The value in a part; None if it is absent or null, or the part is not UTF-8 or JSON.
+
+        1 and "1" are the same value, so that a group is not divided because of how it was written.
+        """
+        try:
+            text = data.decode("utf-8-sig")
+            if not self.steps:
+                return text.strip() or None
+            value = _follow_steps(json.loads(text), self.steps)
+            if value is None or isinstance(value, str):
+                return value
+            return str(value) if type(value) is int else json.dumps(value, sort_keys=True, ensure_ascii=False)
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return None
+
+
+@lru_cache(maxsize=16)
+def parse_value_spec(text: str) -> ValueSpec:
+    """Parse the name of a value. Raises UsageError if the text is invalid."""
+    kind, colon, rest = text.partition(":")
+    if not colon or not rest:
+        raise UsageError(f"{text!r} does not say where a value is found", hint=_SPEC_HINT)
+    if kind == "json":
+        return _parse_json_field(text, rest)
+    if kind == "part":
+        return _parse_part(text, rest)
+    if kind == "key":
+        try:
+            return ValueSpec(text, "key", pattern=re.compile(rest))
+        except (re.error, RecursionError, OverflowError) as error:
+            raise UsageError(f"invalid regular expression {rest!r}: {error}", hint=_SPEC_HINT) from error
+    if kind == "column":
+        return ValueSpec(text, "column", part=rest)
+    raise UsageError(f"{text!r}: unknown source of values {kind!r}", hint=_SPEC_HINT)
+
+
+def _parse_json_field(text: str, rest: str) -> ValueSpec:
+    if "[" in rest:
+        raise UsageError(
+            f"{text!r}: write a nested field as json:meta.id",
+            hint=f"or part:json[{rest.replace('[', '][').replace(']]', ']')} with each name in brackets",
+        )
+    names = rest.split(".")
+    if not all(names):
+        raise UsageError(f"{text!r} has an empty name", hint=_SPEC_HINT)
+    return ValueSpec(text, "part", part="json", steps=tuple(names))
+
+
+def _parse_part(text: str, rest: str) -> ValueSpec:
+    try:
+        alternatives = parse_field_path(rest).alternatives
+    except DatasetError as error:
+        raise UsageError(error.message, hint=error.hint) from error
+    if len(alternatives) > 1:
+        raise UsageError(f"{text!r} names several parts", hint=_SPEC_HINT)
+    return ValueSpec(text, "part", part=alternatives[0].part.lstrip("."), steps=alternatives[0].steps)
+
+
+def _follow_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
+    for step in steps:
+        if isinstance(value, list):
+            value = value[int(step)]
+        elif isinstance(value, dict):
+            value = value[str(step)]
+        else:
+            raise LookupError(step)  # noqa: TRY004 - an absent field, like an absent key
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class ShardValueHashes:
+    """`hashes`: (samples,), 0 for a sample without a value. `texts`: the value of each hash, if requested.
+
+    `error`: why the shard cannot be read.
+    """
+
+    hashes: Uint64Array
+    texts: dict[int, str]
+    error: str = ""
+
+
+def values_by_shard(
+    context: SplitContext, spec: str, rows: Sequence[ShardRow], *, with_texts: bool = False, keep: bool = False
+) -> Iterator[tuple[ShardRow, ShardValueHashes]]:
+    """The values of these shards, in any order.
+
+    Values that an earlier run or pass has left are not read again. `keep`: the caller reads the same values again, with
+    `shard_hashes`. Raises StorageError if a shard cannot be read, InputError and CatalogError if a column is missing.
+    """
+    parsed = parse_value_spec(spec)
+    if parsed.kind == "column":
+        column = find_column(context.location, parsed.part, context.generation, shards=context.offsets.shards)
+        yield from ((row, _values_from_column(context, column, row, with_texts=with_texts)) for row in rows)
+        return
+    folder = context.results_folder()
+    finished = run_units(
+        read_value_hashes,
+        [_unit(context, row, spec, with_texts=with_texts) for row in rows],
+        LocalProcesses(context.workers, ("wdsctl.core.split.values",)),
+        results=value_results(folder) if folder else None,
+        phase="read values",
+        progress=context.progress,
+        size=lambda unit: UnitSize(1, context.offsets.shards[unit.shard_index].size),
+    )
+    with closing(finished):
+        for each in finished:
+            row, values = rows[each.index], _require_readable(rows[each.index], spec, each.result())
+            if keep and not folder:
+                context.cached_hashes[spec, row.id] = values.hashes
+            yield row, values
+
+
+def shard_hashes(context: SplitContext, spec: str, row: ShardRow, *, with_texts: bool = False) -> Uint64Array:
+    """The values of a shard that `values_by_shard` has read with `keep`."""
+    folder = context.results_folder()
+    if (spec, row.id) in context.cached_hashes:
+        return context.cached_hashes[spec, row.id]
+    if folder and parse_value_spec(spec).kind != "column":
+        unit = _unit(context, row, spec, with_texts=with_texts)
+        return _require_readable(row, spec, value_results(folder).load_or_run(unit, read_value_hashes)).hashes
+    [(_, values)] = values_by_shard(context, spec, [row], with_texts=with_texts)
+    return values.hashes
+
+
+def _unit(context: SplitContext, row: ShardRow, spec: str, *, with_texts: bool) -> ValueUnit:
+    path = context.location.offsets_path(context.generation)
+    return ValueUnit(context.location.root, path, context.offsets_index[row.id], spec, with_texts)
+
+
+def _require_readable(row: ShardRow, spec: str, values: ShardValueHashes) -> ShardValueHashes:
+    if values.error:
+        raise StorageError(
+            f"no values of {spec} for a shard: {values.error}",
+            where=row.path,
+            hint="repair the shard, or leave it out of all splits with `--exclude-shard`",
+        )
+    return values
+
+
+def _values_from_column(
+    context: SplitContext, column: ColumnFile, row: ShardRow, *, with_texts: bool
+) -> ShardValueHashes:
+    missing = int(column.table[context.offsets_index[row.id], 2])
+    if missing:
+        raise DatasetError(
+            f"column {column.facts.name} has no value for {missing:,} samples of a shard",
+            where=row.path,
+            hint="compute the column again for these samples, or split by another value",
+        )
+    first = context.first_row(row)
+    numbers, which = np.unique(column.values[first : first + row.samples], return_inverse=True)
+    texts = [str(number) for number in numbers.tolist()]
+    hashes = np.array([hash_value(text) for text in texts], np.uint64)
+    return ShardValueHashes(hashes[which], dict(zip(hashes.tolist(), texts, strict=True)) if with_texts else {})
+
+
+@dataclass(frozen=True, slots=True)
+class ValueUnit:
+    """The values of one shard: a unit of work. `shard_index`: of the offsets file."""
+
+    root: str
+    offsets_path: str
+    shard_index: int
+    spec: str
+    with_texts: bool = False
+
+
+def value_results(folder: str) -> ResultFolder[ValueUnit, ShardValueHashes]:
+    """Result files, named after the path, size and layout of the shard."""
+    return ResultFolder(folder, _result_name, _encode_values, _decode_values)
+
+
+def _result_name(unit: ValueUnit) -> str:
+    shard = open_cached_offsets(unit.offsets_path).shards[unit.shard_index]
+    facts = (VALUES_FORMAT_VERSION, shard.path, shard.size, shard.layout_hash, unit.spec, unit.with_texts)
+    return blake2b("\0".join(map(str, facts)).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+
+
+def _encode_values(_unit: ValueUnit, values: ShardValueHashes) -> EncodedResult | None:
+    """The encoded values; None for a shard that could not be read, so that the next run tries again."""
+    if values.error:
+        return None
+    return {"texts": list(values.texts.items())}, [values.hashes.astype("<u8").tobytes()]
+
+
+def _decode_values(unit: ValueUnit, facts: Mapping[str, Any], data: memoryview) -> ShardValueHashes:
+    hashes = np.frombuffer(data, "<u8").astype(np.uint64, copy=False)
+    if len(hashes) != open_cached_offsets(unit.offsets_path).shards[unit.shard_index].samples:
+        raise ValueError(len(hashes))
+    return ShardValueHashes(hashes, {int(number): str(text) for number, text in facts["texts"]})
+
+
+def read_value_hashes(unit: ValueUnit) -> ShardValueHashes:
+    """The values of one shard. If it cannot be read, `error` says why."""
+    offsets = open_cached_offsets(unit.offsets_path)
+    spec = parse_value_spec(unit.spec)
+    first, end = offsets.shard_row[unit.shard_index : unit.shard_index + 2].tolist()
+    hashes: Uint64Array = np.zeros(end - first, np.uint64)
+    known: dict[str, int] = {}
+    try:
+        values = (
+            _values_from_parts(unit, offsets, spec)
+            if spec.reads_shards
+            else ((row, spec.value_from_key(offsets.key(row))) for row in range(first, end))
+        )
+        for row, value in values:
+            if value is None:
+                continue
+            if value not in known:
+                if len(known) >= MAX_CACHED_VALUES and not unit.with_texts:
+                    known.clear()
+                known[value] = hash_value(value)
+            hashes[row - first] = known[value]
+    except StorageDown:
+        raise
+    except (StorageError, PermissionDenied) as error:
+        return ShardValueHashes(np.zeros(end - first, np.uint64), {}, error.message)
+    return ShardValueHashes(hashes, {number: value for value, number in known.items()} if unit.with_texts else {})
+
+
+def hash_value(value: str) -> int:
+    """64 bits of a value, never 0. Persisted: the same on every machine and in every version."""
+    return int.from_bytes(blake2b(value.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little") or 1
+
+
+def _values_from_parts(unit: ValueUnit, offsets: Offsets, spec: ValueSpec) -> Iterator[tuple[int, str | None]]:
+    """(row, value) of the samples that have the part. If a sample has it twice, the first one counts."""
+    with closing(IndexedShard(unit.root, offsets, unit.shard_index)) as shard:
+        parts = (
+            (row, part)
+            for row in range(shard.first_row, shard.end_row)
+            if (part := next((part for part in offsets.parts(row) if part[0] == spec.part), None))
+        )
+        for row, [data] in read_parts(shard, ((row, [part]) for row, part in parts)):
+            yield row, spec.value_from_part(bytes(data))

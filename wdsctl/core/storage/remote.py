@@ -1,0 +1,359 @@
+"""Read files at URLs through fsspec, with concurrent range requests, timeouts and retries.
+
+Reads are exact: a short read is an error. Listing a folder returns all files, or fails. Only this module imports
+fsspec, and only when it opens a URL. Every process creates its own filesystem, since fsspec's event loop runs in a
+thread, and threads do not survive a fork (fsspec's documentation, "Async").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
+from wdsctl.core.storage.ranges import RangeRequest, ReadAheadBuffer, plan_requests
+from wdsctl.core.storage.remote_errors import (
+    RECHECK_SECONDS,
+    RemoteFileChecker,
+    RetryPolicy,
+    is_transient,
+    translate_remote,
+    unwrap_driver_error,
+)
+from wdsctl.core.storage.storage import FileRange
+from wdsctl.core.urls import normalize_root, protocol, redact_secrets
+
+CONNECT_TIMEOUT_SECONDS = 15
+READ_TIMEOUT_SECONDS = 30  # between two bytes; the driver's own limit is 300 s for a response of any size
+
+
+def open_filesystem(root: str) -> tuple[Any, str]:
+    """Open fsspec's filesystem: (filesystem, root as it spells it). Uses fsspec's configuration; raises its errors."""
+    from fsspec.core import url_to_fs
+
+    return url_to_fs(root, **(_http_options() if protocol(root) in ("http", "https") else {}))  # type: ignore[no-any-return]
+
+
+def _http_options() -> dict[str, Any]:
+    from aiohttp import ClientTimeout
+    from fsspec.config import conf
+
+    configured = {**conf.get("http", {}).get("client_kwargs", {}), **conf.get("https", {}).get("client_kwargs", {})}
+    timeout = ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_SECONDS, sock_read=READ_TIMEOUT_SECONDS)
+    return {"client_kwargs": {"timeout": timeout, **configured}}
+
+
+def list_files_below(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
+    """List all files below a folder with the facts of fsspec's driver, by name. Raises the driver's errors."""
+    found: dict[str, dict[str, Any]]
+    found = _walk_files(filesystem, base) if _has_generic_find(filesystem) else filesystem.find(base, detail=True)
+    return found
+
+
+def _has_generic_find(filesystem: Any) -> bool:
+    """Whether a filesystem has fsspec's generic `find`, which silently skips folders that it cannot list."""
+    from fsspec.asyn import AsyncFileSystem
+    from fsspec.spec import AbstractFileSystem
+
+    kind = type(filesystem)
+    if filesystem.async_impl:
+        return kind._find is AsyncFileSystem._find  # noqa: SLF001 - so fsspec names its coroutines
+    return bool(kind.find is AbstractFileSystem.find)
+
+
+def _walk_files(filesystem: Any, base: str) -> dict[str, dict[str, Any]]:
+    """List every file below a folder. Raises for a folder that cannot be listed: its shards would seem missing."""
+    found: dict[str, dict[str, Any]] = {}
+    folders, seen = [base], set()
+    while folders:
+        folder = folders.pop()
+        seen.add(folder)
+        for facts in filesystem.ls(folder, detail=True):
+            if facts["type"] != "directory":
+                found[facts["name"]] = facts
+            elif facts["name"] not in seen:
+                folders.append(facts["name"])
+    return found
+
+
+T = TypeVar("T")
+
+MAX_CONCURRENT_REQUESTS = 16
+DEFAULT_RETRY_POLICY = RetryPolicy()
+
+
+class RemoteFile(NamedTuple):
+    path: str  # relative to the root
+    facts: Mapping[str, Any]  # from the driver; `size` in bytes
+
+
+class FsspecStorage:
+    """The files below `root`, a URL. Paths are URLs that begin with it.
+
+    `expected`: sizes in bytes that files must have. Checks them before the first read, and again before a read more
+    than `recheck_seconds` later. A file that was replaced between two checks fails too. `will_need` fetches nothing:
+    reading an announced range also fetches the ranges after it. Pickles by value, and works after a fork.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        expected: Mapping[str, int] | None = None,
+        *,
+        retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
+        recheck_seconds: float = RECHECK_SECONDS,
+    ) -> None:
+        self._root = normalize_root(root)
+        self._expected = dict(expected or {})
+        self._retry_policy = retry_policy
+        self._recheck_seconds = recheck_seconds
+        self._reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("_root", "_expected", "_retry_policy", "_recheck_seconds")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._reset()
+
+    def files(self) -> list[RemoteFile]:
+        """List all files below the root, without caches. Raises InputError if there is no such bucket or folder."""
+        base = self._driver_path(self._root)
+
+        def find() -> dict[str, dict[str, Any]]:
+            filesystem = self._filesystem()
+            filesystem.invalidate_cache()
+            found = list_files_below(filesystem, base)
+            filesystem.invalidate_cache()  # so that later requests return current sizes
+            return found
+
+        found = self._call_driver(find, self._root, "list")
+        unsized = [name for name, facts in found.items() if facts["size"] is None]
+        for name, facts in zip(unsized, self._stat_files(unsized), strict=True):
+            path = f"{self._root}{name[len(base.rstrip('/')) :]}"
+            if isinstance(facts, BaseException):
+                raise translate_remote(facts, path, "read")
+            if facts["size"] is None:
+                raise _no_size_error(path)
+            found[name] = {**found[name], **facts}
+        files = [RemoteFile(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
+        # Some stores have an empty object for each folder.
+        return [file for file in files if not (file.facts["size"] == 0 and (not file.path or file.path.endswith("/")))]
+
+    def size(self, path: str) -> int:
+        inner = self._driver_path(path)
+        return int(self._call_driver(lambda: self._filesystem().info(inner), path, "read")["size"])
+
+    def facts(self, path: str) -> Mapping[str, Any]:
+        """Return the driver's facts of one file; `size` in bytes. Raises InputError if it does not exist."""
+        inner = self._driver_path(path)
+        facts: Mapping[str, Any] = self._call_driver(lambda: self._filesystem().info(inner), path, "list")
+        if facts["size"] is None:
+            raise _no_size_error(path)
+        return facts
+
+    def sizes(self, paths: Sequence[str]) -> list[int | None]:
+        """Request the sizes of files concurrently; None for a file that does not exist."""
+        found: list[int | None] = []
+        for path, facts in zip(paths, self._stat_files([self._driver_path(path) for path in paths]), strict=True):
+            if isinstance(facts, BaseException) and not isinstance(facts, FileNotFoundError):
+                raise translate_remote(facts, path, "read")
+            found.append(None if isinstance(facts, BaseException) else facts["size"])
+        return found
+
+    def root_of(self, path: str) -> str:  # noqa: ARG002
+        return self._root
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder. Raises if the store fails; some drivers would return False."""
+        found = self._stat_files([self._driver_path(path)])[0]
+        if isinstance(found, BaseException) and not isinstance(found, FileNotFoundError):
+            raise translate_remote(found, path, "read")
+        return not isinstance(found, BaseException)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        requested = FileRange(path, offset, size)
+        buffered = self._read_ahead.pop(requested)
+        if buffered is not None:
+            return buffered
+        others = self._read_ahead.ranges_to_prefetch(requested)
+        if others:
+            # An error in one of the others is raised when that range is read.
+            with suppress(WdsctlError):
+                first, *rest = self.read_many([requested, *others])
+                self._read_ahead.put(others, rest)
+                return first
+        return self.read_many([requested])[0]
+
+    def read_into(self, path: str, offset: int, memory: memoryview) -> None:
+        memory[:] = self.read(path, offset, len(memory))
+
+    def read_many(self, ranges: Sequence[FileRange]) -> list[bytes]:
+        """Read ranges with concurrent requests: one for neighbouring ranges, several for long ones."""
+        self._check({each.path for each in ranges if each.size})
+        plan = plan_requests(ranges)
+        return plan.slice_data(self._fetch(plan.requests))
+
+    def will_need(self, ranges: Iterable[FileRange]) -> None:
+        self._read_ahead.add_hints(ranges)
+
+    def close(self) -> None:
+        """Drop buffered data. fsspec owns the connections, and shares them within the process."""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._read_ahead = ReadAheadBuffer()
+        self._checks = RemoteFileChecker(self._expected, self._recheck_seconds)
+        self._opened: tuple[Any, str] | None = None
+        self._pid = os.getpid()
+
+    def _filesystem(self) -> Any:
+        return self._open()[0]
+
+    def _driver_path(self, path: str) -> str:
+        """Return the path as the filesystem spells it."""
+        return f"{self._open()[1].rstrip('/')}{path[len(self._root) :]}"
+
+    def _open(self) -> tuple[Any, str]:
+        if self._opened is None or self._pid != os.getpid():
+            opened = _call_or_error(partial(open_filesystem, self._root))
+            if isinstance(opened, Exception):
+                raise translate_remote(opened, self._root, "open")
+            self._opened, self._pid = opened, os.getpid()
+        return self._opened
+
+    def _call_driver(self, call: Callable[[], T], url: str, action: str) -> T:
+        """Call the driver, and retry after transient errors. Raises WdsctlErrors only."""
+        self._open()
+        for _ in self._retry_policy.attempts(redact_secrets(url)):
+            result = _call_or_error(call)
+            if not (isinstance(result, Exception) and is_transient(result)):
+                break
+        if isinstance(result, Exception):
+            raise translate_remote(result, url, action)
+        return result
+
+    def _check(self, paths: set[str]) -> None:
+        """Raise StorageError WDS403 for files that were replaced."""
+        due = self._checks.files_due(paths)
+        for path, facts in zip(due, self._stat_files([self._driver_path(path) for path in due]), strict=True):
+            if isinstance(facts, BaseException):
+                raise translate_remote(facts, path, "read")
+            self._checks.check(path, facts)
+
+    def _stat_files(self, inner: Sequence[str]) -> list[dict[str, Any] | BaseException]:
+        """Request the facts of files concurrently. Returns the facts or the error of each."""
+
+        def request(paths: Sequence[str]) -> list[Any]:
+            filesystem = self._filesystem()
+            if not filesystem.async_impl:
+                return [_call_or_error(partial(filesystem.info, path)) for path in paths]
+            from fsspec.asyn import sync
+
+            async def stat_all() -> list[Any]:
+                calls = (filesystem._info(path) for path in paths)  # noqa: SLF001 - so fsspec names its coroutines
+                return await asyncio.gather(*calls, return_exceptions=True)
+
+            return list(sync(filesystem.loop, stat_all))
+
+        found: list[Any] = []
+        for start in range(0, len(inner), MAX_CONCURRENT_REQUESTS):
+            found += self._call_with_retries(
+                inner[start : start + MAX_CONCURRENT_REQUESTS], request, lambda _path, _facts: False
+            )
+        return found
+
+    def _fetch(self, requests: Sequence[RangeRequest]) -> list[bytes]:
+        """Return the bytes of every request. Raises StorageError WDS403 if a file is too short."""
+
+        def cat(batch: Sequence[RangeRequest]) -> list[Any]:
+            filesystem = self._filesystem()
+            limits = {"batch_size": MAX_CONCURRENT_REQUESTS} if filesystem.async_impl else {}
+            responses: list[Any] = filesystem.cat_ranges(
+                [self._driver_path(each.path) for each in batch],
+                [each.start for each in batch],
+                [each.stop for each in batch],
+                on_error="return",
+                **limits,
+            )
+            return responses
+
+        responses = self._call_with_retries(
+            requests, cat, lambda request, response: len(response) < request.stop - request.start
+        )
+        for request, response in zip(requests, responses, strict=True):
+            if isinstance(response, BaseException) or len(response) != request.stop - request.start:
+                raise self._inexact_read_error(request, response)
+        return responses
+
+    def _call_with_retries(
+        self, items: Sequence[T], call: Callable[[Sequence[T]], list[Any]], is_short: Callable[[T, Any], bool]
+    ) -> list[Any]:
+        """Return the responses to all items, including exceptions. Retries transient errors and short responses."""
+        responses: dict[int, Any] = {}
+        remaining = list(range(len(items)))
+        for _ in self._retry_policy.attempts(redact_secrets(self._root)) if items else ():
+            batch = [items[i] for i in remaining]
+            result = _call_or_error(partial(call, batch))
+            new = [result] * len(batch) if isinstance(result, Exception) else map(unwrap_driver_error, result)
+            responses.update(zip(remaining, new, strict=True))
+            remaining = [i for i in remaining if _should_retry(items[i], responses[i], is_short)]
+            if not remaining:
+                break
+        return [responses[i] for i in range(len(items))]
+
+    def _inexact_read_error(self, request: RangeRequest, response: bytes | BaseException) -> WdsctlError:
+        """Build the error for a response that differs from the request.
+
+        Some stores report a range beyond the end as an error.
+        """
+        received = len(response) if isinstance(response, bytes) else 0
+        requested = request.stop - request.start
+        if received > requested:
+            return StorageDown(
+                f"the store ignores range requests: it sent {received:,} bytes instead of {requested:,}",
+                where=redact_secrets(request.path),
+                hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
+            )
+        error = isinstance(response, BaseException) and translate_remote(response, request.path, "read")
+        if error and (isinstance(error, (PermissionError, StorageDown)) or isinstance(response, FileNotFoundError)):
+            return error
+        facts = self._stat_files([self._driver_path(request.path)])[0]
+        if isinstance(facts, BaseException):
+            return error or translate_remote(facts, request.path, "read")
+        if error and facts["size"] >= request.stop:
+            return error
+        return StorageError(
+            f"the file is {request.stop - facts['size']:,} bytes too short for the requested range"
+            if facts["size"] < request.stop
+            else f"short read from the store after all retries ({received:,} of {requested:,} bytes)",
+            where=f"{redact_secrets(request.path)} (byte {request.start:,})",
+            hint="the shard has shrunk since it was indexed: run `wdsctl validate` on the dataset",
+            code="WDS403",
+        )
+
+
+def _no_size_error(path: str) -> StorageError:
+    return StorageError(
+        "the store does not report file sizes",
+        where=redact_secrets(path),
+        hint="copy the dataset to a disk, or to a store that supports range requests and reports file sizes",
+    )
+
+
+def _call_or_error(call: Callable[[], T]) -> T | Exception:
+    """Call a driver, and return its result or its unwrapped error. Raises WdsctlErrors."""
+    try:
+        return call()
+    except WdsctlError:
+        raise
+    except Exception as error:  # noqa: BLE001 - drivers are third-party code, and may raise any class
+        return unwrap_driver_error(error)
+
+
+def _should_retry(item: T, response: Any, is_short: Callable[[T, Any], bool]) -> bool:
+    return is_transient(response) if isinstance(response, BaseException) else is_short(item, response)

@@ -1,0 +1,288 @@
+"""Translate errors of fsspec's drivers, retry requests, and check whether remote files were replaced.
+
+Drivers raise Python's errors, or those of their libraries (aiohttp, botocore, google-auth). This module recognises
+errors by the names of their classes, since the libraries may not be installed.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any, TypeVar
+
+from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
+from wdsctl.core.urls import protocol, redact_secrets
+
+T = TypeVar("T")
+
+#: Packages with drivers for stores, by protocol, if fsspec has no driver of its own.
+DRIVER_PACKAGES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
+    **dict.fromkeys(("http", "https"), "aiohttp requests"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+    "hf": "huggingface_hub",
+    "msc": "multi-storage-client",
+    "oss": "ossfs",
+    "oci": "ocifs",
+    "webdav": "webdav4",
+}
+
+_CREDENTIAL_ERROR_NAMES = frozenset(
+    [
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "CredentialRetrievalError",
+        "TokenRetrievalError",
+        "SSOTokenLoadError",
+        "UnauthorizedSSOTokenError",
+        "ProfileNotFound",
+        "DefaultCredentialsError",
+        "RefreshError",
+        "ClientAuthenticationError",
+    ]
+)
+_TRANSIENT_ERROR_NAMES = frozenset(
+    [
+        "TimeoutError",
+        "ConnectionError",
+        "ClientConnectionError",
+        "ClientPayloadError",
+        "HTTPClientError",
+        "IncompleteReadError",
+        "ResponseStreamingError",
+        "ServiceRequestError",
+        "ServiceResponseError",
+    ]
+)
+_BUSY_ERRNOS = frozenset({errno.EBUSY, errno.EAGAIN, errno.ETIMEDOUT, getattr(errno, "EREMOTEIO", errno.EIO)})
+_BUSY_HTTP_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def unwrap_driver_error(answer: T) -> T | Exception:
+    """Return the real cause of a driver's error; any other answer unchanged.
+
+    fsspec's HTTP driver raises FileNotFoundError for any failed request about a file. The cause has the server's
+    status.
+    """
+    cause = answer.__cause__ if isinstance(answer, FileNotFoundError) else None
+    if isinstance(cause, Exception) and (is_transient(cause) or _http_status(cause) not in (0, 404, 410)):
+        return cause
+    return answer
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed later."""
+    if _class_names(error) & _TRANSIENT_ERROR_NAMES or _http_status(error) in _BUSY_HTTP_STATUSES:
+        return True
+    return isinstance(error, OSError) and error.errno in _BUSY_ERRNOS
+
+
+def translate_remote(error: BaseException, url: str, verb: str) -> WdsctlError:
+    """Build the WdsctlError for a driver's error, which becomes its cause.
+
+    Its code is WDS402, WDS404, WDS406 or WDS408. A missing root is an InputError (`verb` is "list"), other missing
+    files are StorageErrors.
+    """
+    translated = _wdsctl_error_from_driver(error, url, verb)
+    translated.__cause__ = _redacted_error(error)
+    return translated
+
+
+def _redacted_error(error: BaseException) -> BaseException:
+    """Return the error for a traceback; a redacted copy if a message in its chain contains a secret."""
+    link: BaseException | None = error
+    while link is not None and redact_secrets(str(link)) == str(link):
+        link = link.__cause__ or link.__context__
+    return error if link is None else RuntimeError(f"{type(error).__name__}: {redact_secrets(str(error))}")
+
+
+def _wdsctl_error_from_driver(error: BaseException, url: str, verb: str) -> WdsctlError:
+    if isinstance(error, ImportError) or (isinstance(error, ValueError) and "rotocol not known" in str(error)):
+        return no_driver_error(url)
+    where, message = redact_secrets(url), _error_text(error)
+    is_anonymous = bool(_class_names(error) & _CREDENTIAL_ERROR_NAMES)
+    if is_anonymous or _is_forbidden(error):
+        why = f"no credentials for this store ({message})" if is_anonymous else message
+        return PermissionDenied(f"cannot {verb}: {why}", where=where, hint=_credentials_hint(url))
+    if isinstance(error, FileNotFoundError) or _http_status(error) == 404:
+        return _missing_error(where, message, verb)
+    hint = "run the same command again: finished work is kept"
+    if is_transient(error):
+        message, hint = f"the store does not respond ({message})", f"check the network and the endpoint, and {hint}"
+        return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
+    if _http_status(error) in (301, 307) or "region" in message:
+        hint = "set AWS_DEFAULT_REGION to the region of the bucket, or AWS_ENDPOINT_URL to its endpoint"
+        return StorageDown(f"cannot {verb}: {message}", where=where, hint=hint)
+    return StorageError(f"cannot {verb}: {message}", where=where, hint=hint)
+
+
+def _is_forbidden(error: BaseException) -> bool:
+    """Whether access was denied. S3 reports an invalid token as a bad request."""
+    status = _http_status(error)
+    is_bad_token = status == 400 and "token" in str(error).lower()
+    return isinstance(error, PermissionError) or status in (401, 403) or is_bad_token
+
+
+def _missing_error(where: str, message: str, verb: str) -> WdsctlError:
+    if verb == "list":
+        return InputError(f"no such bucket or folder ({message})", where=where, hint="check the URL")
+    return StorageError(
+        f"cannot {verb}: no such object",
+        where=where,
+        hint="the object was removed after it was indexed: run `wdsctl index` on the dataset",
+    )
+
+
+def no_driver_error(url: str) -> InputError:
+    package = DRIVER_PACKAGES.get(protocol(url))
+    return InputError(
+        f"no installed driver for {protocol(url)}:// URLs",
+        where=redact_secrets(url),
+        hint=f"pip install {package}"
+        if package
+        else "check the URL; the documentation of fsspec lists the supported protocols",
+        code="WDS406",
+    )
+
+
+def _credentials_hint(url: str) -> str:
+    if protocol(url) in ("s3", "s3a"):
+        return (
+            "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY; for a public bucket, FSSPEC_S3_ANON=true"
+        )
+    return "configure credentials with list and read permission, as the documentation of the driver describes"
+
+
+def _class_names(error: BaseException) -> set[str]:
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def _http_status(error: BaseException) -> int:
+    """Return the HTTP status that an error carries, or 0. s3fs raises botocore's errors as causes of its own."""
+    for each in (error, error.__cause__):
+        response = getattr(each, "response", None)
+        if isinstance(response, dict):
+            return int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+    for name in ("status", "code", "status_code"):
+        value = getattr(error, name, None)
+        if isinstance(value, int):
+            return value
+    return 0
+
+
+def _error_text(error: BaseException) -> str:
+    strerror = getattr(error, "strerror", None)
+    return redact_secrets(" ".join(str(strerror or error).split())) or type(error).__name__
+
+
+MAX_TRIES = 4  # per request, including the first
+FIRST_PAUSE_SECONDS = 0.2  # before the second try; four times as long before each later one
+MAX_RETRY_SECONDS = 60.0  # no try begins after this time: drivers also retry, some of them for minutes
+
+
+#: Called before every try with the redacted URL, and the number of earlier tries.
+OnRetry = Callable[[str, int], None]
+
+
+def ignore_retry(what: str, tried: int) -> None:
+    """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    first_pause_seconds: float = FIRST_PAUSE_SECONDS
+    max_retry_seconds: float = MAX_RETRY_SECONDS
+    on_retry: OnRetry = ignore_retry
+
+    def attempts(self, what: str) -> Iterator[int]:
+        """Yield the number of earlier tries, from 0, while another try may help. Pauses before each retry.
+
+        `what`: the redacted URL, for `on_retry`.
+        """
+        begun = time.monotonic()
+        for tried in range(MAX_TRIES):
+            if tried:
+                if time.monotonic() - begun > self.max_retry_seconds:
+                    return
+                time.sleep(self.first_pause_seconds * 4 ** (tried - 1))
+            self.on_retry(what, tried)
+            yield tried
+
+
+#: Names of facts that identify the content; stores that have none of them may have a time.
+_CONTENT_TAG_NAMES = ("etag", "generation", "md5hash", "content_md5", "md5", "checksum", "sha256", "blob_id")
+_TIME_NAMES = ("mtime", "lastmodified", "last_modified", "last-modified", "updated", "created")
+
+
+def etag_number(facts: Mapping[str, Any]) -> int:
+    """Return a 63-bit number that identifies the content, for use instead of a modification time.
+
+    It is a hash of the etag or a similar fact; without one, the time in nanoseconds; 0 if the store reports neither.
+    """
+    lower = {str(name).lower(): value for name, value in facts.items()}
+    for name in _CONTENT_TAG_NAMES:
+        if lower.get(name):
+            digest = blake2b(str(lower[name]).encode(), digest_size=8).digest()
+            return int.from_bytes(digest, "little") >> 1
+    for name in _TIME_NAMES:
+        if lower.get(name):
+            return _nanoseconds(lower[name])
+    return 0
+
+
+def _nanoseconds(when: Any) -> int:
+    if isinstance(when, datetime):
+        return int(when.timestamp()) * 1_000_000_000 + when.microsecond * 1000
+    if isinstance(when, (int, float)):
+        return int(when * 1_000_000_000)
+    digest = blake2b(str(when).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+RECHECK_SECONDS = 60.0  # seconds after which a file is checked again
+
+
+class RemoteFileChecker:
+    """Detects files that were replaced. `expected`: sizes in bytes by path; other files are not checked.
+
+    `recheck_seconds`: the time after which a file is checked again.
+    """
+
+    def __init__(self, expected: Mapping[str, int], recheck_seconds: float = RECHECK_SECONDS) -> None:
+        self._expected = expected
+        self._recheck_seconds = recheck_seconds
+        self._seen: dict[str, tuple[float, int]] = {}  # time of the last check, and the content's number then
+
+    def files_due(self, paths: Iterable[str]) -> list[str]:
+        """Return the files to check before they are read."""
+        now = time.monotonic()
+        return sorted(path for path in paths if path in self._expected and self._is_due(path, now))
+
+    def check(self, path: str, facts: Mapping[str, Any]) -> None:
+        """Compare the store's facts of a file with earlier ones. Raises StorageError WDS403 if they differ."""
+        if facts["size"] != self._expected[path]:
+            raise StorageError(
+                f"the shard has {facts['size']:,} bytes, but had {self._expected[path]:,} when it was indexed",
+                where=redact_secrets(path),
+                hint="restore the shard; if the change is intended, run `wdsctl index` on the dataset",
+                code="WDS403",
+            )
+        # HTTP servers with the same files may each have different etags and times.
+        mark = 0 if protocol(path) in ("http", "https") else etag_number(facts)
+        if self._seen.get(path, (0.0, mark))[1] != mark:
+            raise StorageError(
+                "the shard was replaced during the read",
+                where=redact_secrets(path),
+                hint="restore the shard; if the change is intended, run `wdsctl index` on the dataset and start again",
+                code="WDS403",
+            )
+        self._seen[path] = time.monotonic(), mark
+
+    def _is_due(self, path: str, now: float) -> bool:
+        return path not in self._seen or now - self._seen[path][0] >= self._recheck_seconds

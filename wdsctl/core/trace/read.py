@@ -1,0 +1,407 @@
+"""Read the trace of a job: all files of a folder as one table of batches and their samples, and steps as batches.
+
+If a job wrote a batch twice, because it resumed from an older state, the later run counts. Memory: 48 bytes per block
+of about 100 batches, and one open block of every file that overlaps the range to read.
+
+A step is one batch of every rank. A stretch begins when all ranks together (the world) have drawn `base` batches. A
+rank then draws batch `base + rank` and every `world`-th one after it: the steps `(number - base) // world` of this
+stretch, which follow the steps before it. Runs count in the order in which they were written. A run that begins at a
+batch replaces the numbering from there on. Before the first traced stretch, the numbering assumes a constant world
+size.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+from itertools import pairwise
+from typing import BinaryIO, Literal, NamedTuple
+
+import numpy as np
+
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.trace.format import (
+    FRAME_HEAD_BYTES,
+    FRAME_MAGIC,
+    PREAMBLE_BYTES,
+    TRACE_MAGIC,
+    NewerTraceError,
+    RunFacts,
+    TraceBlock,
+    decode_block,
+    parse_head,
+    parse_preamble,
+    run_facts_from_json,
+)
+from wdsctl.core.trace.write import TRACE_FILE_NAME
+
+_SEARCH_BYTES = 1 << 20  # bytes per block of the search for the next head
+
+FlawKind = Literal["cut", "damaged", "newer", "gap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """An unreadable or missing range of a file, from `byte_offset` on.
+
+    `cut`: the end is missing, as after a kill. `gap`: batches before this block are missing, as after a full disk.
+    """
+
+    path: str
+    byte_offset: int
+    kind: FlawKind
+    message: str
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """One file. `blocks`: (blocks, 6) of low, high, base, pass, offset of the head, batches.
+
+    Takes 48 bytes of memory per 100 batches or so.
+    """
+
+    path: str
+    facts: RunFacts
+    blocks: Int64Array
+    flaws: tuple[Flaw, ...]
+
+
+def open_trace_file(path: str) -> TraceFile | Flaw:
+    """Read the header and the heads of all blocks; return the file, or the flaw if the header is unusable."""
+    with translate_os_errors(path, "read"), open(path, "rb", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        facts = _facts(file, path, size)
+        if isinstance(facts, Flaw):
+            return facts
+        flaws: list[Flaw] = []
+        rows = list(_heads(file, path, file.tell(), size, flaws))
+        blocks = np.array(rows, np.int64).reshape(-1, 6)
+        return TraceFile(path, facts, blocks, (*flaws, *_gaps(path, facts, blocks)))
+
+
+def read_block(file: TraceFile, byte_offset: int) -> TraceBlock | Flaw:
+    """Read the block whose head is at `byte_offset`; return the block, or the flaw if it is damaged."""
+    with translate_os_errors(file.path, "read"), open(file.path, "rb", buffering=0) as handle:
+        handle.seek(byte_offset)
+        head = parse_head(handle.read(FRAME_HEAD_BYTES))
+        block = None if head is None else decode_block(head, handle.read(head.length))
+    return block or _damaged_flaw(file.path, byte_offset, "a block of it")
+
+
+def _facts(file: BinaryIO, path: str, size: int) -> RunFacts | Flaw:
+    """Read the facts of the header, and leave the file at the first frame."""
+    start = file.read(PREAMBLE_BYTES)
+    if start[: len(TRACE_MAGIC)] != TRACE_MAGIC[: len(start)]:
+        return Flaw(path, 0, "damaged", "it is no trace file")
+    length, crc = parse_preamble(start) if len(start) == PREAMBLE_BYTES else (size, 0)
+    if PREAMBLE_BYTES + length > size:
+        return _cut_flaw(path, 0)
+    header = file.read(length)
+    try:
+        return run_facts_from_json(header) if zlib.crc32(header) == crc else _damaged_flaw(path, 0, "its header")
+    except NewerTraceError as error:
+        return Flaw(path, 0, "newer", str(error))
+    except (ValueError, TypeError, KeyError):
+        return _damaged_flaw(path, 0, "its header")
+
+
+def _heads(file: BinaryIO, path: str, byte_offset: int, size: int, flaws: list[Flaw]) -> Iterator[tuple[int, ...]]:
+    while byte_offset < size:
+        file.seek(byte_offset)
+        data = file.read(FRAME_HEAD_BYTES)
+        head = parse_head(data)
+        if head is None:
+            following = _next_head(file, byte_offset + 1, size)
+            if following is None and FRAME_MAGIC.startswith(data[: len(FRAME_MAGIC)]) and len(data) < FRAME_HEAD_BYTES:
+                flaws.append(_cut_flaw(path, byte_offset))
+            else:
+                flaws.append(_damaged_flaw(path, byte_offset, "a part of it"))
+            if following is None:
+                return
+            byte_offset = following
+            continue
+        end = byte_offset + FRAME_HEAD_BYTES + head.length
+        if end > size:
+            flaws.append(_cut_flaw(path, byte_offset))
+            return
+        yield head.low, head.high, head.base, head.pass_number, byte_offset, head.batches
+        byte_offset = end
+
+
+def _gaps(path: str, facts: RunFacts, blocks: Int64Array) -> Iterator[Flaw]:
+    """Find gaps: blocks of one pass that do not continue with the rank's next batch."""
+    before, after = blocks[:-1], blocks[1:]
+    is_later = (
+        (after[:, 3] == before[:, 3]) & (after[:, 2] != before[:, 2]) & (after[:, 0] > before[:, 1] + facts.world)
+    )
+    for i in np.flatnonzero(is_later).tolist():
+        first, last = int(before[i, 1]) + facts.world, int(after[i, 0]) - facts.world
+        message = (
+            f"batches {first:,} to {last:,} of rank {facts.rank} are missing: they could not be written, or the job "
+            "went on from a later state there"
+        )
+        yield Flaw(path, int(after[i, 4]), "gap", message)
+
+
+def _next_head(file: BinaryIO, byte_offset: int, size: int) -> int | None:
+    """Find the offset of the next complete head; None if there is none."""
+    while byte_offset < size:
+        file.seek(byte_offset)
+        data = file.read(_SEARCH_BYTES + FRAME_HEAD_BYTES)
+        found = data.find(FRAME_MAGIC)
+        while 0 <= found < _SEARCH_BYTES:
+            if parse_head(data[found : found + FRAME_HEAD_BYTES]) is not None:
+                return byte_offset + found
+            found = data.find(FRAME_MAGIC, found + 1)
+        byte_offset += _SEARCH_BYTES
+    return None
+
+
+def _cut_flaw(path: str, byte_offset: int) -> Flaw:
+    return Flaw(path, byte_offset, "cut", "its end is missing: the run was killed while it wrote, or is writing now")
+
+
+def _damaged_flaw(path: str, byte_offset: int, what: str) -> Flaw:
+    return Flaw(path, byte_offset, "damaged", f"{what} is damaged")
+
+
+class StepSegment(NamedTuple):
+    base: int  # batches that all ranks together had drawn before
+    world: int  # ranks
+
+
+class StepNumbering:
+    def __init__(self, segments: Iterable[StepSegment]) -> None:
+        kept: list[StepSegment] = []
+        for stretch in segments:
+            while kept and kept[-1].base >= stretch.base:
+                kept.pop()
+            if not kept or kept[-1].world != stretch.world or (stretch.base - kept[-1].base) % stretch.world:
+                kept.append(stretch)
+        self._segments = kept
+        self._bases = [stretch.base for stretch in kept]
+        self._first_steps = _number_first_steps(kept)
+
+    def step_of(self, number: int) -> int:
+        """Return the training step of a batch."""
+        i = max(0, bisect_right(self._bases, number) - 1)
+        base, world = self._segments[i]
+        return self._first_steps[i] + (number - base) // world
+
+    def batch_numbers(self, step: int) -> range:
+        """Return the numbers of the batches in a step, one per rank."""
+        if not self._segments or step < 0:
+            return range(0)
+        i = max(0, bisect_right(self._first_steps, step) - 1)
+        base, world = self._segments[i]
+        start = base + (step - self._first_steps[i]) * world
+        return range(start, start + world)
+
+
+def _number_first_steps(segments: list[StepSegment]) -> list[int]:
+    """Compute the number of each stretch's first step."""
+    steps = [stretch.base // stretch.world for stretch in segments[:1]]
+    for (base, world), following in pairwise(segments):
+        steps.append(steps[-1] - (base - following.base) // world)  # an interrupted step counts as one
+    return steps
+
+
+_MAX_BATCH_NUMBER = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class TracedBatch:
+    """A batch as it was last written. `number`: within the job, or within the pass of a finite stream.
+
+    `origins`: (samples, 4) of source, pass, sample id and step. The step is -1 for samples without a generator, the
+    source -1 for samples without a restore key.
+    """
+
+    number: int
+    step: int
+    pass_number: int
+    run: RunFacts
+    origins: Int64Array
+
+
+class SampleOccurrence(NamedTuple):
+    batch: TracedBatch
+    position: int  # in the batch
+
+
+class _BlockLocation(NamedTuple):
+    """The location of a block. Sorts by pass, first batch and file, from the oldest run to the newest."""
+
+    pass_number: int
+    low: int
+    file_index: int
+    byte_offset: int
+
+
+class _PendingBatch(NamedTuple):
+    """The next batch of an open block. `priority` sorts by pass and number, then the newest first."""
+
+    priority: tuple[int, int, int, int]
+    location: _BlockLocation
+    block: TraceBlock
+    batch_index: int
+
+
+class Trace:
+    """The trace of a job. `flaws`: unreadable ranges; reading blocks adds those that are damaged."""
+
+    def __init__(self, folder: str, files: Sequence[TraceFile], flaws: Sequence[Flaw]) -> None:
+        self.folder = folder
+        self.files = sorted(files, key=lambda file: (file.facts.started, file.facts.rank))
+        self.flaws = [*flaws, *(flaw for file in self.files for flaw in file.flaws)]
+
+    def batches(
+        self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None, pass_number: int | None = None
+    ) -> Iterator[TracedBatch]:
+        """Yield the batches with `start` <= number < `stop` by pass and number, each as it was last written."""
+        before: tuple[int, int] | None = None
+        for number, of_pass, file, origins in self._read_newest_first(start, stop, pass_number):
+            if (of_pass, number) == before:
+                continue
+            before = (of_pass, number)
+            facts = self.files[file].facts
+            if rank is None or facts.rank == rank:
+                yield TracedBatch(number, self.steps(of_pass).step_of(number), of_pass, facts, origins)
+
+    def step(self, step: int, *, rank: int | None = None, pass_number: int | None = None) -> list[TracedBatch]:
+        """Return the batches of all ranks in one training step, in every pass."""
+        passes = self.passes if pass_number is None else [pass_number]
+        found: list[TracedBatch] = []
+        for each in passes:
+            numbers = self.steps(each).batch_numbers(step)
+            found += self.batches(numbers.start, numbers.stop, rank=rank, pass_number=each)
+        return found
+
+    def samples(
+        self, start: int = 0, stop: int = _MAX_BATCH_NUMBER, *, rank: int | None = None
+    ) -> Iterator[Int64Array]:
+        """Yield the origins of each batch, (samples, 4)."""
+        return (batch.origins for batch in self.batches(start, stop, rank=rank))
+
+    def find(
+        self, match: Callable[[TracedBatch], Int64Array], *, rank: int | None = None
+    ) -> Iterator[SampleOccurrence]:
+        """Yield the places of samples. `match` returns the positions of matching samples in a batch.
+
+        Reads the whole trace, block by block.
+        """
+        for batch in self.batches(rank=rank):
+            for position in match(batch).tolist():
+                yield SampleOccurrence(batch, position)
+
+    @cached_property
+    def passes(self) -> list[int]:
+        """The numbers of all passes of a finite stream; [0] for an endless one."""
+        return sorted({int(each) for file in self.files for each in np.unique(file.blocks[:, 3])})
+
+    def steps(self, pass_number: int = 0) -> StepNumbering:
+        """Return the step numbers of this pass."""
+        if pass_number not in self._steps:
+            self._steps[pass_number] = StepNumbering(self._segments(pass_number))
+        return self._steps[pass_number]
+
+    @cached_property
+    def _steps(self) -> dict[int, StepNumbering]:
+        return {}
+
+    def _segments(self, pass_number: int) -> Iterator[StepSegment]:
+        for file in self.files:
+            bases = file.blocks[file.blocks[:, 3] == pass_number, 2]
+            is_new = np.diff(bases, prepend=bases[:1] - 1) != 0
+            for base in bases[is_new].tolist():
+                yield StepSegment(base, file.facts.world)
+
+    def _read_newest_first(
+        self, start: int, stop: int, pass_number: int | None
+    ) -> Iterator[tuple[int, int, int, Int64Array]]:
+        """Yield (number, pass, file, origins) of all written batches, by pass and number.
+
+        Yields a batch that was written several times once per write, the newest first.
+        """
+        waiting = deque(self._block_locations(start, stop, pass_number))
+        heap: list[_PendingBatch] = []
+        while waiting or heap:
+            if waiting and (not heap or waiting[0][:2] <= heap[0].priority[:2]):
+                location = waiting.popleft()
+                block = self._block(location)
+                if block is not None:
+                    _push_batch(heap, location, block, int(np.searchsorted(block.batch_numbers, start)))
+                continue
+            _, location, block, i = heappop(heap)
+            number = int(block.batch_numbers[i])
+            if number < stop:
+                yield (
+                    number,
+                    location.pass_number,
+                    location.file_index,
+                    block.origins[block.origin_starts[i] : block.origin_starts[i + 1]],
+                )
+                _push_batch(heap, location, block, i + 1)
+
+    def _block_locations(self, start: int, stop: int, pass_number: int | None) -> list[_BlockLocation]:
+        locations: list[_BlockLocation] = []
+        for i, file in enumerate(self.files):
+            rows = file.blocks
+            is_in_range = (rows[:, 0] < stop) & (rows[:, 1] >= start)
+            if pass_number is not None:
+                is_in_range &= rows[:, 3] == pass_number
+            locations += (
+                _BlockLocation(of_pass, low, i, at) for low, _, _, of_pass, at, _ in rows[is_in_range].tolist()
+            )
+        return sorted(locations)
+
+    def _block(self, location: _BlockLocation) -> TraceBlock | None:
+        block = read_block(self.files[location.file_index], location.byte_offset)
+        if isinstance(block, TraceBlock):
+            return block
+        if block not in self.flaws:
+            self.flaws.append(block)
+        return None
+
+
+def _push_batch(heap: list[_PendingBatch], location: _BlockLocation, block: TraceBlock, batch_index: int) -> None:
+    """Queue the batch at this index, or the last one with its number, which counts."""
+    if batch_index < len(block.batch_numbers):
+        number = int(block.batch_numbers[batch_index])
+        last = int(np.searchsorted(block.batch_numbers, number, side="right")) - 1
+        heappush(
+            heap,
+            _PendingBatch(
+                (location.pass_number, number, -location.file_index, -location.byte_offset), location, block, last
+            ),
+        )
+
+
+def read_trace(folder: str) -> Trace:
+    """Open the trace that the ranks of a job wrote into this folder.
+
+    Raises InputError WDS540 if there is none. Costs one read per block of about 100 batches.
+    """
+    if not os.path.isdir(folder):
+        raise InputError(
+            "there is no such folder", where=folder, hint="give the folder that `trace=` named", code="WDS540"
+        )
+    with translate_os_errors(folder, "list"):
+        names = sorted(filter(TRACE_FILE_NAME.fullmatch, os.listdir(folder)))
+    if not names:
+        raise InputError(
+            "the folder has no traces",
+            where=folder,
+            hint='`get_train_dataset(..., trace="FOLDER")` lets every rank write one',
+            code="WDS540",
+        )
+    opened = [open_trace_file(os.path.join(folder, name)) for name in names]
+    files = [each for each in opened if isinstance(each, TraceFile)]
+    return Trace(folder, files, [each for each in opened if isinstance(each, Flaw)])

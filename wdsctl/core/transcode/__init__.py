@@ -1,1 +1,0 @@
-"""Media written anew: other formats, smaller images, other rates. The only place of core that encodes."""

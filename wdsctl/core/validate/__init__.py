@@ -1,0 +1,9 @@
+"""`wdsctl validate`: check a dataset or all datasets of a blend, one module per level.
+
+`validate` picks `dataset` or `blend`; `run_checks` checks shards in parallel and reuses stored results; `unit` checks
+one shard in a worker. The levels are `structure`, `headers`, `content`, `schema`, `refs` (with `ref_stores`) and
+`hashes`. `quarantine` excludes broken samples; `ci_formats` writes SARIF and JUnit. The command line, the Python
+API and `importers` import it.
+"""
+
+from __future__ import annotations

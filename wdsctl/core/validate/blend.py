@@ -1,0 +1,215 @@
+"""`validate` and `validate --release` of a blend file.
+
+Validates every dataset that the file names, the references of each dataset into its stores, and the split files.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import replace
+
+from wdsctl.core.blend import Leaf, read_blend
+from wdsctl.core.blend.outline import list_split_names
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.read import read_current_generation
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.errors import Finding, UsageError, WdsctlError
+from wdsctl.core.inspect.blend import SplitRangeCache
+from wdsctl.core.json_text import read_json
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.validate.dataset import sort_findings, validate_dataset
+from wdsctl.core.validate.quarantine import QUARANTINE_SCOPE, list_quarantined_shards, release_from_quarantine
+from wdsctl.core.validate.ref_stores import open_ref_store
+from wdsctl.core.validate.refs import can_hold_refs, find_media_names
+from wdsctl.core.validate.request import (
+    QuarantineReport,
+    ReleaseReport,
+    ValidateReport,
+    ValidateRequest,
+    match_pattern,
+    match_shards,
+)
+
+_MAX_PROBED_SAMPLES = 200  # samples per dataset, to find the fields that refer to its stores
+
+
+def check_split_files(path: str) -> tuple[Finding, ...]:
+    """Report each `split_config` of the blend file at `path` that a training run would reject.
+
+    A training run rejects a file that does not exist, does not parse, or names something that its dataset lacks, and
+    a missing or empty split. Raises what reading a blend file raises. Reads the keys of a shard if a split file
+    excludes single samples of it.
+    """
+    sources = SplitRangeCache(None)
+    findings: dict[tuple[str, str, str], Finding] = {}
+    for split, leaf in iterate_leaves(path):
+        name = (leaf.path, leaf.split_part, leaf.split_config or "")
+        if not leaf.split_config or name in findings:
+            continue
+        try:
+            sources.find(*name)
+        except WdsctlError as error:
+            where = f" ({error.where})" if error.where else ""
+            file, _, line = leaf.where.rpartition(":")
+            message = f"line {line}, {split}: {error.message}{where}"
+            findings[name] = Finding(code=error.code, severity="error", message=message, shard=file)
+    return tuple(findings.values())
+
+
+def iterate_leaves(path: str) -> Iterator[tuple[str, Leaf]]:
+    """Yield (split, dataset) for the datasets of every split of the file, including members of joins.
+
+    A file without `splits:` is the same for all splits, and is read as `train`. Raises what reading a blend file
+    raises.
+    """
+    for split in list_split_names(path) or ["train"]:
+        for leaf in read_blend(path, split_part=split).leaves:
+            for each in (leaf, *(leaf.join.members if leaf.join else ())):
+                yield split, each
+
+
+def validate_blend(
+    path: str, request: ValidateRequest, *, workers: int = 1, wait: float = 0.0, progress: Progress = SILENT_PROGRESS
+) -> ValidateReport:
+    """Validate every dataset of a blend file once, and combine the reports. Shard paths begin with the dataset.
+
+    The level `refs` looks names up in the stores of `aux`: a field refers to the store that has most of its names.
+    `wait`: seconds to wait for another writer of each dataset before a quarantine. Raises the errors of
+    `validate_dataset`, and those of reading a blend file.
+    """
+    started = time.monotonic()
+    if request.refs:
+        raise UsageError("--refs applies to one dataset", hint="remove --refs: in a blend file, `aux` names the stores")
+    findings = [*check_split_files(path)]
+    for finding in findings:  # before the datasets, which can take hours
+        progress.note(f"{finding.code}: {finding.message}")
+    reports: dict[str, ValidateReport] = {}
+    for root, stores in datasets_with_stores(path).items():
+        progress.note(f"validating {root}")
+        refs = detect_ref_fields(root, stores) if stores and "refs" in request.levels else ()
+        reports[root] = validate_dataset(
+            root, request, workers=workers, wait=wait, progress=progress, detected_refs=refs
+        )
+    findings += [finding for root, report in reports.items() for finding in _prefix_shards(root, path, report.findings)]
+    quarantines = {root: report.quarantine for root, report in reports.items() if report.quarantine is not None}
+    quarantine = QuarantineReport(
+        samples=sum(each.samples for each in quarantines.values()),
+        shards=sum(each.shards for each in quarantines.values()),
+        all_samples=sum(each.all_samples for each in quarantines.values()),
+        all_shards=sum(each.all_shards for each in quarantines.values()),
+        splits={f"{root}: {name}": count for root, each in quarantines.items() for name, count in each.splits.items()},
+    )
+    return ValidateReport(
+        root=path,
+        shards=sum(report.shards for report in reports.values()),
+        samples=sum(report.samples for report in reports.values()),
+        size_bytes=sum(report.size_bytes for report in reports.values()),
+        findings=tuple(sort_findings(findings)),
+        seconds=time.monotonic() - started,
+        levels=request.levels,
+        unread=sum(report.unread for report in reports.values()),
+        share=request.share,
+        seed=request.seed,
+        quarantine=quarantine if request.quarantine else None,
+        not_checked=next((report.not_checked for report in reports.values() if report.not_checked), ""),
+    )
+
+
+def detect_ref_fields(root: str, stores: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Find the JSON fields that hold names of media in the first samples: (field, store).
+
+    A field refers to the store that has most of its names. If no store has any, it refers to the first one, so that
+    `validate` reports the names as missing there.
+    """
+    names: dict[str, list[str]] = {}
+    for value in _first_json_values(locate(root)):
+        for field, name in find_media_names(value):
+            names.setdefault(field, []).append(name)
+    return tuple(
+        (field, max(stores, key=lambda store: _count_entries(store, field_names)))
+        for field, field_names in names.items()
+    )
+
+
+def _count_entries(store: str, names: Sequence[str]) -> int:
+    try:
+        opened = open_ref_store(store)
+        return sum(opened.lookup(name).status == "found" for name in names)
+    except WdsctlError:
+        return 0  # the level `refs` reports a store that cannot be opened
+
+
+def _first_json_values(location: DatasetLocation) -> Iterator[object]:
+    """Read the JSON of the first samples."""
+    if not os.path.exists(location.catalog):
+        return
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    with closing(storage_for(location.root)) as storage:
+        for row in range(min(_MAX_PROBED_SAMPLES, offsets.samples)):
+            shard = os.path.join(location.root, offsets.shards[offsets.shard_of(row)].path)
+            for part, offset, size in offsets.parts(row):
+                if can_hold_refs(part) and storage.exists(shard):
+                    with suppress(ValueError):
+                        yield read_json(storage.read(shard, offset, size))
+
+
+def datasets_with_stores(path: str) -> dict[str, list[str]]:
+    """Return every dataset that a split of the file names, and every local dataset that is a store.
+
+    Each comes with its stores.
+    """
+    datasets: dict[str, list[str]] = {}
+    for _, leaf in iterate_leaves(path):
+        stores = datasets.setdefault(leaf.path, [])
+        stores += [store for store in leaf.aux.values() if store not in stores]
+        for store in leaf.aux.values():
+            if "://" not in store and os.path.exists(store) and os.path.exists(locate(store).catalog):
+                datasets.setdefault(store, [])
+    return datasets
+
+
+def _prefix_shards(root: str, path: str, findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Prefix shards with their dataset, since shards of several datasets may have the same path."""
+    folder = os.path.dirname(os.path.abspath(path))
+    name = root if "://" in root else os.path.relpath(root, folder)
+    for finding in findings:
+        is_file = (bool(finding.shard) and name.endswith(f"/{finding.shard}")) or name == finding.shard
+        shard = f"{name}/{finding.shard}" if finding.shard and not is_file else name
+        yield replace(finding, shard=shard)
+
+
+def release_blend(
+    path: str,
+    *,
+    shards: Sequence[str] = (),
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> ReleaseReport:
+    """Release samples of these shards (by default all) in every dataset of the file with a quarantine.
+
+    Does not write other datasets. The report names splits `DATASET: SPLIT`. `wait`: seconds to wait for another
+    writer of each dataset. Raises the errors of `release_from_quarantine`, and those of reading a blend file.
+    """
+    quarantined: dict[str, list[str]] = {}
+    for root in datasets_with_stores(path):
+        with Ledger.open_for_reading(locate(root).ledger) as ledger:
+            quarantined[root] = list_quarantined_shards(ledger)
+    match_shards([path for paths in quarantined.values() for path in paths], shards, QUARANTINE_SCOPE)
+    reports = []
+    for root, paths in quarantined.items():
+        patterns = [pattern for pattern in shards if match_pattern(paths, pattern)]
+        if not paths or (shards and not patterns):
+            continue
+        progress.note(f"releasing {root}")
+        reports.append(release_from_quarantine(root, shards=patterns, workers=workers, wait=wait, progress=progress))
+    return ReleaseReport(
+        root=path,
+        released=sum(report.released for report in reports),
+        splits={f"{report.root}: {name}": count for report in reports for name, count in report.splits.items()},
+    )

@@ -1,0 +1,203 @@
+"""Level `content`: does every part decode to its last byte, as the loader would decode it?
+
+Nothing is unpickled or executed. Parts whose header declares more than `MAX_DECODABLE_BYTES` are not decoded.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from functools import partial
+
+from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
+from wdsctl.core.checkpoint.torch_file import PICKLE_ERRORS, UnsupportedPickle, unpickle_safely
+from wdsctl.core.json_text import JsonReader
+from wdsctl.core.media.byte_range import MAX_KEPT_PAGES
+from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, PartKind, part_kind
+from wdsctl.core.validate.headers import (
+    ReadShard,
+    array_size_error,
+    npy_error,
+    parse_npy_header,
+    part_byte_range,
+    read_part_header,
+)
+
+_ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    ValueError,
+    EOFError,
+    OSError,
+    struct.error,
+    NotImplementedError,  # from zipfile, for a compression method that it does not support
+    zlib.error,
+    RuntimeError,
+)
+_SIZE_LIMIT = f"at most {MAX_DECODABLE_BYTES:,} bytes are decoded"
+_CHUNK_BYTES = 1 << 20  # bytes per read of a compressed member
+
+
+def has_decodable_content(part: str) -> bool:
+    return part_kind(part) != "other"
+
+
+def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+    """Add defects of a part's content to `findings`. The scan reports empty parts. Raises storage errors.
+
+    Takes the time of decoding. Memory: the part and its decoded form; for audio and video a few pages and frames.
+    """
+    if part.size == 0:
+        return
+    kind = part_kind(part.part)
+    if kind in MEDIA_KINDS:
+        _check_medium(read, part, findings)
+        return
+    if part.size > MAX_DECODABLE_BYTES:
+        findings.add("WDS146", f"it has {part.size:,} bytes; {_SIZE_LIMIT}", part)
+        return
+    if kind == "npy":
+        if defect := npy_error(read, part):
+            findings.add("WDS143", defect, part)
+        return
+    if kind in ("json", "lines"):
+        _check_json(read(part.offset, part.size), part, findings)
+        return
+    code, message = _CHECKS[kind](read(part.offset, part.size))
+    if code:
+        findings.add(code, message, part)
+
+
+def _check_medium(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+    header = read_part_header(read, part)
+    if header.content.kind == "image":
+        if part.size > MAX_DECODABLE_BYTES:
+            findings.add("WDS146", f"the image has {part.size:,} bytes; {_SIZE_LIMIT}", part)
+            return
+        from wdsctl.core.media.decode_check import check_image_decodes
+
+        verdict = check_image_decodes(read(part.offset, part.size))
+    elif header.content.kind in ("audio", "video"):
+        from wdsctl.core.media.decode_check import check_stream_decodes
+
+        source = part_byte_range(read, part, header.head)
+        # Decode the stream, and compare its checksums.
+        source.max_read_bytes, source.max_kept_pages = 3 * part.size, MAX_KEPT_PAGES
+        verdict = check_stream_decodes(source, header.content.format)
+    else:
+        return  # the level `headers` reports it
+    if verdict.outcome == "doubtful":
+        findings.add("WDS147", verdict.reason, part, "warning")
+    elif verdict.outcome != "sound":
+        findings.add("WDS146" if verdict.outcome == "too large" else "WDS143", verdict.reason, part)
+
+
+Defect = tuple[str, str]  # code and message; both empty if there is no defect
+NO_DEFECT: Defect = ("", "")
+
+
+def text_defect(data: bytes) -> Defect:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return "WDS145", f"it is not UTF-8: {error.reason} at byte {error.start:,}"
+    return NO_DEFECT
+
+
+def json_defect(data: bytes, reader: JsonReader | None = None) -> Defect:
+    """Return why the loader could not read JSON: it accepts any value in UTF-8. `reader` collects oddities."""
+    if (defect := text_defect(data)) != NO_DEFECT:
+        return defect
+    try:
+        (reader or JsonReader()).read(data)
+    except json.JSONDecodeError as error:
+        return "WDS144", f"{error.msg}, at character {error.pos:,}"
+    except RecursionError:
+        return "WDS144", "it is nested too deep"
+    except ValueError:  # an integer with more digits than Python parses
+        return "WDS144", "it has a number with too many digits"
+    return NO_DEFECT
+
+
+def _check_json(data: bytes, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+    """Add an error for JSON that does not parse, and a warning for JSON that other readers read differently."""
+    reader = JsonReader()
+    oddities: dict[str, str] = {}
+    is_lines = part_kind(part.part) == "lines"
+    for number, text in enumerate(data.splitlines() if is_lines else [data], 1):
+        if is_lines and not text.strip():
+            continue
+        prefix = f"line {number}: " if is_lines else ""
+        code, message = json_defect(text, reader)
+        if code:
+            findings.add(code, f"{prefix}{message}", part)
+            return
+        oddities = {code: f"{prefix}{odd}" for code, odd in reader.oddities.items()} | oddities
+    for code, message in sorted(oddities.items()):
+        findings.add(code, message, part, "warning")
+
+
+def _integer_defect(data: bytes) -> Defect:
+    try:
+        int(data)
+    except ValueError:
+        return "WDS143", f"it is not a whole number: {data[:40]!r}"
+    return NO_DEFECT
+
+
+def _torch_defect(data: bytes) -> Defect:
+    if not data.startswith(b"PK"):
+        return NO_DEFECT  # a plain pickle, as before torch 1.6: the level `headers` checks it
+    return _archive_defect(data, _pickle_error)
+
+
+def _archive_defect(data: bytes, find_error: Callable[[zipfile.ZipFile], str]) -> Defect:
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+            if size > MAX_DECODABLE_BYTES:
+                return "WDS146", f"it unpacks to {size:,} bytes; {_SIZE_LIMIT}"
+            for member in archive.infolist():
+                with archive.open(member) as file:
+                    while file.read(_CHUNK_BYTES):  # to the end, where zipfile compares the checksum
+                        pass
+            defect = find_error(archive)
+    except _ZIP_ERRORS as error:
+        return "WDS143", f"the archive is damaged: {error}"
+    return ("WDS143", defect) if defect else NO_DEFECT
+
+
+def _arrays_error(archive: zipfile.ZipFile) -> str:
+    for member in archive.infolist():
+        data = archive.read(member)
+        try:
+            shape, dtype = parse_npy_header(file := io.BytesIO(data))
+        except (ValueError, SyntaxError, TypeError) as error:
+            return f"{member.filename}: its header is damaged: {error}"
+        if defect := array_size_error(shape, dtype, len(data) - file.tell()):
+            return f"{member.filename}: {defect}"
+    return ""
+
+
+def _pickle_error(archive: zipfile.ZipFile) -> str:
+    names = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+    if len(names) != 1:
+        return "it was not written by torch.save: it has no data.pkl"
+    try:
+        unpickle_safely(archive.read(names[0]))
+    except UnsupportedPickle as error:
+        return f"it holds a {error}, which only running code can load, and is never loaded"
+    except PICKLE_ERRORS as error:
+        return f"its pickle is damaged: {type(error).__name__}"
+    return ""
+
+
+_CHECKS: dict[PartKind, Callable[[bytes], Defect]] = {
+    "text": text_defect,
+    "integer": _integer_defect,
+    "npz": partial(_archive_defect, find_error=_arrays_error),
+    "torch": _torch_defect,
+}

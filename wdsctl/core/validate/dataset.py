@@ -1,0 +1,357 @@
+"""Validate one dataset: its shards, its keys and parts across shards, and whether its catalog is current.
+
+By default, `validate` reads only the headers of tars. JSONL has no headers, so it parses every line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
+
+from wdsctl.core.catalog.consistency import (
+    colliding_name_findings,
+    colliding_part_findings,
+    find_incomplete_samples,
+    open_offsets,
+    part_findings,
+    repeated_key_findings,
+    required_parts,
+)
+from wdsctl.core.catalog.history import RunRecord, record_run
+from wdsctl.core.catalog.ledger_checks import LocatedFinding
+from wdsctl.core.catalog.presence import no_samples_findings, wait_for_catalog
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.splits import sample_flags
+from wdsctl.core.catalog.values import MISSING_STATUS, ShardRow
+from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.errors import SEVERITIES, DatasetError, Finding, UsageError
+from wdsctl.core.index.first_use import ensure_current_catalog
+from wdsctl.core.index.freshness import freshness_findings
+from wdsctl.core.index.key_until import key_findings
+from wdsctl.core.invocation import describe_request
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.shards.jsonl_keys import JsonlKeyRule
+from wdsctl.core.shards.list import list_shards
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.urls import redact_secrets
+from wdsctl.core.validate.hashes import ExpectedHash, find_unhashed, read_checksum_files
+from wdsctl.core.validate.quarantine import quarantine_samples
+from wdsctl.core.validate.ref_stores import clear_store_cache
+from wdsctl.core.validate.refs import (
+    RefRule,
+    check_refs_dataset_wide,
+    collect_ref_rules,
+    filter_openable_rules,
+    save_ref_rules,
+    select_matching_rules,
+)
+from wdsctl.core.validate.request import ValidateReport, ValidateRequest, ValidationLevel, match_shards
+from wdsctl.core.validate.run_checks import CheckOutcome, check_shards, store_dataset_ref_findings
+from wdsctl.core.validate.schema import schema_rules_of
+from wdsctl.core.validate.unit import CheckContext, CheckUnit
+from wdsctl.core.views.selections import SampleSelection, read_view_samples
+
+
+def validate_dataset(
+    root: str,
+    request: ValidateRequest,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+    detected_refs: Sequence[tuple[str, str]] = (),
+) -> ValidateReport:
+    """Check every shard on the levels of the request, and the dataset as a whole.
+
+    Also checks keys and parts across shards, and whether the catalog is current. If `root` is `ROOT@VIEW`, checks the
+    shards of the view and reports findings about its samples. `detected_refs`: references found in a blend file, used
+    if neither the request nor dataset.yaml has any, and not saved. `wait`: seconds to wait for another writer before
+    a quarantine. Findings are in the report and in the ledger.
+
+    Raises only if there is nothing to check (no catalog, no matching shard, no such view), if a quarantine cannot be
+    written, and UsageError for `refs` without the level.
+    """
+    if request.refs and "refs" not in request.levels:
+        raise UsageError(
+            "--refs needs the level refs", hint=f"add the level: --level {','.join((*request.levels, 'refs'))}"
+        )
+    location, view = locate_view(root, catalog, writing=request.quarantine)
+    wait_for_catalog(location, wait, progress.note)
+    ensure_current_catalog(location)
+    with ExitStack() as stack:
+        if request.quarantine:
+            stack.enter_context(hold_lock(location.lock, wait=wait, note=progress.note))
+        # While holding the lock: another writer may have changed the view before.
+        view_samples = read_view_samples(location, view) if view else None
+        clear_store_cache()
+        arguments = [redact_secrets(root), *describe_request(request)]
+        record = stack.enter_context(record_run(location, "validate", arguments, progress))
+        validation = _Validation(location, request, record, workers, progress, view, view_samples)
+        report = validation.run(detected_refs)
+        record.findings += report.findings
+        return report
+
+
+class _Validation:
+    """One run: the request, and the facts from the catalog and dataset.yaml."""
+
+    def __init__(
+        self,
+        location: DatasetLocation,
+        request: ValidateRequest,
+        record: RunRecord,
+        workers: int,
+        progress: Progress,
+        view: str,
+        view_samples: SampleSelection | None,
+    ) -> None:
+        self.started = time.monotonic()
+        self.location, self.request, self.record = location, request, record
+        self.workers, self.progress = workers, progress
+        self.view, self.view_samples = view, view_samples
+        #: Whether the run checks only some shards. It then leaves out findings that need all shards.
+        self.is_partial = bool(request.shards) or view_samples is not None
+        progress.phase("catalog")
+        with Catalog(location.catalog) as catalog:
+            catalog.check_pages()
+            self.rows, self.parts, self.generation = catalog.shards(), catalog.parts(), catalog.generation
+            self.key_field, self.has_key_rule = catalog.key_field, bool(catalog.key_until)
+            has_media = self._has_level("headers") and catalog.media_settings() is not None
+            self.media_digests = catalog.media_reader.shard_digests() if has_media else {}
+            exclude, selection = catalog.exclude_patterns(), catalog.selection()
+            progress.phase("keys")
+            paths = [row.path for row in self.rows]
+            self.key_findings: list[Finding] = []
+            if not self.is_partial:
+                self.key_findings += repeated_key_findings(catalog, progress)
+                self.key_findings += colliding_name_findings(catalog, paths)
+        self.listing = list_shards(
+            location.root, exclude, only=location.single_file, catalog_paths=paths, selection=selection
+        )
+        self.config, self.config_findings = DatasetConfig(), list[Finding]()
+        if os.path.exists(location.dataset_yaml):
+            try:
+                self.config = load_config(location.dataset_yaml)
+            except DatasetError as error:
+                message = f"{error.message} ({error.where})"
+                self.config_findings.append(Finding(code=error.code, severity="error", message=message))
+        self.offsets = open_offsets(location, self.generation)
+
+    def run(self, detected_refs: Sequence[tuple[str, str]]) -> ValidateReport:
+        """Run all checks. `detected_refs`: see `validate_dataset`."""
+        request, findings = self.request, [*self.config_findings]
+        units, hash_findings = self._list_units()
+        paths = {unit.shard.path for unit in units}
+        rows = [row for row in self.rows if not self.is_partial or row.path in paths]
+        rules: list[RefRule] = []
+        if self._has_level("refs"):
+            requested = request.refs or (() if self.config.refs else detected_refs)
+            rules, rule_findings = filter_openable_rules(collect_ref_rules(self.location, requested, self.config))
+            findings += rule_findings
+        findings += hash_findings
+        outcome = check_shards(
+            self._build_context(rules), units, self.record.ledger, workers=self.workers, progress=self.progress
+        )
+        if self.view_samples is not None:
+            _filter_to_view(outcome, rows, self.view_samples, self.offsets)
+        findings += [each.finding for located in outcome.located_findings.values() for each in located]
+        findings += self._freshness_findings(outcome, paths)
+        if self._has_level("hashes"):
+            findings += find_unhashed({unit.shard.path: unit.expected_hashes for unit in units})
+        if rules:
+            findings += self._check_refs_dataset_wide(rules, outcome)
+        elif self._has_level("refs") and not (request.refs or detected_refs):
+            message = (
+                "no rule says which fields refer to which stores: pass --refs FIELD=STORE, or set refs: in dataset.yaml"
+            )
+            findings.append(Finding(code="WDS156", severity="note", message=message))
+        findings += self._part_findings()
+        if not self.is_partial:
+            findings += no_samples_findings(self.location, self.rows, findings)
+        if request.refs and not self.config_findings and self.record.ledger is not None:
+            self._save_refs(rules, outcome)
+        stale = {finding.shard for finding in findings if finding.code == "WDS305"}
+        quarantine = None
+        if request.quarantine:
+            incomplete: dict[str, list[int]] = {}
+            if isinstance(self.offsets, Offsets) and not self.is_partial:
+                incomplete = find_incomplete_samples(self.offsets, required_parts(self.config))
+            quarantine = quarantine_samples(
+                self.location, self.record, self.rows, outcome, stale, incomplete, self.workers, self.progress
+            )
+        not_checked = ""
+        if "content" not in request.levels and not all(is_jsonl_name(row.path) for row in rows):
+            not_checked = f"{', '.join(request.levels)} only: media were not decoded; --level content decodes them"
+        return ValidateReport(
+            root=self.location.display_path,
+            shards=len(rows),
+            samples=sum(
+                row.samples if self.view_samples is None else self.view_samples[row.id].samples for row in rows
+            ),
+            size_bytes=sum(row.size for row in rows),
+            findings=tuple(sort_findings(findings)),
+            seconds=time.monotonic() - self.started,
+            levels=request.levels,
+            unread=outcome.unread,
+            share=request.share,
+            seed=request.seed,
+            quarantine=quarantine,
+            not_checked=not_checked,
+            view=self.view,
+        )
+
+    def _has_level(self, level: ValidationLevel) -> bool:
+        return level in self.request.levels
+
+    def _list_units(self) -> tuple[list[CheckUnit], list[Finding]]:
+        """Return the shards of the request, and findings about checksum files."""
+        shards = list(self.listing.shards)
+        if self.request.shards:
+            paths = [*(shard.path for shard in shards), *(row.path for row in self.rows)]
+            selected = match_shards(paths, self.request.shards, f"of the {len(shards):,}")
+            shards = [shard for shard in shards if shard.path in selected]
+        if self.view_samples is not None:
+            view_paths = {row.path for row in self.rows if row.id in self.view_samples}
+            shards = [shard for shard in shards if shard.path in view_paths]
+        expected: dict[str, list[ExpectedHash]] = {}
+        findings: list[Finding] = []
+        if self._has_level("hashes"):
+            with closing(storage_for(self.location.root)) as storage:
+                listed = {shard.path for shard in shards}
+                expected, findings = read_checksum_files(storage, self.location.root, listed)
+            for row in self.rows:
+                if row.sha256 and row.path in listed:
+                    expected.setdefault(row.path, []).insert(0, ExpectedHash(row.sha256, "the catalog"))
+        # By path and size, not by time: the checks compare the bytes.
+        rows = {(row.path, row.size): row for row in self.rows}
+        matches = [(shard, rows.get((shard.path, shard.size))) for shard in shards]
+        units = [
+            CheckUnit(
+                shard=shard,
+                levels=self.request.levels,
+                row=row,
+                expected_hashes=tuple(expected.get(shard.path, ())),
+                media_digest=b"" if row is None else self.media_digests.get(row.id, b""),
+            )
+            for shard, row in matches
+        ]
+        return units, findings
+
+    def _build_context(self, rules: Sequence[RefRule]) -> CheckContext:
+        schema_rules = schema_rules_of(self.config) if self._has_level("schema") else None
+        if self._has_level("schema") and schema_rules is None:
+            self.progress.note("the schema is not checked: dataset.yaml has no sample type with a field map")
+        has_offsets = isinstance(self.offsets, Offsets)
+        return CheckContext(
+            root=self.location.root,
+            request=self.request,
+            line_keys=JsonlKeyRule(self.key_field, is_single_file=bool(self.location.single_file)),
+            catalog_path=self.location.catalog,
+            offsets_path=self.location.offsets_path(self.generation) if has_offsets else "",
+            schema_rules=schema_rules,
+            ref_rules=tuple(rules),
+        )
+
+    def _freshness_findings(self, outcome: CheckOutcome, paths: set[str]) -> Iterator[Finding]:
+        """Find repeated keys across shards, and shards that differ from the catalog."""
+        # A shard of the indexed size with other contents is reported by the level `structure`.
+        reported = {
+            path
+            for path, located in outcome.located_findings.items()
+            if any(each.finding.code == "WDS305" for each in located)
+        }
+        new = freshness_findings(
+            self.location,
+            [shard for shard in self.listing.shards if shard.path not in reported],
+            [row for row in self.rows if row.path not in reported],
+            sum(row.status == MISSING_STATUS for row in self.rows),
+            lambda rows: {row.path for row in rows},
+        )
+        yield from self.key_findings
+        for finding in (*(each for each in self.listing.findings if each not in new), *new):
+            if not self.is_partial or finding.shard in paths:
+                yield finding
+
+    def _check_refs_dataset_wide(self, rules: Sequence[RefRule], outcome: CheckOutcome) -> Sequence[Finding]:
+        """Check references across shards, if this run or earlier ones checked all samples."""
+        if outcome.dataset_ref_findings is not None:
+            return [each.finding for each in outcome.dataset_ref_findings]
+        if self.is_partial or self.request.share < 1 or not outcome.is_complete:
+            return []
+        findings = list(check_refs_dataset_wide(rules, outcome.used_entry_ids, outcome.ref_name_counts))
+        if self.record.ledger is not None:
+            store_dataset_ref_findings(self.record.ledger, outcome, map(LocatedFinding, findings))
+        return findings
+
+    def _save_refs(self, rules: Sequence[RefRule], outcome: CheckOutcome) -> None:
+        requested = {field for field, _ in self.request.refs}
+        stored = outcome.dataset_ref_findings
+        matching = select_matching_rules(
+            [rule for rule in rules if rule.field in requested],
+            outcome.used_entry_ids,
+            outcome.ref_name_counts,
+            None if stored is None else [each.finding for each in stored],
+        )
+        if matching:
+            save_ref_rules(self.location, matching)
+        if unmatched := sorted(requested - {rule.field for rule in matching}):
+            self.progress.note(
+                f"--refs {', '.join(unmatched)} matches nothing in the samples that were checked, and is not saved"
+            )
+
+    def _part_findings(self) -> Iterable[Finding]:
+        self.progress.phase("parts")
+        if isinstance(self.offsets, Finding):
+            return [self.offsets]
+        if self.is_partial:
+            return []
+        has_key_rule = self.has_key_rule or self.config.key_until
+        return [
+            *([] if has_key_rule else key_findings(self.location, self.offsets)),
+            *part_findings(self.offsets, self.parts, self.config),
+            *colliding_part_findings(self.offsets),
+        ]
+
+
+def sort_findings(findings: Iterable[Finding]) -> list[Finding]:
+    """Sort by severity, the gravest first, then by shard, code and key."""
+    return sorted(
+        findings, key=lambda finding: (-SEVERITIES.index(finding.severity), finding.shard, finding.code, finding.key)
+    )
+
+
+def _filter_to_view(
+    outcome: CheckOutcome, rows: Sequence[ShardRow], view_samples: SampleSelection, offsets: Offsets | Finding
+) -> None:
+    """Remove findings about samples outside the view. Findings about a whole shard stay.
+
+    `rows`: the shards of the view. The run checks these shards completely, so that later runs can reuse the findings.
+    """
+    shard_starts: dict[str, int] = {}  # rows of the offsets file
+    if isinstance(offsets, Offsets):
+        shard_starts = {shard.path: int(offsets.shard_row[i]) for i, shard in enumerate(offsets.shards)}
+    for row in rows:
+        is_in_view = sample_flags(view_samples[row.id], row.samples)
+        filtered: list[LocatedFinding] = []
+        for located in outcome.located_findings.pop(row.path, []):
+            positions = tuple(each for each in located.positions if each < row.samples and is_in_view[each])
+            if positions == located.positions:
+                filtered.append(located)
+            elif positions:
+                finding = replace(located.finding, count=len(positions))
+                if positions[0] != located.positions[0]:  # a finding has the key of its first sample
+                    key = ""
+                    if isinstance(offsets, Offsets) and row.path in shard_starts:
+                        key = offsets.key(shard_starts[row.path] + positions[0])
+                    finding = replace(finding, key=key, offset=None)
+                filtered.append(located._replace(finding=finding, positions=positions))
+        if filtered:
+            outcome.located_findings[row.path] = filtered

@@ -1,0 +1,151 @@
+"""Define the request and the reports of `validate`, and parse its options: levels, shares, references, shards."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from wdsctl.core.errors import Finding, UsageError
+
+ValidationLevel = Literal["structure", "headers", "content", "schema", "refs", "hashes"]
+
+LEVELS: tuple[ValidationLevel, ...] = get_args(ValidationLevel)  # the cheapest first
+ALL_LEVELS_OPTION = "all"
+
+#: The levels that each level needs, besides `structure`: `content` does not repeat the checks of `headers`.
+_REQUIRED_LEVELS: dict[ValidationLevel, tuple[ValidationLevel, ...]] = {"content": ("headers",)}
+
+_SHARE = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(%?)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateRequest:
+    """One call of `validate`.
+
+    `levels`: complete, as `parse_levels` returns them. `share` and `seed`: the share of the samples, above 0 and at
+    most 1, that `headers`, `content`, `schema` and `refs` check. `shards`: patterns; empty for all shards. `refs`:
+    (field of the JSON, store), which `validate` saves in dataset.yaml; if empty, dataset.yaml decides. `again`: check
+    unchanged shards again. `quarantine`: exclude samples with errors from all splits.
+    """
+
+    levels: tuple[ValidationLevel, ...] = ("structure",)
+    share: float = 1.0
+    seed: int = 0
+    shards: tuple[str, ...] = ()
+    refs: tuple[tuple[str, str], ...] = ()
+    again: bool = False
+    quarantine: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineReport:
+    """Counts of samples and whole shards that this run put into quarantine.
+
+    `all_samples`, `all_shards`: including earlier runs. `splits`: the number of samples of each split afterwards.
+    """
+
+    samples: int
+    shards: int
+    all_samples: int
+    all_shards: int
+    splits: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidateReport:
+    """The report of `validate`. `findings`: by descending severity, then by shard; each has a `count`.
+
+    `shards`, `samples`, `size_bytes`: those of the request. `unread`: unchanged shards whose stored findings were
+    reused. `not_checked`: what these levels leave out, and the level that checks it; empty if nothing. `view`: the
+    view whose samples were checked; empty for all samples.
+    """
+
+    root: str
+    shards: int
+    samples: int
+    size_bytes: int
+    findings: tuple[Finding, ...]
+    seconds: float
+    levels: tuple[ValidationLevel, ...] = ("structure",)
+    unread: int = 0
+    share: float = 1.0
+    seed: int = 0
+    quarantine: QuarantineReport | None = None
+    not_checked: str = ""
+    view: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseReport:
+    """`released`: entries removed from the quarantine. `splits`: the number of samples of each split afterwards."""
+
+    root: str
+    released: int
+    splits: dict[str, int]
+
+
+def parse_levels(options: Sequence[str]) -> tuple[ValidationLevel, ...]:
+    """Parse `["content,schema"]` or `["all"]` into levels, with those that they need, the cheapest first.
+
+    The result always contains `structure`. Raises UsageError for an unknown level.
+    """
+    selected: set[str] = {"structure"}
+    for name in (part.strip() for text in options for part in text.split(",")):
+        if name != ALL_LEVELS_OPTION and name not in LEVELS:
+            raise UsageError(f"--level {name}: unknown level", hint=f"the levels are {', '.join(LEVELS)}, and all")
+        selected |= {*LEVELS} if name == ALL_LEVELS_OPTION else {name}
+    for level in LEVELS:
+        if level in selected:
+            selected |= {*_REQUIRED_LEVELS.get(level, ())}
+    return tuple(level for level in LEVELS if level in selected)
+
+
+def parse_share(text: str) -> float:
+    """Parse `1%` or `0.01`. Raises UsageError for anything else, for 0, and for more than 100%."""
+    match = _SHARE.fullmatch(text.strip())
+    share = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"--sample {text}: expected a share above 0 and up to 100%", hint="such as `--sample 1%` or `--sample 0.01`"
+        )
+    return share
+
+
+def parse_ref(text: str) -> tuple[str, str]:
+    """Parse `image=../media` into (field, store). Raises UsageError."""
+    field, equals, store = text.partition("=")
+    if not equals or not store.strip() or not all(step.strip() for step in field.split(".")):
+        raise UsageError(
+            f"--refs {text}: expected FIELD=STORE",
+            hint="such as `--refs image=../media`, or `meta.image=filesystem://raw`",
+        )
+    return field.strip(), store.strip()
+
+
+def match_shards(paths: Sequence[str], patterns: Sequence[str], scope: str) -> set[str]:
+    """Find the paths that match one of the patterns of `--shards`.
+
+    Raises UsageError if a pattern is invalid or matches no path; `scope` names the searched shards in the message.
+    """
+    selected: set[str] = set()
+    for pattern in patterns:
+        found = match_pattern(paths, pattern)
+        if not found:
+            raise UsageError(
+                f"--shards {pattern}: no shard {scope} matches",
+                hint="a path below ROOT, a glob such as 'train/*.tar', a brace range, or re:REGEX of the whole path",
+            )
+        selected.update(found)
+    return selected
+
+
+def match_pattern(paths: Sequence[str], pattern: str) -> list[str]:
+    """Find the paths that match one pattern of `--shards`. Raises UsageError if it is invalid."""
+    from wdsctl.core.dataset.shard_patterns import compile_shard_pattern
+
+    try:
+        return list(filter(compile_shard_pattern(pattern), paths))
+    except UsageError as error:
+        raise UsageError(f"--shards {pattern}: {error.message}", hint=error.hint) from error

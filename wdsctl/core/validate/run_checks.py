@@ -1,0 +1,252 @@
+"""Check shards in parallel, and reuse the ledger's findings of unchanged shards.
+
+The ledger stores a check with a digest of everything that its findings depend on (`_input_digest`). If a run checks
+only some samples, it merges their findings with those of earlier checks of the same shard.
+
+Data corruption can leave size and time of a file unchanged, so stored results of the level `hashes` only serve to
+resume: a complete run expires them, and those of an interrupted run are valid for a day.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from hashlib import blake2b
+
+from wdsctl.core.catalog.ledger import Ledger
+from wdsctl.core.catalog.ledger_checks import (
+    CheckReach,
+    LocatedFinding,
+    StoredCheck,
+    StoredChecks,
+    expire_checks,
+    located_findings_from_json,
+    located_findings_to_json,
+    merge_located_findings,
+    read_checks,
+    store_checks,
+)
+from wdsctl.core.jobs import BatchLimits, LocalProcesses, UnitSize, run_units
+from wdsctl.core.progress import Progress
+from wdsctl.core.storage.open import workers_for
+from wdsctl.core.validate.ref_stores import EntryIds, open_ref_store
+from wdsctl.core.validate.request import ValidationLevel
+from wdsctl.core.validate.unit import (
+    CHECK_PRELOAD_MODULES,
+    SAMPLE_LEVELS,
+    CheckContext,
+    CheckResult,
+    CheckUnit,
+    check_shard,
+)
+
+CHECKS_FORMAT_VERSION = 4  # raise it when the findings of a level change, so that stored ones are not reused
+
+_CHECK_BATCH = BatchLimits(64, 16 << 20)
+_DAY_S = 86_400
+_INPUT_DIGEST_BYTES = 16  # at the start of a stored mark; the sampling tag follows if only some samples were checked
+_SAVE_INTERVAL_S = 2.0  # findings older than this survive a killed run
+
+
+@dataclass(slots=True)
+class CheckOutcome:
+    """The findings in all shards of a run.
+
+    `unread`: number of shards with reused findings on every level. `is_complete`: whether every shard could be read.
+    `used_entry_ids` and `ref_name_counts`: as in `CheckResult`. `refs_digest`: a digest of everything that the
+    findings of `refs` depend on; empty if they cannot be reused. `dataset_ref_findings`: the stored findings over all
+    references, if nothing has changed.
+    """
+
+    located_findings: dict[str, list[LocatedFinding]] = field(default_factory=dict)  # by shard
+    unread: int = 0
+    used_entry_ids: dict[str, list[EntryIds]] = field(default_factory=dict)
+    ref_name_counts: dict[str, int] = field(default_factory=dict)
+    is_complete: bool = True
+    refs_digest: bytes = b""
+    dataset_ref_findings: tuple[LocatedFinding, ...] | None = None
+
+    def add_findings(self, shard: str, by_level: Mapping[ValidationLevel, tuple[LocatedFinding, ...]]) -> None:
+        for findings in by_level.values():
+            if findings:
+                self.located_findings.setdefault(shard, []).extend(findings)
+
+    def add_result(self, shard: str, result: CheckResult) -> None:
+        self.add_findings(shard, result.findings)
+        self.is_complete &= result.is_read
+        for store, ids in result.used_entry_ids.items():
+            self.used_entry_ids.setdefault(store, []).append(ids)
+        for field_name, count in result.ref_name_counts.items():
+            self.ref_name_counts[field_name] = self.ref_name_counts.get(field_name, 0) + count
+
+
+def check_shards(
+    context: CheckContext, units: Sequence[CheckUnit], ledger: Ledger | None, *, workers: int, progress: Progress
+) -> CheckOutcome:
+    """Check shards on the levels of the request, or reuse the findings of their last check.
+
+    Stores findings in the ledger every two seconds, so that a killed run can continue.
+    """
+    request = context.request
+    outcome = CheckOutcome(refs_digest=_refs_digest(context, units))
+    known: StoredChecks = {} if ledger is None else read_checks(ledger)
+    # Unused entries depend on all shards: if the references of one shard are read, those of all must be.
+    dataset_refs = None if request.again else known.get(("", "refs", "all"))
+    if dataset_refs is not None and outcome.refs_digest and dataset_refs.mark == outcome.refs_digest:
+        outcome.dataset_ref_findings = located_findings_from_json(dataset_refs.findings)
+    remaining: list[CheckUnit] = []
+    for unit in units:
+        reused: dict[ValidationLevel, tuple[LocatedFinding, ...]] = {}
+        for level in () if request.again else unit.levels:
+            findings = _reusable_findings(context, unit, level, known)
+            if findings is not None and not (level == "refs" and outcome.dataset_ref_findings is None):
+                reused[level] = findings
+        outcome.add_findings(unit.shard.path, reused)
+        if len(reused) < len(unit.levels):
+            remaining.append(replace(unit, levels=tuple(level for level in unit.levels if level not in reused)))
+    outcome.unread = len(units) - len(remaining)
+    for unit, result in _check_and_store(context, remaining, known, ledger, workers, progress):
+        outcome.add_result(unit.shard.path, result)
+    if ledger is not None and "hashes" in request.levels:
+        expire_checks(ledger, "hashes", [unit.shard.path for unit in units])
+    return outcome
+
+
+def store_dataset_ref_findings(ledger: Ledger, outcome: CheckOutcome, findings: Iterable[LocatedFinding]) -> None:
+    """Store the findings over all references, which are valid until a shard or a store changes."""
+    if outcome.refs_digest and outcome.dataset_ref_findings is None:
+        check = StoredCheck("", "refs", "all", "", outcome.refs_digest, located_findings_to_json(findings))
+        store_checks(ledger, [check])
+
+
+def _check_and_store(
+    context: CheckContext,
+    units: Sequence[CheckUnit],
+    known: StoredChecks,
+    ledger: Ledger | None,
+    workers: int,
+    progress: Progress,
+) -> Iterator[tuple[CheckUnit, CheckResult]]:
+    finished = run_units(
+        partial(check_shard, context),
+        units,
+        LocalProcesses(workers_for(context.root, workers), CHECK_PRELOAD_MODULES),
+        batch=_CHECK_BATCH,
+        phase="check",
+        progress=progress,
+        size=lambda unit: UnitSize(1, unit.shard.size),
+    )
+    unsaved: list[StoredCheck] = []
+    saved_s = time.monotonic()
+    try:
+        with closing(finished):
+            for each in finished:
+                unit, new = each.unit, each.result()
+                result = replace(
+                    new,
+                    findings={
+                        level: merge_located_findings(findings, _stored_findings(context, unit, level, known))
+                        if _is_sampled(context, level)
+                        else findings
+                        for level, findings in new.findings.items()
+                    },
+                )
+                unsaved += _checks_to_store(context, unit, result)
+                if ledger is not None and time.monotonic() - saved_s > _SAVE_INTERVAL_S:
+                    store_checks(ledger, unsaved)
+                    unsaved, saved_s = [], time.monotonic()
+                yield unit, result
+    finally:
+        if ledger is not None:
+            store_checks(ledger, unsaved)
+
+
+def _reusable_findings(
+    context: CheckContext, unit: CheckUnit, level: ValidationLevel, known: StoredChecks
+) -> tuple[LocatedFinding, ...] | None:
+    """Return the stored findings that answer this request; None if the shard must be checked."""
+    path = unit.shard.path
+    full, sampled = known.get((path, level, "all")), known.get((path, level, "some"))
+    if (path, level, "none") in known:  # the shard could not be read
+        return None
+    if full is not None and _is_current(context, unit, level, full):
+        return _stored_findings(context, unit, level, known)
+    if sampled is None or not _is_sampled(context, level):
+        return None
+    mark = _input_digest(context, unit, level) + _sampling_tag(context, unit)
+    return _findings_of_check(path, sampled) if sampled.mark == mark else None
+
+
+def _stored_findings(
+    context: CheckContext, unit: CheckUnit, level: ValidationLevel, known: StoredChecks
+) -> tuple[LocatedFinding, ...]:
+    """Merge the findings of all current checks of a shard: the full check, and the last sampled one."""
+    reaches: tuple[CheckReach, ...] = ("all", "some")
+    checks = (known.get((unit.shard.path, level, reach)) for reach in reaches)
+    current = [check for check in checks if check is not None and _is_current(context, unit, level, check)]
+    return merge_located_findings(*(_findings_of_check(unit.shard.path, check) for check in current))
+
+
+def _findings_of_check(path: str, check: StoredCheck) -> tuple[LocatedFinding, ...]:
+    """Return the findings of a check, under the shard's current path."""
+    found = located_findings_from_json(check.findings)
+    return tuple(each._replace(finding=replace(each.finding, shard=path)) for each in found)
+
+
+def _checks_to_store(context: CheckContext, unit: CheckUnit, result: CheckResult) -> Iterator[StoredCheck]:
+    layout_hash = result.layout_hash or unit.indexed_layout_hash
+    for level, findings in result.findings.items():
+        reach: CheckReach = "none" if not result.is_read else "some" if _is_sampled(context, level) else "all"
+        mark = b""
+        if result.is_read and _is_reusable(context, level):
+            mark = _input_digest(context, unit, level) + (_sampling_tag(context, unit) if reach == "some" else b"")
+        yield StoredCheck(unit.shard.path, level, reach, layout_hash, mark, located_findings_to_json(findings))
+
+
+def _is_sampled(context: CheckContext, level: ValidationLevel) -> bool:
+    return level in SAMPLE_LEVELS and context.request.share < 1
+
+
+def _is_reusable(context: CheckContext, level: ValidationLevel) -> bool:
+    """Whether findings are valid until the shard changes. Files of a plain folder can change at any time."""
+    return level != "refs" or all(open_ref_store(rule.store).digest for rule in context.ref_rules)
+
+
+def _is_current(context: CheckContext, unit: CheckUnit, level: ValidationLevel, check: StoredCheck) -> bool:
+    """Whether nothing has changed since a check. Checks of `hashes` are current for a day at most."""
+    days = (0, 1) if level == "hashes" else (0,)
+    return check.mark[:_INPUT_DIGEST_BYTES] in [_input_digest(context, unit, level, days_ago=ago) for ago in days]
+
+
+def _sampling_tag(context: CheckContext, unit: CheckUnit) -> bytes:
+    """Identify the samples that a sampled check covers."""
+    return f"{context.request.share} {context.request.seed} {unit.shard.path}".encode("utf-8", "surrogatepass")
+
+
+def _input_digest(context: CheckContext, unit: CheckUnit, level: ValidationLevel, *, days_ago: int = 0) -> bytes:
+    """Hash everything that the findings of a level depend on, except the choice of samples."""
+    shard = unit.shard
+    inputs: list[object] = [CHECKS_FORMAT_VERSION, level, shard.size, shard.mtime_ns, unit.indexed_layout_hash]
+    if level == "structure":
+        inputs += [context.line_keys.field, context.line_keys.is_single_file]
+    elif level == "hashes":
+        inputs += [*unit.expected_hashes, int(time.time() // _DAY_S) - days_ago]
+    elif level == "headers" and unit.media_digest:
+        inputs.append(unit.media_digest)
+    elif level == "schema":
+        inputs += [repr(context.schema_rules), "content" in context.request.levels]
+    elif level == "refs":
+        inputs += [(rule.field, rule.store, open_ref_store(rule.store).digest) for rule in context.ref_rules]
+    return blake2b(repr(inputs).encode("utf-8", "backslashreplace"), digest_size=_INPUT_DIGEST_BYTES).digest()
+
+
+def _refs_digest(context: CheckContext, units: Sequence[CheckUnit]) -> bytes:
+    if "refs" not in context.request.levels or not _is_reusable(context, "refs"):
+        return b""
+    digest = blake2b(digest_size=16)
+    for unit in units:
+        digest.update(_input_digest(context, unit, "refs"))
+    return digest.digest()

@@ -1,0 +1,231 @@
+"""Level `schema`: do the parts of each sample provide the fields of its sample type, with values of the right kind?
+
+`wdsctl/core/samples/types.py` defines the types and the kinds of their fields. This module adds the kinds of list
+items and rules between fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
+from wdsctl.core.dataset.config import DatasetConfig, required_fields
+from wdsctl.core.json_text import read_json
+from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
+from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.fields import FieldPath, PathStep, parse_field_map
+from wdsctl.core.samples.types import SAMPLE_TYPES, FieldKind, SampleField
+from wdsctl.core.validate.content import json_defect, text_defect
+from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard
+
+#: The kind of all items of a field's list.
+LIST_ITEM_KINDS: dict[str, FieldKind] = {
+    **dict.fromkeys(("answers", "choices", "texts", "block_text", "lines_text", "words_text", "chars_text"), "text"),
+    "answer_weights": "number",
+    "matched_text_indices": "integer",
+}
+#: Fields of kind `any` that are a list of texts, or one text.
+_SINGLE_ITEM_FIELDS = frozenset(("answers",))
+#: Lists that must have equal lengths, because their items correspond.
+_PARALLEL_LISTS = (
+    ("answers", "answer_weights"),
+    ("block_boxes", "block_text"),
+    ("block_boxes", "block_classes"),
+    ("lines_boxes", "lines_text"),
+    ("words_boxes", "words_text"),
+    ("chars_boxes", "chars_text"),
+)
+
+_KIND_PHRASES: dict[str, str] = {
+    "integer": "a whole number",
+    "number": "a number",
+    "list": "a list",
+    "object": "an object",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRules:
+    """The rules for all samples of a dataset. `field_paths`: the mapped fields and the parts they come from.
+
+    `required_fields`: the fields that every sample needs.
+    """
+
+    sample_type: str
+    field_paths: tuple[tuple[SampleField, FieldPath], ...]
+    required_fields: frozenset[str] = frozenset()
+
+
+def schema_rules_of(config: DatasetConfig) -> SchemaRules | None:
+    """Return the rules of dataset.yaml; None without a field map. A custom type's fields can have any kind."""
+    fields = {field.name: field for field in SAMPLE_TYPES.get(config.sample_type, ())}
+    paths = parse_field_map(config.field_map)
+    known = tuple((fields.get(name, SampleField(name, "any")), path) for name, path in paths.items())
+    return SchemaRules(config.sample_type, known, frozenset(required_fields(config))) if known else None
+
+
+def check_sample_schema(
+    read: ReadShard,
+    parts: Mapping[str, PartToCheck],
+    rules: SchemaRules,
+    findings: LocatedFindingCollector,
+    *,
+    reports_unparsable: bool,
+) -> None:
+    """Check one sample; `parts` are its parts by name. Raises storage errors.
+
+    Reads the parts that contain text, numbers and lists, and the first bytes of media. `reports_unparsable`: whether
+    to report parts that do not parse, which the level `content` reports too.
+    """
+    parsed: dict[str, Any] = {}
+    values: dict[str, Any] = {}
+    for field, path in rules.field_paths:
+        value: Any = _ABSENT
+        existing = [access for access in path.alternatives if access.part in parts]
+        if not existing:
+            continue  # the finding WDS108 reports a missing part
+        access = existing[0]
+        # The first alternative that has a value, as in the loader.
+        for alternative in existing:
+            value = _read_field_value(
+                read,
+                parts[alternative.part],
+                field,
+                alternative.steps,
+                parsed,
+                findings if reports_unparsable else None,
+            )
+            if value is not _ABSENT:
+                access = alternative
+                break
+        if value is _UNPARSABLE:
+            continue
+        if value is _ABSENT or value is None:
+            if field.name in rules.required_fields:
+                problem = "is missing" if value is _ABSENT else "is null"
+                findings.add(
+                    "WDS148", f"{field.name} is required by the field map: {access} {problem}", parts[access.part]
+                )
+            continue
+        values[field.name] = value
+        if mismatch := _describe_mismatch(field, value):
+            findings.add("WDS149", f"{field.name} {mismatch}", parts[access.part])
+    for inconsistency in _find_inconsistencies(values):
+        findings.add("WDS150", inconsistency, next(iter(parts.values())))
+
+
+_UNPARSABLE: Any = object()
+_ABSENT: Any = object()
+
+
+class _MediaPlaceholder(NamedTuple):
+    """Stands for the bytes of a medium, with the kind of content detected from their beginning."""
+
+    kind: str
+
+
+def _read_field_value(
+    read: ReadShard,
+    part: PartToCheck,
+    field: SampleField,
+    steps: tuple[PathStep, ...],
+    parsed: dict[str, Any],
+    findings: LocatedFindingCollector | None,
+) -> Any:
+    if not steps and field.kind in MEDIA_KINDS:
+        return _MediaPlaceholder(sniff(read(part.offset, min(part.size, HEADER_READ_BYTES)), part.size).kind)
+    if part.size > MAX_DECODABLE_BYTES:
+        return _UNPARSABLE
+    kind = part_kind(part.part)
+    is_json = bool(steps) or kind == "json"
+    if not is_json and field.kind in ("list", "object", "any") and kind not in ("text", "integer"):
+        return _UNPARSABLE  # an array, a medium or bytes, not JSON
+    if part.part not in parsed:
+        data = read(part.offset, part.size)
+        code, message = json_defect(data) if is_json else text_defect(data)
+        if code and findings is not None and part.size:
+            findings.add(code, message, part)
+        parsed[part.part] = _UNPARSABLE if code else read_json(data) if is_json else data.decode()
+    value = parsed[part.part]
+    if value is _UNPARSABLE:
+        return value
+    if not steps and isinstance(value, str) and field.kind in ("integer", "number"):
+        for number_type in (int, float):  # a number in a part of its own, such as `cls`
+            with suppress(ValueError):
+                return number_type(value)
+    return _value_at_steps(value, steps)
+
+
+def _value_at_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
+    for step in steps:
+        if isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
+            value = value[step]
+        elif isinstance(value, dict) and str(step) in value:
+            value = value[str(step)]
+        else:
+            return _ABSENT
+    return value
+
+
+def _describe_mismatch(field: SampleField, value: Any) -> str:
+    """Describe how the kind of a value differs from that of its field; empty if it fits."""
+    if isinstance(value, _MediaPlaceholder):
+        is_right = value.kind == field.kind or {value.kind, field.kind} == {"audio", "video"} or value.kind == "empty"
+        article = "an" if field.kind[0] in "ai" else "a"
+        return "" if is_right else f"must be {article} {field.kind}, but its part is {value.kind}"
+    if field.kind in MEDIA_KINDS:
+        return ""  # the user's own code creates it from JSON
+    expected: str = "list" if field.kind == "any" and field.name in LIST_ITEM_KINDS else field.kind
+    if field.name in _SINGLE_ITEM_FIELDS and _KIND_PREDICATES["text"](value):
+        return ""
+    if not _KIND_PREDICATES[expected](value):
+        return f"must be {_KIND_PHRASES.get(expected, 'text')}, but is {_describe_json_value(value)}"
+    item = LIST_ITEM_KINDS.get(field.name)
+    if item is not None and isinstance(value, list):
+        index = next((i for i, each in enumerate(value) if not _KIND_PREDICATES[item](each)), None)
+        if index is not None:
+            plural = {"text": "texts", "number": "numbers", "integer": "whole numbers"}[item]
+            return f"must be a list of {plural}, but item {index} is {_describe_json_value(value[index])}"
+    return ""
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_KIND_PREDICATES: dict[str, Callable[[Any], bool]] = {
+    "text": lambda value: isinstance(value, str),
+    "integer": _is_integer,
+    "number": lambda value: _is_integer(value) or isinstance(value, float),
+    "list": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "any": lambda value: True,  # noqa: ARG005
+}
+
+
+def _find_inconsistencies(values: Mapping[str, Any]) -> list[str]:
+    """Describe fields that contradict each other."""
+    inconsistencies = []
+    choices, chosen = values.get("choices"), values.get("correct_choice_idx")
+    if isinstance(choices, list) and isinstance(chosen, int) and not 0 <= chosen < len(choices):
+        inconsistencies.append(f"correct_choice_idx is {chosen}, but there are {len(choices)} choices")
+    for one, other in _PARALLEL_LISTS:
+        first, second = values.get(one), values.get(other)
+        if isinstance(first, list) and isinstance(second, list) and len(first) != len(second):
+            inconsistencies.append(f"{one} has {len(first)} items, but {other} {len(second)}")
+    return inconsistencies
+
+
+def _describe_json_value(value: Any) -> str:
+    names = {
+        str: "text",
+        bool: "true or false",
+        int: "a whole number",
+        float: "a number",
+        list: "a list",
+        dict: "an object",
+    }
+    return "null" if value is None else names.get(type(value), type(value).__name__)

@@ -1,0 +1,255 @@
+"""The unit of work of `validate`: one process checks one shard on some levels.
+
+Each level that checks parts or samples has a row in `_PART_CHECKS` or `_SAMPLE_CHECKS`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from math import ceil
+
+import numpy as np
+
+from wdsctl.core.catalog.ledger_checks import LocatedFinding, LocatedFindingCollector, PartToCheck
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.catalog.values import ShardRow
+from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.errors import Finding, PermissionDenied, StorageError
+from wdsctl.core.hashing import derive_seed, hash_values
+from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS, JsonlKeyRule
+from wdsctl.core.shards.readers import BlockReader
+from wdsctl.core.shards.scan_unit import ScanOptions, ShardFile, scan_file
+from wdsctl.core.shards.shard_scan import ShardScan
+from wdsctl.core.storage.open import storage_for
+from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.urls import is_url
+from wdsctl.core.validate.content import check_content, has_decodable_content
+from wdsctl.core.validate.hashes import ExpectedHash, check_hashes
+from wdsctl.core.validate.headers import CatalogFacts, ReadShard, check_header, has_known_header
+from wdsctl.core.validate.ref_stores import EntryIds
+from wdsctl.core.validate.refs import RefRule, RefUsage, can_hold_refs, check_refs
+from wdsctl.core.validate.request import ValidateRequest, ValidationLevel
+from wdsctl.core.validate.schema import SchemaRules, check_sample_schema
+from wdsctl.core.validate.structure import check_structure, is_as_indexed
+
+CHECK_PRELOAD_MODULES = ("wdsctl.core.validate.unit",)  # the fork server imports these modules
+
+_MAX_BATCH_SAMPLES = 4096  # samples whose keys are decoded at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckContext:
+    """The inputs that the checks of all shards share. `request`: as the user made it, with all levels."""
+
+    root: str
+    request: ValidateRequest
+    line_keys: JsonlKeyRule = LINE_NUMBER_KEYS
+    catalog_path: str = ""
+    offsets_path: str = ""  # empty if the offsets file cannot be used
+    schema_rules: SchemaRules | None = None
+    ref_rules: tuple[RefRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckUnit:
+    """One shard to check.
+
+    `levels`: levels without reusable findings. `row`: the shard in the catalog; None if the catalog lacks the shard
+    or has it with another size. `media_digest`: a digest of the media facts in the catalog; empty if there are none.
+    """
+
+    shard: ShardFile
+    levels: tuple[ValidationLevel, ...]
+    row: ShardRow | None = None
+    expected_hashes: tuple[ExpectedHash, ...] = ()
+    media_digest: bytes = b""
+
+    @property
+    def indexed_layout_hash(self) -> str:
+        """The layout hash of the shard in the catalog; empty if unknown."""
+        return self.row.layout_hash if self.row is not None and self.row.status != "unreadable" else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """The findings in one shard, by level. `is_read`: False if the shard could not be read.
+
+    `samples_checked`: the number of samples that the part and sample levels checked. `used_entry_ids`: the entries
+    that samples refer to, by store; `ref_name_counts`: the number of references, by field. `layout_hash`: set if the
+    shard was scanned.
+    """
+
+    findings: dict[ValidationLevel, tuple[LocatedFinding, ...]]
+    is_read: bool = True
+    samples_checked: int = 0
+    used_entry_ids: dict[str, EntryIds] = field(default_factory=dict)
+    ref_name_counts: dict[str, int] = field(default_factory=dict)
+    layout_hash: str = ""
+
+
+def check_shard(context: CheckContext, unit: CheckUnit) -> CheckResult:
+    """Check one shard. If it cannot be read or was truncated since it was listed, that is a finding."""
+    path = unit.shard.path
+    findings: dict[ValidationLevel, tuple[LocatedFinding, ...]] = {}
+    try:
+        if "hashes" in unit.levels:
+            with _open_shard(context, unit) as read:
+                findings["hashes"] = check_hashes(path, read, unit.shard.size, unit.expected_hashes)
+        if unit.levels == ("hashes",):
+            return CheckResult(findings=findings)
+        if _is_as_indexed(context, unit):
+            return CheckResult(findings=findings | {"structure": ()})
+        scan = scan_file(context.root, unit.shard, ScanOptions(context.line_keys))
+        if scan.status == "unreadable":
+            return CheckResult(findings={unit.levels[0]: tuple(map(LocatedFinding, scan.findings))}, is_read=False)
+        if "structure" in unit.levels:
+            findings["structure"] = check_structure(context.root, unit.shard, scan, unit.indexed_layout_hash)
+        if any(level in SAMPLE_LEVELS for level in unit.levels):
+            return _check_samples(context, unit, scan, findings)
+        return CheckResult(findings=findings, layout_hash=scan.layout_hash())
+    except (StorageError, PermissionDenied) as error:
+        unread = Finding(code=error.code, severity="error", message=error.message, shard=path)
+        return CheckResult(findings={unit.levels[0]: (LocatedFinding(unread),)}, is_read=False)
+
+
+def _is_as_indexed(context: CheckContext, unit: CheckUnit) -> bool:
+    """Whether the headers at the indexed positions are unchanged. Much faster than a scan."""
+    is_intact = unit.row is not None and unit.row.status == "ok" and unit.row.code is None
+    if not is_intact or not context.offsets_path or set(unit.levels) - {"structure", "hashes"}:
+        return False
+    if unit.row is None or is_url(context.root) or is_jsonl_name(unit.shard.path):
+        return False
+    path = os.path.join(context.root, unit.shard.path)
+    with closing(LocalStorage(context.root, {path: unit.shard.size})) as storage:
+        return is_as_indexed(storage, path, unit.shard.size, context.offsets_path, unit.row.id)
+
+
+@contextmanager
+def _open_shard(context: CheckContext, unit: CheckUnit) -> Iterator[ReadShard]:
+    path = os.path.join(context.root, unit.shard.path)
+    with closing(storage_for(context.root, {path: unit.shard.size})) as storage:
+        if is_url(context.root):
+            yield BlockReader(storage, path, unit.shard.size).read
+        else:
+            yield partial(storage.read, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenShard:
+    """A shard whose samples are being checked."""
+
+    context: CheckContext
+    unit: CheckUnit
+    read: ReadShard
+    catalog_facts: CatalogFacts
+    ref_usage: RefUsage
+
+    @property
+    def is_jsonl(self) -> bool:
+        """Whether the shard is JSONL, whose samples `structure` has parsed."""
+        return is_jsonl_name(self.unit.shard.path)
+
+
+def _check_part_header(shard: _OpenShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+    if has_known_header(part.part):
+        check_header(shard.read, part, shard.catalog_facts, findings)
+
+
+def _check_part_content(shard: _OpenShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
+    if has_decodable_content(part.part) and not shard.is_jsonl:
+        check_content(shard.read, part, findings)
+
+
+def _check_schema(shard: _OpenShard, parts: Mapping[str, PartToCheck], findings: LocatedFindingCollector) -> None:
+    if shard.context.schema_rules is not None:
+        is_reported_elsewhere = "content" in shard.context.request.levels or shard.is_jsonl
+        check_sample_schema(
+            shard.read, parts, shard.context.schema_rules, findings, reports_unparsable=not is_reported_elsewhere
+        )
+
+
+def _check_refs(shard: _OpenShard, parts: Mapping[str, PartToCheck], findings: LocatedFindingCollector) -> None:
+    if shard.context.ref_rules and any(map(can_hold_refs, parts)):
+        check_refs(shard.read, parts, shard.context.ref_rules, findings, shard.ref_usage)
+
+
+#: Levels that check each part, and levels that check the parts of a sample together.
+_PART_CHECKS: dict[ValidationLevel, Callable[[_OpenShard, PartToCheck, LocatedFindingCollector], None]] = {
+    "headers": _check_part_header,
+    "content": _check_part_content,
+}
+_SAMPLE_CHECKS: dict[
+    ValidationLevel, Callable[[_OpenShard, Mapping[str, PartToCheck], LocatedFindingCollector], None]
+] = {
+    "schema": _check_schema,
+    "refs": _check_refs,
+}
+SAMPLE_LEVELS: tuple[ValidationLevel, ...] = (*_PART_CHECKS, *_SAMPLE_CHECKS)  # `--sample` applies to these
+
+
+def _check_samples(
+    context: CheckContext,
+    unit: CheckUnit,
+    scan: ShardScan,
+    findings: dict[ValidationLevel, tuple[LocatedFinding, ...]],
+) -> CheckResult:
+    """Check the samples of a scanned shard. If a sample has a part twice, the last one counts."""
+    collectors = {level: LocatedFindingCollector(unit.shard.path) for level in SAMPLE_LEVELS if level in unit.levels}
+    layout_hash, ref_usage = scan.layout_hash(), RefUsage()
+    rows = sample_rows(context.request, unit.shard.path, scan.samples)
+    with _open_shard(context, unit) as read:
+        known_facts: CatalogFacts = {}
+        has_facts = bool(unit.media_digest) and "headers" in unit.levels and layout_hash == unit.indexed_layout_hash
+        if unit.row is not None and has_facts:
+            with Catalog(context.catalog_path) as catalog:
+                known_facts = catalog.media_reader.shard_facts(unit.row.id)
+        shard = _OpenShard(context, unit, read, known_facts, ref_usage)
+        for parts in iterate_scanned_samples(scan, rows):
+            for part in parts.values():
+                for level, check_part in _PART_CHECKS.items():
+                    if level in collectors:
+                        check_part(shard, part, collectors[level])
+            for level, check_sample in _SAMPLE_CHECKS.items():
+                if level in collectors:
+                    check_sample(shard, parts, collectors[level])
+    return CheckResult(
+        findings=findings | {level: collector.to_findings() for level, collector in collectors.items()},
+        samples_checked=len(rows),
+        used_entry_ids=ref_usage.entry_id_arrays(),
+        ref_name_counts=ref_usage.name_counts,
+        layout_hash=layout_hash,
+    )
+
+
+def sample_rows(request: ValidateRequest, shard: str, samples: int) -> list[int] | range:
+    """Draw the positions of the samples to check, ascending: `request.share` of them, at least one if there are any.
+
+    The choice depends on seed, shard and position only, not on the number of workers.
+    """
+    if request.share >= 1:
+        return range(samples)
+    count = min(samples, ceil(samples * request.share))
+    hashes = hash_values(derive_seed("validate", request.seed, shard), np.arange(samples, dtype=np.uint64))
+    rows: list[int] = np.sort(np.argsort(hashes, kind="stable")[:count]).tolist()
+    return rows
+
+
+def iterate_scanned_samples(scan: ShardScan, rows: range | list[int]) -> Iterator[dict[str, PartToCheck]]:
+    """Yield the parts of these samples by name, in tar order. Skips samples without parts."""
+    first_parts = scan.counts.cumsum(dtype="int64") - scan.counts
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _MAX_BATCH_SAMPLES)):
+        keys = scan.decode_keys(slice(batch[0], batch[-1] + 1)) if scan.samples else []
+        for row in batch:
+            span = slice(first := int(first_parts[row]), first + int(scan.counts[row]))
+            names = [scan.extensions[i] for i in scan.part_names[span].tolist()]
+            offsets, sizes = scan.part_offsets[span].tolist(), scan.part_sizes[span].tolist()
+            yield {
+                name: PartToCheck(row, keys[row - batch[0]], name, offset, size)
+                for name, offset, size in zip(names, offsets, sizes, strict=True)
+            }

@@ -1,0 +1,71 @@
+"""`validate` and `validate --release` of a root, which is a dataset or a blend file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from wdsctl.core.blend.yaml_tree import is_blend_file
+from wdsctl.core.errors import UsageError
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.validate.request import ReleaseReport, ValidateReport, ValidateRequest
+
+__all__ = ["ReleaseReport", "ValidateReport", "ValidateRequest", "release", "validate"]
+
+DEFAULT_REQUEST = ValidateRequest()
+
+
+def validate(
+    root: str,
+    request: ValidateRequest = DEFAULT_REQUEST,
+    *,
+    catalog: str | None = None,
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> ValidateReport:
+    """Validate a dataset (`ROOT` or `ROOT@VIEW`), or every dataset of a blend file.
+
+    Raises the errors of `validate_dataset` and `validate_blend`, and UsageError for a blend file with `catalog`.
+    """
+    if _is_blend(root, catalog):
+        from wdsctl.core.validate.blend import validate_blend
+
+        return validate_blend(root, request, workers=workers, wait=wait, progress=progress)
+    from wdsctl.core.validate.dataset import validate_dataset
+
+    return validate_dataset(root, request, catalog=catalog, workers=workers, wait=wait, progress=progress)
+
+
+def release(
+    root: str,
+    *,
+    shards: Sequence[str] = (),
+    quarantine: bool = False,
+    catalog: str | None = None,
+    workers: int = 1,
+    wait: float = 0.0,
+    progress: Progress = SILENT_PROGRESS,
+) -> ReleaseReport:
+    """Release the quarantine of a dataset, or of every dataset of a blend file, or only that of `shards`.
+
+    Raises the errors of `release_from_quarantine` and `release_blend`, and UsageError for a blend file with `catalog`
+    or if the option `quarantine` is set too.
+    """
+    if quarantine:
+        raise UsageError("--quarantine and --release contradict each other", hint="leave one of them out")
+    if _is_blend(root, catalog):
+        from wdsctl.core.validate.blend import release_blend
+
+        return release_blend(root, shards=shards, workers=workers, wait=wait, progress=progress)
+    from wdsctl.core.validate.quarantine import release_from_quarantine
+
+    return release_from_quarantine(root, shards=shards, catalog=catalog, workers=workers, wait=wait, progress=progress)
+
+
+def _is_blend(root: str, catalog: str | None) -> bool:
+    is_blend = is_blend_file(root)
+    if is_blend and catalog is not None:
+        raise UsageError(
+            "--catalog names the catalog of one dataset, and a blend file has several", hint="remove --catalog"
+        )
+    return is_blend

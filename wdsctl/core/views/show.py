@@ -1,0 +1,307 @@
+"""`view list`, `show`, `diff` and `export`: read views and their samples."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from wdsctl.core.catalog.ledger import read_view, read_views
+from wdsctl.core.catalog.read import read_catalog_shards, read_current_generation
+from wdsctl.core.catalog.splits import SplitShard, sample_flags
+from wdsctl.core.catalog.values import CatalogShard
+from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.directories import resolve_parent
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.files import replace_atomically
+from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.text import escape_json_controls
+from wdsctl.core.views.definition import ViewDefinition
+from wdsctl.core.views.select import evaluate_stored
+from wdsctl.core.views.selections import (
+    OpenView,
+    SampleSelection,
+    count_selected,
+    intersect_selections,
+    match_view_shards,
+    missing_view_error,
+    open_view,
+    require_unchanged_view,
+    shard_selection,
+)
+from wdsctl.core.views.views import SplitOverlap, split_overlaps, stored_definition
+
+KeysFormat = Literal["txt", "jsonl"]
+
+NOW = "now"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewSummary:
+    """A view in a list. `changed`: how many of its shards changed or are missing; if any, it cannot be used."""
+
+    name: str
+    samples: int
+    share: float
+    shards: int
+    changed: int
+    created_at: str
+    hash: str
+    definition: ViewDefinition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewListReport:
+    root: str
+    samples: int
+    views: tuple[ViewSummary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewShowReport:
+    """`splits` and `first_keys` are of unchanged shards; `changed`: paths of the others."""
+
+    root: str
+    name: str
+    definition: ViewDefinition
+    created_at: str
+    generation: int
+    hash: str
+    samples: int
+    share: float
+    shards: int
+    splits: tuple[SplitOverlap, ...]
+    first_keys: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewDiffReport:
+    """The differences of two views. `second`: a view, or "now" for the first view evaluated again.
+
+    `first_changed`, `second_changed`: shards of each view that changed or are missing. No count includes their samples.
+    """
+
+    root: str
+    first: str
+    second: str
+    first_samples: int
+    second_samples: int
+    both: int
+    only_first: int
+    only_second: int
+    only_first_keys: tuple[str, ...]
+    only_second_keys: tuple[str, ...]
+    first_changed: tuple[str, ...]
+    second_changed: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        return not (self.only_first or self.only_second or self.first_changed or self.second_changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewExportReport:
+    root: str
+    name: str
+    samples: int
+    hash: str
+    format: KeysFormat
+    out: str
+
+
+class SampleNames(NamedTuple):
+    """The names of a sample."""
+
+    key: str
+    id: int
+    shard: str
+    position: int
+
+
+def list_views(root: str, *, catalog: str | None = None) -> ViewListReport:
+    """All views of a dataset, by name."""
+    location = _locate_with_catalog(root, catalog)
+    shards = read_catalog_shards(location.catalog)
+    total = sum(shard.samples for shard in shards)
+    return ViewListReport(
+        root=location.display_path,
+        samples=total,
+        views=tuple(_summarize_view(location, view.name, shards, total) for view in read_views(location.ledger)),
+    )
+
+
+def show_view(root: str, name: str, *, keys: int = 5, catalog: str | None = None) -> ViewShowReport:
+    """One view: its definition, its samples in each split, its first keys. Raises InputError WDS330."""
+    location = _locate_with_catalog(root, catalog)
+    shards = read_catalog_shards(location.catalog)
+    view = open_view(location, name, shards)
+    total = sum(shard.samples for shard in shards)
+    return ViewShowReport(
+        root=location.display_path,
+        name=name,
+        definition=stored_definition(view.stored),
+        created_at=view.stored.created_at,
+        generation=view.stored.generation,
+        hash=view.stored.hash,
+        samples=view.stored.samples,
+        share=view.stored.samples / total if total else 0.0,
+        shards=len(view.selection) + len(view.changed_paths),
+        splits=split_overlaps(location, view.selection),
+        first_keys=_first_keys(location, view.selection, keys),
+        changed=view.changed_paths,
+    )
+
+
+def diff_views(
+    root: str,
+    first: str,
+    second: str = "",
+    *,
+    keys: int = 10,
+    catalog: str | None = None,
+    progress: Progress = SILENT_PROGRESS,
+) -> ViewDiffReport:
+    """The samples that one view has and the other lacks. Without `second`, evaluates `first` again to compare.
+
+    Raises InputError WDS330, and what `evaluate_definition` raises.
+    """
+    location = _locate_with_catalog(root, catalog)
+    shards = read_catalog_shards(location.catalog)
+    one = open_view(location, first, shards)
+    other = open_view(location, second, shards) if second else _evaluate_now(location, one, progress)
+    both = count_selected(intersect_selections(one.selection, other.selection))
+    only = (_difference(one.selection, other.selection, shards), _difference(other.selection, one.selection, shards))
+    return ViewDiffReport(
+        root=location.display_path,
+        first=first,
+        second=second or NOW,
+        first_samples=one.stored.samples,
+        second_samples=other.stored.samples,
+        both=both,
+        only_first=count_selected(only[0]),
+        only_second=count_selected(only[1]),
+        only_first_keys=_first_keys(location, only[0], keys),
+        only_second_keys=_first_keys(location, only[1], keys),
+        first_changed=one.changed_paths,
+        second_changed=other.changed_paths,
+    )
+
+
+def iter_exported_names(
+    root: str, name: str, keys_format: KeysFormat = "txt", *, catalog: str | None = None
+) -> Iterator[bytes]:
+    """The samples of a view in tar order, a line each, some thousand per chunk: `txt` keys, or `jsonl` objects with
+    key, id, shard and position. `view create --keys` reads both.
+
+    Raises what `read_view_samples` raises, and InputError for a key that contains a line break. Cost: 1 us per sample.
+    """
+    location = _locate_with_catalog(root, catalog)
+    samples = iter_sample_names(location, require_unchanged_view(location, name).selection)
+    while chunk := list(islice(samples, 4096)):
+        yield _format_names(chunk, keys_format)
+
+
+def export_view(
+    root: str,
+    name: str,
+    out: str,
+    keys_format: KeysFormat = "txt",
+    *,
+    catalog: str | None = None,
+    overwrite: bool = False,
+) -> ViewExportReport:
+    """Write `iter_exported_names` into a file, atomically. Raises UsageError if it exists."""
+    if os.path.exists(out) and not overwrite:
+        raise UsageError("the file is there already", where=out, hint="take another name, or overwrite it: --force")
+    location = _locate_with_catalog(root, catalog)
+    stored = require_unchanged_view(location, name).stored
+    with replace_atomically(resolve_parent(out)) as draft, open(draft, "xb") as file:
+        file.writelines(iter_exported_names(root, name, keys_format, catalog=catalog))
+    return ViewExportReport(
+        root=location.display_path, name=name, samples=stored.samples, hash=stored.hash, format=keys_format, out=out
+    )
+
+
+def iter_sample_names(location: DatasetLocation, selection: Mapping[int, SplitShard]) -> Iterator[SampleNames]:
+    """The names of samples, in tar order. Memory: the bits of one shard."""
+    offsets = Offsets(location.offsets_path(read_current_generation(location.catalog)))
+    for i, shard in enumerate(offsets.shards):
+        if shard.id not in selection:
+            continue
+        first = int(offsets.shard_row[i])
+        for position in np.flatnonzero(sample_flags(selection[shard.id], shard.samples)).tolist():
+            yield SampleNames(offsets.key(first + position), shard.id << INDEX_BITS | position, shard.path, position)
+
+
+def _format_names(samples: list[SampleNames], keys_format: KeysFormat) -> bytes:
+    if keys_format == "jsonl":
+        text = "".join(
+            f"{escape_json_controls(json.dumps(sample._asdict(), ensure_ascii=False))}\n" for sample in samples
+        )
+        return text.encode("utf-8", "backslashreplace")
+    for sample in samples:
+        if "\n" in sample.key or "\r" in sample.key or not sample.key.strip():
+            raise InputError(
+                f"the key {sample.key!r} is blank or contains a line break",
+                where=sample.shard,
+                hint="pass `--format jsonl`",
+            )
+    return "".join(f"{sample.key}\n" for sample in samples).encode("utf-8", "backslashreplace")
+
+
+def _locate_with_catalog(root: str, catalog: str | None) -> DatasetLocation:
+    """The location of a dataset with a catalog. If there is none, raises an error that says how to create one."""
+    location = locate(root, catalog)
+    ensure_catalog_exists(location)
+    return location
+
+
+def _summarize_view(location: DatasetLocation, name: str, shards: list[CatalogShard], total: int) -> ViewSummary:
+    found = read_view(location.ledger, name)
+    if found is None:  # deleted since it was listed
+        raise missing_view_error(location, name)
+    stored, parts = found
+    there, changed = match_view_shards(parts, shards)
+    return ViewSummary(
+        name=name,
+        samples=stored.samples,
+        share=stored.samples / total if total else 0.0,
+        shards=len(there) + len(changed),
+        changed=len(changed),
+        created_at=stored.created_at,
+        hash=stored.hash,
+        definition=stored_definition(stored),
+    )
+
+
+def _evaluate_now(location: DatasetLocation, view: OpenView, progress: Progress) -> OpenView:
+    """Evaluate the definition of a view again."""
+    definition = stored_definition(view.stored)
+    chosen = evaluate_stored(location, definition, progress, skip_unknown=True)
+    stored = view.stored._replace(samples=chosen.samples, hash=chosen.hash, generation=chosen.generation)
+    return OpenView(stored, chosen.selection)
+
+
+def _difference(one: SampleSelection, other: SampleSelection, shards: list[CatalogShard]) -> SampleSelection:
+    """The samples of the first selection that the second lacks."""
+    parts = (
+        shard_selection(
+            shard.id, sample_flags(one[shard.id], shard.samples) & ~sample_flags(other.get(shard.id), shard.samples)
+        )
+        for shard in shards
+        if shard.id in one
+    )
+    return {part.shard: part for part in parts if part.samples}
+
+
+def _first_keys(location: DatasetLocation, selection: SampleSelection, count: int) -> tuple[str, ...]:
+    return tuple(sample.key for sample in islice(iter_sample_names(location, selection), count)) if count else ()

@@ -1,0 +1,186 @@
+"""`sql`: a query over the documented views of a dataset, read-only, row by row."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from array import array
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from wdsctl.core.catalog.database_file import is_disk_full, recorded_page_problem, translate_disk_full, watch_statements
+from wdsctl.core.catalog.open_catalog import damaged_catalog_error, no_sample_rows_error
+from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.views.selections import read_view_samples
+from wdsctl.core.views.sql_errors import QUERY_ERRORS, Query, Token, timeout_error, was_interrupted
+from wdsctl.core.views.sql_views import PER_SAMPLE_VIEWS, QueryConnection, open_query_connection
+
+SQL_DOC = "docs/catalog.md"
+
+_STEPS_PER_CHECK = 20_000  # steps of SQLite's virtual machine between two checks of the clock: about a millisecond
+_ID_LIMIT = 1 << 63
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """The columns of a query, and an iterator over its rows. `note`: what could not be read."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[tuple[Any, ...]]
+    note: str = ""
+
+
+@contextmanager
+def sql(
+    root: str, text: str, *, catalog: str | None = None, timeout_seconds: float = 0, source: str = "the query"
+) -> Iterator[QueryResult]:
+    """Run a query on `ROOT` or `ROOT@VIEW`. Rows can be read until the block ends.
+
+    `timeout_seconds`: 0 for none. Raises UsageError WDS332 for a query that is wrong or does more than reading, WDS334
+    after the timeout (both possibly between two rows), and what opening the catalog raises. Ctrl-C ends it at once.
+    """
+    location, view = locate_view(root, catalog)
+    ensure_catalog_exists(location)
+    with _run_query(location, text, timeout_seconds, source, view) as answer:
+        yield answer
+
+
+def first_column(location: DatasetLocation, text: str, *, source: str, timeout_seconds: float = 0) -> array[int]:
+    """The integers in the first column of a query.
+
+    Raises UsageError WDS332 for other values, WDS334 after the timeout.
+    """
+    found = array("q")
+    with _run_query(location, text, timeout_seconds, source) as answer:
+        for row in answer.rows:
+            if type(row[0]) is not int or not -_ID_LIMIT <= row[0] < _ID_LIMIT:
+                raise UsageError(
+                    f"the first column, {answer.columns[0]}, has {row[0]!r:.40}, and not the id of a sample",
+                    where=source,
+                    hint="such as: SELECT id FROM v_part WHERE part = 'jpg' AND size > 100000",
+                    code="WDS332",
+                )
+            found.append(row[0])
+    return found
+
+
+@contextmanager
+def _run_query(
+    location: DatasetLocation, text: str, timeout_seconds: float, source: str, view: str = ""
+) -> Iterator[QueryResult]:
+    query = Query(text, source, SQL_DOC)
+    tokens = query.tokens()
+    _check_single_statement(query, tokens)
+    is_of_samples = not _referenced_names(tokens).isdisjoint(PER_SAMPLE_VIEWS)
+    watch = _Deadline(timeout_seconds)  # the time to make rows of JSONL, before SQLite runs, counts too
+    chosen = read_view_samples(location, view) if view else None
+    readable = open_query_connection(location, chosen, needs_rows=is_of_samples, on_progress=watch.check)
+    with closing(readable.connection) as connection:
+        if readable.lacks_rows and is_of_samples:
+            raise no_sample_rows_error(location.catalog)
+        watch_statements(connection, location.catalog, watch, steps=_STEPS_PER_CHECK)
+        readable.guard.deadline_seconds = watch.end
+        with _translate_errors(query, readable, watch, location):
+            query.check_quoted_names(tokens, (*_known_names(readable), *_aliases(tokens)))
+            cursor = connection.execute(text)
+        if cursor.description is None:
+            raise query.error("only reading is allowed", f"write a SELECT; {SQL_DOC} lists the views")
+        columns = tuple(column[0] for column in cursor.description)
+        yield QueryResult(columns, _rows(cursor, query, readable, watch, location), readable.note)
+
+
+class _Deadline:
+    """SQLite's progress handler, which decides whether to stop. Python handles signals in it, so Ctrl-C works."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.end = time.monotonic() + seconds if seconds else float("inf")
+
+    def __call__(self) -> bool:
+        return self.has_passed
+
+    def check(self) -> None:
+        """Raise UsageError WDS334 after the timeout."""
+        if self.has_passed:
+            raise timeout_error(self.seconds)
+
+    @property
+    def has_passed(self) -> bool:
+        return time.monotonic() > self.end
+
+
+def _rows(
+    cursor: sqlite3.Cursor, query: Query, readable: QueryConnection, deadline: _Deadline, location: DatasetLocation
+) -> Iterator[tuple[Any, ...]]:
+    while True:
+        with _translate_errors(query, readable, deadline, location):
+            row = cursor.fetchone()
+        if row is None:
+            return
+        yield row
+
+
+@contextmanager
+def _translate_errors(
+    query: Query, readable: QueryConnection, deadline: _Deadline, location: DatasetLocation
+) -> Iterator[None]:
+    """Raise SQLite's errors as ours."""
+    try:
+        yield
+    except QUERY_ERRORS as error:
+        if is_disk_full(error):
+            with translate_disk_full("the query cannot be answered"):
+                raise
+        raise _explain_error(error, query, readable, deadline, location) from error
+    except sqlite3.DatabaseError as error:
+        if readable.guard.denied is not None:
+            raise query.explain(error, readable.guard, _known_names(readable)) from error
+        raise damaged_catalog_error(location.catalog, str(error)) from error
+
+
+def _explain_error(
+    error: sqlite3.Error | sqlite3.Warning,
+    query: Query,
+    readable: QueryConnection,
+    deadline: _Deadline,
+    location: DatasetLocation,
+) -> BaseException:
+    if deadline.has_passed:
+        return timeout_error(deadline.seconds)
+    if not was_interrupted(error, readable.guard):
+        return query.explain(error, readable.guard, _known_names(readable))
+    problem = recorded_page_problem(location.catalog)
+    return damaged_catalog_error(location.catalog, problem) if problem else KeyboardInterrupt()
+
+
+def _check_single_statement(query: Query, tokens: list[Token]) -> None:
+    """Raise UsageError for a second statement."""
+    texts = [token.text for token in tokens]
+    while texts and texts[-1] == ";":
+        texts.pop()
+    if not texts:
+        raise query.error("the query is empty", "write a SELECT")
+    if ";" in texts:
+        raise query.error("there is a second query after the semicolon", "run one query at a time")
+
+
+def _referenced_names(tokens: list[Token]) -> set[str]:
+    """All names in a query, and all texts: after FROM, SQLite accepts a text as a name."""
+    names = {token.identifier.lower() for token in tokens if token.kind in ("name", "quoted")}
+    return names | {token.text[1:-1].replace("''", "'").lower() for token in tokens if token.kind == "text"}
+
+
+def _known_names(readable: QueryConnection) -> tuple[str, ...]:
+    """All columns of all views, and the views."""
+    views = readable.guard.views
+    return tuple(dict.fromkeys((*(name for columns in views.values() for name in columns), *views)))
+
+
+def _aliases(tokens: list[Token]) -> set[str]:
+    """The names that a query defines: those on either side of AS."""
+    neighbors = [i + step for i, token in enumerate(tokens) if token.text.lower() == "as" for step in (-1, 1)]
+    return {tokens[i].identifier for i in neighbors if 0 <= i < len(tokens)}

@@ -1,0 +1,130 @@
+"""Lets users' SQL read the documented views by harmless functions, and nothing else; records what it denied.
+
+SQLite compiles the text itself, and asks the guard about every table, column and function in it
+(https://www.sqlite.org/c3ref/set_authorizer.html). The connection is read-only, too.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+_SELECT, _READ, _FUNCTION, _RECURSIVE = 21, 20, 31, 33  # of sqlite3.h: Python has names for only some of them
+
+_SCALARS = (
+    "-> ->> abs acos acosh asin asinh atan atan2 atanh ceil ceiling char coalesce concat concat_ws cos cosh date "
+    "datetime degrees exp floor format glob hex ifnull iif instr json json_array json_array_length json_extract "
+    "json_object json_quote json_type json_valid julianday length like likelihood likely ln log log10 log2 lower "
+    "ltrim max min mod nullif octet_length pi pow power printf quote radians regexp replace round rtrim sign sin sinh "
+    "sqrt strftime substr substring tan tanh time timediff trim trunc typeof unicode unixepoch unlikely upper"
+)
+_AGGREGATE_NAMES = (
+    "avg count cume_dist dense_rank first_value group_concat json_group_array json_group_object lag last_value lead "
+    "nth_value ntile percent_rank random rank row_number string_agg sum total"
+)
+#: Functions of one row, whose results depend on nothing else.
+SCALAR_FUNCTIONS = frozenset(_SCALARS.split())
+#: Functions of many rows or of none, allowed only in queries.
+AGGREGATE_FUNCTIONS = frozenset(_AGGREGATE_NAMES.split())
+#: Table-valued functions, which read only their arguments.
+TABLE_FUNCTIONS = frozenset({"json_each", "json_tree"})
+
+MAX_REGEXP_SECONDS = 10.0  # of one search of REGEXP: only catastrophic backtracking takes longer
+_MIN_REGEXP_SECONDS = 0.001
+
+MAX_SQL_VALUE_BYTES = 64 << 20  # bytes of one value: larger ones are mistakes or attempts to exhaust memory
+
+
+class DeniedAccess(NamedTuple):
+    """A denied access: to a view, a column or a function, or any other action."""
+
+    kind: Literal["view", "column", "function", "act"]
+    name: str
+
+
+_Access = tuple[int, str | None, str | None]
+
+
+class Guard:
+    """The authorizer of one connection. `views`: the views that users may read, with their columns."""
+
+    def __init__(self, views: Mapping[str, Sequence[str]], functions: Iterable[str]) -> None:
+        self.views = views
+        self.functions = frozenset(functions)
+        self._readable: dict[str, frozenset[str] | None] = dict.fromkeys(TABLE_FUNCTIONS)  # all of their columns
+        self._readable |= {name.lower(): frozenset(map(str.lower, columns)) for name, columns in views.items()}
+        self._view_accesses: dict[str, set[_Access]] = {name.lower(): set() for name in views}
+        self.denied: DeniedAccess | None = None
+        self.function_error = ""  # the error of one of our functions
+        self.deadline_seconds = float("inf")  # of the query, by time.monotonic()
+        self.columns_read: set[str] = set()  # columns that the query reads, in lower case
+
+    def install(self, connection: sqlite3.Connection) -> None:
+        """Restrict the connection to what users may do."""
+        for name in TABLE_FUNCTIONS:  # on first use, SQLite adds them to its schema, which the guard would deny
+            connection.execute(f"SELECT 1 FROM {name}('[]')").close()
+        connection.create_function("regexp", 2, self._regexp, deterministic=True)
+        if hasattr(connection, "setlimit"):  # Python 3.11
+            connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_SQL_VALUE_BYTES)
+        connection.set_authorizer(self._record_view_access)
+        for name in self._view_accesses:
+            connection.execute(f'EXPLAIN SELECT * FROM "{name}"').close()
+        connection.set_authorizer(self._authorize)
+
+    def _record_view_access(
+        self, action: int, one: str | None, two: str | None, _: str | None, view: str | None
+    ) -> int:
+        """Record the accesses inside our views, as SQLite also reports a user's subquery as a view (`WITH v_part AS
+        ...`)."""
+        if view is not None and view.lower() in self._view_accesses:
+            self._view_accesses[view.lower()].add((action, one, two))
+        return sqlite3.SQLITE_OK
+
+    def _authorize(self, action: int, one: str | None, two: str | None, _: str | None, view: str | None) -> int:
+        if view is not None and (action, one, two) in self._view_accesses.get(view.lower(), ()):
+            return sqlite3.SQLITE_OK
+        if action in (_SELECT, _RECURSIVE):
+            return sqlite3.SQLITE_OK
+        if action == _READ and self._may_read((one or "").lower(), (two or "").lower()):
+            return sqlite3.SQLITE_OK
+        if action == _FUNCTION and (two or "").lower() in self.functions:
+            return sqlite3.SQLITE_OK
+        if action == _FUNCTION:
+            self.denied = DeniedAccess("function", two or "")
+        elif action == _READ:
+            is_view = (one or "").lower() not in self._readable
+            self.denied = DeniedAccess("view", one or "") if is_view else DeniedAccess("column", two or "")
+        else:
+            self.denied = DeniedAccess("act", one or "")
+        return sqlite3.SQLITE_DENY
+
+    def _may_read(self, table: str, column: str) -> bool:
+        """Whether users may read a column. Other columns, such as rowid, are SQLite's own. Counting rows reads none."""
+        columns = self._readable.get(table)
+        if not column or (table in self._readable and (columns is None or column in columns)):
+            self.columns_read.add(column)
+            return True
+        return False
+
+    def _regexp(self, pattern: object, text: object) -> bool | None:
+        """`text REGEXP pattern`: Python's regular expressions, anywhere in the text.
+
+        Uses `regex`, because a search by `re` may take years and cannot be interrupted.
+        """
+        import regex
+
+        if pattern is None or text is None:
+            return None
+        left = max(_MIN_REGEXP_SECONDS, min(MAX_REGEXP_SECONDS, self.deadline_seconds - time.monotonic()))
+        try:
+            return regex.search(str(pattern), str(text), timeout=left) is not None
+        except TimeoutError:
+            self.function_error = (
+                f"{str(pattern)!r:.60} takes longer than {MAX_REGEXP_SECONDS:g} s to be looked for in one value"
+            )
+            raise
+        except (regex.error, RecursionError, OverflowError) as error:
+            self.function_error = f"{pattern!r} is no regular expression: {error}"
+            raise

@@ -1,0 +1,296 @@
+"""`view create`, `refresh` and `delete`: selections of samples, frozen under a name in the ledger of a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from wdsctl.core.catalog.history import record_run
+from wdsctl.core.catalog.ledger import StoredView, drop_view, read_view, read_views, store_view
+from wdsctl.core.catalog.open_catalog import check_catalog_file
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.location import DatasetLocation, check_view_name, locate, shell_command_at
+from wdsctl.core.errors import CatalogError, InputError, PermissionDenied, UsageError
+from wdsctl.core.index.first_use import ensure_catalog_exists
+from wdsctl.core.progress import SILENT_PROGRESS, Progress
+from wdsctl.core.views.definition import STDIN, ViewDefinition, parse_definition
+from wdsctl.core.views.select import STORED_TIMEOUT_SECONDS, EvaluatedView, evaluate_definition, evaluate_stored
+from wdsctl.core.views.selections import (
+    SampleSelection,
+    count_selected,
+    intersect_selections,
+    missing_view_error,
+    open_view,
+    select_split,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitOverlap:
+    """How many samples of a view a split has."""
+
+    name: str
+    samples: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewReport:
+    """A view after the command. `share`: of all samples of the dataset. `added` and `removed`: against the view that
+    had the name before, if that is known. `state`: created, replaced, unchanged or deleted.
+    """
+
+    root: str
+    name: str
+    definition: ViewDefinition
+    samples: int
+    share: float
+    shards: int
+    splits: tuple[SplitOverlap, ...]
+    hash: str
+    generation: int
+    unknown_keys: int = 0
+    added: int | None = None
+    removed: int | None = None
+    state: str
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewRefreshReport:
+    root: str
+    views: tuple[ViewReport, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewDeleteReport:
+    root: str
+    name: str
+    definition: ViewDefinition
+    samples: int
+    hash: str
+    dry_run: bool
+
+
+def create_view(
+    root: str,
+    name: str,
+    definition: ViewDefinition,
+    *,
+    replace: bool = False,
+    skip_unknown: bool = False,
+    timeout_seconds: float = 0,
+    catalog: str | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT_PROGRESS,
+) -> ViewReport:
+    """Freeze the samples that fit `definition` under `name`. An existing view with the same samples stays.
+
+    `timeout_seconds`: of its expression and of its query, 0 for none. Raises UsageError WDS333 if there is another view
+    of this name and not `replace`, InputError if no sample fits, and what `evaluate_definition` raises. Writes one
+    transaction into the ledger; shards and catalog stay unchanged.
+    """
+    check_view_name(name)
+    definition.check()
+    location = locate(root, catalog, writing=not dry_run)
+    ensure_catalog_exists(location)
+    check_catalog_file(location.catalog)
+    before = read_view(location.ledger, name)
+    chosen = evaluate_definition(
+        location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds
+    )
+    if not chosen.samples:
+        raise _no_samples_error(definition, f"{shell_command_at(location, 'inspect')} shows what there is")
+    if before is not None and before[0].hash == chosen.hash:
+        return _report(location, before[0], stored_definition(before[0]), chosen, state="unchanged", dry_run=dry_run)
+    if before is not None and not replace:
+        raise _name_taken_error(location, before[0])
+    stored = _to_stored(name, definition, chosen)
+    old = None if before is None else open_view(location, name, chosen.shards).selection
+    if not dry_run:
+        _store_view(location, "view create", stored, chosen, progress, replace=replace)
+    state = "created" if before is None else "replaced"
+    return _report(location, stored, definition, chosen, state=state, dry_run=dry_run, before=old)
+
+
+def refresh_views(
+    root: str,
+    names: Sequence[str] = (),
+    *,
+    skip_unknown: bool = False,
+    timeout_seconds: float = STORED_TIMEOUT_SECONDS,
+    catalog: str | None = None,
+    dry_run: bool = False,
+    progress: Progress = SILENT_PROGRESS,
+) -> ViewRefreshReport:
+    """Make views again from the current catalog, all of them if none is named. Those with the same samples stay.
+
+    Raises InputError WDS330, or if no sample fits any more (the view stays), UsageError for a view of keys from stdin,
+    and what `evaluate_definition` raises. Views before the one that fails have been made again.
+    """
+    location = locate(root, catalog, writing=not dry_run)
+    ensure_catalog_exists(location)
+    check_catalog_file(location.catalog)
+    view_names = list(dict.fromkeys(names)) or [view.name for view in read_views(location.ledger)]
+    return ViewRefreshReport(
+        root=location.display_path,
+        views=tuple(
+            _refresh_view(
+                location, name, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds, dry_run=dry_run
+            )
+            for name in view_names
+        ),
+    )
+
+
+def delete_view(
+    root: str, name: str, *, catalog: str | None = None, dry_run: bool = False, progress: Progress = SILENT_PROGRESS
+) -> ViewDeleteReport:
+    """Delete a view. Raises InputError WDS330 if there is none of this name."""
+    location = locate(root, catalog, writing=not dry_run)
+    found = read_view(location.ledger, name)
+    if found is None:
+        ensure_catalog_exists(location)
+        raise missing_view_error(location, name)
+    if not dry_run:
+        with record_run(location, "view delete", [location.display_path, name], progress) as entry:
+            if entry.ledger is None:
+                raise entry.ledger_error or _read_only_error(location)
+            drop_view(entry.ledger, name)
+    return ViewDeleteReport(
+        root=location.display_path,
+        name=name,
+        definition=stored_definition(found[0]),
+        samples=found[0].samples,
+        hash=found[0].hash,
+        dry_run=dry_run,
+    )
+
+
+def stored_definition(stored: StoredView) -> ViewDefinition:
+    """The definition of a view. Raises CatalogError WDS302 if it cannot be parsed."""
+    try:
+        return parse_definition(stored.definition)
+    except (ValueError, TypeError) as error:
+        raise CatalogError(
+            f"how the view {stored.name!r} was made does not parse",
+            where="ledger.sqlite",
+            hint="delete the view, and make it again",
+            code="WDS302",
+        ) from error
+
+
+def split_overlaps(location: DatasetLocation, selection: SampleSelection) -> tuple[SplitOverlap, ...]:
+    """How many of these samples each split has."""
+    with Catalog(location.catalog) as catalog:
+        names = [split.name for split in catalog.splits() if split.samples]
+    counts = ((name, intersect_selections(selection, select_split(location, name))) for name in names)
+    return tuple(SplitOverlap(name, count_selected(both)) for name, both in counts)
+
+
+def _refresh_view(
+    location: DatasetLocation,
+    name: str,
+    progress: Progress,
+    *,
+    skip_unknown: bool,
+    timeout_seconds: float,
+    dry_run: bool,
+) -> ViewReport:
+    found = read_view(location.ledger, name)
+    if found is None:
+        raise missing_view_error(location, name)
+    old, definition = found[0], stored_definition(found[0])
+    if definition.keys == STDIN:
+        raise UsageError(
+            f"the view {name!r} was made of keys from stdin, which are not kept",
+            where=location.display_path,
+            hint="make it again: `wdsctl view create ... --keys FILE --replace`",
+        )
+    chosen = evaluate_stored(location, definition, progress, skip_unknown=skip_unknown, timeout_seconds=timeout_seconds)
+    if not chosen.samples:
+        deleted = shell_command_at(location, "view delete", name)
+        raise _no_samples_error(definition, f"the view {name!r} stays as it was; {deleted} forgets it")
+    before = open_view(location, name, chosen.shards)
+    if chosen.hash == old.hash and not before.changed_paths:
+        return _report(location, old, definition, chosen, state="unchanged", dry_run=dry_run, before=before.selection)
+    stored = _to_stored(name, definition, chosen)
+    if not dry_run:
+        _store_view(location, "view refresh", stored, chosen, progress, replace=True)
+    comparable = None if before.changed_paths else before.selection
+    return _report(location, stored, definition, chosen, state="replaced", dry_run=dry_run, before=comparable)
+
+
+def _no_samples_error(definition: ViewDefinition, hint: str) -> InputError:
+    return InputError("no sample matches", where=definition.as_options(), hint=hint)
+
+
+def _to_stored(name: str, definition: ViewDefinition, evaluated: EvaluatedView) -> StoredView:
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return StoredView(name, definition.as_text(), now, evaluated.generation, evaluated.samples, evaluated.hash)
+
+
+def _store_view(
+    location: DatasetLocation,
+    command: str,
+    stored: StoredView,
+    evaluated: EvaluatedView,
+    progress: Progress,
+    *,
+    replace: bool,
+) -> None:
+    arguments = [location.display_path, stored.name, stored.definition]
+    with record_run(location, command, arguments, progress) as entry:
+        if entry.ledger is None:
+            raise entry.ledger_error or _read_only_error(location)
+        if not store_view(entry.ledger, stored, evaluated.view_shards, replace=replace):
+            raise _name_taken_error(location, stored)
+
+
+def _report(
+    location: DatasetLocation,
+    stored: StoredView,
+    definition: ViewDefinition,
+    evaluated: EvaluatedView,
+    *,
+    state: str,
+    dry_run: bool,
+    before: SampleSelection | None = None,
+) -> ViewReport:
+    total = sum(shard.samples for shard in evaluated.shards)
+    both = None if before is None else count_selected(intersect_selections(before, evaluated.selection))
+    return ViewReport(
+        root=location.display_path,
+        name=stored.name,
+        definition=definition,
+        samples=evaluated.samples,
+        share=evaluated.samples / total if total else 0.0,
+        shards=len(evaluated.selection),
+        splits=split_overlaps(location, evaluated.selection),
+        hash=stored.hash,
+        generation=stored.generation,
+        unknown_keys=evaluated.unknown_count,
+        added=None if both is None else evaluated.samples - both,
+        removed=None if both is None or before is None else count_selected(before) - both,
+        state=state,
+        dry_run=dry_run,
+    )
+
+
+def _name_taken_error(location: DatasetLocation, stored: StoredView) -> UsageError:
+    return UsageError(
+        f"there is a view {stored.name!r} already, of other samples",
+        where=location.display_path,
+        hint=f"take another name, or `--replace` it; {shell_command_at(location, 'view show', stored.name)} "
+        "tells what it "
+        "is",
+        code="WDS333",
+    )
+
+
+def _read_only_error(location: DatasetLocation) -> PermissionDenied:
+    return PermissionDenied(
+        "the view cannot be kept: the dataset's ledger cannot be written",
+        where=location.ledger,
+        hint="ask its owner, or keep a catalog of your own: `--catalog DIR`",
+    )

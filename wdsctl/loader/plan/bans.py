@@ -1,0 +1,126 @@
+"""Bans: samples of the order that are left out. Bans are masks over positions, so that no other sample moves.
+
+A ban begins at the current draw of a lane when the user first passes the ban, and states keep it from then on. If a
+lane reads earlier draws again, for a window or a buffer, it includes the banned samples, so that the plan does not
+change, but it does not hand them on. Bans are never removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from wdsctl.core.errors import UsageError
+from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.loader.plan.growth import is_complete
+from wdsctl.loader.reading.source import SampleRef
+
+if TYPE_CHECKING:
+    from wdsctl.loader.plan.components import Component, SourceRange
+    from wdsctl.loader.plan.open_blend import OpenBlend
+
+
+BanEntry = list[Any]  # JSON: keys, and [source, id] of samples
+BanHistory = list[list[int]]  # of a lane: (entry, the draw from which it applies)
+
+CHECK_CHUNK_SAMPLES = 1024  # samples that are checked together
+
+
+@dataclass(frozen=True, slots=True)
+class Bans:
+    """`entries`: sets of samples that were banned together, in the order in which the user passed them."""
+
+    entries: tuple[tuple[Any, ...], ...] = ()
+
+    def with_entry(self, ban: Iterable[Any]) -> Bans:
+        """The bans and one more entry, of samples not banned yet. Raises UsageError for values that name no sample."""
+        known = {each for entry in self.entries for each in entry}
+        new = tuple(dict.fromkeys(each for each in map(_parse_ban, ban) if each not in known))
+        return Bans((*self.entries, new)) if new else self
+
+    def history(self, saved: Sequence[Sequence[int]], draws: int) -> BanHistory:
+        """The history of a lane at `draws`: the bans that began earlier, and those that begin here."""
+        return [list(each) for each in saved] + [[i, draws] for i in range(len(saved), len(self.entries))]
+
+    def ban_filter(self, history: BanHistory) -> Callable[[SampleRef, int | None], int] | None:
+        """A function that returns the number of the entry that bans a reference at a draw, counted from 1; 0 if none
+        does. With draw None, a ban applies whenever the reference was drawn. None if there are no bans."""
+        if not history:
+            return None
+        since: dict[Any, tuple[int, int]] = {}
+        for entry, begin in history:
+            for each in self.entries[entry]:
+                since.setdefault(each, (entry + 1, begin))
+
+        def banned_by(ref: SampleRef, draw: int | None) -> int:
+            source, block, i = ref
+            found = (since.get(block.keys[i]), since.get((source.number, block.ids[i])))
+            return min((each[0] for each in found if each and (draw is None or draw >= each[1])), default=0)
+
+        return banned_by
+
+    def to_state(self) -> list[BanEntry]:
+        return [[each if isinstance(each, str) else list(each) for each in entry] for entry in self.entries]
+
+
+def check_samples_left(bans: Bans, open_blend: OpenBlend, batches_drawn: int) -> None:
+    """Raise UsageError WDS514 if all samples of a component are banned, and it is still drawn after `batches_drawn`
+    batches of the job.
+
+    Checks the samples of each component in order, up to the first that is not banned: some 5 us per sample.
+    """
+    banned = {each for entry in bans.entries for each in entry}
+    if not banned:
+        return
+    present = max(i for i, begin in enumerate(open_blend.begin_batches) if begin <= batches_drawn)
+    for number, component in enumerate(open_blend.components):
+        if any(blend.weights[number] for blend in open_blend.mixtures[present:]) and not _has_samples_left(
+            component, banned
+        ):
+            instead = (
+                ", or give it the weight 0 (at a resume with adopt_weights=True)"
+                if len(open_blend.components) > 1
+                else ""
+            )
+            raise UsageError(
+                f"ban leaves no samples of {open_blend.component_names[number]}: all of its samples are banned",
+                hint=f"ban fewer{instead}; states keep bans: to take one back, go back to a state from before it",
+                code="WDS514",
+            )
+
+
+def _has_samples_left(component: Component, banned: set[Any]) -> bool:
+    return not is_complete(component) or any(
+        _range_has_samples_left(piece, banned) for piece in component.source_ranges
+    )
+
+
+def _range_has_samples_left(source_range: SourceRange, banned: set[Any]) -> bool:
+    source = source_range.source
+    index, end = source.offsets, source_range.first_position + source_range.positions
+    for start in range(source_range.first_position, end, CHECK_CHUNK_SAMPLES):
+        for row in source.selection.rows(np.arange(start, min(start + CHECK_CHUNK_SAMPLES, end))).tolist():
+            shard = index.shard_of(row)
+            number = index.shards[shard].id << INDEX_BITS | row - int(index.shard_row[shard])
+            if index.key(row) not in banned and (source.number, number) not in banned:
+                return True
+    return False
+
+
+def bans_from_state(entries: Sequence[BanEntry]) -> Bans:
+    return Bans(tuple(tuple(_parse_ban(each) for each in entry) for entry in entries))
+
+
+def _parse_ban(ban: Any) -> Any:
+    """A key, or (source, id) of a restore key, which also has the pass, and what hooks made of the sample."""
+    if isinstance(ban, str):
+        return ban
+    if isinstance(ban, Sequence) and len(ban) in {2, 3, 4, 7} and all(isinstance(part, int) for part in ban):
+        return (ban[0], ban[1]) if len(ban) == 2 else (ban[0], ban[2])
+    raise UsageError(
+        f"a ban names samples by key or by restore key, not by {ban!r}",
+        hint="give strings such as '000123', or `__restore_key__` of the samples",
+    )

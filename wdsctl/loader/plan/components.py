@@ -1,0 +1,238 @@
+"""The opened components of a blend: each is an order over the samples of one or several concatenated datasets."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wdsctl.core.array_types import Int64Array
+from wdsctl.core.blend import BlendComponent as ArmPlan
+from wdsctl.core.blend import Leaf, resolve
+from wdsctl.core.errors import InputError
+from wdsctl.loader.order.growth import SourceOrder, version_orders
+from wdsctl.loader.order.lane_order import LaneOrder, SampleWindow
+from wdsctl.loader.order.rank_lanes import Lane
+from wdsctl.loader.reading.reference_blocks import ReferenceBlock
+from wdsctl.loader.reading.source import SampleRef, SampleRefRange, SplitSource
+from wdsctl.loader.runtime.identity import value_digest
+
+PREFETCH_BYTES = 64 << 20  # bytes of a window that the system reads ahead when the window is opened
+MAX_CACHED_REFERENCES = 4096  # over all components of a lane: each is some 300 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """`positions` positions of a source from `first_position` on, repeated to `samples` samples per pass. The last
+    repetition may be partial."""
+
+    source: SplitSource
+    first_position: int
+    positions: int
+    samples: int
+
+    @property
+    def repetitions(self) -> int:
+        """The maximum number of times that a sample occurs in a pass."""
+        return -(-self.samples // self.positions)
+
+
+class Component:
+    """Concatenated `source_ranges` in the order `order`, whose n is the sum of their samples. For a dataset that grew,
+    the ranges of all versions.
+
+    `has_contiguous_refs`: every window is within one range, as there is only one (per version) without repetitions.
+    """
+
+    def __init__(self, order: SourceOrder, source_ranges: Sequence[SourceRange]) -> None:
+        self.order = order
+        self.source_ranges = tuple(source_ranges)
+        self._starts: Int64Array = np.cumsum([0, *(piece.samples for piece in source_ranges)], dtype=np.int64)
+        self.has_contiguous_refs = len(source_ranges) == len(version_orders(order)) and all(
+            piece.samples <= piece.positions for piece in source_ranges
+        )
+
+    def block(self, positions: Int64Array, passes: Int64Array) -> tuple[SplitSource, ReferenceBlock]:
+        """References to positions of one window of a component that `has_contiguous_refs`, and the source that loads
+        them."""
+        source, shift = self._source_of(positions[0])
+        return source, source.block(positions + shift if shift else positions, passes)
+
+    def refs(self, positions: Int64Array, passes: Int64Array) -> list[SampleRef]:
+        """A reference for each position, in their order."""
+        if self.has_contiguous_refs and len(self.source_ranges) == 1:
+            source, block = self.block(positions, passes)
+            return [(source, block, i) for i in range(len(block))]
+        refs: list[SampleRef] = [None] * len(positions)  # type: ignore[list-item]  # all are filled in below
+        which = np.searchsorted(self._starts, positions, side="right") - 1
+        for number in np.unique(which).tolist():
+            piece, own = self.source_ranges[number], np.flatnonzero(which == number)
+            repetition, local = np.divmod(positions[own] - self._starts[number], piece.positions)
+            block = piece.source.block(local + piece.first_position, passes[own] * piece.repetitions + repetition)
+            for i, at in enumerate(own.tolist()):
+                refs[at] = (piece.source, block, i)
+        return refs
+
+    def will_need(self, window: SampleWindow) -> None:
+        """Ask the system to read the window's bytes ahead, if the window is a range of one source."""
+        if self.has_contiguous_refs:
+            source, shift = self._source_of(int(window.positions[0]))
+            source.will_need(window.position_ranges() + shift, PREFETCH_BYTES)
+
+    def _source_of(self, position: int) -> tuple[SplitSource, int]:
+        """The source of a position, and the offset from positions of the component to positions of the source."""
+        number = bisect_right(self._starts, position) - 1
+        return self.source_ranges[number].source, self.source_ranges[number].first_position - int(self._starts[number])
+
+
+class ComponentCursor:
+    """The position of one lane in one component. `component_count`: of the blend; the cursors share the cache of
+    references. `epoch`: the one that the job begins with."""
+
+    def __init__(
+        self, component: Component, lane: Lane, taken: Sequence[int], component_count: int, epoch: int = 0
+    ) -> None:
+        self._component = component
+        self._order = LaneOrder(component.order, lane, taken, epoch)
+        self._has_siblings = component_count > 1
+        self._chunk = max(16, MAX_CACHED_REFERENCES // component_count) if component_count > 1 else 1 << 62
+        self._window: SampleWindow | None = None
+        self._at = self._size = 0  # taken samples of the window, and all of its samples
+        self._source_block: tuple[SplitSource, ReferenceBlock] | None = None
+        self._refs: list[SampleRef] = []
+        self._begin = self._end = 0  # of the references that are ready, in the window
+
+    def seek(self, taken: int) -> None:
+        """Move to the position after `taken` samples of the component in this lane."""
+        self._open_window(taken)
+
+    def _open_window(self, taken: int) -> SampleWindow:
+        window = self._order.window(taken)
+        self._component.will_need(window)
+        if self._has_siblings:  # 32-bit numbers, if they fit: a blend holds one window per source and lane
+            window = SampleWindow(window.first_number, _as_int32(window.positions), _as_int32(window.passes))
+        self._window = window
+        self._size = len(window.positions)
+        self._at, self._end, self._source_block = taken - window.first_number, 0, None
+        return window
+
+    def next_ref(self) -> SampleRef:
+        """The next reference, for blends, which draw one at a time."""
+        run = self._source_block
+        if run is None or self._at >= self._end:
+            if not self._component.has_contiguous_refs:
+                return self.take_refs(1)[0]
+            run = self._source_block = self._component.block(*self._next_positions())
+        self._at += 1
+        return *run, self._at - self._begin - 1
+
+    def take_refs(self, count: int) -> list[SampleRef]:
+        """The next references."""
+        if self._component.has_contiguous_refs:
+            return [
+                (source, block, i) for source, block, start, stop in self.take_ranges(count) for i in range(start, stop)
+            ]
+        refs: list[SampleRef] = []
+        while len(refs) < count:
+            if self._at >= self._end:
+                self._refs = self._component.refs(*self._next_positions())
+            stop = min(self._end, self._at + count - len(refs))
+            refs += self._refs[self._at - self._begin : stop - self._begin]
+            self._at = stop
+        return refs
+
+    def take_ranges(self, count: int) -> list[SampleRefRange]:
+        """The next references of a component that `has_contiguous_refs`, as ranges of blocks."""
+        runs: list[SampleRefRange] = []
+        while count:
+            if self._source_block is None or self._at >= self._end:
+                self._source_block = self._component.block(*self._next_positions())
+            stop = min(self._end, self._at + count)
+            runs.append((*self._source_block, self._at - self._begin, stop - self._begin))
+            count -= stop - self._at
+            self._at = stop
+        return runs
+
+    def lookup(self, number: int) -> SampleRef:
+        """One reference, by its number in the component and lane. Does not move the cursor. Some 100 us."""
+        return self.lookup_many([number])[0]
+
+    def lookup_many(self, taken: Sequence[int]) -> list[SampleRef]:
+        """The references of ascending numbers, in one block per source. Some 100 us per window, and 1 per sample."""
+        numbers = np.asarray(taken, np.int64)
+        positions, passes = np.empty_like(numbers), np.empty_like(numbers)
+        done = 0
+        while done < len(numbers):
+            window = self._window_of(int(numbers[done]))
+            stop = int(np.searchsorted(numbers, window.first_number + len(window.positions)))
+            at = numbers[done:stop] - window.first_number
+            positions[done:stop], passes[done:stop] = window.positions[at], window.passes[at]
+            done = stop
+        return self._component.refs(positions, passes)
+
+    def first_epoch_samples(self) -> int:
+        """The number of samples of this lane in its first epoch."""
+        return self._order.first_epoch_samples()
+
+    def _window_of(self, number: int) -> SampleWindow:
+        """The window that contains this sample: the open window, if possible."""
+        window = self._window
+        if window is not None and window.first_number <= number < window.first_number + self._size:
+            return window
+        return self._order.window(number)
+
+    def _next_positions(self) -> tuple[Int64Array, Int64Array]:
+        """The next positions and their passes, of the next window if this one is used up."""
+        window = self._window
+        if window is None or self._at >= self._size:
+            window = self._open_window(0 if window is None else window.first_number + self._size)
+        self._begin, self._end = self._at, min(self._at + self._chunk, self._size)
+        rows = slice(self._begin, self._end)
+        return window.positions[rows].astype(np.int64, copy=False), window.passes[rows].astype(np.int64, copy=False)
+
+
+def _as_int32(numbers: Int64Array) -> Int64Array:
+    # A broadcast number takes no memory.
+    return numbers.astype(np.int32) if numbers.strides[0] and numbers.max() < 1 << 31 else numbers
+
+
+def open_source_ranges(component: ArmPlan, open_source: Callable[[Leaf], SplitSource]) -> list[SourceRange]:
+    """A range for each repeated leaf that has samples. Calls `open_source`, in order, for each leaf with repetitions.
+
+    Raises InputError WDS211 if nothing is left, and what `resolve` raises for an impossible subset.
+    """
+    pieces = []
+    for stretch in component.repeated_leaves:
+        if not stretch.repetitions:
+            continue
+        source = open_source(stretch.leaf)
+        start, stop = resolve(stretch.leaf.subsets, source.n)
+        samples = int((stop - start) * stretch.repetitions)
+        if samples:
+            pieces.append(SourceRange(source, start, stop - start, samples))
+    if not pieces:
+        raise InputError(
+            "this entry of the blend has no samples",
+            where=component.where or ", ".join(stretch.leaf.path for stretch in component.repeated_leaves),
+            hint="check its subset and repetitions, or give it the weight 0",
+            code="WDS211",
+        )
+    return pieces
+
+
+def component_data_digest(source_ranges: Sequence[SourceRange]) -> str:
+    """The digest of the data that a component reads, wherever it is in a blend: 32 hex digits."""
+    return value_digest(_range_facts(source_ranges))
+
+
+def component_digest(source_ranges: Sequence[SourceRange], number: int) -> str:
+    """The digest of the data that component `number` reads: 8 hex digits. States have them all, so that a mismatch can
+    name the dataset."""
+    return value_digest([number, _range_facts(source_ranges)])[:8]
+
+
+def _range_facts(source_ranges: Sequence[SourceRange]) -> list[Any]:
+    return [[piece.source.digest, piece.first_position, piece.positions, piece.samples] for piece in source_ranges]

@@ -1,0 +1,182 @@
+"""Sources whose samples cannot be batched together: found before the first batch if possible, otherwise at it.
+
+A batch that fails is left out, which is right for one bad sample. But if two sources of a blend are incompatible, every
+batch with samples of both fails, and the training would hardly ever see samples of the smaller source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any
+
+from wdsctl.loader.batching.columns import is_structure, structure_fields
+from wdsctl.loader.reading.source import SplitSource
+from wdsctl.loader.runtime.failures import FATAL_ERRORS, FatalSampleError, get_field
+from wdsctl.loader.samples import BASE_FIELDS
+
+COMPATIBILITY_HINT = (
+    "give them the same fields in a cooker or in encode_sample, override batch in the task encoder, or batch each "
+    "source separately by batch_group_criterion"
+)
+
+#: Samples of each source that must have failed with one of the other before the sources count as incompatible.
+MIN_FAILED_SAMPLES = 4
+
+MakeBatch = Callable[[list[Any]], Any]
+
+
+class IncompatibleSourcesError(FatalSampleError):
+    """Samples of two sources cannot be batched together."""
+
+    code = "WDS526"
+
+
+def are_incompatible(one: SplitSource, other: SplitSource) -> bool:
+    """Whether no sample of one source can be batched with one of the other, as they are read. False: they may, or this
+    is unknown before they are decoded."""
+    return (
+        one.sample_kinds is not None
+        and other.sample_kinds is not None
+        and one.sample_kinds.isdisjoint(other.sample_kinds)
+    )
+
+
+def assume_not_incompatible(one: int, other: int) -> bool:  # noqa: ARG001 - of hooks, which may make anything of samples
+    """Replaces `are_incompatible` if hooks change samples before they are batched."""
+    return False
+
+
+def check_compatible(sources: Sequence[SplitSource]) -> None:
+    """Raise IncompatibleSourcesError if two of these sources are `are_incompatible`. Sources of one kind are compared
+    once."""
+    source_by_kinds = {source.sample_kinds: source for source in reversed(sources)}
+    for one, other in combinations(reversed(source_by_kinds.values()), 2):
+        if are_incompatible(one, other):
+            raise _incompatible_error(_source_label(one), _source_label(other), _kind_difference(one, other))
+
+
+class SourceCheckingBatcher:
+    """The default batch function, which finds out whether a failure is due to incompatible sources. One object per
+    lane.
+
+    `make_batch`: the default batch function. `are_sources_incompatible`: takes the numbers of two sources.
+
+    A batch may fail because of one odd sample. So four samples of each source must have failed with any of the other,
+    each group being batchable by itself, in one batch or in several between which no batch of both was made.
+    """
+
+    def __init__(self, make_batch: MakeBatch, are_sources_incompatible: Callable[[int, int], bool]) -> None:
+        self._make_batch = make_batch
+        self._are_incompatible = are_sources_incompatible
+        self._failed_pairs: dict[tuple[int, int], tuple[set[Any], set[Any]]] = {}  # restore keys, by pair of sources
+
+    def __call__(self, samples: list[Any]) -> Any:
+        """Make the batch. Raises IncompatibleSourcesError, and whatever `make_batch` raises."""
+        try:
+            batch = self._make_batch(samples)
+        except FATAL_ERRORS:
+            raise
+        except Exception as error:  # whatever the user's code raised: it may be because of two sources
+            self._check_pairs(samples, error)
+            raise
+        if self._failed_pairs:
+            there = set(_group_by_source(samples))
+            self._failed_pairs = {pair: keys for pair, keys in self._failed_pairs.items() if not there.issuperset(pair)}
+        return batch
+
+    def _check_pairs(self, samples: Sequence[Any], error: Exception) -> None:
+        groups = {number: group for number, group in _group_by_source(samples).items() if self._can_batch(group)}
+        for one, other in combinations(groups, 2):
+            if self._can_batch([*groups[one], *groups[other]]):
+                continue
+            pair = (one, other) if one < other else (other, one)
+            keys = self._failed_pairs.setdefault(pair, (set(), set()))
+            for number, found in zip(pair, keys, strict=True):
+                found.update(get_field(sample, "__restore_key__") for sample in groups[number])
+            if min(map(len, keys)) >= MIN_FAILED_SAMPLES or self._are_incompatible(*pair):
+                first, second = (groups[number][0] for number in pair)
+                raise _incompatible_error(
+                    _sample_source_label(first, pair[0]),
+                    _sample_source_label(second, pair[1]),
+                    _sample_difference(first, second, error),
+                )
+            return
+
+    def _can_batch(self, samples: list[Any]) -> bool:
+        try:
+            self._make_batch(samples)
+        except FATAL_ERRORS:
+            raise
+        except Exception:  # noqa: BLE001 - whatever a conversion of the user's raises: they do not go together
+            return False
+        return True
+
+
+def _group_by_source(samples: Sequence[Any]) -> dict[int, list[Any]]:
+    """The samples by the numbers of their sources, if their restore keys have them."""
+    groups: dict[int, list[Any]] = {}
+    for sample in samples:
+        key = get_field(sample, "__restore_key__")
+        if isinstance(key, tuple) and key and isinstance(key[0], int):
+            groups.setdefault(key[0], []).append(sample)
+    return groups
+
+
+def _incompatible_error(one: str, other: str, difference: str) -> IncompatibleSourcesError:
+    return IncompatibleSourcesError(
+        f"samples of {one} and of {other} cannot be batched together: {difference}", hint=COMPATIBILITY_HINT
+    )
+
+
+def _source_label(source: SplitSource) -> str:
+    return f"{source.dataset_path} (source {source.number})"
+
+
+def _sample_source_label(sample: Any, number: int) -> str:
+    sources = get_field(sample, "__sources__")
+    return f"{sources[0].dataset_path} (source {number})" if sources else f"source {number}"
+
+
+def _kind_difference(one: SplitSource, other: SplitSource) -> str:
+    """The difference between two sources that are `are_incompatible`."""
+    (type_one, fields), (type_other, others) = (
+        min(each.sample_kinds or (), key=_kind_sort_key) for each in (one, other)
+    )
+    if type_one != type_other:
+        return f"{type_one} and {type_other}"
+    return _field_difference(fields, others)
+
+
+def _kind_sort_key(kind: tuple[str, frozenset[str]]) -> tuple[str, list[str]]:
+    return kind[0], sorted(kind[1])
+
+
+def _sample_difference(one: Any, other: Any, error: Exception) -> str:
+    """The difference between two samples; if none is visible, the message of the failed batch."""
+    if type(one) is not type(other):
+        return f"{type(one).__name__} and {type(other).__name__}"
+    if is_structure(one):
+        fields, other_fields = structure_fields(one), structure_fields(other)
+        if fields.keys() != other_fields.keys():
+            return _field_difference(frozenset(fields), frozenset(other_fields))
+        for name in fields:
+            kinds = [_describe_kind(values[name]) for values in (fields, other_fields)]
+            if name not in BASE_FIELDS and kinds[0] != kinds[1]:
+                return f"field '{name}' is {kinds[0]} in the first and {kinds[1]} in the second"
+    return getattr(error, "message", "") or f"{type(error).__name__}: {error}"
+
+
+def _field_difference(one: frozenset[str], other: frozenset[str]) -> str:
+    """The difference between two sets of field names."""
+    sides = (("first", one - other), ("second", other - one))
+    return ", and ".join(
+        f"only the {which} has {', '.join(repr(name) for name in sorted(names))}" for which, names in sides if names
+    )
+
+
+def _describe_kind(value: Any) -> str:
+    """Type of a value; of tensors also what must agree: number of dimensions and dtype."""
+    if hasattr(value, "ndim") and hasattr(value, "dtype"):
+        return f"a {type(value).__name__} of {value.ndim} dimensions and {value.dtype}"
+    return "None" if value is None else f"of type {type(value).__name__}"

@@ -1,0 +1,271 @@
+"""Opens the splits of datasets. Only the process that makes the plan opens catalogs, once; all others map arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from wdsctl.core.blend import Leaf
+from wdsctl.core.catalog.read import read_generation_and_split
+from wdsctl.core.catalog.splits import SplitShard
+from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
+from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.energon.meta import find_meta_file
+from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
+from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
+from wdsctl.core.offsets.read import Offsets
+from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.storage.storage import LocalStorage
+from wdsctl.core.urls import is_url
+from wdsctl.core.views.selections import intersect_selections, require_unchanged_view
+from wdsctl.loader.joins import EagerFunctions, JoinContext, open_joined_source
+from wdsctl.loader.reading.decode_functions import DecodeFunctions
+from wdsctl.loader.reading.first_use import open_or_index
+from wdsctl.loader.reading.selection import SampleSelection
+from wdsctl.loader.reading.source import SplitSource
+from wdsctl.loader.reading.user_code import resolve_user_code
+from wdsctl.loader.recipe.dataset import Dataset, locate_errors
+from wdsctl.loader.stores import FileStore, PreparedStore, open_store
+
+
+@dataclass(frozen=True)
+class OpenSplit:
+    """A split of a dataset in one generation: what all references to it share.
+
+    `full_selection`: the split; `selection`: what is read of it, less if a view is named. `view_hash`: of the view, or
+    empty. `split_name`: its name in the catalog; empty for a split of a file.
+    """
+
+    location: DatasetLocation
+    offsets: Offsets
+    selection: SampleSelection
+    config: DatasetConfig
+    full_selection: SampleSelection
+    view_hash: str = ""
+    split_name: str = ""
+
+
+class SourceOrigin(NamedTuple):
+    """What a source was opened from. `is_member`: of a join."""
+
+    open_split: OpenSplit
+    leaf: Leaf
+    decode_functions: DecodeFunctions
+    join: JoinContext | None
+    is_member: bool
+
+
+class SourceOpener:
+    """Opens the leaves of a blend one after the other: in their current generations, or each in the generation given
+    for it. `stores`: the generations of auxiliary stores, by reference; of others the current one.
+
+    A split that is referred to twice is opened once, and local shards share one bounded set of open files.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        generations: Sequence[int] | None = None,
+        stores: Mapping[str, int] | None = None,
+    ) -> None:
+        self._dataset = dataset
+        self._store_generations = dict(stores or {})
+        self._stores: dict[str, FileStore] = {}
+        self._requested_generations = generations
+        self._open_splits: dict[tuple[str, str, str | None, str | None, int | None], OpenSplit] = {}
+        self._configs: dict[str, DatasetConfig] = {}
+        self._origins: list[SourceOrigin] = []
+        self.past_sources: list[SplitSource] = []
+        self.sources: list[SplitSource] = []
+        self.generations: list[int] = []
+
+    def open(self, leaf: Leaf) -> SplitSource:
+        """Open a leaf. Its members, if it is a join, come before it in `sources`.
+
+        Raises InputError if there is no such split or no sample in it, StateMismatch if the generation is gone,
+        CatalogError if the catalog or the offsets of its generation are unusable, and for a join what
+        `open_joined_source` raises.
+        """
+        return self._open_source(leaf, self._decode_functions)
+
+    def _open_source(self, leaf: Leaf, decode_functions: DecodeFunctions, *, is_member: bool = False) -> SplitSource:
+        join = leaf.join
+        if join is not None and join.joiner is not None:
+            decode_functions = self._eager_decode_functions
+        members = [self._open_source(each, decode_functions, is_member=True) for each in join.members] if join else []
+        number = len(self.sources)
+        if self._requested_generations is not None and number >= len(self._requested_generations):
+            raise StateMismatch(
+                f"the state was saved on a blend of {len(self._requested_generations)} datasets, "
+                "but this blend has more",
+                hint="resume with the blend of the run that saved the state",
+            )
+        generation = None if self._requested_generations is None else self._requested_generations[number]
+        name = (leaf.path, leaf.split_part, leaf.dataset_config, leaf.split_config, generation)
+        if name not in self._open_splits:
+            with locate_errors(leaf, self._dataset):
+                self._open_splits[name] = self._open_split(leaf, generation)
+        opened = self._open_splits[name]
+        joined = None
+        if join is not None:
+            configs = [opened.config, *(self._origins[member.number].open_split.config for member in members)]
+            joined = open_joined_source(
+                leaf,
+                join,
+                opened.location,
+                opened.offsets,
+                opened.selection,
+                configs,
+                members,
+                trust_code=self._dataset.trust_code,
+            )
+        reference = SourceOrigin(opened, leaf, decode_functions, joined, is_member)
+        source = self._make_source(reference, number, opened.selection)
+        self._origins.append(reference)
+        self.sources.append(source)
+        self.generations.append(opened.offsets.generation)
+        return source
+
+    def use_current_generations(self) -> None:
+        """Open all further leaves in their current generations."""
+        self._requested_generations = None
+
+    def source_up_to(self, source: SplitSource, shard: int) -> SplitSource:
+        """A source that was opened here, without the shards that were added after this one. It has the same number."""
+        reference = self._origins[source.number]
+        opened = reference.open_split
+        before = self._make_source(reference, source.number, opened.selection.up_to(opened.offsets, shard))
+        self.past_sources.append(before)
+        return before
+
+    def _make_source(self, origin: SourceOrigin, number: int, selection: SampleSelection) -> SplitSource:
+        opened, leaf, functions, joined, is_member = origin
+        raw = self._dataset.raw
+        is_shared = raw == "bytes" and not is_url(opened.location.root)
+        make = SplitSource if joined is None else joined.open_source
+        source = make(
+            opened.location.root,
+            opened.offsets,
+            selection,
+            opened.config,
+            self._dataset.task_encoder.decoder,
+            number=number,
+            location=opened.location,
+            split_name=opened.split_name,
+            subflavors=leaf.subflavors,
+            storage=self._local_storage if is_shared else None,
+            decode_functions=functions,
+            raw=raw,
+            aux=self._open_aux_stores(leaf, opened.config.sample_type if joined is None else joined.joiner.sample_type),
+            view_hash=opened.view_hash,
+            full_selection=opened.full_selection if opened.view_hash else selection,
+            is_member=is_member,
+        )
+        if is_shared:
+            self._local_storage.expect_files(source.root, source.shard_sizes, source.probes)
+        return source
+
+    @property
+    def store_generations(self) -> dict[str, int]:
+        """Generations of the auxiliary stores that are prepared datasets, by reference."""
+        prepared = {name: store for name, store in self._stores.items() if isinstance(store, PreparedStore)}
+        return {name: store.offsets.generation for name, store in prepared.items()}
+
+    def _open_aux_stores(self, leaf: Leaf, sample_type: str) -> dict[str, FileStore]:
+        if leaf.aux and sample_type != CRUDE:
+            raise UsageError(
+                f"auxiliary stores need cookers, but the samples of this dataset are {sample_type}",
+                where=leaf.where or leaf.path,
+                hint="take `aux` out of the blend file, or make the dataset's sample_type CrudeSample",
+            )
+        return {name: self._open_aux_store(reference, leaf) for name, reference in leaf.aux.items()}
+
+    def _open_aux_store(self, reference: str, leaf: Leaf) -> FileStore:
+        if reference not in self._stores:
+            decoder, generation = self._dataset.task_encoder.decoder, self._store_generations.get(reference)
+            self._stores[reference] = open_store(reference, decoder, generation=generation, where=leaf.where)
+        return self._stores[reference]
+
+    @cached_property
+    def _decode_functions(self) -> DecodeFunctions:
+        return DecodeFunctions(self._dataset.task_encoder.decoder)
+
+    @cached_property
+    def _eager_decode_functions(self) -> DecodeFunctions:
+        return EagerFunctions(self._dataset.task_encoder.decoder, self._decode_functions)
+
+    @cached_property
+    def _local_storage(self) -> LocalStorage:
+        return LocalStorage()
+
+    def _open_split(self, leaf: Leaf, generation: int | None) -> OpenSplit:
+        location, view = locate_view(leaf.path, self._dataset.catalog)
+        file = leaf.split_config or self._dataset.split_config
+
+        def opened(location: DatasetLocation) -> tuple[int, list[SplitShard]]:
+            if file:
+                return read_split_from_file(location, find_split_file(location, file), leaf.split_part)
+            return read_generation_and_split(location.catalog, leaf.split_part)
+
+        location, (current, of_split) = open_or_index(location, self._dataset.catalog, opened, divides=not file)
+        parts, view_hash = of_split, ""
+        if view:
+            chosen = require_unchanged_view(location, view)
+            parts = list(intersect_selections({part.shard: part for part in of_split}, chosen.selection).values())
+            view_hash = chosen.stored.hash
+        used_generation = current if generation is None else generation
+        try:
+            offsets = Offsets(location.offsets_path(used_generation))
+        except CatalogError as error:
+            if used_generation == current:
+                raise
+            raise _gone_error(
+                location, f"generation {used_generation} of the dataset, which is no longer kept"
+            ) from error
+        selection = SampleSelection(offsets, parts)
+        if selection.n == 0 and used_generation != current:
+            raise _gone_error(
+                location, f"samples of generation {used_generation} that are no longer in the split {leaf.split_part!r}"
+            )
+        if selection.n == 0:
+            split = f"the split {leaf.split_part!r}"
+            raise InputError(
+                f"the view {view!r} has no samples in {split}" if view else f"{split} has no samples",
+                where=location.catalog,
+                hint=f"`wdsctl inspect {leaf.path}` shows what each split has",
+                code="WDS211",
+            )
+        full_selection = SampleSelection(offsets, of_split) if view else selection
+        split_name = "" if file else leaf.split_part
+        return OpenSplit(
+            location, offsets, selection, self._read_config(location, leaf), full_selection, view_hash, split_name
+        )
+
+    def _read_config(self, location: DatasetLocation, leaf: Leaf) -> DatasetConfig:
+        name = leaf.dataset_config or self._dataset.dataset_config
+        path = find_meta_file(location, name) if name else location.dataset_yaml
+        if name and not os.path.exists(path):
+            raise InputError(
+                f"there is no dataset_config {name!r}", where=path, hint="name a file next to dataset.yaml"
+            )
+        is_typed = not self._dataset.crude and os.path.exists(path)
+        config = self._parse_config(path) if is_typed else DatasetConfig(sample_type=CRUDE)
+        return resolve_user_code(config, location, path, trust_code=self._dataset.trust_code)
+
+    def _parse_config(self, path: str) -> DatasetConfig:
+        """The parsed text: of a thousand datasets many have the same one."""
+        text = read_config_text(path)
+        if text not in self._configs:
+            self._configs[text] = parse_config(text, path)
+        return self._configs[text]
+
+
+def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:
+    return StateMismatch(
+        f"the state was saved on {what}",
+        where=location.meta,
+        hint="resume with the catalog of that time, or begin a new run",
+    )

@@ -1,0 +1,51 @@
+"""Decode functions and sample layouts that all sources of a batch share, with the memory for its images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.samples.types import FieldKind
+from wdsctl.loader.decoding import BatchMemory, DecodeThreads, SampleDecoder, decode_raw
+from wdsctl.loader.reading.layout import CompiledLayout, DecodeFunction, compile_layout
+
+
+class DecodeFunctions:
+    """Decode functions by part and field, created once, with the memory that images of a batch share; and layouts.
+
+    All sources whose samples share batches use the same object.
+    """
+
+    def __init__(self, decoder: SampleDecoder | None) -> None:
+        self.memories: list[BatchMemory] = []
+        self._decoder = decoder
+        self._threads = decoder.make_threads() if decoder is not None else DecodeThreads(1)
+        self._functions: dict[tuple[str, FieldKind, str], DecodeFunction | None] = {}
+        self._layouts: dict[tuple[Any, ...], CompiledLayout] = {}
+
+    def decode_in_parallel(self) -> AbstractContextManager[None]:
+        """Samples that are loaded within may have their images decoded at its end, by several threads."""
+        return self._threads.decode_in_parallel()
+
+    def layout(self, names: Sequence[str], config: DatasetConfig, where: str) -> CompiledLayout:
+        """`compile_layout`, once for all sources with the same parts and fields."""
+        fields = (*config.field_map.items(), config.optional)
+        layout_key = (tuple(names), config.sample_type, config.sample_loader, config.part_filter, *fields)
+        if layout_key not in self._layouts:
+            self._layouts[layout_key] = compile_layout(names, config, self, where)
+        return self._layouts[layout_key]
+
+    def __call__(self, part: str, kind: FieldKind, field: str) -> DecodeFunction | None:
+        """The function that decodes this part for a field of this kind and name; None if it stays bytes."""
+        if self._decoder is None:
+            return None
+        function_key = (part, kind, field)
+        if function_key not in self._functions:
+            memory = self._decoder.memory_for(*function_key)
+            if memory is not None:
+                self.memories.append(memory)
+            function = self._decoder.function_for(part, memory, kind, field, self._threads)
+            self._functions[function_key] = None if function is decode_raw else function
+        return self._functions[function_key]

@@ -1,0 +1,70 @@
+"""Indexing on first use: datasets that Energon prepared and that have no catalog yet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TypeVar
+
+from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.errors import CatalogError, InputError
+from wdsctl.core.urls import is_url
+from wdsctl.loader.runtime.logs import logger
+
+T = TypeVar("T")
+
+#: No catalog, or no such split in it: a run may have been killed before it wrote the splits.
+_NOT_INDEXED_CODES = ("WDS301", "WDS211")
+
+
+def open_or_index(
+    location: DatasetLocation,
+    catalog: str | None,
+    open_dataset: Callable[[DatasetLocation], T],
+    *,
+    divides: bool = True,
+) -> tuple[DatasetLocation, T]:
+    """`open_dataset(location)`, after indexing a dataset that was never used before.
+
+    Logs warnings about the indexing. Raises what `open_dataset` and `index_on_first_use` raise.
+    """
+    if not divides and not os.path.exists(location.dataset_yaml):  # written after the catalog
+        location = index_if_first_use(location.path, catalog, divides=False) or location
+    try:
+        return location, open_dataset(location)
+    except (CatalogError, InputError) as error:
+        if error.code not in _NOT_INDEXED_CODES:
+            raise
+        indexed = index_if_first_use(location.path, catalog, divides=divides)
+        if indexed is None:
+            _raise_cause(location)
+            raise
+    return indexed, open_dataset(indexed)
+
+
+def check_dataset_exists(path: str, catalog: str | None) -> None:
+    """Raise what opening a dataset would raise if it does not exist, or has no catalog and cannot be indexed on first
+    use. Costs a few file system calls; URLs are not requested."""
+    from wdsctl.core.energon.meta import energon_meta
+
+    location, _ = locate_view(path, catalog)
+    if os.path.exists(location.catalog) or is_url(location.root):
+        return
+    with energon_meta(location.root, location.single_file) as meta:
+        if meta.is_prepared():
+            return
+    _raise_cause(location)
+
+
+def _raise_cause(location: DatasetLocation) -> None:
+    """Raise the reason why there is no catalog, if it is known: raw files, for example, or no shards."""
+    from wdsctl.core.index.first_use import ensure_catalog_exists
+
+    ensure_catalog_exists(location)
+
+
+def index_if_first_use(root: str, catalog: str | None = None, *, divides: bool) -> DatasetLocation | None:
+    """`index_on_first_use`, imported only when it is needed."""
+    from wdsctl.core.index.first_use import index_on_first_use
+
+    return index_on_first_use(root, catalog, logger.warning, with_splits=divides)

@@ -1,0 +1,190 @@
+"""From the parts of a sample to its fields: compiled once per set of parts, run per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from wdsctl.core.dataset.config import DatasetConfig, required_fields
+from wdsctl.core.errors import SampleFailed, UsageError
+from wdsctl.core.samples.fields import FieldMissing, FieldPath, did_you_mean, extract_field, parse_field_map
+from wdsctl.core.samples.types import CRUDE, FieldKind, is_custom_type
+from wdsctl.loader.reading.user_code import sample_loader_build, select_parts
+from wdsctl.loader.samples import CrudeSample, find_sample_type, make_builder, sample_type_fields
+from wdsctl.loader.samples.lazy_part import LazyPart
+
+DecodeFunction = Callable[[bytes], Any]
+FindDecodeFunction = Callable[[str, FieldKind, str], DecodeFunction | None]  # (part, kind and name of its field)
+RawMode = Literal["bytes", "view"]  # undecoded parts are bytes, or views of mapped shards
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledLayout:
+    """How samples with one set of parts are built. `part_indices`: the parts that are read, by index in the sample;
+    `build(key, restore key, subflavors, sources, *parts)`.
+
+    `plain_fields`: the fields that the parts fill unchanged, if all fields are undecoded parts; else None.
+    `lazy_parts`: for each read part whether `build` takes a `LazyPart`; empty if none does.
+    """
+
+    part_indices: tuple[int, ...]
+    build: Callable[..., Any]
+    plain_fields: tuple[str, ...] | None = None
+    lazy_parts: tuple[bool, ...] = ()
+
+
+def compile_layout(
+    part_names: Sequence[str], config: DatasetConfig, function_for: FindDecodeFunction, where: str
+) -> CompiledLayout:
+    """The layout of samples with the parts `part_names`, in this order.
+
+    If a required field has no part, `build` of the layout raises SampleFailed, so that other samples can still be used.
+    """
+    indices = select_parts(part_names, config)
+    if config.sample_loader:
+        functions = [function_for(part, "any", "") for part in indices]
+        build = _with_decoding(sample_loader_build(tuple(indices), config), functions)
+        return CompiledLayout(tuple(indices.values()), build, lazy_parts=_lazy_flags(functions))
+    if config.sample_type == CRUDE:
+        functions = [function_for(part, "any", "") for part in indices]
+        return _layout_of_parts(
+            make_builder(CrudeSample, tuple(indices)), tuple(indices), tuple(indices.values()), functions
+        )
+    paths = parse_field_map(config.field_map, where=where)
+    needed = required_fields(config)
+    kinds = {field.name: field.kind for field in sample_type_fields(config.sample_type)}
+    _check_fields(config, kinds, where)
+    filled: dict[str, FieldPath] = {}
+    for field, path in paths.items():
+        if any(part in indices for part, _ in path.alternatives):
+            filled[field] = path
+        elif field in needed:
+            return CompiledLayout((), _failing_build(field, path, part_names, config))
+    build = make_builder(find_sample_type(config.sample_type), tuple(filled))
+    plain = [_plain_part(path, indices) for path in filled.values()]
+    if None not in plain and len(set(plain)) == len(plain):
+        parts = [part for part in plain if part is not None]
+        functions = [function_for(part, kinds[field], field) for part, field in zip(parts, filled, strict=True)]
+        layout = _layout_of_parts(build, tuple(filled), tuple(indices[part] for part in parts), functions)
+        # The constructor of a custom type may do more than set fields, so that it has to run for every sample.
+        return replace(layout, plain_fields=None) if is_custom_type(config.sample_type) else layout
+    used = [part for part in indices if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
+    functions = [function_for(part, *_field_taking_part(part, filled, kinds)) for part in used]
+    build = _build_from_paths(build, used, functions, filled, needed, config)
+    return CompiledLayout(tuple(indices[part] for part in used), build, lazy_parts=_lazy_flags(functions))
+
+
+def _plain_part(path: FieldPath, indices: dict[str, int]) -> str | None:
+    """The part that fills a field as a whole; None if the field is a value within the part."""
+    part, steps = next((part, steps) for part, steps in path.alternatives if part in indices)
+    return None if steps else part
+
+
+def _field_taking_part(
+    part: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, FieldKind]
+) -> tuple[FieldKind, str]:
+    """(kind, name) of the field that takes the part as a whole; "any" for several kinds, "" for several fields."""
+    fields = [field for field, path in paths.items() if (part, ()) in path.alternatives]
+    field_kinds = {kinds[field] for field in fields}
+    return field_kinds.pop() if len(field_kinds) == 1 else "any", fields[0] if len(fields) == 1 else ""
+
+
+def _layout_of_parts(
+    build: Callable[..., Any],
+    fields: tuple[str, ...],
+    part_indices: tuple[int, ...],
+    functions: Sequence[DecodeFunction | None],
+) -> CompiledLayout:
+    """The layout if every field is a whole part. If nothing is decoded either, `build` gets the bytes."""
+    if not any(functions):
+        return CompiledLayout(part_indices, build, fields)
+    return CompiledLayout(part_indices, _with_decoding(build, functions), lazy_parts=_lazy_flags(functions))
+
+
+def _with_decoding(build: Callable[..., Any], functions: Sequence[DecodeFunction | None]) -> Callable[..., Any]:
+    def decoded(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
+        values = [_decode_part(part, fn) for part, fn in zip(data, functions, strict=True)]
+        return build(key, restore, subflavors, sources, *values)
+
+    return decoded
+
+
+def _check_fields(config: DatasetConfig, known: Mapping[str, FieldKind], where: str) -> None:
+    """Raise UsageError for fields that the type lacks or requires. The fields of custom types are known only here."""
+    required = {field.name for field in sample_type_fields(config.sample_type) if field.required}
+    optional = set(config.field_map) - set(required_fields(config))
+    contradicting = next((field for field in config.field_map if field in required & optional), None)
+    if contradicting is not None:
+        raise UsageError(
+            f"optional: {config.sample_type} requires {contradicting}",
+            where=where,
+            hint=f"remove it from `optional`, or give {contradicting} a default in the class",
+            code="WDS220",
+        )
+    unknown = next((field for field in config.field_map if field not in known), None)
+    if unknown is not None:
+        raise UsageError(
+            f"{config.sample_type} has no field {unknown!r}",
+            where=where,
+            hint=did_you_mean(unknown, known) or f"use its fields {', '.join(known)}",
+            code="WDS220",
+        )
+
+
+def _build_from_paths(
+    build: Callable[..., Any],
+    part_names: Sequence[str],
+    functions: Sequence[DecodeFunction | None],
+    paths: dict[str, FieldPath],
+    needed: Container[str],
+    config: DatasetConfig,
+) -> Callable[..., Any]:
+    def build_from_paths(key: str, restore: object, subflavors: object, sources: object, *data: Any) -> Any:
+        values = {n: _decode_part(part, fn) for n, part, fn in zip(part_names, data, functions, strict=True)}
+        parsed: dict[str, Any] = {}
+        fields: list[Any] = []
+        field = ""
+        try:
+            for field, path in paths.items():
+                default = {} if field in needed else {"default": None}
+                value = extract_field(path, values, parsed, **default)
+                if value is None and field in needed:
+                    raise SampleFailed(
+                        f"cannot fill field {field!r}: {path} is null", hint=_missing_field_hint(field, config)
+                    )
+                fields.append(value)
+        except FieldMissing as error:
+            message = f"cannot fill field {field!r}: {error.message}"
+            raise SampleFailed(message, hint=_missing_field_hint(field, config), where=error.where) from error
+        return build(key, restore, subflavors, sources, *fields)
+
+    return build_from_paths
+
+
+def _lazy_flags(functions: Sequence[DecodeFunction | None]) -> tuple[bool, ...]:
+    flags = tuple(bool(getattr(function, "prefers_handle", False)) for function in functions)
+    return flags if any(flags) else ()
+
+
+def _decode_part(part: Any, function: DecodeFunction | None) -> Any:
+    if function is None or (isinstance(part, LazyPart) and not getattr(function, "accepts_handle", False)):
+        return part
+    return function(part)
+
+
+def _missing_field_hint(field: str, config: DatasetConfig) -> str:
+    hint = "find such samples with `wdsctl validate --level schema` and complete them"
+    if any(each.name == field and each.required for each in sample_type_fields(config.sample_type)):
+        return hint
+    return f"{hint}; or write `optional: [{field}]` in dataset.yaml, and the field is None"
+
+
+def _failing_build(field: str, path: FieldPath, part_names: Sequence[str], config: DatasetConfig) -> Callable[..., Any]:
+    def fail(*_: object) -> Any:
+        raise SampleFailed(
+            f"the sample has no part for field {field!r}: expected {path}, found {', '.join(part_names)}",
+            hint=_missing_field_hint(field, config),
+        )
+
+    return fail

@@ -1,0 +1,177 @@
+"""Lets a job adopt datasets that grew: each component of its blend changes at the end of the component's current epoch.
+
+Lanes are at different positions in a component, and all of them must change at the same draw, or samples of an epoch
+would be repeated or lost. So the change is at the end of the last epoch that any lane has begun. This needs the
+positions of all lanes, which a merged state has. The plan keeps the draw, from which the order is computed: see
+`wdsctl.loader.order.growth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from wdsctl.core.errors import StateMismatch
+from wdsctl.loader.order.growth import GrownOrder, SourceOrder
+from wdsctl.loader.order.lane_order import LaneOrder
+from wdsctl.loader.order.mixture import LaneMixture
+from wdsctl.loader.order.rank_lanes import LaneLayout
+from wdsctl.loader.order.shuffle import WITH_REPLACEMENT, ShuffledOrder
+from wdsctl.loader.pipeline.references import RefStage
+from wdsctl.loader.plan.growth import PastVersion, is_complete, past_versions_to_facts, read_past_versions
+from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
+from wdsctl.loader.plan.plan import WEIGHT_FACTS
+from wdsctl.loader.plan.weights import edits_from_facts
+from wdsctl.loader.recipe.dataset import Dataset
+
+KEEP_OLD_DATASET_HINT = "leave adopt out to continue with the earlier dataset"
+
+
+def find_new_generations(dataset: Dataset, streams: OpenBlend) -> list[int] | None:
+    """The current generations of the datasets, if any differs from those in `streams`."""
+    now = _open_current_streams(dataset, streams)
+    return None if now.generations == streams.generations else now.generations
+
+
+def open_next_pass(dataset: Dataset, streams: OpenBlend, generations: list[int] | None) -> OpenBlend:
+    """The blend that the next pass of a finite training reads: in these generations, if it adopts them."""
+    if generations is None:
+        return streams
+    return open_blend(dataset, {"generations": generations, "plan": {"order": streams.order_facts}})
+
+
+def adopt_growth(
+    dataset: Dataset,
+    streams: OpenBlend,
+    refs: RefStage,
+    lane_layout: LaneLayout,
+    lane_states: Mapping[int, Mapping[str, Any]],
+    batches_drawn: int,
+) -> OpenBlend:
+    """The blend with the current data from the end of each component's epoch on; `streams` itself if nothing has
+    changed. `lane_states`: of the lanes after `batches_drawn` batches of the world.
+
+    Raises StateMismatch if a lane has no state, if earlier data has changed, if weights in tokens may not change, and
+    for a component that is drawn with replacement: it has no epochs.
+    """
+    now = _open_current_streams(dataset, streams)
+    if now.generations == streams.generations:
+        return streams
+    pairs = zip(now.order_facts["sources"], streams.order_facts["sources"], strict=True)
+    grown = [component for component, (here, was) in enumerate(pairs) if here != was]
+    if grown and len(lane_states) < len(lane_layout.lanes):
+        raise StateMismatch(
+            "the dataset has grown, and adopting the new samples needs the states of all ranks",
+            hint="pass the states of all ranks, as a list or merged by merge_states; or leave adopt out",
+            code="WDS502",
+        )
+    past_versions = read_past_versions(streams.order_facts)
+    for component in grown:
+        past_versions = _add_version_end(
+            past_versions, streams, component, _version_end(streams, refs, lane_layout, lane_states, component)
+        )
+    order = {
+        **streams.order_facts,
+        "past_versions": past_versions_to_facts(past_versions),
+        "seeds": _kept_seeds(streams, now, grown),
+    }
+    adopted = open_blend(
+        dataset, {"generations": now.generations, "plan": {"order": order}}, new_weights_from=batches_drawn
+    )
+    _check_old_data_intact(adopted, grown)
+    _check_weights(dataset, streams, adopted, has_grown=bool(grown))
+    streams.close()
+    return adopted
+
+
+def _open_current_streams(dataset: Dataset, streams: OpenBlend) -> OpenBlend:
+    """The blend with the current data, closed, as if no component had grown since its last version began."""
+    order = {key: value for key, value in streams.order_facts.items() if key != "seeds"}
+    now = open_blend(dataset, {"generations": None, "plan": {"order": order}})
+    now.close()
+    if now.order_facts.get("views") != streams.order_facts.get("views"):
+        raise StateMismatch(
+            "a view that the job reads was recreated with other samples",
+            where=", ".join(streams.component_names),
+            hint="recreate the view with the same samples, or begin a new run",
+        )
+    return now
+
+
+def _kept_seeds(streams: OpenBlend, current_streams: OpenBlend, grown_components: Sequence[int]) -> list[Any]:
+    """[component, seed] of components that have not grown and whose seeds would otherwise change. Two components with
+    the same data have different seeds by their order in the blend, which changes if one of them has grown."""
+    pairs = zip(streams.components, current_streams.components, strict=True)
+    seeds = [(_latest_order(before.order).seed, _latest_order(current.order).seed) for before, current in pairs]
+    return [
+        [component, before]
+        for component, (before, current) in enumerate(seeds)
+        if before != current and component not in grown_components
+    ]
+
+
+def _check_old_data_intact(new_streams: OpenBlend, grown_components: Sequence[int]) -> None:
+    """Raise StateMismatch if earlier data of a component that grew has changed."""
+    for component in grown_components:
+        if not is_complete(new_streams.components[component]):
+            raise StateMismatch(
+                "the dataset has not only grown: shards that the job still needs were changed or removed",
+                where=new_streams.component_names[component],
+                hint=KEEP_OLD_DATASET_HINT,
+            )
+
+
+def _check_weights(dataset: Dataset, streams: OpenBlend, new_streams: OpenBlend, *, has_grown: bool) -> None:
+    """Raise StateMismatch if weights in tokens change and may not: nothing that they count has grown, or the state
+    lacks the earlier weights, by which samples of a component are counted."""
+    before, current = ([each.order_facts.get(key) for key in WEIGHT_FACTS] for each in (streams, new_streams))
+    may_change = has_grown or getattr(dataset, "adopt_weights", False)
+    if before != current and not (may_change and edits_from_facts(streams.order_facts)):
+        raise StateMismatch(
+            "the mean lengths of samples have changed, and with them the weights of the blend in samples",
+            hint=KEEP_OLD_DATASET_HINT,
+        )
+
+
+def _latest_order(order: SourceOrder) -> ShuffledOrder:
+    """The order of the last version."""
+    return order.latest if isinstance(order, GrownOrder) else order
+
+
+def _add_version_end(
+    past_versions: list[PastVersion], streams: OpenBlend, component: int, end: int
+) -> list[PastVersion]:
+    """The past versions with one more of this component, which ends at draw `end`. If no lane has begun the current
+    version, it is left out as if it had never been."""
+    if end == max((past.end_draw for past in past_versions if past.component == component), default=0):
+        return past_versions
+    present = _latest_order(streams.components[component].order)
+    last = tuple(max(shard.id for shard in source.offsets.shards) for source in streams.component_sources[component])
+    return [
+        *past_versions,
+        PastVersion(component, end, present.n, present.seed, streams.order_facts["sources"][component], last),
+    ]
+
+
+def _version_end(
+    streams: OpenBlend,
+    refs: RefStage,
+    lane_layout: LaneLayout,
+    lane_states: Mapping[int, Mapping[str, Any]],
+    component: int,
+) -> int:
+    """The draw of the job at which the last epoch of a component ends that any lane has begun."""
+    order = streams.components[component].order
+    if order.passes == WITH_REPLACEMENT:
+        raise StateMismatch(
+            "the dataset has grown, but sampling with replacement has no epochs at whose end to adopt new samples",
+            where=streams.component_names[component],
+            hint=KEEP_OLD_DATASET_HINT,
+        )
+    begun = 0
+    for number, state in lane_states.items():
+        lane = lane_layout.lanes[number]
+        mixing = LaneMixture(refs.blends, refs.mix_seed, lane, state["weight_history"])
+        taken = mixing.count_component(component, state["draws"])
+        begun = max(begun, LaneOrder(order, lane, mixing.taken_at_splits(component)).end_of_begun_epoch(taken))
+    return max(begun, order.versions[-1].begin) if isinstance(order, GrownOrder) else begun

@@ -1,0 +1,150 @@
+"""Draws the batches of lanes, in this process or in a worker. Knows no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from wdsctl.loader.order.rank_lanes import LaneLayout
+from wdsctl.loader.pipeline.pipeline import LaneCursor, LaneState, Pipeline
+from wdsctl.loader.plan.bans import Bans
+from wdsctl.loader.plan.open_blend import OpenBlend, reopen_blend
+from wdsctl.loader.recipe.dataset import Dataset
+from wdsctl.loader.run.build import build_pipeline
+from wdsctl.loader.run.transport import CompactingRunner, compact_batch
+from wdsctl.loader.runtime.failure_rates import AttemptCounts, FailureTally
+from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.workers import TaskRunner, report_activity
+
+SampleOrigins = list[tuple[Any, ...]]  # restore keys
+
+
+class DrawnBatch(NamedTuple):
+    """The result of a task: a batch (of a range, a list of batches), the state of its lane after it, the counts of its
+    work, the restore keys of its samples if the run is traced, its task, and attempts and failures."""
+
+    batch: Any
+    state: Any
+    stats: Stats
+    origins: SampleOrigins
+    task: Any
+    counts: AttemptCounts = AttemptCounts()
+
+
+class LaneTask(NamedTuple):
+    """Batch `number` of the whole job, from this lane."""
+
+    lane: int
+    number: int
+
+
+class LaneRunner:
+    """Draws from open lanes. `lane_states`: where they continue; a lane without a state starts at its beginning.
+
+    A lane that an error or an interrupt stopped within a batch is reopened from its last state.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        lane_layout: LaneLayout,
+        lane_states: Mapping[int, LaneState],
+        *,
+        is_tracing: bool = False,
+        report_sample: Callable[[str], None] | None = None,
+    ) -> None:
+        self._pipeline = pipeline
+        self._lane_layout = lane_layout
+        self._lane_states = dict(lane_states)
+        self._cursors: dict[int, LaneCursor] = {}
+        self._stats = Stats()
+        self._tally = FailureTally()
+        self._is_tracing = is_tracing
+        self._report_sample = report_sample
+
+    def run_task(self, task: LaneTask) -> DrawnBatch:
+        lane, number = task
+        # The cursor is not in the table until the batch is made: a cursor that was stopped within a batch is discarded.
+        self._tally.take()  # left by an error or an interrupt
+        cursor = self._cursors.pop(lane, None) or self._open_cursor(lane)
+        before = self._stats.copy()
+        batch = cursor.draw(number)
+        state = cursor.state()
+        origins = cursor.origins(batch) if self._is_tracing else []
+        self._cursors[lane] = cursor
+        self._lane_states[lane] = state
+        return DrawnBatch(batch, state, self._stats.minus(before), origins, task, self._tally.take())
+
+    def set_lane_state(self, lane: int, state: LaneState | None) -> None:
+        """Move a lane to the caller's state, unless it is there already."""
+        if self._lane_states.get(lane) is not state:
+            self._cursors.pop(lane, None)
+            if state is None:
+                self._lane_states.pop(lane, None)
+            else:
+                self._lane_states[lane] = state
+
+    def initial_lane_state(self) -> LaneState:
+        """The state of a lane that has not been drawn from."""
+        return self._pipeline.open(self._lane_layout.lanes[0], self._stats).state()
+
+    def close(self) -> None:
+        self._cursors.clear()
+
+    def _open_cursor(self, lane: int) -> LaneCursor:
+        cursor = self._pipeline.open(
+            self._lane_layout.lanes[lane], self._stats, self._lane_states.get(lane), self._tally
+        )
+        if self._report_sample is not None:
+            cursor.set_sample_reporter(self._report_sample)
+        return cursor
+
+
+@dataclass(frozen=True)
+class LaneRunnerFactory:
+    """Opens the lanes of a worker. A forked worker has inherited everything; any other reopens the datasets."""
+
+    dataset: Dataset
+    streams: OpenBlend
+    pipeline: Pipeline
+    lane_layout: LaneLayout
+    is_tracing: bool
+
+    def __call__(self, worker: int, resume_state: Any) -> TaskRunner:  # noqa: ARG002 - the resume state has the lanes
+        states, is_careful = resume_state
+        # After a death, every sample is reported before it is read: a second death names it.
+        report_sample = report_activity if is_careful else None
+        work = LaneRunner(
+            self.pipeline, self.lane_layout, states, is_tracing=self.is_tracing, report_sample=report_sample
+        )
+        return CompactingRunner(work, compact_batch)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        pipeline = self.pipeline
+        streams = self.streams
+        facts = (
+            streams.generations,
+            streams.order_facts,
+            streams.store_generations,
+            self.lane_layout,
+            pipeline.bans,
+            pipeline.refs.epoch,
+        )
+        return _reopen_factory, (self.dataset, *facts, self.is_tracing)
+
+
+def _reopen_factory(
+    dataset: Dataset,
+    generations: list[int],
+    order: dict[str, Any],
+    stores: dict[str, int],
+    lane_layout: LaneLayout,
+    bans: Bans,
+    pass_number: int,
+    is_tracing: bool,
+) -> LaneRunnerFactory:
+    streams = reopen_blend(dataset, generations, order, stores)
+    return LaneRunnerFactory(
+        dataset, streams, build_pipeline(dataset, streams, bans, pass_number), lane_layout, is_tracing
+    )

@@ -1,0 +1,228 @@
+"""Turns of lanes: of endless trainings, and of finite passes that pack or group.
+
+A lane is opened at its first turn. A pass ends when all lanes of the rank have ended; turns of ended lanes are skipped.
+A validation assigns whole lanes to ranks, so that its batches are the same on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from wdsctl.loader.order.rank_lanes import (
+    Lane,
+    LaneLayout,
+    LaneSplit,
+    RankTurns,
+    new_layout,
+    next_batch_number,
+    pass_turns,
+    rank_turns,
+    split_lanes,
+)
+from wdsctl.loader.pipeline.batches import END
+from wdsctl.loader.pipeline.state_layout import check_state_layout
+from wdsctl.loader.plan.bans import Bans
+from wdsctl.loader.plan.open_blend import OpenBlend
+from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, ValDataset
+from wdsctl.loader.resume.state import END_PASSED, LoaderState
+from wdsctl.loader.run.build import build_lane_plan, build_pipeline
+from wdsctl.loader.run.engine import check_lane_count, check_result_task, count_usable_workers
+from wdsctl.loader.run.lane_runner import DrawnBatch, LaneRunner, LaneRunnerFactory, LaneTask
+from wdsctl.loader.run.transport import expand_batch
+from wdsctl.loader.run.turns import RankProgress
+from wdsctl.loader.runtime.failures import Stats
+
+
+@dataclass(frozen=True, slots=True)
+class LanePosition:
+    """The lanes of the job: the state of each that has been drawn from, the turns that each has had in this layout, and
+    the lanes that have ended."""
+
+    layout: LaneLayout
+    states: Mapping[int, LoaderState]
+    turns: Mapping[int, int]
+    ended: frozenset[int] = frozenset()
+
+
+class LaneTurns:
+    """The turns of one rank's lanes: see `wdsctl.loader.run.turns.TurnPlan`."""
+
+    has_fixed_length = False
+    expected_turns: int | None = None
+
+    _turns: RankTurns
+    _turns_before: int  # turns that the rank's lanes had had before turn 0
+    _lane_states: dict[int, LoaderState]  # after the last batch of each lane that has arrived
+    _runner: LaneRunner
+
+    def __init__(self, dataset: Dataset, streams: OpenBlend, bans: Bans, *, pass_number: int, is_tracing: bool) -> None:
+        self._dataset = dataset
+        self._streams = streams
+        self._workers = dataset.worker_config
+        self._is_tracing = is_tracing
+        self._is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
+        self._counts_batches = not self._is_endless or bool(getattr(dataset, "virtual_epoch_length", 0))
+        self.loader_plan = build_lane_plan(dataset, streams)
+        self.pipeline = build_pipeline(dataset, streams, bans, pass_number)
+        self.worker_count = 0
+        self._worker_of: dict[int, int] = {}
+
+    def first_progress(self, pass_number: int, stats: Stats) -> RankProgress:
+        position = LanePosition(new_layout(self._streams.sizes.lanes), {}, {})
+        return RankProgress(0, position, stats, pass_number=pass_number)
+
+    def restore_progress(self, saved: LoaderState, *, strict: bool) -> RankProgress:
+        dataset, streams = self._dataset, self._streams
+        known = self.loader_plan if streams.known_to_state is None else build_lane_plan(dataset, streams.known_to_state)
+        adopts_weights = isinstance(dataset, TrainDataset) and dataset.adopt_weights
+        known.check(saved["plan"], strict=strict, adopts_weights=adopts_weights)
+        check_state_layout(saved["plan"]["stages"], self.pipeline.state_layout, saved["cursors"].values())
+        lanes = tuple(Lane(root, tuple(LaneSplit(*split) for split in splits)) for root, splits in saved["lanes"])
+        # A copy: the caller may keep, change or share its state.
+        cursors: dict[str, LoaderState] = json.loads(json.dumps(saved["cursors"]))
+        states = {int(lane): cursor for lane, cursor in cursors.items()}
+        turns = {lane: cursor.pop("turns", 0) for lane, cursor in states.items()}
+        return RankProgress(
+            saved["batches_drawn"],
+            LanePosition(LaneLayout(saved["first_batch"], lanes), states, turns),
+            Stats(),
+            saved["batches_handed_out"] if self._counts_batches else 0,
+            pass_number=saved["pass"] or 0,
+            is_over=saved["end"] == END_PASSED,
+        )
+
+    def check_ranks(self, progress: RankProgress) -> None:
+        if isinstance(self._dataset, ValDataset):
+            check_lane_count(self._dataset, len(progress.position.layout.lanes))
+
+    def begin(self, progress: RankProgress) -> RankProgress:
+        """Split lanes first, if this training has lanes that its ranks do not divide."""
+        position = self._split_lanes(progress)
+        workers = self._workers
+        self._turns = turns = (
+            rank_turns(position.layout, progress.batches_drawn, workers.rank, workers.world_size)
+            if self._is_endless
+            else pass_turns(position.layout, position.turns, workers.rank, workers.world_size)
+        )
+        self._turns_before = turns.taken_before
+        states = {lane: state for lane, state in position.states.items() if lane in turns.taken}
+        self._lane_states = dict(states)
+        self.worker_count = count_usable_workers(workers, len(turns.lanes))
+        if self.worker_count:
+            self._worker_of = {lane: i % self.worker_count for i, lane in enumerate(turns.lanes)}
+        else:
+            self._runner = LaneRunner(self.pipeline, position.layout, states, is_tracing=self._is_tracing)
+        self._layout = position.layout
+        return replace(progress, position=replace(position, states=states, turns=turns.taken))
+
+    def runner_factory(self) -> LaneRunnerFactory:
+        return LaneRunnerFactory(self._dataset, self._streams, self.pipeline, self._layout, self._is_tracing)
+
+    def next_turn(self, progress: RankProgress) -> int | None:
+        position: LanePosition = progress.position
+        if len(position.ended) == len(self._turns.lanes):
+            return None
+        return sum(position.turns.values()) - self._turns_before
+
+    def task_at(self, turn: int) -> LaneTask:
+        return LaneTask(*self._turns.at(turn))
+
+    def run_task(self, task: LaneTask, progress: RankProgress) -> DrawnBatch:
+        self._runner.set_lane_state(task.lane, progress.position.states.get(task.lane))
+        return self._runner.run_task(task)
+
+    def worker_of(self, task: LaneTask) -> int:
+        return self._worker_of[task.lane]
+
+    def resume_state_of(self, worker: int) -> dict[int, LoaderState]:
+        """The states of the worker's lanes."""
+        return {lane: state for lane, state in self._lane_states.items() if self._worker_of[lane] == worker}
+
+    def expand_result(self, result: DrawnBatch, task: LaneTask) -> DrawnBatch:
+        check_result_task(result.task, task)
+        return result._replace(batch=expand_batch(result.batch, self._streams.sources))
+
+    def record_result(self, result: DrawnBatch) -> None:
+        self._lane_states[result.task.lane] = result.state
+
+    def advance(self, progress: RankProgress, result: DrawnBatch) -> tuple[RankProgress, Any]:
+        position, lane = progress.position, result.task.lane
+        is_end = result.batch is END
+        after = RankProgress(
+            progress.batches_drawn + (0 if is_end else self._workers.world_size),
+            LanePosition(
+                position.layout,
+                {**position.states, lane: result.state},
+                {**position.turns, lane: position.turns[lane] + 1},
+                position.ended | {lane} if is_end else position.ended,
+            ),
+            progress.stats.plus(result.stats),
+            progress.batches_handed_out + (not is_end and self._counts_batches),
+            progress.pass_number,
+        )
+        return after, result.batch
+
+    def has_more(self, progress: RankProgress, rank: int) -> bool:  # noqa: ARG002 - only this rank's lanes are known
+        return self.next_turn(progress) is not None
+
+    def has_even_ranks(self, progress: RankProgress, batch_limit: int | None) -> bool:  # noqa: ARG002 - a limit does not matter
+        return self._is_endless or self._workers.world_size == 1 or self._dataset.uneven != "keep"
+
+    def pass_length(self, rank: int) -> int:  # noqa: ARG002 - no rank has a known length
+        raise TypeError("the length is unknown: packing and grouping decide how many batches there are")
+
+    def make_padding_batch(self, progress: RankProgress) -> Any:
+        """The first batch of one of this rank's lanes; if it has none, of another rank's."""
+        layout = progress.position.layout
+        runner = LaneRunner(self.pipeline, layout, {})
+        own = self._turns.taken
+        for lane in sorted(range(len(layout.lanes)), key=lambda lane: (lane not in own, lane)):
+            batch = runner.run_task(LaneTask(lane, layout.first_batch + lane)).batch
+            if batch is not END:
+                return batch
+        return None
+
+    def state_fields(self, progress: RankProgress) -> dict[str, Any]:
+        position = progress.position
+        initial = self._initial_lane_state() if len(position.states) < len(position.turns) else {}
+        states = {lane: position.states.get(lane, initial) for lane in sorted(position.turns)}
+        if not self._is_endless:
+            states = {lane: {**state, "turns": position.turns[lane]} for lane, state in states.items()}
+        return {
+            "plan": {**self.loader_plan.to_state(), "stages": self.pipeline.state_layout},
+            "first_batch": position.layout.first_batch,
+            "lanes": [[lane.root, [list(split) for split in lane.splits]] for lane in position.layout.lanes],
+            "lane_states": states,
+        }
+
+    def _initial_lane_state(self) -> LoaderState:
+        return LaneRunner(self.pipeline, new_layout(1), {}).initial_lane_state()
+
+    def _split_lanes(self, progress: RankProgress) -> LanePosition:
+        """The position with more lanes, if the ranks do not divide the lanes of a training. The lanes of a validation
+        stay as they are, so that it has the same batches on any ranks."""
+        position: LanePosition = progress.position
+        world = self._workers.world_size
+        if not len(position.layout.lanes) % world or isinstance(self._dataset, ValDataset):
+            return position
+        number = progress.batches_drawn if self._is_endless else next_batch_number(position.layout, position.turns)
+        return split_lanes_over_ranks(world, position, self._initial_lane_state(), number)
+
+
+def split_lanes_over_ranks(
+    world: int, position: LanePosition, initial_state: LoaderState, batch_number: int
+) -> LanePosition:
+    """Split lanes so that `world` ranks divide them. Needs the state of every lane.
+
+    `initial_state`: that of a lane that has not been drawn from. `batch_number`: of the batch that comes next.
+    """
+    states = [position.states.get(i, initial_state) for i in range(len(position.layout.lanes))]
+    following = split_lanes(position.layout, [state["draws"] for state in states], batch_number, world)
+    children = {i: states[following.parents[i]] for i in range(following.continuing)}
+    for i in range(following.continuing, len(following.layout.lanes)):
+        history = states[following.parents[i]]["weight_history"]
+        children[i] = {**initial_state, "weight_history": [*history, [[history[-1][-1][0], 0]]]}
+    return LanePosition(following.layout, children, {}, position.ended)

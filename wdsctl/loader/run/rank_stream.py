@@ -1,0 +1,302 @@
+"""The batches of one rank: the next one, and the rank's progress."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from wdsctl.loader.pipeline.batches import END
+from wdsctl.loader.pipeline.pipeline import Pipeline
+from wdsctl.loader.plan.bans import bans_from_state, check_samples_left
+from wdsctl.loader.plan.open_blend import OpenBlend, open_blend
+from wdsctl.loader.plan.plan import LoaderPlan
+from wdsctl.loader.recipe.dataset import Dataset, TrainDataset, is_count_preserving, resolve_changed_shards
+from wdsctl.loader.resume.growth import adopt_growth, find_new_generations, open_next_pass
+from wdsctl.loader.resume.state import LoaderState, build_rank_state, pass_end_status, state_for_rank
+from wdsctl.loader.run.build import has_random_hooks
+from wdsctl.loader.run.engine import PrefetchEngine, RuntimeOptions, pool_options
+from wdsctl.loader.run.lane_runner import DrawnBatch
+from wdsctl.loader.run.lane_turns import LaneTurns
+from wdsctl.loader.run.range_turns import RangeTurns
+from wdsctl.loader.run.turns import RankProgress, TurnPlan
+from wdsctl.loader.runtime.failure_rates import FailureRates
+from wdsctl.loader.runtime.failures import Stats
+from wdsctl.loader.runtime.randomness import preserve_generators
+
+
+class OfferedBatch(NamedTuple):
+    """A batch that was drawn and not accepted, with the progress after it. `result`: of its turn; None for a batch that
+    pads an uneven pass and is not from this stream."""
+
+    progress: RankProgress
+    batch: Any
+    result: DrawnBatch | None
+
+
+#: The progress of a rank, and the batch that was drawn and not accepted.
+PendingBatch = tuple[RankProgress, OfferedBatch | None]
+
+
+class RankStream:
+    """The batches of one rank: from lanes, or from ranges of positions if every range makes one batch.
+
+    `pending`: what `accept` takes after `draw`; one assignment changes the progress and the drawn batch together.
+    """
+
+    pending: PendingBatch
+    streams: OpenBlend
+
+    _turns: TurnPlan
+    _engine: PrefetchEngine | None = None  # started with the first batch
+    # The result of a turn with batches that are not handed out, and the progress before them.
+    _unfinished: tuple[RankProgress, DrawnBatch] | None = None
+    _counted: Any = None  # pass and task of the last counted failures
+
+    def __init__(
+        self, dataset: Dataset, state: Any = None, *, strict: bool = False, runtime_options: RuntimeOptions
+    ) -> None:
+        self._dataset = dataset = resolve_changed_shards(dataset, is_resumed=state is not None)
+        self._workers = workers = dataset.worker_config
+        self._runtime_options = runtime_options
+        # Workers have generators of their own; this process shares the caller's.
+        self._keeps_generators = has_random_hooks(dataset) and not workers.num_workers
+        self.is_endless = isinstance(dataset, TrainDataset) and dataset.repeat
+        self._counts_ranges = not self.is_endless and is_count_preserving(dataset)
+        self._virtual_epoch_length = dataset.virtual_epoch_length if isinstance(dataset, TrainDataset) else 0
+        self._batch_limit: int | None = getattr(dataset, "limit", None)
+        self._failure_rates = FailureRates(runtime_options.max_failed_fraction)
+        self._next_generations: list[int] | None = None  # that the next pass adopts
+        kind: Any = "training" if self.is_endless else "validation"
+        saved = None if state is None else state_for_rank(state, workers.rank, workers.world_size, kind)
+        self._bans = bans_from_state(saved["bans"] if saved is not None else []).with_entry(dataset.ban)
+        edits = isinstance(dataset, TrainDataset) and dataset.adopt_weights and not self._counts_ranges
+        new_weights_from = saved["batches_drawn"] if saved is not None and edits else None
+        pass_number = 0 if saved is None else saved["pass"] or 0
+        self._set_streams(open_blend(dataset, saved, new_weights_from=new_weights_from), pass_number)
+        progress = (
+            self._turns.first_progress(0, Stats()) if saved is None else self._restore_progress(saved, strict=strict)
+        )
+        check_samples_left(self._bans, self.streams, progress.batches_drawn)
+        self._turns.check_ranks(progress)
+        self._begin_turns(progress)
+
+    def draw(self) -> Any:
+        """The rank's next batch, the same one until it is accepted: an error or an interrupt loses nothing.
+
+        Raises StopIteration at the end of a virtual epoch, and at the end of a pass until the next one is begun.
+        """
+        with preserve_generators() if self._keeps_generators else nullcontext():
+            while True:
+                progress, offered = self.pending
+                if offered is None:
+                    if self._virtual_epoch_length and progress.batches_handed_out >= self._virtual_epoch_length:
+                        raise StopIteration
+                    offered = self._draw_next(progress)
+                if offered is None or offered.result is None:
+                    self._failure_rates.end_pass(self.streams.sources)
+                    raise StopIteration
+                if offered.batch is not END:
+                    break
+                self.accept(self.pending)
+        if self._runtime_options.tracer is not None:
+            result = offered.result
+            self._runtime_options.tracer.add(result.task.number, result.origins, pass_number=progress.pass_number)
+        return offered.batch
+
+    def accept(self, pending: PendingBatch) -> bool:
+        """Hand out the drawn batch; False if another loop has handed it out meanwhile. This is one assignment:
+        interrupts and other threads come before it or after it."""
+        if self.pending is not pending:
+            return False
+        progress, offered = pending
+        self.pending = (progress if offered is None else offered.progress, None)
+        return True
+
+    @property
+    def loader_plan(self) -> LoaderPlan:
+        return self._turns.loader_plan
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self._turns.pipeline
+
+    @property
+    def stats(self) -> Stats:
+        return self.pending[0].stats
+
+    @property
+    def batches_handed_out(self) -> int:
+        """Batches handed out in the current pass or virtual epoch; 0 if there is neither."""
+        return self.pending[0].batches_handed_out
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a loop over the current pass has ended, so that the next one begins the next pass."""
+        return self.pending[0].is_over
+
+    @property
+    def has_fixed_length(self) -> bool:
+        """Whether a pass has a known number of turns: every range of positions is one."""
+        return self._turns.has_fixed_length
+
+    @property
+    def has_even_ranks(self) -> bool:
+        """Whether all ranks have equally many batches in a virtual epoch, or left in a pass."""
+        return self._turns.has_even_ranks(self.pending[0], self._batch_limit)
+
+    def has_more(self, rank: int) -> bool:
+        """Whether this rank of the world has another turn in the current pass."""
+        return self._is_below_limit(self.pending[0]) and self._turns.has_more(self.pending[0], rank)
+
+    def pass_length(self, rank: int) -> int:
+        """Turns of a rank in a whole pass. Raises TypeError if packing or grouping decides."""
+        length = self._turns.pass_length(rank)
+        return length if self._batch_limit is None else min(length, self._batch_limit)
+
+    def make_padding_batch(self) -> Any:
+        """Make a batch of the current pass again in this process, of this rank if it has one, without counting it; None
+        if the pass has no batch."""
+        return self._turns.make_padding_batch(self.pending[0])
+
+    def record_padding(self) -> None:
+        """Count a turn in which this rank had no batch of its own."""
+        progress = self.pending[0]
+        after = replace(
+            progress,
+            batches_drawn=progress.batches_drawn + self._workers.world_size,
+            batches_handed_out=progress.batches_handed_out + 1,
+        )
+        self.pending = (progress, OfferedBatch(after, None, None))
+
+    def end_loop(self) -> None:
+        """End a virtual epoch of an endless stream, or a pass of a finite one."""
+        progress = self.pending[0]
+        ended = replace(progress, batches_handed_out=0) if self.is_endless else replace(progress, is_over=True)
+        self.pending = (ended, None)
+
+    def begin_next_pass(self) -> None:
+        """Begin the next pass, with the same workers if passes do not depend on one another."""
+        number, stats = self.pending[0].pass_number + 1, self.pending[0].stats
+        keeps_turns = self._turns.has_fixed_length and self._next_generations is None
+        engine = self._engine if keeps_turns and self._workers.persistent_workers else None
+        if engine is not None and engine.try_rewind(self.pass_length(self._workers.rank)):
+            self._unfinished = None
+            self.pending = (self._turns.begin(self._turns.first_progress(number, stats)), None)
+            return
+        if self._engine is not None:
+            self._engine.close()
+        if self._next_generations is not None:
+            self.streams.close()
+        if not keeps_turns:
+            self._set_streams(open_next_pass(self._dataset, self.streams, self._next_generations), number)
+        self._next_generations = None
+        self._begin_turns(self._turns.first_progress(number, stats))
+
+    def state_dict(self) -> LoaderState:
+        """The state of the rank after the batch that was accepted last. Asks no worker."""
+        progress, turns = self.pending[0], self._turns
+        has_more = self._is_below_limit(progress) and turns.has_more(progress, self._workers.rank)
+        is_at_virtual_end = bool(self._virtual_epoch_length) and (
+            progress.batches_handed_out >= self._virtual_epoch_length
+        )
+        return build_rank_state(
+            self._workers,
+            generations=self.streams.generations,
+            batches_drawn=progress.batches_drawn,
+            pass_number=None if self.is_endless else progress.pass_number,
+            # A finished virtual epoch stays finished after a resume.
+            batches_handed_out=0 if is_at_virtual_end else progress.batches_handed_out,
+            end=pass_end_status(is_over=progress.is_over, has_more=self.is_endless or has_more),
+            bans=self._bans.to_state(),
+            **turns.state_fields(progress),
+        )
+
+    def start(self) -> None:
+        """Start the workers, if there are any."""
+        if self._turns.worker_count:
+            self._start_workers()
+
+    def close(self) -> None:
+        """End the workers and close the shards. The next batch continues from the rank's position."""
+        try:
+            if self._engine is not None:
+                self._engine.close()
+            self.streams.close()
+        finally:  # also after an interrupt: do not keep a closed engine
+            self._begin_turns(self.pending[0])
+
+    def _draw_next(self, progress: RankProgress) -> OfferedBatch | None:
+        """Draw the next batch, with the progress after it; None if the pass has no more."""
+        turns = self._turns
+        turn = turns.next_turn(progress) if self._is_below_limit(progress) else None
+        if turn is None:
+            return None
+        unfinished = self._unfinished
+        result: DrawnBatch
+        if unfinished is not None and unfinished[0] is progress:
+            result = unfinished[1]
+        elif turns.worker_count:
+            result = (self._engine or self._start_workers()).draw(turn)
+        else:
+            result = turns.run_task(turns.task_at(turn), progress)
+        after, batch = turns.advance(progress, result)
+        offered = OfferedBatch(after, batch, result)
+        self.pending = (progress, offered)
+        has_more = batch is not END and after.batches_drawn == progress.batches_drawn
+        self._unfinished = (after, result) if has_more else None
+        counted = (progress.pass_number, *result.task[:2])
+        if counted != self._counted:
+            self._counted = counted
+            self._failure_rates.add(result.counts, self.streams.sources)
+        return offered
+
+    def _is_below_limit(self, progress: RankProgress) -> bool:
+        return self._batch_limit is None or progress.batches_handed_out < self._batch_limit
+
+    def _limited(self, turns: int | None) -> int | None:
+        """The turns of a pass, at most the dataset's limit."""
+        return turns if turns is None or self._batch_limit is None else min(turns, self._batch_limit)
+
+    def _set_streams(self, streams: OpenBlend, pass_number: int) -> None:
+        self.streams = streams
+        is_tracing = self._runtime_options.is_tracing
+        self._turns = (
+            RangeTurns(self._dataset, streams, self._bans, is_tracing=is_tracing)
+            if self._counts_ranges
+            else LaneTurns(self._dataset, streams, self._bans, pass_number=pass_number, is_tracing=is_tracing)
+        )
+
+    def _restore_progress(self, saved: LoaderState, *, strict: bool) -> RankProgress:
+        """The progress of a state; the run adopts what the datasets have become at the end of the epoch or pass."""
+        progress = self._turns.restore_progress(saved, strict=strict)
+        dataset = self._dataset
+        if isinstance(dataset, TrainDataset) and dataset.adopt is not None:
+            if self.is_endless:
+                lanes = progress.position
+                grown = adopt_growth(
+                    dataset, self.streams, self.pipeline.refs, lanes.layout, lanes.states, progress.batches_drawn
+                )
+                self._set_streams(grown, progress.pass_number)
+            else:
+                self._next_generations = find_new_generations(dataset, self.streams)
+        return progress
+
+    def _begin_turns(self, progress: RankProgress) -> None:
+        begun = self._turns.begin(progress)
+        self._engine = self._unfinished = None
+        # Last, so that after an earlier interrupt the pass can be begun again.
+        self.pending = (begun, None)
+
+    def _start_workers(self) -> PrefetchEngine:
+        turns = self._turns
+        if self._engine is None:
+            self._engine = PrefetchEngine(
+                turns.runner_factory(),
+                turns,
+                worker_count=turns.worker_count,
+                depth=self._workers.prefetch_factor,
+                expected_turns=self._limited(turns.expected_turns),
+                options=pool_options(self._workers, self._runtime_options),
+            )
+        return self._engine

@@ -1,0 +1,273 @@
+"""Failures of samples: each is logged, counted and left out, until too many fail in a row. Also the loader's counts
+(`Stats`), and `SkipSample`.
+
+Only damage of a sample or a shard is handled in this way. If the storage itself is down, no other sample can be read,
+so the run ends immediately, before the batch, and a later draw returns the same batch.
+
+As in Energon, a handler is called with the error, the sample (or the samples, or None if there is none yet) and its
+sources. A handler that raises ends the run with its error.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from operator import add, attrgetter, sub
+from typing import Any
+
+from wdsctl.core.errors import (
+    CatalogError,
+    LoaderError,
+    PermissionDenied,
+    SampleFailed,
+    StorageDown,
+    StorageError,
+    WdsctlError,
+)
+from wdsctl.core.text import pluralize
+from wdsctl.loader.runtime.failure_rates import BATCH_COUNTER, PACK_COUNTER, FailureTally
+from wdsctl.loader.runtime.logs import logger
+
+
+@dataclass(slots=True)
+class Stats:
+    """Counts of what was handed out since this loader was created; a restored loader counts from zero again.
+
+    With workers, seconds are added up over workers: more than the elapsed time.
+    """
+
+    batches: int = 0
+    samples: int = 0  # in batches; a pack counts as one
+    skipped: int = 0  # by SkipSample
+    failed: int = 0  # left out because a hook or reading failed
+    causes: Counter[str] = field(default_factory=Counter)  # of failures, by hook and error; never changed in place
+    banned: int = 0
+    left_out: int = 0  # of packing buffers, by select_samples_to_pack
+    too_long: int = 0  # for a pack: dropped, cut or split
+    packed: int = 0  # sum of the lengths in packs
+    pack_capacity: int = 0  # sum of the capacities of these packs
+    flushed: int = 0  # batches of groups that were not full
+    load_seconds: float = 0.0  # reading, decoding and building samples
+    encode_seconds: float = 0.0  # in cookers and encode_sample
+    batch_seconds: float = 0.0  # in batch and encode_batch
+
+    def copy(self) -> Stats:
+        return Stats(*_values(self))
+
+    def minus(self, before: Stats) -> Stats:
+        """What was counted since `before`."""
+        return Stats(*map(sub, _values(self), _values(before)))
+
+    def plus(self, more: Stats) -> Stats:
+        return Stats(*map(add, _values(self), _values(more)))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Some come with every batch.
+        return Stats, _values(self)
+
+    @property
+    def packing_efficiency(self) -> float:
+        """The share of the packs' capacity that is filled; 0 if nothing was packed."""
+        return self.packed / self.pack_capacity if self.pack_capacity else 0.0
+
+
+#: All fields at once: `dataclasses.astuple` takes ten times as long, and this is done for every batch.
+_values = attrgetter(*(each.name for each in fields(Stats)))
+
+
+ErrorHandler = Callable[[Exception, Any, Any], None]
+
+MAX_FAILURES_IN_A_ROW = 100  # failures in a row of one hook before the loader gives up
+
+#: Hooks that fail for a batch or a pack, and not for one sample: their counters.
+_COUNTER_BY_HOOK = {
+    "batch": BATCH_COUNTER,
+    "encode_batch": BATCH_COUNTER,
+    "select_samples_to_pack": PACK_COUNTER,
+    "pack_selected_samples": PACK_COUNTER,
+}
+
+LOAD_HOOK = "load"  # the name of reading a sample from its shard, among the names of hooks
+
+#: Hooks that get a sample while another one may be current.
+_DEFERRED_HOOKS = frozenset({"postencode_sample", "batch_group_criterion", "length", "cut"})
+
+#: Errors of the program or the machine, which every other sample would also raise.
+FATAL_ERRORS = (ImportError, MemoryError, NameError, RecursionError, ReferenceError, SyntaxError, SystemError)
+
+#: Errors of the storage or a damaged catalog, which every other sample would also raise.
+STORAGE_DOWN_ERRORS = (StorageDown, PermissionDenied, CatalogError)
+
+
+class FatalSampleError(LoaderError):
+    """Too many samples failed in a row, or one failed in a way that every other sample would."""
+
+    code = "WDS507"
+
+
+class ChangedShardError(FatalSampleError):
+    """A shard is gone or has changed since it was indexed, in a run that must not continue without it."""
+
+    code = "WDS528"
+
+
+#: The hint of ChangedShardError. No advice in it loses data.
+CHANGED_SHARD_HINT = (
+    "restore the shard, and resume from the same state; or, where it is meant to be as it is, run `wdsctl index` and "
+    "begin a new run; changed_shards='skip' goes on without its samples, and with others in their place"
+)
+
+
+def is_changed_shard(error: BaseException | None) -> bool:
+    """Whether a file was missing, or has changed since it was indexed."""
+    while error is not None:
+        if isinstance(error, FileNotFoundError) or (isinstance(error, StorageError) and error.code == "WDS403"):
+            return True
+        error = error.__cause__
+    return False
+
+
+def log_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
+    """The default handler: logs a line to `wdsctl.loader`, with the traceback if the log is at DEBUG.
+
+    A lane calls it once for each cause: later failures of the same hook with the same error are logged only at DEBUG.
+    """
+    logger.warning(
+        "%s left out (others of the same cause are counted in loader.stats.causes): %s",
+        f"{len(sample):,} samples are" if isinstance(sample, list) else "a sample is",
+        error,
+        exc_info=logger.isEnabledFor(logging.DEBUG),
+    )
+
+
+def reraise_exception(error: Exception, sample: Any, sources: Any) -> None:  # noqa: ARG001 - the signature of handlers
+    """A handler that ends the run at the first failure."""
+    raise error
+
+
+@dataclass(slots=True)
+class FailureTracker:
+    """Counts failures by hook; a `tolerance` of 0 means any number. One object per lane: lanes fail independently.
+
+    A cause is the hook and the kind of error. The default handler logs each cause once per process as a warning;
+    further failures are counted in `stats.causes` and logged at DEBUG. So is every sample of a lost shard, which its
+    source reports. `tally`: counts for failure rates.
+    """
+
+    handler: ErrorHandler
+    stats: Stats
+    tolerance: int = MAX_FAILURES_IN_A_ROW
+    consecutive_failures: dict[str, int] = field(default_factory=dict)
+    tally: FailureTally = field(default_factory=FailureTally)
+    refuses_changed_shards: bool = False
+
+    def record_success(self, hook: str) -> None:
+        if self.consecutive_failures:
+            self.consecutive_failures.pop(hook, None)
+
+    def record_failure(
+        self, hook: str, error: BaseException, sample: Any, where: str, tolerance: int | None = None
+    ) -> None:
+        """Report and count a failure; returns if the sample is to be left out. Raises what ends the run."""
+        located = _located_error(hook, error, where)
+        if isinstance(error, STORAGE_DOWN_ERRORS):
+            raise _with_cause(located, error)
+        if isinstance(error, FatalSampleError):
+            raise _with_cause(located, error)
+        if self.refuses_changed_shards and is_changed_shard(error):
+            raise ChangedShardError(located.message, hint=CHANGED_SHARD_HINT, where=located.where) from error
+        if isinstance(error, FATAL_ERRORS) or not isinstance(error, Exception):
+            raise FatalSampleError(located.message, hint=located.hint, where=located.where) from error
+        cause = _failure_cause(hook, error)
+        self._report(
+            cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed_shard(error)
+        )
+        self.stats.failed += 1
+        unit = _source_number(sample) if hook in _DEFERRED_HOOKS else _COUNTER_BY_HOOK.get(hook)
+        self.tally.count_failure(unit, cause, f"{located.message} ({located.where})")
+        count = self.consecutive_failures[hook] = self.consecutive_failures.get(hook, 0) + 1
+        most = self.tolerance if tolerance is None else tolerance
+        if most and count >= most:
+            raise FatalSampleError(
+                f"{pluralize(count, 'consecutive sample')} failed in {hook}; the last: {located.message}",
+                hint=located.hint,
+                where=located.where,
+            ) from error
+
+    def _report(self, cause: str, located_error: WdsctlError, sample: Any, *, is_shard_logged: bool) -> None:
+        """Call the handler. `is_shard_logged`: the source has already reported that the whole shard is lost."""
+        if self.handler is log_exception and (is_shard_logged or self.stats.causes[cause]):
+            logger.debug("a sample is left out: %s", located_error, exc_info=located_error)
+        else:
+            self.handler(located_error, sample, _sources(sample))
+        # A new object, because kept copies of these counts share the old one and must not change.
+        self.stats.causes = self.stats.causes + Counter({cause: 1})
+
+
+def format_sample_keys(samples: Sequence[Any]) -> str:
+    """The keys of some samples, if they have them."""
+    keys = [str(get_field(sample, "__key__") or "?") for sample in samples[:3]]
+    return ", ".join(keys) + (f" and {len(samples) - 3} more" if len(samples) > 3 else "")
+
+
+def describe_sample_location(sample: Any) -> str:
+    """Dataset, shard and key. A hook may have changed the sample before it failed."""
+    sources = _sources(sample)
+    parts = [f"dataset {each.dataset_path}, shard {each.shard_name}" for each in (sources or ())[:1]]
+    return ", ".join([*parts, f"key {get_field(sample, '__key__')}"])
+
+
+def get_field(sample: Any, name: str) -> Any:
+    return sample.get(name) if isinstance(sample, dict) else getattr(sample, name, None)
+
+
+def set_field(sample: Any, name: str, value: Any) -> None:
+    """Set a field that a sample has; do nothing if it has none."""
+    if isinstance(sample, dict):
+        if name in sample:
+            sample[name] = value
+    elif hasattr(sample, name):
+        setattr(sample, name, value)
+
+
+def _sources(sample: Any) -> Any:
+    return get_field(sample, "__sources__")
+
+
+def _source_number(sample: Any) -> int | None:
+    """The number of a sample's source, if its restore key has it; of a pack, that of its first sample."""
+    key = get_field(sample, "__restore_key__")
+    while isinstance(key, tuple) and key:
+        if isinstance(key[0], int):
+            return key[0]
+        key = key[2] if len(key) > 2 else None
+    return None
+
+
+def _failure_cause(hook: str, error: BaseException) -> str:
+    """The cause of a failure for counting: one of few values, without the part of messages about single samples."""
+    return f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
+
+
+def _located_error(hook: str, error: BaseException, where: str) -> WdsctlError:
+    if isinstance(error, WdsctlError):
+        # Raised by a decoder that the hook called, for example, which does not know the sample.
+        location = error.where if error.where.startswith(where) else f"{where}, {error.where}" if error.where else where
+        return type(error)(error.message, hint=error.hint, where=location, code=error.code)
+    description = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return SampleFailed(
+        f"{hook} failed: {description}",
+        where=where,
+        hint="fix the hook, or raise SkipSample in it to leave samples out",
+    )
+
+
+def _with_cause(located_error: WdsctlError, error: BaseException) -> WdsctlError:
+    located_error.__cause__ = error
+    return located_error
+
+
+class SkipSample(Exception):  # noqa: N818 - it is a request, not an error
+    """Raise this in a hook to leave the sample out. It is counted, and the next sample takes its place."""
