@@ -253,7 +253,9 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *
                     assert text, f"it ended without asking {question!r}: {screen}"
                     screen += text
                 os.write(here, answer.encode() if answer in ("\x03", "\x04") else f"{answer}\n".encode())
-            while text := _read(here, screen):
+            # Ctrl-C between the prompt and the read that waits for its answer interrupts neither: it is pressed again.
+            again = b"\x03" if dialogue and dialogue[-1][1] == "\x03" else b""
+            while text := _read(here, screen, again):
                 screen += text
             assert process.wait(timeout=60) == code, screen
         finally:
@@ -262,9 +264,15 @@ def at_a_terminal(argv: list[str], cwd: Path, dialogue: list[tuple[str, str]], *
     return screen.replace("\r\n", "\n")
 
 
-def _read(terminal: int, screen: str) -> str:
-    """What came, or nothing at the end: Linux says EIO when the last writer has gone."""
-    ready, _, _ = select.select([terminal], [], [], 60)
+def _read(terminal: int, screen: str, again: bytes = b"") -> str:
+    """What came, or nothing at the end: Linux says EIO when the last writer has gone.
+
+    `again` is typed after each ten seconds without output."""
+    for _ in range(6):
+        ready, _, _ = select.select([terminal], [], [], 10)
+        if ready:
+            break
+        os.write(terminal, again)
     assert ready, f"nothing more came after: {screen}"
     try:
         return os.read(terminal, 65536).decode(errors="replace")

@@ -22,7 +22,7 @@ from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, RowMa
 from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.importers.records.text import Record, TextRows, iter_lines, read_text_head
 from wdsctl.core.importers.records.values import find_file_below
-from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
 from wdsctl.core.text import path_for_message
 
