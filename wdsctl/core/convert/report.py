@@ -54,6 +54,7 @@ def preview_conversion(
 
 
 def problems(opened: OpenSources) -> tuple[Finding, ...]:
+    """The findings about the sources, also those that came up while their samples were listed."""
     listed = [found for source in opened.sources for found in getattr(source, "problems", ())]
     return (*opened.findings, *listed)
 

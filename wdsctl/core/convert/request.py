@@ -8,6 +8,7 @@ from typing import Literal
 
 from wdsctl.core.convert.parts import AudioTranscodeOptions, ImageTranscodeOptions, Pairs, PartRules
 from wdsctl.core.errors import Finding, UsageError
+from wdsctl.core.importers.protocol import FieldUse
 
 OnCollision = Literal["error", "prefix", "keep-first"]
 OnSampleError = Literal["error", "skip", "keep"]
@@ -101,12 +102,17 @@ class RejectedFormat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertSource:
-    """A source, its format, and the reason for this format. `rejected`: other formats that the source looks like."""
+    """A source, its format, and the reason for this format.
+
+    `rejected`: other formats that the source looks like. `fields`: what becomes of each field; empty for formats that
+    carry every part over unchanged.
+    """
 
     path: str
     form: str
     reason: str
     rejected: tuple[RejectedFormat, ...] = ()
+    fields: tuple[FieldUse, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

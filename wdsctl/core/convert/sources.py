@@ -21,7 +21,7 @@ from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.shard_names import unpack_command
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.importers.polylithic import PolylithicSource
-from wdsctl.core.importers.protocol import FormatMatch, Importer, Source
+from wdsctl.core.importers.protocol import DescribedSource, FormatMatch, Importer, Source, SourceDescription
 from wdsctl.core.importers.shards import ShardsSource
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.missing import check_links_inside
@@ -228,11 +228,13 @@ def _add_source(
 
         location = locate(spec.path, options["catalog"])
         dataset.restrict(evaluate_definition(location, ViewDefinition(where=request.where), progress).selection)
+    about = source.describe() if isinstance(source, DescribedSource) else SourceDescription()
+    opened.findings += about.findings
     opened.specs.append(spec)
     opened.sources.append(source)
     opened.files_digests.append(_files_digest(source))
-    opened.reports.append(report)
-    opened.configs.append(config)
+    opened.reports.append(replace(report, fields=about.field_uses))
+    opened.configs.append(about.config or config)
 
 
 def _make_spec(format_name: str, root: str, options: dict[str, str], name: str) -> SourceSpec:
@@ -272,10 +274,6 @@ def _format_config(format_name: str, root: str) -> DatasetConfig | None:
     if format_name == "polylithic":  # describes the complete samples
         path = os.path.join(root, "monolithic.yaml")
         return load_config(path) if os.path.exists(path) else None
-    if format_name == "imagefolder":
-        from wdsctl.core.importers.imagefolder import image_folder_config
-
-        return image_folder_config(root)
     return None
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 from wdsctl.core.dataset.raw_folder import OnMissing, RawListing, list_raw_folder
 from wdsctl.core.errors import Finding, WdsctlError
-from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source
+from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.samples import SourceSample
 from wdsctl.core.importers.records.source import SampleSource
@@ -55,7 +55,8 @@ class FolderImporter:
             error.hint = error.hint.replace("--on-missing ", "-O on-missing=").replace("--parts", "-O parts=NAMES")
             error.hint = error.hint.replace("--key-until ", "-O key-until=")
             raise
-        return SampleSource(_FolderSamples(path, listing), problems=_incomplete_findings(listing, on_missing))
+        findings = tuple(_incomplete_findings(listing, on_missing))
+        return SampleSource(_FolderSamples(path, listing), describe=lambda: SourceDescription(findings=findings))
 
 
 IMPORTER = FolderImporter()

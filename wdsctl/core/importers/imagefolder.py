@@ -13,7 +13,7 @@ from itertools import islice
 from wdsctl.core.dataset.config import DatasetConfig
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, Source
+from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, Source, SourceDescription
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, safe_key, strip_extension
@@ -75,7 +75,8 @@ class ImageFolderImporter:
             )
         has_splits = "/" in classes[0]
         walk = _ImageFolderSamples(path, {os.path.basename(name) for name in classes}, has_splits)
-        return SampleSource(walk, folders if has_splits else ())
+        describe = lambda: SourceDescription(config=image_folder_config(path))  # noqa: E731
+        return SampleSource(walk, folders if has_splits else (), describe)
 
 
 IMPORTER = ImageFolderImporter()

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from wdsctl.core.errors import DatasetError, translate_os_errors
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.errors import DatasetError, Finding, translate_os_errors
 from wdsctl.core.json_text import read_json
 from wdsctl.core.safe_open import open_file_beneath, regular_file_opener
 from wdsctl.core.storage.storage import LocalStorage
@@ -118,6 +119,36 @@ class SampleListing(NamedTuple):
     key: str
     parts: tuple[tuple[str, int], ...]  # (name, bytes)
     splits: int = 0
+
+
+class FieldUse(NamedTuple):
+    """A field, or a group of files, of a source, and what holds it in the samples, such as `jpg` or `json[caption]`.
+
+    `becomes`: empty if no sample has it; `note` then says why. A note is text for the user.
+    """
+
+    name: str
+    becomes: str
+    note: str = ""
+
+
+class SourceDescription(NamedTuple):
+    """What becomes of a source.
+
+    `field_uses`: every field, in the order of the source. `findings`: what no sample reports, such as files that no row
+    names, each with its count and an example. `config`: the sample type and field map that the format defines; None if
+    they must be detected.
+    """
+
+    field_uses: tuple[FieldUse, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    config: DatasetConfig | None = None
+
+
+@runtime_checkable
+class DescribedSource(Protocol):
+    def describe(self) -> SourceDescription:
+        """Describe the source. Called once a run, never in workers. Cost: at most a listing of the folder."""
 
 
 @runtime_checkable

@@ -13,8 +13,8 @@ from itertools import islice
 from types import TracebackType
 from typing import NamedTuple, Protocol
 
-from wdsctl.core.errors import DatasetError, Finding, InputError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, Part, SampleListing, SourceEntry
+from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.importers.protocol import FilePart, Part, SampleListing, SourceDescription, SourceEntry
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.text import path_for_message
@@ -78,26 +78,37 @@ class RowSampleReader:
 
 
 def make_row_source(
-    rows: RowReader, mapping: RowMapping, splits: Iterable[str] = (), *, has_file_references: bool = False
+    rows: RowReader,
+    mapping: RowMapping,
+    splits: Iterable[str] = (),
+    *,
+    has_file_references: bool = False,
+    describe: Callable[[], SourceDescription] = SourceDescription,
 ) -> SampleSource:
     """Make a source whose samples are rows.
 
     `splits`: the splits that a row may be in. `has_file_references`: whether rows name files; the digest then covers
-    these files too.
+    these files too. `describe`: see `DescribedSource`.
     """
     samples = RowSampleReader(rows, mapping)
-    return FileReferencingSource(samples, splits) if has_file_references else SampleSource(samples, splits)
+    make = FileReferencingSource if has_file_references else SampleSource
+    return make(samples, splits, describe)
 
 
 class SampleSource:
     """A source that keeps one iterator of samples open.
 
     Reading the next sample, or one of the 256 after it, continues the iterator; reading any other opens a new one.
-    `problems`: findings about the source that no sample reports, such as files that were left out.
+    `describe`: see `DescribedSource`.
     """
 
-    def __init__(self, samples: SampleReader, splits: Iterable[str] = (), problems: Iterable[Finding] = ()) -> None:
-        self.problems = tuple(problems)
+    def __init__(
+        self,
+        samples: SampleReader,
+        splits: Iterable[str] = (),
+        describe: Callable[[], SourceDescription] = SourceDescription,
+    ) -> None:
+        self.describe = describe
         self._samples = samples
         self._bits = {name: 1 << b for b, name in enumerate(splits)}
         self._storage = LocalStorage()
@@ -180,8 +191,13 @@ class SampleSource:
 class FileReferencingSource(SampleSource):
     """A source whose rows name files. Its digest covers these files too."""
 
-    def __init__(self, samples: RowSampleReader, splits: Iterable[str] = ()) -> None:
-        super().__init__(samples, splits)
+    def __init__(
+        self,
+        samples: RowSampleReader,
+        splits: Iterable[str] = (),
+        describe: Callable[[], SourceDescription] = SourceDescription,
+    ) -> None:
+        super().__init__(samples, splits, describe)
         self._rows = samples
 
     def digest(self) -> bytes:
