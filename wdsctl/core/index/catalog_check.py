@@ -99,19 +99,14 @@ def catalog_check(root: str, *, catalog: str | None = None, progress: Progress =
     findings: list[Finding] = []
     progress.phase("look", items=len(checks))
     for name, run in checks:
-        problems = _run_check(run)
+        try:
+            problems = list(run())
+        except CatalogError as error:  # a damaged page, for example
+            problems = [CatalogProblem(error.message)]
         findings += [_finding(name, problem) for problem in problems]
         done.append(CatalogCheck(name=name, problems=len(problems)))
         progress.advance(items=1)
     return CatalogCheckReport(root=location.display_path, catalog=path, checks=tuple(done), findings=tuple(findings))
-
-
-def _run_check(check: Callable[[], Iterable[CatalogProblem]]) -> list[CatalogProblem]:
-    """Run one check. A CatalogError, such as for a damaged page, becomes its only problem."""
-    try:
-        return list(check())
-    except CatalogError as error:
-        return [CatalogProblem(error.message)]
 
 
 def _finding(check: str, problem: CatalogProblem) -> Finding:
@@ -222,7 +217,10 @@ def count_problems(path: str) -> list[CatalogProblem]:
     """Counts that differ from the number of rows. Cost: about half a second per million samples."""
     with open_catalog_connection(path) as connection:
         facts = dict(connection.execute("SELECT key, value FROM meta"))
-        problems = [*_split_counts(connection), *_totals(connection, facts)]
+        problems = [*_split_counts(connection)]
+        # The totals of media are not checked.
+        if replace(read_totals(connection, facts), media=None) != compute_totals(connection):
+            problems.append(CatalogProblem("what is kept of the whole is not what the rows of shards add up to"))
         if facts.get("sample_rows") != "0":
             rows = dict(connection.execute(f"SELECT id >> {INDEX_BITS}, count(*) FROM sample GROUP BY 1"))
             query = "SELECT id, path, samples FROM shard WHERE removed IS NULL"
@@ -270,13 +268,6 @@ def _shard_ids(connection: sqlite3.Connection, table: str, shard: str) -> list[i
         after = (found[-1] + 1) << INDEX_BITS
         row = connection.execute(query, (after,)).fetchone() if after < 1 << 63 else None
     return found
-
-
-def _totals(connection: sqlite3.Connection, facts: dict[str, str]) -> Iterator[CatalogProblem]:
-    """Stored totals that differ from the sums of the rows. Does not check the totals of media."""
-    kept = read_totals(connection, facts)
-    if replace(kept, media=None) != compute_totals(connection):
-        yield CatalogProblem("what is kept of the whole is not what the rows of shards add up to")
 
 
 def _split_counts(connection: sqlite3.Connection) -> Iterator[CatalogProblem]:

@@ -45,8 +45,13 @@ def check_freshness(location: DatasetLocation, summary: CatalogSummary) -> tuple
     if summary.has_all:
         there = _list_current_shards(location, summary)
     elif is_url(location.root):
+        from wdsctl.core.storage.remote import FsspecStorage
+
         rows = rows[::_REMOTE_STRIDE]
-        there = _remote(location, rows)
+        sizes = FsspecStorage(location.root).sizes([os.path.join(location.root, row.path) for row in rows])
+        # Without etags: a store may spell these differently in a listing.
+        pairs = zip(rows, sizes, strict=True)
+        there = [ShardFile(row.path, size, row.mtime_ns) for row, size in pairs if size is not None]
     else:
         there = some_shards(location.root, [row.path for row in rows])
     missing = summary.totals.statuses.get(MISSING_STATUS, 0)
@@ -123,15 +128,6 @@ def _list_current_shards(location: DatasetLocation, summary: CatalogSummary) -> 
     return list_shards(
         location.root, exclude, only=location.single_file, catalog_paths=known, selection=selection
     ).shards
-
-
-def _remote(location: DatasetLocation, rows: Sequence[ShardRow]) -> list[ShardFile]:
-    """The current sizes of shards at a URL, without their etags: a store may spell these differently in a listing."""
-    from wdsctl.core.storage.remote import FsspecStorage
-
-    sizes = FsspecStorage(location.root).sizes([os.path.join(location.root, row.path) for row in rows])
-    pairs = zip(rows, sizes, strict=True)
-    return [ShardFile(row.path, size, row.mtime_ns) for row, size in pairs if size is not None]
 
 
 def freshness_findings(

@@ -237,7 +237,11 @@ def index_dataset(
         record_run(location, "index", [redact_secrets(spec.root), *describe_request(request)], progress) as entry,
     ):
         with stage_catalog(location) as stage:
-            report = _with_energon_import(stage, index_staged(stage, request, progress), request, progress)
+            report = index_staged(stage, request, progress)
+            if not is_energon_imported(stage.location):
+                from wdsctl.core.index.energon import import_after_index
+
+                report = import_after_index(stage.location, report, request.workers, progress)
         entry.findings += report.findings
         return report
 
@@ -285,17 +289,6 @@ def index_staged(stage: CatalogStage, request: IndexRequest, progress: Progress)
         and (media is None or media.state == "current"),
         seconds=time.monotonic() - started,
     )
-
-
-def _with_energon_import(
-    stage: CatalogStage, report: IndexReport, request: IndexRequest, progress: Progress
-) -> IndexReport:
-    """Import Energon's metadata if needed, and return the report with its findings added."""
-    if is_energon_imported(stage.location):
-        return report
-    from wdsctl.core.index.energon import import_after_index
-
-    return import_after_index(stage.location, report, request.workers, progress)
 
 
 def check_new_catalog(location: DatasetLocation, exclude: Sequence[str], spec: RootSpec) -> None:

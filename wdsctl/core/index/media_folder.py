@@ -105,17 +105,23 @@ def _index(
 ) -> MediaFolderReport:
     started = time.monotonic()
     progress.phase("list")
-    before = _read_folder_catalog(location)
-    settings = _folder_settings(request, before.settings)
-    exclude = tuple(filter(None, exclude)) if exclude else before.exclude
+    known: dict[str, ShardFile] = {}
+    settings_before: MediaSettings | None = None
+    exclude_before: tuple[str, ...] = ()
+    generation = 0
+    if os.path.exists(location.catalog):
+        with Catalog(location.catalog) as catalog:
+            known = {file.path: file for file in catalog.media_reader.files()}
+            settings_before, exclude_before = catalog.media_settings(), catalog.exclude_patterns()
+            generation = catalog.generation
+    settings = _folder_settings(request, settings_before)
+    exclude = tuple(filter(None, exclude)) if exclude else exclude_before
     files, findings = _list_media_files(location, settings, exclude)
-    known = {file.path: file for file in before.files}
-    from_scratch = rebuild or settings != before.settings
+    from_scratch = rebuild or settings != settings_before
     to_probe = [file for file in files if from_scratch or known.get(file.path) != file]
     removed = sorted(known.keys() - {file.path for file in files})
     is_complete = True
-    is_current = not to_probe and not removed and exclude == before.exclude
-    generation = before.generation
+    is_current = not to_probe and not removed and exclude == exclude_before
     if not (is_current or dry_run):
         generation += 1
         units = _probe(location, settings, to_probe, workers, progress)
@@ -126,7 +132,10 @@ def _index(
     state: MediaState = (
         "current" if is_current else "would be made" if dry_run else "made" if is_complete else "incomplete"
     )
-    media = _report_media(location, settings, state, len(to_probe))
+    if state == "would be made":
+        media = MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
+    else:
+        media = report_media(location, state, shards_read=len(to_probe))
     return MediaFolderReport(
         root=location.display_path,
         catalog=location.catalog,
@@ -143,24 +152,6 @@ def _index(
         seconds=time.monotonic() - started,
         media=media,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class _FolderCatalog:
-    """The contents of the published catalog; the defaults if there is none."""
-
-    files: tuple[ShardFile, ...] = ()
-    settings: MediaSettings | None = None
-    exclude: tuple[str, ...] = ()
-    generation: int = 0
-
-
-def _read_folder_catalog(location: DatasetLocation) -> _FolderCatalog:
-    if not os.path.exists(location.catalog):
-        return _FolderCatalog()
-    with Catalog(location.catalog) as catalog:
-        files = tuple(catalog.media_reader.files())
-        return _FolderCatalog(files, catalog.media_settings(), catalog.exclude_patterns(), catalog.generation)
 
 
 def _folder_settings(request: MediaRequest, before: MediaSettings | None) -> MediaSettings:
@@ -239,9 +230,3 @@ def _publish(
         draft.media.count_files()
     remove_tree(location.media_work_folder)
     return findings
-
-
-def _report_media(location: DatasetLocation, settings: MediaSettings, state: MediaState, read: int) -> MediaReport:
-    if state == "would be made":
-        return MediaReport(selection=settings.selection, keyframes=settings.keyframes, state=state)
-    return report_media(location, state, shards_read=read)

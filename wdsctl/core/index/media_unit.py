@@ -21,7 +21,7 @@ from wdsctl.core.media.catalog_facts import facts_to_columns
 from wdsctl.core.media.facts import MediumFacts, Unreadable, VideoFacts
 from wdsctl.core.media.media_scan import MediaScan, ScannedMedium, decode_media_scan, encode_media_scan
 from wdsctl.core.media.probe import probe_media
-from wdsctl.core.media.selection import MediaGuess, MediaSelection, parse_media_selection
+from wdsctl.core.media.selection import MediaGuess, parse_media_selection
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
 from wdsctl.core.shards.read_parts import IndexedShard, batch_ranges, read_parts
@@ -155,7 +155,11 @@ def probe_shard(unit: MediaShardUnit) -> MediaScan:
 def media_candidates(offsets: Offsets, shard_index: int, path: str, selection: str) -> Iterator[MediaCandidate]:
     """The parts of a shard that may be media, in tar order."""
     media_selection = parse_media_selection(selection)
-    by_layout = [_claims(media_selection, layout) for layout in offsets.layouts]
+    # The guess for each part of a layout, by its name; None if the guess also depends on the sample's key.
+    by_layout = [
+        None if media_selection.globs else [media_selection.guess_by_name(f".{part}") for part in layout]
+        for layout in offsets.layouts
+    ]
     first, end = offsets.shard_row[shard_index : shard_index + 2].tolist()
     layouts = offsets.check_range(first, end).layout
     for row in range(first, end):
@@ -167,11 +171,6 @@ def media_candidates(offsets: Offsets, shard_index: int, path: str, selection: s
             claim = media_selection.guess_by_name(f"{key.rpartition('/')[2]}.{part}") if claims is None else claims[i]
             if claim != "no":
                 yield MediaCandidate(row - first, key, part, path, at, size, claim)
-
-
-def _claims(selection: MediaSelection, layout: tuple[str, ...]) -> list[MediaGuess] | None:
-    """The guess for each part of a layout, by its name; None if it also depends on the sample's key."""
-    return None if selection.globs else [selection.guess_by_name(f".{part}") for part in layout]
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,10 @@ def remove_partial_files(location: DatasetLocation) -> None:
         for name in os.listdir(location.meta) if os.path.isdir(location.meta) else []:
             path = os.path.join(location.meta, name)
             with suppress(FileNotFoundError):
-                if _PARTIAL.fullmatch(name) or (_LOCK_DRAFT_NAME.fullmatch(name) and _is_old(path)):
+                is_partial = _PARTIAL.fullmatch(name) or (
+                    _LOCK_DRAFT_NAME.fullmatch(name) and time.time() - os.stat(path).st_mtime > LOCK_DRAFT_SECONDS
+                )
+                if is_partial:
                     remove_file(path)
 
 
@@ -202,10 +205,6 @@ def last_generation(location: DatasetLocation) -> int:
 def _names(location: DatasetLocation) -> list[str]:
     with translate_os_errors(location.meta, "list"):
         return os.listdir(location.meta) if os.path.isdir(location.meta) else []
-
-
-def _is_old(path: str) -> bool:
-    return time.time() - os.stat(path).st_mtime > LOCK_DRAFT_SECONDS
 
 
 def scan_shards(

@@ -144,7 +144,11 @@ def index_shards(stage: CatalogStage, request: IndexRequest, progress: Progress)
     request = replace(request, workers=workers_for(location.root, request.workers))
     progress.phase("list")
     snapshot = read_snapshot(location, rebuild=request.rebuild)
-    settings = _resolve_settings(request, snapshot)
+    settings = CatalogSettings(
+        tuple(filter(None, request.exclude)) if request.exclude else snapshot.exclude,
+        snapshot.selection if request.selection is None else request.selection,
+        ScanOptions(with_sha256=snapshot.is_hashed if request.hashed is None else request.hashed),
+    )
     if request.selection is None and not settings.selection.is_all:
         progress.note(
             f"only the shards chosen before: {settings.selection.describe()} (all: name '{location.display_path}/**')"
@@ -198,14 +202,6 @@ def check_has_shards(
     require_shards(location, listing, ())
 
 
-def _resolve_settings(request: IndexRequest, snapshot: CatalogSnapshot) -> CatalogSettings:
-    return CatalogSettings(
-        tuple(filter(None, request.exclude)) if request.exclude else snapshot.exclude,
-        snapshot.selection if request.selection is None else request.selection,
-        ScanOptions(with_sha256=snapshot.is_hashed if request.hashed is None else request.hashed),
-    )
-
-
 def _changes(
     location: DatasetLocation,
     listing: ShardListing,
@@ -228,16 +224,16 @@ def _changes(
     gone = [row for row in changes.vanished if row.status != MISSING_STATUS]
     if gone and request.missing == "error":
         raise vanished_error(location, gone, len(snapshot.rows))
-    if request.missing != "drop":
-        changes = _mark_missing(changes)
-    return _reread_all(changes, listing) if settings.scan.key_rule.field != snapshot.key else changes
-
-
-def _mark_missing(changes: Changes) -> Changes:
-    """Keep the rows of vanished shards, with the status `missing`."""
-    noted = tuple(replace(row, status=MISSING_STATUS) for row in changes.vanished)
-    new = (now for now, row in zip(noted, changes.vanished, strict=True) if now != row)
-    return replace(changes, vanished=noted, touched=(*changes.touched, *new))
+    if request.missing != "drop":  # keep the rows of vanished shards, with the status `missing`
+        noted = tuple(replace(row, status=MISSING_STATUS) for row in changes.vanished)
+        new = (now for now, row in zip(noted, changes.vanished, strict=True) if now != row)
+        changes = replace(changes, vanished=noted, touched=(*changes.touched, *new))
+    if settings.scan.key_rule.field == snapshot.key:
+        return changes
+    # A new key field changes every sample, so all present shards count as changed.
+    files = {shard.path: shard for shard in listing.shards}
+    reread_rows = tuple((row, files[row.path]) for row in changes.same)
+    return replace(changes, changed=(*changes.changed, *reread_rows), same=(), touched=changes.vanished)
 
 
 def _paths_to_reread(changes: Changes, snapshot: CatalogSnapshot, settings: CatalogSettings) -> set[str]:
@@ -251,8 +247,8 @@ def _paths_to_reread(changes: Changes, snapshot: CatalogSnapshot, settings: Cata
 
 def _count_retimed(snapshot: CatalogSnapshot, changes: Changes) -> int:
     """The number of touched shards whose mtime has changed."""
-    times = {row.id: (row.mtime_ns, row.sha256) for row in snapshot.rows}
-    return sum(times[row.id][0] != row.mtime_ns for row in changes.touched if row.id in times)
+    times = {row.id: row.mtime_ns for row in snapshot.rows}
+    return sum(times[row.id] != row.mtime_ns for row in changes.touched if row.id in times)
 
 
 def _draft(
@@ -409,10 +405,3 @@ def _key_rule(location: DatasetLocation, request: IndexRequest, snapshot: Catalo
     if not request.skip_key_checks:
         check_tar_rule(location, request.key_until, kept)
     return request.key_until or kept or ""
-
-
-def _reread_all(changes: Changes, listing: ShardListing) -> Changes:
-    """Count all present shards as changed: a new key field changes every sample."""
-    files = {shard.path: shard for shard in listing.shards}
-    reread = tuple((row, files[row.path]) for row in changes.same)
-    return replace(changes, changed=(*changes.changed, *reread), same=(), touched=changes.vanished)

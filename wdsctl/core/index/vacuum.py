@@ -131,7 +131,11 @@ def _vacuum(
     files = catalog_files(location)
     there = sorted({file.generation for file in files if file.kind == "offsets" and file.generation is not None})
     in_use = [number for number in there if number <= present][-generations:]
-    useless = [file for file in files if _is_useless(file, {*in_use, present})]
+    useless = [
+        file
+        for file in files
+        if file.kind == "begun" or (file.kind in _GENERATION_KINDS and file.generation not in {*in_use, present})
+    ]
     useless += [file for file in files if remove_damaged and file.kind == "damaged"]
     before = os.path.getsize(location.catalog)
     rows: dict[str, int] = {}
@@ -140,30 +144,24 @@ def _vacuum(
         with change_catalog(location) as draft:
             rows = {} if is_folder else draft.drop_unused_rows({*in_use, present})
             draft.needs_vacuum = True
-        _remove(location, useless)
+        for file in useless:
+            remove_file(os.path.join(location.meta, file.name))
     after = os.path.getsize(location.catalog)
     return CatalogVacuumReport(
         root=location.display_path,
         catalog=location.catalog,
         rows=rows,
         files=tuple(useless),
-        kept=tuple(KeptGeneration(generation=number, why=_reason_kept(number, present)) for number in in_use),
+        kept=tuple(
+            KeptGeneration(
+                generation=number,
+                why="the present one" if number == present else "states that were saved on it can go on",
+            )
+            for number in in_use
+        ),
         damaged=tuple(file for file in files if file.kind == "damaged" and not remove_damaged),
         before_bytes=before,
         after_bytes=after,
         freed_bytes=before - after + sum(file.size_bytes for file in useless),
         dry_run=dry_run,
     )
-
-
-def _reason_kept(generation: int, present: int) -> str:
-    return "the present one" if generation == present else "states that were saved on it can go on"
-
-
-def _is_useless(file: CatalogFile, in_use: set[int]) -> bool:
-    return file.kind == "begun" or (file.kind in _GENERATION_KINDS and file.generation not in in_use)
-
-
-def _remove(location: DatasetLocation, files: list[CatalogFile]) -> None:
-    for file in files:
-        remove_file(os.path.join(location.meta, file.name))
