@@ -219,14 +219,10 @@ def _field_parts(config: DatasetConfig) -> dict[str, tuple[str, ...]]:
     return {name: tuple(part for part, _ in path.alternatives) for name, path in paths.items()}
 
 
-def _without(offsets: Offsets, names: tuple[str, ...]) -> tuple[int, int]:
-    """(how many samples have none of these parts, row of the first)"""
-    return offsets.find_with_layouts([i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)])
-
-
 def _missing_part_findings(offsets: Offsets, names: tuple[str, ...], severity: Severity) -> Iterator[Finding]:
     """One finding for all samples that have none of these parts, with the first of them."""
-    count, first = _without(offsets, names)
+    lacking = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
+    count, first = offsets.find_with_layouts(lacking)
     if count:
         others = "" if severity == "error" else f", which {offsets.samples - count:,} others have"
         yield Finding(

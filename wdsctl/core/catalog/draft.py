@@ -22,7 +22,7 @@ from wdsctl.core.catalog.database_file import KEY_INDEX
 from wdsctl.core.catalog.media import MediaTables, sample_id_range, summarize_media
 from wdsctl.core.catalog.rows import copy_shards, drop_unused_rows, parse_shard_columns, part_count_rows, sample_rows
 from wdsctl.core.catalog.splits import SplitTables
-from wdsctl.core.catalog.totals import Totals, compute_totals
+from wdsctl.core.catalog.totals import compute_totals
 from wdsctl.core.catalog.values import (
     EXCLUDE_FACT,
     GENERATION_FACT,
@@ -179,13 +179,23 @@ class CatalogDraft:
         (count,) = found
         rows = self._connection.execute("SELECT split, bits FROM split_shard WHERE shard = ?", (shard_id,)).fetchall()
         rows += self._connection.execute("SELECT split, bits FROM former_split WHERE shard = ?", (shard_id,)).fetchall()
-        had: dict[int, int] = {}
+        every_bit = (1 << count) - 1
+        had: dict[int, int] = {}  # by split, one bit per sample
         for split, bits in rows:
-            had[split] = had.get(split, 0) | ((1 << count) - 1 if bits is None else int.from_bytes(bits, "little"))
+            had[split] = had.get(split, 0) | (every_bit if bits is None else int.from_bytes(bits, "little"))
         self._connection.execute("DELETE FROM former_split WHERE shard = ?", (shard_id,))
         self._connection.executemany(
             "INSERT INTO former_split (split, shard, samples, bits) VALUES (?, ?, ?, ?)",
-            [(split, shard_id, bits.bit_count(), _as_bits(bits, count)) for split, bits in sorted(had.items()) if bits],
+            [
+                (
+                    split,
+                    shard_id,
+                    bits.bit_count(),
+                    None if bits == every_bit else bits.to_bytes((count + 7) // 8, "little"),
+                )
+                for split, bits in sorted(had.items())
+                if bits
+            ],
         )
 
     def forget_former_splits(self, path: str, layout_hash: str) -> None:
@@ -241,14 +251,14 @@ class CatalogDraft:
             facts[HASHED_FACT] = "1"
         if self.media_settings is not None:
             facts[MEDIA_FACT] = self.media_settings.as_text()
-        facts |= {TOTALS_FACT: self._totals().as_text()} if self.kind is None else {KIND_FACT: self.kind}
+        if self.kind is None:
+            totals = compute_totals(self._connection)
+            if self.media_settings is not None:
+                totals = replace(totals, media=tuple(summarize_media(self._connection)))
+            facts[TOTALS_FACT] = totals.as_text()
+        else:
+            facts[KIND_FACT] = self.kind
         return facts | self.split_facts
-
-    def _totals(self) -> Totals:
-        totals = compute_totals(self._connection)
-        if self.media_settings is None:
-            return totals
-        return replace(totals, media=tuple(summarize_media(self._connection)))
 
     def drop_index_before_growth(self, share: float) -> None:
         """Drop the key index if much is added: creating it at the end is faster. `share`: of new bytes to old ones."""
@@ -265,8 +275,3 @@ class CatalogDraft:
         many = (tuple(islice(values, _INSERT_ROWS * _SAMPLE_COLUMNS)) for _ in range(runs))
         self._connection.executemany(_INSERT_SAMPLES, many)
         self._connection.executemany(_INSERT_SAMPLE, (tuple(islice(values, _SAMPLE_COLUMNS)) for _ in range(rest)))
-
-
-def _as_bits(flags: int, count: int) -> bytes | None:
-    """One bit per sample, lowest first; None if all `count` are set."""
-    return None if flags == (1 << count) - 1 else flags.to_bytes((count + 7) // 8, "little")

@@ -75,7 +75,10 @@ def open_keyframes(location: DatasetLocation, generation: int) -> KeyframeFile |
         digests = catalog.rows("SELECT shard, mark FROM media_shard ORDER BY shard") if catalog.has_media_facts else []
         if not digests:
             return None
-        digest = _digest(digests)
+        hasher = blake2b(digest_size=16)
+        for shard, mark in digests:
+            hasher.update(b"%d %d " % (shard, len(mark)) + mark)
+        digest = hasher.hexdigest()
         path = os.path.join(location.meta, f"keyframes-{generation}.bin")
         mapped = _open_file(path, digest)
         if mapped is not None:
@@ -87,7 +90,8 @@ def open_keyframes(location: DatasetLocation, generation: int) -> KeyframeFile |
         with suppress(OSError):
             _write(path, digest, rows)
             remove_stale_generations(location, "keyframes")
-        return _open_file(path, digest) or _in_memory(rows)
+        found = _open_file(path, digest)
+        return found or _file(rows.names, _columns(rows), np.frombuffer(b"".join(rows.data()), np.uint8))
 
 
 def _read_rows(catalog: Catalog) -> KeyframeRows:
@@ -106,13 +110,6 @@ def _read_rows(catalog: Catalog) -> KeyframeRows:
         rows.parts.append(numbers[ext])
         rows.sizes.append(size)
     return rows
-
-
-def _digest(shard_digests: Iterable[tuple[Any, ...]]) -> str:
-    digest = blake2b(digest_size=16)
-    for shard, mark in shard_digests:
-        digest.update(b"%d %d " % (shard, len(mark)) + mark)
-    return digest.hexdigest()
 
 
 def _write(path: str, digest: str, rows: KeyframeRows) -> None:
@@ -145,10 +142,6 @@ def _are_indexes_within(columns: Mapping[str, NDArray[Any]]) -> bool:
     if len(columns["parts"]) != videos or len(starts) != videos + 1:
         return False
     return bool(starts[0] >= 0 and starts[-1] <= len(columns["data"]) and (starts[1:] >= starts[:-1]).all())
-
-
-def _in_memory(rows: KeyframeRows) -> KeyframeFile:
-    return _file(rows.names, _columns(rows), np.frombuffer(b"".join(rows.data()), np.uint8))
 
 
 def _file(names: Iterable[str], columns: Mapping[str, NDArray[Any]], data: NDArray[np.uint8]) -> KeyframeFile:

@@ -51,7 +51,12 @@ class MediaReader:
     def facts(self, samples: Sequence[int]) -> dict[tuple[int, str], MediumFacts | Unreadable]:
         """(sample id, part) -> facts of the media of these samples."""
         query = f"SELECT media.sample, ext.name, {_FORMAT}, {_MEASURES} FROM {_WITH_PART} WHERE media.sample IN "
-        return {(sample, part): _facts(columns) for sample, part, *columns in self._rows_of_samples(query, samples)}
+        found: dict[tuple[int, str], MediumFacts | Unreadable] = {}
+        for start in range(0, len(samples), _IDS_PER_QUERY):
+            ids = samples[start : start + _IDS_PER_QUERY]
+            rows = self._catalog.iter_rows(query + placeholders(len(ids)), *ids)
+            found |= {(sample, part): _facts(columns) for sample, part, *columns in rows}
+        return found
 
     def part_facts(self, shard_id: int, part: str) -> Iterator[tuple[int, MediumFacts | Unreadable]]:
         """(index in the shard, facts) of every medium of one part of a shard, in order."""
@@ -101,12 +106,6 @@ class MediaReader:
             (ShardFile(path, size, mtime_ns), None if columns[0] is None else _facts(columns))
             for path, size, mtime_ns, *columns in self._catalog.rows(query, limit)
         ]
-
-    def _rows_of_samples(self, query: str, samples: Sequence[int]) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query that ends in `IN`, for a limited number of samples at a time."""
-        for start in range(0, len(samples), _IDS_PER_QUERY):
-            ids = samples[start : start + _IDS_PER_QUERY]
-            yield from self._catalog.iter_rows(query + placeholders(len(ids)), *ids)
 
 
 class MediaTables:

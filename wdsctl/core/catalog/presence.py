@@ -201,7 +201,8 @@ def check_holds_no_dataset(dest: str) -> None:
     hint = f"choose a destination next to it, such as {sibling}"
     if is_there:
         hint = f"move {inner} next to the destination, such as to {sibling}: it stays the dataset that it is"
-        if _has_shard_in(real, inner):
+        below = os.path.relpath(os.path.realpath(inner), real)
+        if any(path.startswith(f"{below}/") for path in _shards(locate(real))):
             hint += f"; then forget its shards here with {shell_command('index', dest, '--missing', 'drop')}"
     raise UsageError(
         f"the destination holds the dataset {inner}, whose shards would be indexed as its own",
@@ -237,11 +238,6 @@ def _is_collection(folder: str) -> bool:
         return known[below]
 
     return bool(folders) and all(map(is_of_another, folders))
-
-
-def _has_shard_in(folder: str, inner: str) -> bool:
-    below = os.path.relpath(os.path.realpath(inner), folder)
-    return any(path.startswith(f"{below}/") for path in _shards(locate(folder)))
 
 
 def _shards(location: DatasetLocation) -> list[str]:

@@ -116,7 +116,12 @@ class _SplitPool:
             for i, shard in enumerate(offsets.shards)
             if shard.id in members.shards
         ]
-        self._ends = list(accumulate(_count(samples, bits) for _, samples, bits in self._split_shards))
+        self._ends = list(
+            accumulate(
+                samples if bits is None else int.from_bytes(bits, "little").bit_count()
+                for _, samples, bits in self._split_shards
+            )
+        )
 
     def __len__(self) -> int:
         return self._ends[-1] if self._ends else 0
@@ -128,10 +133,6 @@ class _SplitPool:
         if bits is not None:
             position = int(np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))[position])
         return self._stored.at(first + position)
-
-
-def _count(samples: int, bits: bytes | None) -> int:
-    return samples if bits is None else int.from_bytes(bits, "little").bit_count()
 
 
 class _Files:

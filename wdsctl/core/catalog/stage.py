@@ -182,17 +182,13 @@ def _connect_draft(draft: str, path: str) -> Iterator[sqlite3.Connection]:
                 connection.execute(f"PRAGMA {pragma}").close()
             connection.execute("BEGIN")
             if is_new:
-                _create(connection)
+                for statement in catalog_statements():
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA application_id = {CATALOG_APPLICATION_ID}")
+                connection.execute(f"PRAGMA user_version = {CATALOG_SCHEMA_VERSION}")
             yield connection
     except DATABASE_ERRORS as error:
         raise _translate_error(error, path) from error
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    for statement in catalog_statements():
-        connection.execute(statement)
-    connection.execute(f"PRAGMA application_id = {CATALOG_APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version = {CATALOG_SCHEMA_VERSION}")
 
 
 def _vacuum(draft: str, path: str) -> None:
