@@ -41,13 +41,9 @@ class MediaMeasures(NamedTuple):
 def facts_to_columns(facts: MediumFacts | Unreadable) -> tuple[MediaFormat, MediaMeasures]:
     """Split facts into format and measures. Numbers of 2^63 and more become None: only damaged headers state them."""
     form, numbers = _to_columns(facts)
-    return form, numbers._replace(
-        **{name: None for name, number in numbers._asdict().items() if _exceeds_int64(number)}
-    )
-
-
-def _exceeds_int64(number: float | None) -> bool:
-    return number is not None and not number < 1 << 63
+    fields = numbers._asdict().items()
+    too_large = {name: None for name, number in fields if number is not None and not number < 1 << 63}  # or NaN
+    return form, numbers._replace(**too_large)
 
 
 def _to_columns(facts: MediumFacts | Unreadable) -> tuple[MediaFormat, MediaMeasures]:

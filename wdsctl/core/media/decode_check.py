@@ -7,7 +7,6 @@ import struct
 import threading
 import warnings
 import zlib
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal, NamedTuple
 
@@ -15,9 +14,7 @@ import av
 import simplejpeg
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
-from av.codec.context import CodecContext
 from av.container import InputContainer
-from av.stream import Stream
 from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
@@ -157,7 +154,9 @@ def check_stream_decodes(
             "doubtful", f"it decodes, and by its header {missing:,} more bytes belong to it: it is cut off"
         )
     if captured:
-        return _ffmpeg_log_verdict(captured)
+        _, component, message = captured[0]
+        words = " ".join(message.split())[:_MAX_MESSAGE_CHARS]
+        return DecodeVerdict("doubtful", f"it decodes, and FFmpeg says ({component}): {words}")
     trouble = find_matroska_damage(source) if format_name in ("matroska", "webm") else ""
     return DecodeVerdict("doubtful", f"it decodes, and {trouble}") if trouble else INTACT
 
@@ -173,7 +172,7 @@ def _check_stream_decodes(source: ByteRangeFile, format_name: str, max_pixels: i
 
 def _decode_all(container: InputContainer, max_pixels: int) -> DecodeVerdict:
     every: list[VideoStream | AudioStream] = [*container.streams.video, *container.streams.audio]
-    streams = [stream for stream in every if _codec_context(stream)]
+    streams = [stream for stream in every if stream.codec_context]  # None for a stream without a decoder
     if not streams:
         return DecodeVerdict("broken", "there is no video and no sound in it that can be decoded")
     for stream in streams:
@@ -211,16 +210,3 @@ def _check_length(stream: VideoStream | AudioStream, end: int, family: str) -> D
         return INTACT
     message = f"its {stream.type} ends after {float(found):.1f} s, and its header says {float(stated):.1f} s"
     return DecodeVerdict("broken", f"{message}: it is cut off or damaged")
-
-
-def _codec_context(stream: Stream) -> CodecContext | None:
-    """Return the codec context, or None: PyAV has none for a stream without a decoder."""
-    context: CodecContext | None = stream.codec_context
-    return context
-
-
-def _ffmpeg_log_verdict(records: Sequence[tuple[int, str, str]]) -> DecodeVerdict:
-    _, component, message = records[0]
-    return DecodeVerdict(
-        "doubtful", f"it decodes, and FFmpeg says ({component}): {' '.join(message.split())[:_MAX_MESSAGE_CHARS]}"
-    )

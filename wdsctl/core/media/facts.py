@@ -72,10 +72,6 @@ def describe_facts(facts: MediumFacts) -> str:
         return f"{facts.width}x{facts.height} {facts.format} {facts.mode}{turned}"
     if isinstance(facts, AudioFacts):
         return f"{_describe_audio(facts)}{_format_seconds(facts.duration_s)}"
-    return _describe_video(facts)
-
-
-def _describe_video(facts: VideoFacts) -> str:
     fps = f" {round(facts.fps, 2):g} fps" if facts.fps else ""
     turned = f", rotated by {facts.rotation}" if facts.rotation else ""
     picture = f"{facts.width}x{facts.height} {facts.codec}{fps}{_format_seconds(facts.duration_s)}{turned}"

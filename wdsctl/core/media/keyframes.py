@@ -15,7 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import islice, pairwise
+from itertools import accumulate, islice, pairwise
 
 import av
 from av.container import InputContainer
@@ -77,7 +77,7 @@ class KeyframeIndex:
         steps = [_unzigzag(number) for number in numbers]
         if len(steps) != 3 * count:
             raise ValueError(count)
-        columns = (tuple(_cumulative_sums(steps[i::3])) for i in range(3))
+        columns = (tuple(accumulate(steps[i::3])) for i in range(3))
         return cls(Fraction(numerator, denominator), frames, _unzigzag(start), _unzigzag(end), *columns)
 
 
@@ -86,13 +86,6 @@ def _deltas(values: tuple[int, ...]) -> Iterator[int]:
     for value in values:
         yield value - before
         before = value
-
-
-def _cumulative_sums(steps: list[int]) -> Iterator[int]:
-    total = 0
-    for step in steps:
-        total += step
-        yield total
 
 
 def _zigzag(value: int) -> int:

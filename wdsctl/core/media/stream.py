@@ -107,11 +107,11 @@ def duration_tag_seconds(stream: VideoStream | AudioStream, audio_start: AudioSt
     hours, minutes, seconds = tag.groups()
     total = int(hours) * 3600 + int(minutes) * 60 + Fraction(seconds)
     # The tag states when the stream ends, not its duration, and includes the codec's padding.
-    total -= (
-        _start_seconds(stream) + codec_delay(stream)
-        if audio_start is None
-        else audio_start.first_sample_s + audio_start.delay_s
-    )
+    if audio_start is not None:
+        total -= audio_start.first_sample_s + audio_start.delay_s
+    else:
+        start = (stream.start_time or 0) * (stream.time_base or Fraction(0))
+        total -= max(Fraction(0), start) + codec_delay(stream)
     return total if total > 0 else None
 
 
@@ -120,10 +120,6 @@ def codec_delay(stream: VideoStream | AudioStream) -> Fraction:
     if isinstance(stream, AudioStream) and stream.codec_context.codec.canonical_name == "opus":
         return Fraction(_opus_delay(stream), 48_000)
     return Fraction(0)
-
-
-def _start_seconds(stream: VideoStream | AudioStream) -> Fraction:
-    return max(Fraction(0), (stream.start_time or 0) * (stream.time_base or Fraction(0)))
 
 
 def _opus_delay(stream: AudioStream) -> int:

@@ -65,7 +65,8 @@ def find_matroska_damage(source: ByteRangeFile) -> str:
     at, end = segment[0], min(sum(segment), source.size)
     while at + 5 < end:
         name = read_at(source, at, 4)
-        width = _element_id_width(name)
+        # The number of leading zero bits in the first byte of an element's ID gives the ID's bytes.
+        width = 9 - name[0].bit_length() if name and name[0] >= 0x10 else 0
         found = read_element_size(source, at + width) if width else None
         if found is None or sum(found) > source.size:
             return ""  # of unknown length, or cut off, which `count_missing_bytes` finds
@@ -79,11 +80,6 @@ def find_matroska_damage(source: ByteRangeFile) -> str:
                 return f"the checksum of the element at byte {at:,} does not fit"
         at = sum(found)
     return ""
-
-
-def _element_id_width(name: bytes) -> int:
-    """Return the bytes of an element's ID, which the number of leading zero bits in its first byte gives."""
-    return 9 - name[0].bit_length() if name and name[0] >= 0x10 else 0
 
 
 def _crc32_of_range(source: ByteRangeFile, at: int, end: int) -> int:
