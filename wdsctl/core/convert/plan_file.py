@@ -149,20 +149,14 @@ class PlanFile:
         return hashed.hexdigest()
 
     def _rows(self, columns: str, first: int, last: int, kinds: Sequence[ValueType]) -> Iterator[tuple[Any, ...]]:
-        if self._is_ordered:
-            query = (
-                f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
-                "WHERE pos BETWEEN ? AND ? ORDER BY pos"
-            )
-        else:
-            query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
+        query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
         with _translate_read_errors(self.path):
+            if self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None:
+                query = (
+                    f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
+                    "WHERE pos BETWEEN ? AND ? ORDER BY pos"
+                )
             yield from check_row_types(self._connection.execute(query, (first, last)), *kinds)
-
-    @property
-    def _is_ordered(self) -> bool:
-        with _translate_read_errors(self.path):
-            return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
 
 
 _UNIT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "text", "text", "text", "count", "count", "count", "count")

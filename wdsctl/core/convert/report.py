@@ -71,6 +71,8 @@ def build_report(
 ) -> ConvertReport:
     facts = plan.facts()
     failed = {position for each in done.values() for position in each.left_out}
+    unmatched: list[str] = read_json(facts["unmet"])
+    notes = [f"no part matches {', '.join(unmatched)}"] if unmatched else []
     return ConvertReport(
         sources=_redacted_sources(opened),
         dest=redact_secrets(dest),
@@ -87,18 +89,11 @@ def build_report(
         apart=int(facts["apart"]),
         datasets=datasets,
         findings=tuple(_failure_findings(plan.units(), done)),
-        notes=(*_part_notes(facts), *_split_notes(plan, opened, request)),
+        notes=(*notes, *_split_notes(plan, opened, request)),
         up_to_date=False,
         dry_run=False,
         seconds=time.monotonic() - started,
     )
-
-
-def _part_notes(facts: Mapping[str, str]) -> Iterator[str]:
-    """A note on the options that match no part, if there are any."""
-    unmatched: list[str] = read_json(facts["unmet"])
-    if unmatched:
-        yield f"no part matches {', '.join(unmatched)}"
 
 
 def _split_notes(plan: PlanFile, opened: OpenSources, request: ConvertRequest) -> Iterator[str]:

@@ -232,7 +232,7 @@ def _add_source(
     opened.findings += about.findings
     opened.specs.append(spec)
     opened.sources.append(source)
-    opened.files_digests.append(_files_digest(source))
+    opened.files_digests.append(source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest())
     opened.reports.append(replace(report, fields=about.field_uses))
     opened.configs.append(about.config or config)
 
@@ -305,7 +305,3 @@ class _HasFilesDigest(Protocol):
     """A source whose `digest` covers more than its files."""
 
     def files_digest(self) -> bytes: ...
-
-
-def _files_digest(source: Source) -> bytes:
-    return source.files_digest() if isinstance(source, _HasFilesDigest) else source.digest()

@@ -196,7 +196,8 @@ def transcode_audio(name: str, data: bytes, options: AudioTranscodeOptions) -> t
     with av.open(io.BytesIO(data), "r", container_options=CONTAINER_OPTIONS) as source:
         if not source.streams.audio:
             raise ValueError("it has no audio stream")
-        if any(stream.type == "video" and not _is_cover(stream) for stream in source.streams):
+        cover = av.stream.Disposition.attached_pic
+        if any(stream.type == "video" and not stream.disposition & cover for stream in source.streams):
             raise ValueError("it is a video, which is not written as audio")
         source_stream = source.streams.audio[0]
         rate, target = _output_rate(source_stream.rate, options), AUDIO_TARGETS[options.format_name]
@@ -239,7 +240,3 @@ def _sample_format(options: AudioTranscodeOptions, source_format: str) -> str:
     if options.format_name == "flac":
         return "s16" if source_format.startswith(("s16", "u8")) else "s32"
     return "s16" if options.format_name == "wav" else "flt"
-
-
-def _is_cover(stream: Any) -> bool:
-    return bool(stream.disposition & av.stream.Disposition.attached_pic)

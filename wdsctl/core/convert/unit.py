@@ -144,7 +144,7 @@ def _convert_sample(
     """
     try:
         if is_plain_copy and source.detailed is not None:
-            copied = list(source.detailed.read_selected(sample.sample_index, _accept_all))
+            copied = list(source.detailed.read_selected(sample.sample_index, lambda _name: True))
             _check_has_parts(copied)
             _check_unique_names(copied)
             return copied
@@ -204,10 +204,6 @@ def _read_parts(
     else:
         found = tuple(part for part in source.source.read(sample.sample_index) if is_selected(part.name))
     return [_rename_part(part, request.parts) for part in found], media
-
-
-def _accept_all(_name: str) -> bool:
-    return True
 
 
 def _check_has_parts(parts: list[AnyPart]) -> None:

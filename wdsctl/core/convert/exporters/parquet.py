@@ -45,9 +45,11 @@ class ParquetExporter:
         with SampleSpool(path) as spool:
             spool.fill(samples, (KEY_COLUMN, FILES_COLUMN), _MAX_VALUE_BYTES)
             columns = {name: _kind(name, given.parse_list_option(options, "binary")) for name in sorted(spool.counts)}
-            media = [name for name, kind in columns.items() if kind != "text"]
             compression = dict.fromkeys((KEY_COLUMN, *columns), "zstd")
-            compression |= {leaf: "none" for name in media for leaf in _leaf_columns(name, columns[name])}
+            for name, kind in columns.items():
+                if kind != "text":
+                    leaves = (name,) if kind == "bytes" else (f"{name}.bytes", f"{name}.path")
+                    compression |= dict.fromkeys(leaves, "none")
             settings = {"compression": compression, "use_dictionary": False, "write_statistics": [KEY_COLUMN]}
             with translate_os_errors(path), library.ParquetWriter(path, _schema(columns), **settings) as writer:
                 for group in _row_groups(spool.drain(), rows):
@@ -75,10 +77,6 @@ def _kind(part: str, binary: Sequence[str]) -> str:
         if part_extension(part) in TEXT_PARTS or part_extension(part) == "json"
         else _FEATURE_OF_KIND.get(part_kind(part), "bytes")
     )
-
-
-def _leaf_columns(name: str, kind: str) -> tuple[str, ...]:
-    return (name,) if kind == "bytes" else (f"{name}.bytes", f"{name}.path")
 
 
 def _schema(columns: Mapping[str, str]) -> Any:
