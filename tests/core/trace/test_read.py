@@ -91,7 +91,7 @@ def test_samples_are_found_wherever_they_came(tmp_path: Path) -> None:
     a_run(tmp_path, 2, 0, 300)
     wanted = origins_of(123)[1][2]
     seen = list(read(tmp_path).find(lambda batch: np.flatnonzero(batch.origins[:, 2] == wanted)))
-    assert [(each.batch.number, each.position) for each in seen] == [(123, 1)]
+    assert [(batch.number, position) for batch, position in seen] == [(123, 1)]
 
 
 def test_only_blocks_that_reach_into_the_range_are_read(tmp_path: Path) -> None:

@@ -51,8 +51,16 @@ class TracedDataset:
 
     def __init__(self, location: DatasetLocation, facts: SourceFacts) -> None:
         self.location = location
-        self.offsets = _offsets(location, facts)
-        self.has_other_samples = _has_other_samples(location, self.offsets, facts)
+        path = location.offsets_path(facts.generation)
+        if not os.path.exists(path):
+            path = location.offsets_path(read_current_generation(location.catalog))
+        self.offsets = Offsets(path)
+        self.has_other_samples = bool(
+            facts.split
+            and facts.digest
+            and self.offsets.generation == facts.generation
+            and split_digest(self.offsets, read_split(location.catalog, facts.split)) != facts.digest
+        )
         self._shard_index = {shard.id: i for i, shard in enumerate(self.offsets.shards)}
 
     @property
@@ -77,10 +85,12 @@ class TracedDataset:
     def find_ids(self, key: str) -> list[int]:
         """Return the ids of all samples with this key. Scans all keys: 10 ms per million samples."""
         key_bytes = key.encode("utf-8", "surrogateescape")
-        found: list[int] = []
+        ids: list[int] = []
         for start in range(0, self.offsets.samples, _SEARCH_ROWS):
-            found += self._rows_of(key_bytes, start, min(start + _SEARCH_ROWS, self.offsets.samples)).tolist()
-        return [self._id_of(row) for row in found]
+            for row in self._rows_of(key_bytes, start, min(start + _SEARCH_ROWS, self.offsets.samples)).tolist():
+                i = self.offsets.shard_of(row)
+                ids.append(self.offsets.shards[i].id << INDEX_BITS | (row - int(self.offsets.shard_row[i])))
+        return ids
 
     def _rows_of(self, key: bytes, start: int, stop: int) -> Int64Array:
         columns = self.offsets.check_range(start, stop)
@@ -90,10 +100,6 @@ class TracedDataset:
         for i in reversed(range(len(key))):
             rows = rows[columns.keys[bounds[rows] + i] == key[i]]
         return rows + start
-
-    def _id_of(self, row: int) -> int:
-        i = self.offsets.shard_of(row)
-        return self.offsets.shards[i].id << INDEX_BITS | (row - int(self.offsets.shard_row[i]))
 
 
 class TracedDatasets:
@@ -158,17 +164,6 @@ def _match_root(text: str, known_paths: list[str]) -> str:
     return next(
         (old for old in spelled if any(f"{path}/".startswith(old.rstrip("/") + "/") for path in known_paths)), ""
     )
-
-
-def _offsets(location: DatasetLocation, facts: SourceFacts) -> Offsets:
-    path = location.offsets_path(facts.generation)
-    return Offsets(path if os.path.exists(path) else location.offsets_path(read_current_generation(location.catalog)))
-
-
-def _has_other_samples(location: DatasetLocation, offsets: Offsets, facts: SourceFacts) -> bool:
-    if not (facts.split and facts.digest) or offsets.generation != facts.generation:
-        return False
-    return split_digest(offsets, read_split(location.catalog, facts.split)) != facts.digest
 
 
 def _unavailable(facts: SourceFacts, error: WdsctlError) -> InputError:

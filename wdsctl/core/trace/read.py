@@ -187,7 +187,10 @@ class StepNumbering:
                 kept.append(stretch)
         self._segments = kept
         self._bases = [stretch.base for stretch in kept]
-        self._first_steps = _number_first_steps(kept)
+        # The number of each segment's first step. An interrupted step counts as one.
+        self._first_steps = [stretch.base // stretch.world for stretch in kept[:1]]
+        for (base, world), following in pairwise(kept):
+            self._first_steps.append(self._first_steps[-1] - (base - following.base) // world)
 
     def step_of(self, number: int) -> int:
         """Return the training step of a batch."""
@@ -203,14 +206,6 @@ class StepNumbering:
         base, world = self._segments[i]
         start = base + (step - self._first_steps[i]) * world
         return range(start, start + world)
-
-
-def _number_first_steps(segments: list[StepSegment]) -> list[int]:
-    """Compute the number of each stretch's first step."""
-    steps = [stretch.base // stretch.world for stretch in segments[:1]]
-    for (base, world), following in pairwise(segments):
-        steps.append(steps[-1] - (base - following.base) // world)  # an interrupted step counts as one
-    return steps
 
 
 _MAX_BATCH_NUMBER = 1 << 62
@@ -229,11 +224,6 @@ class TracedBatch:
     pass_number: int
     run: RunFacts
     origins: Int64Array
-
-
-class SampleOccurrence(NamedTuple):
-    batch: TracedBatch
-    position: int  # in the batch
 
 
 class _BlockLocation(NamedTuple):
@@ -292,14 +282,14 @@ class Trace:
 
     def find(
         self, match: Callable[[TracedBatch], Int64Array], *, rank: int | None = None
-    ) -> Iterator[SampleOccurrence]:
-        """Yield the places of samples. `match` returns the positions of matching samples in a batch.
+    ) -> Iterator[tuple[TracedBatch, int]]:
+        """Yield samples as (batch, position in it). `match` returns the positions of matching samples in a batch.
 
         Reads the whole trace, block by block.
         """
         for batch in self.batches(rank=rank):
             for position in match(batch).tolist():
-                yield SampleOccurrence(batch, position)
+                yield batch, position
 
     @cached_property
     def passes(self) -> list[int]:

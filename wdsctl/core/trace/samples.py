@@ -186,8 +186,11 @@ def write_samples(
     storages: dict[int, Storage] = {}
     try:
         for target in targets:
-            if id(target.dataset) not in storages:
-                storages[id(target.dataset)] = _storage(target.dataset, targets)
+            dataset = target.dataset
+            if id(dataset) not in storages:
+                # Refuses shards whose size has changed.
+                storage = storages[id(dataset)] = storage_for(dataset.location.root, dataset.sizes)
+                storage.will_need(each.byte_range for each in targets if each.dataset is dataset)
         return tuple(_write_part_files(targets, storages, resolver))
     finally:
         for storage in storages.values():
@@ -205,13 +208,6 @@ def _plan_part_files(out: str, samples: Sequence[SampleWithSource], datasets: Tr
         for part in {part.name: part for part in line.parts}.values():
             name = f"{number:0{digits}d}-{_as_name(line.key)}.{part.name.replace('/', '_')}"
             yield _PartFile(line, dataset, FileRange(path, part.offset, part.size_bytes), os.path.join(out, name))
-
-
-def _storage(dataset: TracedDataset, part_files: Sequence[_PartFile]) -> Storage:
-    """Open the storage of a dataset, and announce these reads. It refuses shards whose size has changed."""
-    storage = storage_for(dataset.location.root, dataset.sizes)
-    storage.will_need(target.byte_range for target in part_files if target.dataset is dataset)
-    return storage
 
 
 def _write_part_files(

@@ -11,7 +11,7 @@ import numpy as np
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import Finding, InputError, Severity, UsageError, WdsctlError
 from wdsctl.core.trace import Trace, TracedBatch, read_trace
-from wdsctl.core.trace.datasets import MovedRoots, TracedDatasets, parse_moved_roots
+from wdsctl.core.trace.datasets import TracedDatasets, parse_moved_roots
 from wdsctl.core.trace.format import RunFacts, SourceFacts
 from wdsctl.core.trace.read import Flaw
 from wdsctl.core.trace.samples import SampleResolver, TracedBatchSamples, pair_with_sources, write_samples
@@ -177,7 +177,8 @@ def query_trace(folder: str, options: TraceOptions) -> TraceReport:
     _check(options)
     found = read_trace(folder)
     sources = _sources(found)
-    lines = SampleResolver(TracedDatasets(_parse_moved_roots(options, sources)))
+    known_paths = dict.fromkeys(path for source in sources for path in (source.root, source.catalog) if path)
+    lines = SampleResolver(TracedDatasets(parse_moved_roots(list(options.roots), list(known_paths))))
     batches = _batches(found, options)
     seen = (
         _find_seen(found, options, lines.datasets) if options.key is not None or options.sample_id is not None else None
@@ -215,11 +216,6 @@ def _check(options: TraceOptions) -> None:
         raise UsageError(f"{' and '.join(used)} are different questions", hint="ask one of them at a time")
     if options.out is not None and used not in (["--step"], ["--batch"]):
         raise UsageError("--out writes the samples of a step or of a batch", hint="add --step N or --batch N")
-
-
-def _parse_moved_roots(options: TraceOptions, sources: list[SourceFacts]) -> MovedRoots:
-    known = dict.fromkeys(path for source in sources for path in (source.root, source.catalog) if path)
-    return parse_moved_roots(list(options.roots), list(known))
 
 
 def _sources(trace: Trace) -> list[SourceFacts]:
