@@ -202,7 +202,7 @@ class _LineScanner:
     def _take_lines(self, data: bytes, base: int, ends: Int64Array) -> _CompleteLines:
         if not len(ends):
             self._extend_open_line(data)
-            return _none()
+            return _CompleteLines(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
         first = int(ends[0])
         opened = self._close_open_line(data[:first], base + first)
         letters = np.frombuffer(data, np.uint8)
@@ -257,10 +257,6 @@ class _LineScanner:
             return None
         closed = _CompleteLines(np.array([self._begin]), np.array([stop]), np.array([is_odd]))
         return NewlineBlock(line, self._begin if line else self._size, np.empty(0, np.int64)), closed
-
-
-def _none() -> _CompleteLines:
-    return _CompleteLines(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_))
 
 
 def last_non_blank_byte(data: bytes) -> int:

@@ -41,7 +41,8 @@ def plain_members(data: bytes, base: int, file_size: int) -> tuple[TarMembers, i
     `base`: the offset of `data` in the file. Returns None if the first member is not plain.
     """
     blocks = np.frombuffer(data, np.uint8, len(data) // TAR_BLOCK_BYTES * TAR_BLOCK_BYTES).reshape(-1, TAR_BLOCK_BYTES)
-    rows = _candidates(blocks)
+    rows: Int64Array = np.flatnonzero(blocks[:, tar_header.MAGIC_FIELD[0]] == ord("u"))
+    rows = rows[(blocks[rows, 258:262] == np.frombuffer(b"star", np.uint8)).all(axis=1)]
     if len(rows) == 0 or rows[0] != 0:
         return None
     heads = blocks[rows]
@@ -76,12 +77,6 @@ def plain_members(data: bytes, base: int, file_size: int) -> tuple[TarMembers, i
         names=_names(heads[regular]),
     )
     return members, base + int(nexts[-1]) * TAR_BLOCK_BYTES
-
-
-def _candidates(blocks: ByteRows) -> Int64Array:
-    rows: Int64Array = np.flatnonzero(blocks[:, tar_header.MAGIC_FIELD[0]] == ord("u"))
-    named: NDArray[np.bool_] = (blocks[rows, 258:262] == np.frombuffer(b"star", np.uint8)).all(axis=1)
-    return rows[named]
 
 
 def parse_sizes(heads: ByteRows) -> tuple[Int64Array, NDArray[np.bool_]]:

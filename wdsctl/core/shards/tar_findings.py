@@ -140,6 +140,7 @@ def ending_findings(
     """
     name = ending.name.decode("utf-8", "backslashreplace")
     member = f"member {name!r} " if name else "the last member "
+    hidden = f": {pluralize(hidden_samples, 'sample')}" if hidden_samples else ""
     messages = {
         "truncated": (
             "WDS102",
@@ -149,7 +150,11 @@ def ending_findings(
         "bad header": ("WDS103", "error", "damaged header; everything after it is left out"),
         "not a tar": ("WDS101", "error", "not a tar file"),
         "no mark": ("WDS114", "warning", "no end-of-archive marker"),
-        "trailing data": _trailing(hidden_samples),
+        "trailing data": (
+            "WDS117",
+            "error" if hidden_samples else "warning",
+            f"data after the end-of-archive marker, where readers stop{hidden}",
+        ),
     }
     if compressed:
         message = f"compressed with {compressed}, but the name does not say so; `wdsctl convert` decompresses it"
@@ -162,15 +167,6 @@ def ending_findings(
         yield Finding(code=code, severity=severity, message=message, shard=shard, offset=ending.offset)  # type: ignore[arg-type]
     elif samples == 0:
         yield Finding(code="WDS115", severity="warning", message="no samples in this shard", shard=shard)
-
-
-def _trailing(hidden_samples: int) -> tuple[str, str, str]:
-    message = "data after the end-of-archive marker, where readers stop"
-    return (
-        ("WDS117", "error", f"{message}: {pluralize(hidden_samples, 'sample')}")
-        if hidden_samples
-        else ("WDS117", "warning", message)
-    )
 
 
 def duplicate_findings(shard: str, scan: ShardScan) -> Iterator[Finding]:

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.shards.shard_scan import ShardScan, ShardStatus
 from wdsctl.core.shards.tar_blocks import (
-    ByteRows,
     PartNames,
     TarMembers,
     first_dots,
@@ -110,21 +109,18 @@ def _add_members(
     first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     first[0] = rows_to_bytes(keys[:1])[0] != columns.last_key
     columns.last_key = rows_to_bytes(keys[-1:])[0]
-    _add_keys(columns, names[first], dots[first], collector)
+    key_names, key_sizes = names[first], dots[first]
+    blob = key_names[np.arange(key_names.shape[1]) < key_sizes[:, None]].tobytes()
+    if not blob.isascii():
+        blob, key_sizes = collector.normalize_keys(blob, key_sizes)
+    columns.keys.append(blob)
+    columns.key_sizes.append(key_sizes)
     columns.offsets.append(members.header_offsets[first])
     columns.first_parts.append(columns.part_count + np.flatnonzero(first))
     columns.names.append(part_names.encode(slice_rows(names, dots + 1, sizes)))
     columns.part_offsets.append(members.data_offsets)
     columns.part_sizes.append(members.sizes)
     columns.part_count += len(names)
-
-
-def _add_keys(columns: _ScanColumns, names: ByteRows, sizes: Int64Array, collector: FindingCollector) -> None:
-    blob = names[np.arange(names.shape[1]) < sizes[:, None]].tobytes()
-    if not blob.isascii():
-        blob, sizes = collector.normalize_keys(blob, sizes)
-    columns.keys.append(blob)
-    columns.key_sizes.append(sizes)
 
 
 def _build_scan(

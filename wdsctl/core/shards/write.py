@@ -170,7 +170,10 @@ def _copy(out: _BufferedWriter, files: FolderOpener, path: str, size: int) -> No
         before = os.fstat(source).st_size
         copied = _copy_in_kernel(out, source, size) if before == size else 0
         while before == size and copied < size:
-            chunk = _read_some(source, path, min(_WRITE_BUFFER_BYTES, size - copied))
+            try:
+                chunk = os.read(source, min(_WRITE_BUFFER_BYTES, size - copied))
+            except OSError as error:
+                raise _source_error(error, path) from error
             if not chunk:
                 break
             out.add(chunk)
@@ -196,13 +199,6 @@ def _copy_in_kernel(out: _BufferedWriter, source: int, size: int) -> int:
             copied += count
     out.size_bytes += copied
     return copied
-
-
-def _read_some(source: int, path: str, size: int) -> bytes:
-    try:
-        return os.read(source, size)
-    except OSError as error:
-        raise _source_error(error, path) from error
 
 
 def _source_error(error: OSError, path: str) -> WdsctlError:
