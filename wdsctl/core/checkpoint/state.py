@@ -309,7 +309,7 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
         "batches_drawn": drawn,
         "batches_handed_out": max(state["batches_handed_out"] for state in ordered),
         "end": END_OPEN if any(_is_open(state) for state in ordered) else END_PASSED,
-        "cursors": dict(sorted(cursors.items(), key=_number)),
+        "cursors": dict(sorted(cursors.items(), key=lambda item: int(item[0]))),
     }
 
 
@@ -441,10 +441,6 @@ def _format_steps(steps: Mapping[int, int]) -> str:
     for rank, step in steps.items():
         ranks_by_step.setdefault(step, []).append(rank)
     return "; ".join(f"step {step}: ranks {shorten_list(ranks)}" for step, ranks in sorted(ranks_by_step.items()))
-
-
-def _number(item: tuple[str, Any]) -> int:
-    return int(item[0])
 
 
 def _state_error(message: str, hint: str) -> StateMismatch:

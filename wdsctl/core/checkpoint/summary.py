@@ -77,6 +77,9 @@ def summarize_state(state: LoaderState) -> StateFacts:
     draws = sum(cursor.get("draws", 0) for cursor in cursors.values())
     pending = sum(_count_pending(lane, cursor.get("stream")) for lane, cursor in cursors.items())
     lanes = len(state["lanes"])
+    samples, epochs = order.get("samples"), None
+    if len(cursors) == lanes and sources == 1 and isinstance(samples, int) and samples and draws:
+        epochs = draws / samples
     return StateFacts(
         rank=state["rank"],
         world=state["world"],
@@ -88,7 +91,7 @@ def summarize_state(state: LoaderState) -> StateFacts:
         sources=sources,
         generations=tuple(state["generations"]),
         draws=draws,
-        epochs=_epochs(draws, order, sources) if len(cursors) == lanes else None,
+        epochs=epochs,
         pending=pending,
         bans=sum(map(len, state["bans"])),
         size_bytes=len(json.dumps(state, separators=(",", ":")).encode()),
@@ -158,11 +161,6 @@ def _draws(cursor: Mapping[str, Any] | None) -> int | None:
         return None
     value = cursor.get("draws", cursor.get("emitted"))
     return value if isinstance(value, int) else None
-
-
-def _epochs(draws: int, order: Mapping[str, Any], sources: int) -> float | None:
-    samples = order.get("samples")
-    return draws / samples if sources == 1 and isinstance(samples, int) and samples and draws else None
 
 
 def _count_pending(lane: str, stream: Any) -> int:
