@@ -136,7 +136,10 @@ class LaneOrder:
 
     def first_epoch_samples(self) -> int:
         """The number of samples of this lane in the epoch with which the job begins."""
-        return self._lane_count(self._root_lane_count(self._versions[0].order.epoch_samples), len(self._lane_splits))
+        count = self._root_lane_count(self._versions[0].order.epoch_samples)
+        for split in self._lane_splits:
+            count = self._child_count(count, split)
+        return count
 
     def _locate(self, number: int) -> tuple[VersionOrder, int]:
         """The version of a sample of this lane, and its epoch in that version."""
@@ -176,12 +179,6 @@ class LaneOrder:
     def _root_lane_count(self, draws: int) -> int:
         """How many of the job's first `draws` draws the root lane makes."""
         return _draws_of_turn(draws, self._lanes, self._root, self._turn_samples)
-
-    def _lane_count(self, count: int, level: int) -> int:
-        """The number of samples, of the first `count` of the root lane, that the lane has after `level` splits."""
-        for split in self._lane_splits[:level]:
-            count = self._child_count(count, split)
-        return count
 
     def _child_count(self, count: int, lane_split: OrderLaneSplit) -> int:
         """How many of the first `count` samples of a lane belong to the child of this split."""

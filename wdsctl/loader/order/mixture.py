@@ -306,7 +306,9 @@ class LaneMixture:
     def __init__(
         self, mixtures: Sequence[Mixture], seed: int, lane: Lane, histories: Sequence[SegmentHistory] = ()
     ) -> None:
-        names = _level_names(lane)
+        # The identity of the lane in each of its levels.
+        ends = [i for i, split in enumerate(lane.splits) if split.child > 0]
+        names = [Lane(lane.root, lane.splits[:end]).identity() for end in ends] + [lane.identity()]
         # A lane without histories has segment 0 from draw 0 on in all its levels.
         level_histories = list(histories) or [CONSTANT_HISTORIES[0]] * len(names)
         self._levels = [
@@ -347,12 +349,6 @@ class LaneMixture:
 def _count_component(spans: Sequence[MixtureSpan], component: int, draws: int) -> int:
     span = next(span for span in reversed(spans) if span.begin <= draws)
     return int(span.counts_before[component]) + span.mixture.count_component(span.phase, component, draws - span.begin)
-
-
-def _level_names(lane: Lane) -> list[tuple[int, ...]]:
-    """The identity of the lane in each of its levels."""
-    ends = [i for i, split in enumerate(lane.splits) if split.child > 0]
-    return [Lane(lane.root, lane.splits[:end]).identity() for end in ends] + [lane.identity()]
 
 
 def _build_spans(

@@ -96,7 +96,7 @@ class RankTurns:
 
     def at(self, turn: int) -> LaneTurn:
         """Turn number `turn`, counted from 0 at the beginning of these turns."""
-        level = self.rotations[bisect_right(self.rotations, turn, key=_first_turn_of) - 1]
+        level = self.rotations[bisect_right(self.rotations, turn, key=lambda rotation: rotation.first_turn) - 1]
         rounds, index = divmod(turn - level.first_turn, len(level.lanes))
         lane = level.lanes[index]
         return LaneTurn(lane, self.first_batch + (level.first_round + rounds) * self.lane_count + lane)
@@ -185,10 +185,6 @@ def split_lanes(layout: LaneLayout, draws: Sequence[int], batches_drawn: int, wo
     return NextLaneLayout(
         layout=LaneLayout(first_batch=batches_drawn, lanes=lanes), parents=order * children, continuing=count
     )
-
-
-def _first_turn_of(rotation: LaneRotation) -> int:
-    return rotation.first_turn
 
 
 def _build_turns(layout: LaneLayout, taken: Mapping[int, int]) -> RankTurns:
