@@ -95,17 +95,13 @@ class ColumnReader:
         for index, (source, _, _) in enumerate(refs):
             by_source.setdefault(source.number, []).append(index)
         values = np.empty(len(refs), np.int64)
-        for indices in by_source.values():
-            column = self._column(refs[indices[0]], name)
+        for number, indices in by_source.items():
+            if (number, name) not in self._open_columns:
+                self._open_columns[number, name] = refs[indices[0]][0].column(name)
+            column = self._open_columns[number, name]
             values[indices] = column[[block.rows[i] for _, block, i in (refs[index] for index in indices)]]
         listed: list[int] = values.tolist()
         return listed
-
-    def _column(self, ref: SampleRef, name: str) -> CheckedValues:
-        key = (ref[0].number, name)
-        if key not in self._open_columns:
-            self._open_columns[key] = ref[0].column(name)
-        return self._open_columns[key]
 
 
 class ColumnCandidates:

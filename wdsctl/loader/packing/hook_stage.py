@@ -130,13 +130,9 @@ class HookPackCursor:
             self._packs_begun = state["packs"]
             if state["emitted"] and self._packs_begun < len(self._selected_packs):
                 self._begin_pack(state["bans"])
-                self._skip_outputs(state["emitted"])
-
-    def _skip_outputs(self, count: int) -> None:
-        """Skip up to `count` outputs of the current pack."""
-        outputs = self._outputs or iter(())
-        while self._outputs_emitted < count and next(outputs, None) is not None:
-            self._outputs_emitted += 1
+                outputs = self._outputs or iter(())
+                while self._outputs_emitted < state["emitted"] and next(outputs, None) is not None:
+                    self._outputs_emitted += 1
 
     def _begin_pack(self, ban_count: int) -> None:
         self._outputs = self._packer.outputs(self._selected_packs[self._packs_begun], ban_count)

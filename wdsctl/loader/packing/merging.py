@@ -213,14 +213,12 @@ class PlannedPacker:
         there = [(entry, banned) for entry, banned in found if not 0 < banned <= ban_count]
         there = there if any(not banned for _, banned in there) else []
         self._failures.stats.banned += len(candidates) - len(there)
-        return self._read([entry for entry, _ in there])
-
-    def _read(self, candidates: Sequence[PackCandidate]) -> PackContent:
-        items_of_candidates = [self._make_items(entry) for entry in candidates]
-        lengths = [entry.lengths[0] for entry, items in zip(candidates, items_of_candidates, strict=True) if items]
+        kept = [entry for entry, _ in there]
+        items_of_candidates = [self._make_items(entry) for entry in kept]
+        lengths = [entry.lengths[0] for entry, items in zip(kept, items_of_candidates, strict=True) if items]
         items = list(chain.from_iterable(items_of_candidates))
         known = lengths if len(lengths) == len(items) else None
-        return PackContent([entry.address for entry in candidates], items, sum(lengths), known)
+        return PackContent([entry.address for entry in kept], items, sum(lengths), known)
 
     def outputs(self, content: PackContent) -> Iterator[PipelineItem]:
         """The outputs of the hooks for one pack."""

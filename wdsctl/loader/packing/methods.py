@@ -139,7 +139,9 @@ class _PacksByFit:
                 taken = count
             else:
                 heappop(fit)
-                self._defer_pack(pack, room - taken * length)
+                remainder = room - taken * length
+                if remainder >= self._distinct_lengths[0]:
+                    self._packs_by_rank[bisect_right(self._distinct_lengths, remainder) - 1].append(pack)
             if taken == 1:
                 pack_of_sample.append(pack)
             else:
@@ -163,10 +165,6 @@ class _PacksByFit:
             self._remainders.append(self._capacity - odd * length)
             self.pack_of_sample += [first + full] * odd
             self._fitting_heap.append(first + full)  # the heap was empty
-
-    def _defer_pack(self, pack: int, remainder: int) -> None:
-        if remainder >= self._distinct_lengths[0]:
-            self._packs_by_rank[bisect_right(self._distinct_lengths, remainder) - 1].append(pack)
 
 
 def knapsack(lengths: Int64Array, capacity: int) -> Int64Array:

@@ -109,7 +109,9 @@ class PlannedPackCursor:
             if self._outputs is not None:
                 item = next(self._outputs, None)
                 if item is not None:
-                    self._count_pack(self._outputs_emitted)
+                    if not self._outputs_emitted:  # a pack counts with its first output
+                        self._stats.packed += self._pack_length
+                        self._stats.pack_capacity += self._stage.packing.capacities[0]
                     self._outputs_emitted += 1
                     # A finished pack is not made again after a restore.
                     if not length_hint(self._outputs, 1):
@@ -188,12 +190,6 @@ class PlannedPackCursor:
         for position in positions:
             self._candidates_of_window[position] = None
 
-    def _count_pack(self, emitted: int) -> None:
-        """Count a pack with its first output."""
-        if not emitted:
-            self._stats.packed += self._pack_length
-            self._stats.pack_capacity += self._stage.packing.capacities[0]
-
     def _plan_next_window(self, *, is_replay: bool) -> bool:
         """Plan the next window; False if nothing is left."""
         packing = self._stage.packing
@@ -248,7 +244,8 @@ def rebuild_packs(
         piece[1] - piece[0] if piece else _first_budget_length(stage, ref, item)
         for piece, (ref, item) in zip(pieces, samples, strict=True)
     ]
-    known = None if stage.packing.columns is not None and _has_siblings(restore_keys) else lengths
+    has_siblings = any(any(key[3:MAX_SAMPLE_KEY_LENGTH]) for key in restore_keys)  # hooks made several of one sample
+    known = None if stage.packing.columns is not None and has_siblings else lengths
     return pack_outputs(PackContent([], items, sum(lengths), known), stage.pack, stage.post, failures)
 
 
@@ -256,8 +253,3 @@ def _first_budget_length(stage: PlannedPackStage, ref: SampleRef, item: Pipeline
     """The length of a sample by the first budget."""
     length = next(iter(stage.packing.lengths.values()))
     return ColumnReader().lengths([ref], length)[0] if isinstance(length, str) else length(item.value)
-
-
-def _has_siblings(restore_keys: Sequence[Sequence[Any]]) -> bool:
-    """Whether hooks made several of one of the samples."""
-    return any(any(key[3:MAX_SAMPLE_KEY_LENGTH]) for key in restore_keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from wdsctl.core.errors import LoaderError
@@ -28,7 +28,8 @@ def fit_candidates(
         elif packing.too_long == "truncate":
             fit.append(_cut_candidate(entry, 0, room[0]))
         elif packing.too_long == "split":
-            fit += _split_candidate(entry, room[0])
+            (length,) = entry.lengths
+            fit += (_cut_candidate(entry, at, min(at + room[0], length)) for at in range(0, length, room[0]))
     return fit, too_long
 
 
@@ -50,12 +51,6 @@ def rebuild_candidate(address: Address, candidate_source: CandidateSource) -> Pa
     entry = candidate_source.rebuild(sample_address(address))
     piece = piece_bounds(address)
     return entry if piece is None else _cut_candidate(entry, *piece)
-
-
-def _split_candidate(candidate: PackCandidate, capacity: int) -> Iterator[PackCandidate]:
-    (length,) = candidate.lengths
-    for start in range(0, length, capacity):
-        yield _cut_candidate(candidate, start, min(start + capacity, length))
 
 
 def _cut_candidate(candidate: PackCandidate, start: int, stop: int) -> PackCandidate:
