@@ -59,19 +59,10 @@ class BatchStage:
     def open(self, item_source: BatchItemSource, failures: FailureTracker, stats: Stats) -> BatchCursor:
         return BatchCursor(self, item_source, failures, stats)
 
-    def make_default_hook(self) -> Hook:
-        """The default batch function as a hook, so that its failures are handled like those of hooks. One per lane."""
-        return Hook("batch", SourceCheckingBatcher(self.make_batch, self.are_unlike_sources), 0)
-
     @property
     def needs_sample_keys(self) -> bool:
         """Whether a hook draws random numbers for a batch, keyed by its samples."""
         return self.batch_hook is not None or self.encode_batch is not None
-
-    def begin_batch_memory(self, samples: int) -> None:
-        """Begin a batch of at most `samples` samples: images are decoded into its memory."""
-        for memory in self.memories:
-            memory.begin(samples)
 
 
 class BatchCursor:
@@ -82,7 +73,8 @@ class BatchCursor:
         self._item_source = item_source
         self._failures = failures
         self._stats = stats
-        self._default_hook = stage.make_default_hook()
+        # The default batch function is a hook, so that its failures are handled like those of hooks.
+        self._default_hook = Hook("batch", SourceCheckingBatcher(stage.make_batch, stage.are_unlike_sources), 0)
         self._batch_start: Any = None
         self._outputs: Iterator[Any] | None = None
         self._outputs_emitted = 0
@@ -148,19 +140,16 @@ class BatchCursor:
         self._item_source.load(state["upstream"])
         self._outputs, self._outputs_emitted = None, 0
         if state["emitted"] and self._begin_batch():
-            self._skip_outputs(state["emitted"])
-
-    def _skip_outputs(self, count: int) -> None:
-        """Skip up to `count` outputs of the current batch."""
-        outputs = self._outputs or iter(())
-        while self._outputs_emitted < count and next(outputs, NO_OUTPUT) is not NO_OUTPUT:
-            self._outputs_emitted += 1
+            outputs = self._outputs or iter(())
+            while self._outputs_emitted < state["emitted"] and next(outputs, NO_OUTPUT) is not NO_OUTPUT:
+                self._outputs_emitted += 1
 
     def _begin_batch(self) -> bool:
         """Collect the items of a batch; False if there are no more."""
         stage = self._stage
         self._batch_start, self._outputs_emitted = self._item_source.state(), 0
-        stage.begin_batch_memory(stage.batch_size or 1)
+        for memory in stage.memories:
+            memory.begin(stage.batch_size or 1)  # images are decoded into it
         items = self._item_source.next()
         if not items:
             return False

@@ -100,8 +100,11 @@ class GroupStage:
         if not isinstance(answer, (tuple, list)) or len(answer) != 2:
             raise _criterion_error(f"batch_group_criterion gives {short_repr(answer)}, and not a group and a size")
         group, size = answer
-        if not _is_hashable(group):
-            raise _criterion_error(f"batch_group_criterion gives the group {short_repr(group)}, which has no hash")
+        try:
+            hash(group)  # the type is not enough: a tuple that contains a list has no hash
+        except TypeError:
+            message = f"batch_group_criterion gives the group {short_repr(group)}, which has no hash"
+            raise _criterion_error(message) from None
         batch_size = self.default_size if size is None else size
         if batch_size is None:
             raise _criterion_error(
@@ -220,15 +223,6 @@ class GroupCursor:
         for number, _ in rows:
             del self._waiting_addresses[number]
         return [item for _, item in rows]
-
-
-def _is_hashable(group: Any) -> bool:
-    """Whether a group can be hashed. The type is not enough: a tuple that contains a list has no hash."""
-    try:
-        hash(group)
-    except TypeError:
-        return False
-    return True
 
 
 def _criterion_error(message: str) -> UsageError:

@@ -99,7 +99,8 @@ class RefCursor:
         while len(refs) < count:
             at = self.draws - self._next_components_start
             if at >= len(self._next_components):
-                self._look_ahead()
+                ahead, _ = self._mixing.draws(self.draws, self.draws + LOOKAHEAD_DRAWS)
+                self._next_components, self._next_components_start = ahead.tolist(), self.draws
                 at = 0
             for which in self._next_components[at : at + count - len(refs)]:
                 cursor = cursors.get(which)
@@ -144,10 +145,6 @@ class RefCursor:
         """Mix draws from here on by these histories, which agree with the old ones up to here."""
         self._mixing = LaneMixture(self._stage.blends, self._stage.mix_seed, self._lane, weight_histories)
         self._next_components, self._next_components_start = [], self.draws
-
-    def _look_ahead(self) -> None:
-        which, _ = self._mixing.draws(self.draws, self.draws + LOOKAHEAD_DRAWS)
-        self._next_components, self._next_components_start = which.tolist(), self.draws
 
     def _drawn_component_cursor(self, component: int) -> ComponentCursor:
         cursor = self._component_cursors.get(component)

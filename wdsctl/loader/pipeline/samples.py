@@ -170,9 +170,6 @@ class SampleCursor:
             while self._step < step and self._next_output() is not None:
                 pass
 
-    def _banned_by(self, ref: SampleRef) -> int:
-        return 0 if self.ban_check is None else self.ban_check(ref, None)
-
     def _load_sample(self, ref: SampleRef, draw: int = -1) -> Any:
         """One sample, or NO_OUTPUT if it is banned or cannot be read."""
         source, block, i = ref
@@ -208,7 +205,7 @@ class SampleCursor:
         source, block, i = ref
         self._origin = (source.number, block.passes[i], block.ids[i])
         self._key = hash_restore_key(self._origin)
-        self._late_ban = self._banned_by(ref)
+        self._late_ban = 0 if self.ban_check is None else self.ban_check(ref, None)
         cook = self._stage.cook_hooks.get(source.number)
         hooks = self._stage.hooks if cook is None else (cook, *self._stage.hooks)
         return self._apply_hooks(sample, hooks, self._key) if hooks else iter((sample,))
