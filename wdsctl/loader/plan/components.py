@@ -166,7 +166,9 @@ class ComponentCursor:
         positions, passes = np.empty_like(numbers), np.empty_like(numbers)
         done = 0
         while done < len(numbers):
-            window = self._window_of(int(numbers[done]))
+            number, window = int(numbers[done]), self._window
+            if window is None or not window.first_number <= number < window.first_number + self._size:
+                window = self._order.window(number)
             stop = int(np.searchsorted(numbers, window.first_number + len(window.positions)))
             at = numbers[done:stop] - window.first_number
             positions[done:stop], passes[done:stop] = window.positions[at], window.passes[at]
@@ -176,13 +178,6 @@ class ComponentCursor:
     def first_epoch_samples(self) -> int:
         """The number of samples of this lane in its first epoch."""
         return self._order.first_epoch_samples()
-
-    def _window_of(self, number: int) -> SampleWindow:
-        """The window that contains this sample: the open window, if possible."""
-        window = self._window
-        if window is not None and window.first_number <= number < window.first_number + self._size:
-            return window
-        return self._order.window(number)
 
     def _next_positions(self) -> tuple[Int64Array, Int64Array]:
         """The next positions and their passes, of the next window if this one is used up."""

@@ -141,15 +141,11 @@ def _sample_source_label(sample: Any, number: int) -> str:
 def _kind_difference(one: SplitSource, other: SplitSource) -> str:
     """The difference between two sources that are `are_incompatible`."""
     (type_one, fields), (type_other, others) = (
-        min(each.sample_kinds or (), key=_kind_sort_key) for each in (one, other)
+        min(each.sample_kinds or (), key=lambda kind: (kind[0], sorted(kind[1]))) for each in (one, other)
     )
     if type_one != type_other:
         return f"{type_one} and {type_other}"
     return _field_difference(fields, others)
-
-
-def _kind_sort_key(kind: tuple[str, frozenset[str]]) -> tuple[str, list[str]]:
-    return kind[0], sorted(kind[1])
 
 
 def _sample_difference(one: Any, other: Any, error: Exception) -> str:

@@ -38,11 +38,6 @@ def mean_lengths(components: Sequence[Sequence[SourceRange]], locations: Sequenc
     return tuple(_mean_length(ranges, where) for ranges, where in zip(components, locations, strict=True))
 
 
-def token_to_sample_weights(weights: Sequence[Fraction], means: Sequence[Fraction]) -> tuple[Fraction, ...]:
-    """The weights in samples with which the tokens of the components have these shares."""
-    return tuple(weight / mean for weight, mean in zip(weights, means, strict=True))
-
-
 def _mean_length(source_ranges: Sequence[SourceRange], where: str) -> Fraction:
     total = 0
     for piece in source_ranges:
@@ -187,7 +182,8 @@ def sample_weights(
     if plan.weight_unit != "tokens":
         return chosen
     means = mean_lengths(source_ranges, [plan.components[i].where for i in entries])
-    return [token_to_sample_weights(segment, means) for segment in chosen]
+    # The weights in samples with which the tokens of the components have these shares.
+    return [tuple(weight / mean for weight, mean in zip(segment, means, strict=True)) for segment in chosen]
 
 
 def used_entries(
