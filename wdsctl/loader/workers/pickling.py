@@ -159,7 +159,8 @@ class FlatStorage:
     def __reduce__(self) -> tuple[Any, ...]:
         if not self.storage.nbytes():
             return _rebuild_flat, (None,)
-        return _rebuild_flat, (pickle.PickleBuffer(_storage_bytes(self.storage).numpy().data),)
+        storage_bytes = torch.empty(0, dtype=torch.uint8).set_(self.storage)
+        return _rebuild_flat, (pickle.PickleBuffer(storage_bytes.numpy().data),)
 
 
 class TensorReducer:
@@ -202,10 +203,6 @@ class TensorReducer:
 def _storage_id(storage: torch.UntypedStorage) -> tuple[int, int]:
     """The identity of a storage. Two may begin at one address: tensors over one array, of different lengths."""
     return storage.data_ptr(), storage.nbytes()
-
-
-def _storage_bytes(storage: torch.UntypedStorage) -> torch.Tensor:
-    return torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
 def _rebuild_flat(memory: Any) -> torch.Tensor:

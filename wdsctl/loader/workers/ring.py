@@ -130,7 +130,8 @@ class RingWriter:
         return min(fits)[1] if fits else None
 
     def _new_block(self, size: int) -> int | None:
-        block_bytes = _rounded_block_bytes(size)
+        # Up to an eighth more: results of similar size share blocks.
+        block_bytes = align_up(size, max(_BLOCK_GRANULARITY_BYTES, 1 << max(0, size.bit_length() - 4)))
         room = ring_limit_bytes(self._ring_bytes, self._largest) - block_bytes
         held = sum(map(len, self._blocks.values()))
         # Free blocks are too small: they are dropped, largest first. Their numbers are reused.
@@ -144,7 +145,12 @@ class RingWriter:
             block = spare.pop()
             held -= len(self._blocks[block])
             self._drop_block(block)
-        return None if block is None else self._map_block(block, block_bytes)
+        if block is None:
+            return None
+        descriptor = new_shared_memory(block_bytes)
+        self._blocks[block] = mmap.mmap(descriptor, block_bytes)
+        self._unsent_descriptors[block] = descriptor
+        return block
 
     def _drop_block(self, block: int) -> None:
         # The map is not closed explicitly: the code that made a result in the block may still refer to it.
@@ -153,12 +159,6 @@ class RingWriter:
         descriptor = self._unsent_descriptors.pop(block, None)
         if descriptor is not None:
             os.close(descriptor)
-
-    def _map_block(self, block: int, size: int) -> int:
-        descriptor = new_shared_memory(size)
-        self._blocks[block] = mmap.mmap(descriptor, size)
-        self._unsent_descriptors[block] = descriptor
-        return block
 
 
 def close_sent_descriptors(placement: BlockPlacement) -> None:
@@ -177,11 +177,6 @@ def _write_segments(memory: mmap.mmap, at: int, segments: Sequence[ByteSegment])
             memory[end : end + len(piece)] = piece
             end += len(piece)
         at += align_up(segment_bytes(segment))
-
-
-def _rounded_block_bytes(size: int) -> int:
-    """Up to an eighth more: results of similar size share blocks."""
-    return align_up(size, max(_BLOCK_GRANULARITY_BYTES, 1 << max(0, size.bit_length() - 4)))
 
 
 #: The ring of the worker that this process is.
