@@ -34,8 +34,9 @@ def collate_field(values: Sequence[Any], *, field: str = "", memories: Sequence[
     tensors = {kind for kind in kinds if issubclass(kind, torch.Tensor)}
     if tensors and tensors != kinds:
         odd = next(kind for kind in kinds if kind not in tensors)
+        found = "None" if odd is type(None) else f"of type {odd.__name__}"
         raise LoaderError(
-            f"field '{field}' is a tensor in some samples and {_type_phrase(odd)} in others",
+            f"field '{field}' is a tensor in some samples and {found} in others",
             where=f"field '{field}'",
             hint="convert it to a tensor for all samples in encode_sample, or override batch",
             code="WDS506",
@@ -103,10 +104,6 @@ def _holds_tensors(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return True
     return is_structure(value) and any(map(_holds_tensors, structure_fields(value).values()))
-
-
-def _type_phrase(kind: type) -> str:
-    return "None" if kind is type(None) else f"of type {kind.__name__}"
 
 
 def stack_tensors(
