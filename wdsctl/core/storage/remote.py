@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from wdsctl.core.errors import StorageDown, StorageError, WdsctlError
 from wdsctl.core.storage.ranges import RangeRequest, ReadAheadBuffer, plan_requests
@@ -86,11 +86,6 @@ MAX_CONCURRENT_REQUESTS = 16
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
 
-class RemoteFile(NamedTuple):
-    path: str  # relative to the root
-    facts: Mapping[str, Any]  # from the driver; `size` in bytes
-
-
 class FsspecStorage:
     """The files below `root`, a URL. Paths are URLs that begin with it.
 
@@ -120,8 +115,11 @@ class FsspecStorage:
         vars(self).update(state)
         self._reset()
 
-    def files(self) -> list[RemoteFile]:
-        """List all files below the root, without caches. Raises InputError if there is no such bucket or folder."""
+    def files(self) -> list[tuple[str, Mapping[str, Any]]]:
+        """List all files below the root, without caches: (path relative to the root, facts from the driver).
+
+        Raises InputError if there is no such bucket or folder.
+        """
         base = self._driver_path(self._root)
 
         def find() -> dict[str, dict[str, Any]]:
@@ -140,9 +138,9 @@ class FsspecStorage:
             if facts["size"] is None:
                 raise _no_size_error(path)
             found[name] = {**found[name], **facts}
-        files = [RemoteFile(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
+        files = [(name.removeprefix(base).lstrip("/"), facts) for name, facts in found.items()]
         # Some stores have an empty object for each folder.
-        return [file for file in files if not (file.facts["size"] == 0 and (not file.path or file.path.endswith("/")))]
+        return [(path, facts) for path, facts in files if not (facts["size"] == 0 and (not path or path.endswith("/")))]
 
     def size(self, path: str) -> int:
         inner = self._driver_path(path)

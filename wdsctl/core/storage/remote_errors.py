@@ -262,7 +262,11 @@ class RemoteFileChecker:
     def files_due(self, paths: Iterable[str]) -> list[str]:
         """Return the files to check before they are read."""
         now = time.monotonic()
-        return sorted(path for path in paths if path in self._expected and self._is_due(path, now))
+        return sorted(
+            path
+            for path in paths
+            if path in self._expected and (path not in self._seen or now - self._seen[path][0] >= self._recheck_seconds)
+        )
 
     def check(self, path: str, facts: Mapping[str, Any]) -> None:
         """Compare the store's facts of a file with earlier ones. Raises StorageError WDS403 if they differ."""
@@ -283,6 +287,3 @@ class RemoteFileChecker:
                 code="WDS403",
             )
         self._seen[path] = time.monotonic(), mark
-
-    def _is_due(self, path: str, now: float) -> bool:
-        return path not in self._seen or now - self._seen[path][0] >= self._recheck_seconds
