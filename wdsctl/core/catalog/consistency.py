@@ -97,8 +97,8 @@ def repeated_key_findings(published: Catalog, progress: Progress) -> Iterator[Fi
 def colliding_name_findings(published: Catalog, shards: Sequence[str]) -> Iterator[Finding]:
     """Keys and paths of shards that differ only in case or Unicode form; a finding per set."""
     count, first = find_colliding_keys(published, MAX_COLLISION_FINDINGS)
-    for found in first:
-        yield _collision_finding("keys", found.keys, shard=found.shard, key=found.keys[0])
+    for keys, shard in first:
+        yield _collision_finding("keys", keys, shard=shard, key=keys[0])
     if count > len(first):
         message = (
             f"more sets of keys that differ only in case or Unicode form, beyond the first {MAX_COLLISION_FINDINGS:,}"
@@ -242,14 +242,6 @@ class RepeatedKey:
     shards: tuple[str, ...]  # the first few shards that have it
 
 
-@dataclass(frozen=True, slots=True)
-class CollidingKeys:
-    """Keys that other systems treat as one name, and the first shard that has the first of them."""
-
-    keys: tuple[str, ...]
-    shard: str
-
-
 def find_repeated_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[RepeatedKey]]:
     """How many keys occur in more than one shard, and the first `limit` of them.
 
@@ -270,8 +262,9 @@ def find_repeated_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[Rep
         return count, [_repeated_key(catalog, _SHARDS_WITH_KEY, key) for key in keys]
 
 
-def find_colliding_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[CollidingKeys]]:
-    """How many sets of keys differ only in case or Unicode form, and the first `limit` of them.
+def find_colliding_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[tuple[tuple[str, ...], str]]]:
+    """How many sets of keys differ only in case or Unicode form, and the first `limit` of them: (keys, first shard that
+    has the first of them).
 
     None for JSONL, whose keys are no file names, and for catalogs without rows of samples. Cost: a pass over the key
     index, 0.3 s per million keys; 6 s per million keys that are not lower-case ASCII, and temporary files of twice
@@ -293,7 +286,7 @@ def find_colliding_keys(catalog: Catalog, limit: int = 20) -> tuple[int, list[Co
             for form in forms:
                 keys = tuple(row[0] for row in connection.execute(_KEYS_OF_FORM, (form,)))
                 [shard] = connection.execute(_FIRST_SHARD_WITH_KEY, keys[:1]).fetchone()
-                collisions.append(CollidingKeys(keys, shard))
+                collisions.append((keys, shard))
             return count, collisions
         finally:
             connection.execute("DROP TABLE temp.caseless")

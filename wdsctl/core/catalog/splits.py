@@ -98,12 +98,9 @@ def shard_from_flags(shard: int, flags: SampleFlags) -> SplitShard | None:
     samples = int(np.count_nonzero(flags))
     if not samples:
         return None
-    return SplitShard(shard, samples, None if samples == len(flags) else pack_flags(flags))
-
-
-def pack_flags(flags: SampleFlags) -> bytes:
-    """One bit per sample, lowest first."""
-    return np.packbits(flags, bitorder="little").tobytes()
+    # One bit per sample, lowest first; no bits if the split has the whole shard.
+    bits = None if samples == len(flags) else np.packbits(flags, bitorder="little").tobytes()
+    return SplitShard(shard, samples, bits)
 
 
 def split_labels(split_shards: Iterable[SplitShard | None], sample_count: int) -> SplitLabels:

@@ -72,21 +72,21 @@ def check_content(read: ReadShard, part: PartToCheck, findings: LocatedFindingCo
 
 
 def _check_medium(read: ReadShard, part: PartToCheck, findings: LocatedFindingCollector) -> None:
-    header = read_part_header(read, part)
-    if header.content.kind == "image":
+    head, content = read_part_header(read, part)
+    if content.kind == "image":
         if part.size > MAX_DECODABLE_BYTES:
             findings.add("WDS146", f"the image has {part.size:,} bytes; {_SIZE_LIMIT}", part)
             return
         from wdsctl.core.media.decode_check import check_image_decodes
 
         verdict = check_image_decodes(read(part.offset, part.size))
-    elif header.content.kind in ("audio", "video"):
+    elif content.kind in ("audio", "video"):
         from wdsctl.core.media.decode_check import check_stream_decodes
 
-        source = part_byte_range(read, part, header.head)
+        source = part_byte_range(read, part, head)
         # Decode the stream, and compare its checksums.
         source.max_read_bytes, source.max_kept_pages = 3 * part.size, MAX_KEPT_PAGES
-        verdict = check_stream_decodes(source, header.content.format)
+        verdict = check_stream_decodes(source, content.format)
     else:
         return  # the level `headers` reports it
     if verdict.outcome == "doubtful":

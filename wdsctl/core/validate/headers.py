@@ -6,7 +6,6 @@ import io
 import struct
 import zipfile
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 
@@ -27,20 +26,14 @@ CatalogFacts = Mapping[tuple[int, str], MediumFacts | Unreadable]  # by the samp
 _NPY_ERRORS = (ValueError, SyntaxError, TypeError, EOFError, struct.error, OverflowError)
 
 
-class PartHeader(NamedTuple):
-    """The first bytes of a part, and their sniffed format."""
-
-    head: bytes
-    content: SniffedContent
-
-
 def has_known_header(part: str) -> bool:
     return part_kind(part) in MEDIA_KINDS | ARRAY_KINDS
 
 
-def read_part_header(read: ReadShard, part: PartToCheck) -> PartHeader:
+def read_part_header(read: ReadShard, part: PartToCheck) -> tuple[bytes, SniffedContent]:
+    """The first bytes of a part, and their sniffed format."""
     head = read(part.offset, min(part.size, HEADER_READ_BYTES))
-    return PartHeader(head, sniff(head, part.size))
+    return head, sniff(head, part.size)
 
 
 def check_header(
@@ -52,10 +45,10 @@ def check_header(
     """
     if part.size == 0:
         return
-    header = read_part_header(read, part)
+    head, content = read_part_header(read, part)
     kind = part_kind(part.part)
     if kind in MEDIA_KINDS:
-        _check_medium(read, part, header, catalog_facts, findings)
+        _check_medium(read, part, head, content, catalog_facts, findings)
     elif kind == "npy":
         if defect := npy_error(read, part):
             findings.add("WDS140", defect, part)
@@ -66,16 +59,16 @@ def check_header(
 def _check_medium(
     read: ReadShard,
     part: PartToCheck,
-    header: PartHeader,
+    head: bytes,
+    content: SniffedContent,
     catalog_facts: CatalogFacts,
     findings: LocatedFindingCollector,
 ) -> None:
-    content = header.content
     if content.kind not in MEDIA_KINDS:
         found = f"{content.format} ({content.kind})" if content.format else content.kind
         findings.add("WDS140", f"it is not an image, audio or video: {found}", part)
         return
-    facts = probe_media(part_byte_range(read, part, header.head), content)
+    facts = probe_media(part_byte_range(read, part, head), content)
     if isinstance(facts, Unreadable):
         findings.add("WDS140", facts.reason, part)
         return
