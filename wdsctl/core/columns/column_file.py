@@ -151,11 +151,6 @@ class CheckedValues:
             raise self._damaged()
         return found
 
-    def read_all(self) -> Int64Array:
-        """All values: 2.4 ms per million the first time."""
-        checked: Int64Array = self[:]
-        return checked
-
 
 @dataclass(frozen=True, slots=True)
 class ColumnFile:
@@ -168,8 +163,9 @@ class ColumnFile:
 
     @property
     def values(self) -> Int64Array:
-        """(samples,): all values, checked."""
-        return self.checked_values.read_all()
+        """(samples,): all values, checked: 2.4 ms per million the first time."""
+        checked: Int64Array = self.checked_values[:]
+        return checked
 
 
 def column_path(location: DatasetLocation, name: str, generation: int) -> str:
@@ -223,7 +219,11 @@ def find_column(
     column = read_column(path)
     if (column.facts.name, column.facts.generation) != (name, generation):
         raise _damaged(path, name)
-    if shards is not None and not _is_for_shards(column, shards):
+    is_for_shards = shards is None or (
+        column.facts.shards == digest_shards(shards)
+        and column.table[:, :2].tolist() == [[shard.id, shard.samples] for shard in shards]
+    )
+    if not is_for_shards:
         raise CatalogError(
             f"the column {name!r} was made for other shards",
             where=path,
@@ -242,13 +242,6 @@ def read_column(path: str) -> ColumnFile:
         return _parse_column(data, damaged)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise damaged() from error
-
-
-def _is_for_shards(column: ColumnFile, shards: Sequence[IndexedShard]) -> bool:
-    """Whether a column was computed for these shards, by its digest and its table."""
-    if column.facts.shards != digest_shards(shards):
-        return False
-    return bool(column.table[:, :2].tolist() == [[shard.id, shard.samples] for shard in shards])
 
 
 def digest_shards(shards: Iterable[IndexedShard]) -> str:

@@ -132,9 +132,6 @@ class _RunningTask:
     failed_count: int = 0
     failures: list[tuple[str, str]] = field(default_factory=list)
 
-    def needs_part(self, part: str) -> bool:
-        return self.function.parts is None or part in self.function.parts
-
     def add_sample(self, i: int, sample: SampleParts) -> None:
         """The value of the i-th sample of the shard."""
         parts = self.function.parts
@@ -173,7 +170,10 @@ class _InvalidValue(ValueError):  # noqa: N818 - private
 def _compute_all(shard: IndexedShard, tasks: list[_RunningTask]) -> None:
     """Pass every sample, with the parts that a task needs, to all tasks."""
     offsets = shard.offsets
-    names = {name for layout in offsets.layouts for name in layout if any(each.needs_part(name) for each in tasks)}
+    every = {name for layout in offsets.layouts for name in layout}
+    # A function without declared parts needs all.
+    needed = (every if each.function.parts is None else every & set(each.function.parts) for each in tasks)
+    names = set[str]().union(*needed)
     rows = range(shard.first_row, shard.end_row)
     selected = ((row, [part for part in offsets.parts(row) if part[0] in names]) for row in rows)
     for (row, parts), data in read_parts(shard, (((row, parts), parts) for row, parts in selected)):
@@ -202,7 +202,8 @@ def _parse_value(value: Any) -> int:
 def part_sizes(offsets: Offsets, rows: slice, part: str) -> Int64Array:
     """(rows,): bytes of the part in each of these samples; 0 if it is missing; of a repeated part the last one."""
     columns = offsets.check_range(rows.start, rows.stop)
-    part_indices = np.array([_last(layout, part) for layout in offsets.layouts] or [-1], np.int64)
+    last = [max((i for i, name in enumerate(layout) if name == part), default=-1) for layout in offsets.layouts]
+    part_indices = np.array(last or [-1], np.int64)
     if columns.layout is None or columns.part_start is None:
         width = len(offsets.layouts[0]) if offsets.layouts else 0
         first = np.arange(rows.start, rows.stop, dtype=np.int64) * width
@@ -214,7 +215,3 @@ def part_sizes(offsets: Offsets, rows: slice, part: str) -> Int64Array:
     found = np.zeros(len(first), np.int64)
     found[has] = columns.part_size[first[has] + part_rows[has]]
     return found
-
-
-def _last(layout: tuple[str, ...], part: str) -> int:
-    return max((i for i, name in enumerate(layout) if name == part), default=-1)

@@ -130,7 +130,8 @@ class JsonNumberReader:
             return int(value)
         if isinstance(value, int) and not isinstance(value, bool):
             return value
-        raise ValueError(f"{'.'.join(self.path)!r} is {_describe_value(value)}, not a whole number, a string or a list")
+        found = "an object" if isinstance(value, dict) else json.dumps(value)
+        raise ValueError(f"{'.'.join(self.path)!r} is {found}, not a whole number, a string or a list")
 
 
 def _step_into(value: Any, step: str, path: str) -> Any:
@@ -139,10 +140,6 @@ def _step_into(value: Any, step: str, path: str) -> Any:
     if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
         return value[int(step)]
     raise ValueError(f"there is no {path!r} in it")
-
-
-def _describe_value(value: Any) -> str:
-    return "an object" if isinstance(value, dict) else json.dumps(value)
 
 
 #: The attribute by which a function declares the parts that it needs: `tokens.parts = ("txt",)`. Others are not read.
