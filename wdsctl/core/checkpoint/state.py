@@ -301,7 +301,12 @@ def merge_states(states: Sequence[LoaderState]) -> LoaderState:
         _check_same_job(first, state)
     _all_ranks([state["rank"] for state in ordered], first["world"])
     _check_same_step(ordered)
-    drawn, cursors = _merge_lanes(ordered) if first["lanes"] else _merge_batches(ordered)
+    if first["lanes"]:
+        # Cursors of lanes have absolute positions, so the count of any rank can be used.
+        drawn: int = max(state["batches_drawn"] for state in ordered)
+        cursors: LoaderState = {lane: cursor for state in ordered for lane, cursor in state["cursors"].items()}
+    else:
+        drawn, cursors = _merge_batches(ordered)
     return {
         **first,
         "kind": "world",
@@ -398,12 +403,6 @@ def _check_same_step(states: Sequence[LoaderState]) -> None:
 def _is_open(state: LoaderState) -> bool:
     """Whether a rank may have more batches of its pass; always True in an endless training."""
     return bool(state["end"] == END_OPEN)
-
-
-def _merge_lanes(states: Sequence[LoaderState]) -> tuple[int, LoaderState]:
-    """(batches drawn, cursors). Cursors have absolute positions, so the count of any rank can be used."""
-    drawn = max(state["batches_drawn"] for state in states)
-    return drawn, {lane: cursor for state in states for lane, cursor in state["cursors"].items()}
 
 
 def _merge_batches(states: Sequence[LoaderState]) -> tuple[int, LoaderState]:

@@ -267,23 +267,16 @@ def _check_sources(opened: OpenSources, work: str) -> None:
 
 
 def _resolve(request: ConvertRequest, opened: OpenSources) -> ResolvedRequest:
-    options = exporter_options(request, are_shards=all(spec.importer in ("shards", "packed") for spec in opened.specs))
+    given = request.format_options
+    options = {name.removeprefix("to."): value for name, value in given.items() if name.startswith("to.")}
+    # Options without the prefix belong to the importer; for shards whose format is detected, none do.
+    if not request.from_format and all(spec.importer in ("shards", "packed") for spec in opened.specs):
+        options |= {name: value for name, value in given.items() if not name.startswith("to.")}
     if request.compress == "gz":
         options["compress"] = "gz"
     if request.target == "shards":
         SHARDS.check(options)
     return ResolvedRequest(request, tuple(opened.specs), tuple(sorted(options.items())))
-
-
-def exporter_options(request: ConvertRequest, *, are_shards: bool) -> dict[str, str]:
-    """The options of the exporter: those with the prefix `to.`, and all others if the sources are shards.
-
-    Options without the prefix belong to the importer; for shards whose format is detected, none do.
-    """
-    options = request.format_options
-    named = {name.removeprefix("to."): value for name, value in options.items() if name.startswith("to.")}
-    others = {name: value for name, value in options.items() if not name.startswith("to.")}
-    return named | (others if are_shards and not request.from_format else {})
 
 
 def _fingerprint(request: ConvertRequest, opened: OpenSources) -> str:

@@ -139,13 +139,15 @@ def hold_lock(path: str, *, wait: float = 0.0, note: Callable[[str], None] = lam
     """
     with translate_os_errors(path):
         started = process_start_time(os.getpid())
+        arguments = map(redact_secrets, sys.argv[1:])
+        command = shlex.join([os.path.basename(sys.argv[0]), *arguments])[:MAX_COMMAND_CHARS]
         own_holder = LockHolder(
             socket.gethostname(),
             os.getpid(),
             started,
             time.time(),
             uuid.uuid4().hex,
-            command=_command(),
+            command=command,
             space=pid_namespace(),
         )
         _take_or_wait(path, own_holder, wait, note)
@@ -377,11 +379,6 @@ def _still_running_error(path: str, holder: LockHolder) -> CatalogError:
         hint="wait for it with `--wait`, or stop it; `--break-lock --yes` takes the lock from a live process",
         code="WDS304",
     )
-
-
-def _command() -> str:
-    """The command line of this process, without secrets."""
-    return shlex.join([os.path.basename(sys.argv[0]), *map(redact_secrets, sys.argv[1:])])[:MAX_COMMAND_CHARS]
 
 
 def _holder_text(holder: LockHolder) -> str:

@@ -190,7 +190,10 @@ def _check_root(root: str) -> None:
 def _apply_policy(root: str, scan: RawFolderScan, parts: tuple[str, ...], on_missing: OnMissing) -> RawListing:
     expected = parts or _usual_parts(scan)
     incomplete = dict(_find_incomplete(scan, expected))
-    examples = _choose_examples(scan, incomplete)
+    # The first few incomplete samples and unusable files.
+    lacking = list(_describe_incomplete(scan, dict(islice(incomplete.items(), MAX_EXAMPLES))))
+    kept = max(MAX_EXAMPLES - len(scan.examples), MAX_EXAMPLES // 2 + 1)
+    examples = tuple([*lacking[:kept], *scan.examples][:MAX_EXAMPLES])
     if on_missing == "error" and (incomplete or scan.fault_count):
         more = len(incomplete) + scan.fault_count - len(examples)
         raise DatasetError(
@@ -268,13 +271,6 @@ def _unreadable_keys(scan: RawFolderScan) -> list[str]:
         if unreadable
         else []
     )
-
-
-def _choose_examples(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Choose the first few incomplete samples and unusable files."""
-    lacking = list(_describe_incomplete(scan, dict(islice(incomplete.items(), MAX_EXAMPLES))))
-    kept = max(MAX_EXAMPLES - len(scan.examples), MAX_EXAMPLES // 2 + 1)
-    return tuple([*lacking[:kept], *scan.examples][:MAX_EXAMPLES])
 
 
 def _describe_incomplete(scan: RawFolderScan, incomplete: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

@@ -45,7 +45,12 @@ def parse_split_shares(text: str) -> dict[str, float]:
     percents = [piece.endswith("%") for piece in pieces]
     if any(percents) and not all(percents):
         raise _shares_error(text, "either all ratios are percentages, or none")
-    names, numbers = _parse_named(text, pieces) if named[0] else _parse_positional(text, pieces)
+    if named[0]:
+        names, numbers = _parse_named(text, pieces)
+    elif len(pieces) <= len(POSITIONAL_NAMES):
+        names, numbers = list(POSITIONAL_NAMES[: len(pieces)]), pieces
+    else:
+        raise _shares_error(text, f"{len(pieces)} ratios need names")
     shares = {name: _parse_share(text, number) for name, number in zip(names, numbers, strict=True)}
     if not any(shares.values()):
         raise _shares_error(text, "at least one ratio must be above 0")
@@ -106,12 +111,6 @@ def _exact_shares(shares: Mapping[str, float]) -> dict[str, Fraction]:
         raise _shares_error(", ".join(shares), "at least one ratio must be above 0")
     # A float's repr is the decimal that the user wrote; its binary value is not.
     return {name: Fraction(repr(share)) for name, share in shares.items()}
-
-
-def _parse_positional(text: str, pieces: list[str]) -> tuple[list[str], list[str]]:
-    if len(pieces) > len(POSITIONAL_NAMES):
-        raise _shares_error(text, f"{len(pieces)} ratios need names")
-    return list(POSITIONAL_NAMES[: len(pieces)]), pieces
 
 
 def _parse_named(text: str, pieces: list[str]) -> tuple[list[str], list[str]]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from wdsctl.core.array_types import Int64Array
 from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
-from wdsctl.core.offsets.read import Offsets, open_cached_offsets
+from wdsctl.core.offsets.read import open_cached_offsets
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 
 HASH_READ_BYTES = 8 << 20  # larger parts are read in blocks of this size
@@ -62,13 +62,12 @@ def run_hash_unit(unit: HashUnit) -> ShardHashes:
             return ShardHashes(np.empty(0, HASH_RECORD), 0, error.message, error.code)
 
 
-def parts_to_hash(offsets: Offsets, row: int, parts: tuple[str, ...]) -> list[tuple[str, int, int]]:
-    """(name, offset, size) of a sample's parts, by name: their order in the tar does not matter."""
-    return sorted(part for part in offsets.parts(row) if not parts or part[0] in parts)
-
-
 def _hash_samples(shard: IndexedShard, unit: HashUnit) -> ShardHashes:
-    rows = ((row, parts_to_hash(shard.offsets, row, unit.parts)) for row in (shard.first_row + unit.positions).tolist())
+    # (name, offset, size) of each sample's parts, by name: their order in the tar does not matter.
+    rows = (
+        (row, sorted(part for part in shard.offsets.parts(row) if not unit.parts or part[0] in unit.parts))
+        for row in (shard.first_row + unit.positions).tolist()
+    )
     selection = (
         ((row, parts), [part for part in parts if part[2] <= HASH_READ_BYTES])
         for row, parts in rows

@@ -190,7 +190,8 @@ class _LeakSearch:
             samples = np.flatnonzero(layouts == number)
             for part, name in enumerate(layout):
                 if len(samples) and (not self.parts or name in self.parts):
-                    salt = np.uint64(part_salt(name))
+                    # An odd number for a part's name: equal sizes of different parts have different hashes.
+                    salt = np.uint64(derive_seed("part", name) | 1)
                     hashes[samples] += (part_sizes[starts[samples] + part] + np.uint64(1)) * salt
         return hashes
 
@@ -310,8 +311,3 @@ class _LeakSearch:
             pairs=tuple(self.pairs),
             findings=tuple(self.findings),
         )
-
-
-def part_salt(name: str) -> int:
-    """An odd number for a part's name, so that equal sizes of different parts have different hashes."""
-    return derive_seed("part", name) | 1
