@@ -207,8 +207,12 @@ class _Comparison:
     unreadable: dict[str, Finding] = field(default_factory=dict)
 
     def compare(self, started: float) -> DatasetDiffReport:
-        paths = self._paths()
-        names = self._split_names()
+        paths = sorted(
+            {side.shards[i].path for side in self._sides for i in range(len(side.shards)) if side.has_shard(i)}
+        )
+        names: list[str] | None = None
+        if self.first.splits is not None and self.second.splits is not None:
+            names = list(dict.fromkeys([*self.first.splits.names, *self.second.splits.names]))
         drift = SplitDriftCounter(names or [])
         self.progress.phase("shards", items=len(paths))
         shards = self._compare_shards(paths, names or [], drift)
@@ -240,20 +244,9 @@ class _Comparison:
             seconds=time.monotonic() - started,
         )
 
-    def _paths(self) -> list[str]:
-        """Return the paths of all shards of both sides, sorted."""
-        return sorted(
-            {side.shards[i].path for side in self._sides for i in range(len(side.shards)) if side.has_shard(i)}
-        )
-
     @property
     def _sides(self) -> tuple[DiffSide, DiffSide]:
         return self.first, self.second
-
-    def _split_names(self) -> list[str] | None:
-        if self.first.splits is None or self.second.splits is None:
-            return None
-        return list(dict.fromkeys([*self.first.splits.names, *self.second.splits.names]))
 
     def _compare_shards(self, paths: list[str], names: list[str], drift: SplitDriftCounter) -> ShardsDiff:
         """Compare shards. Adds the samples of shards that differ in layout to `rows`, to match by key."""

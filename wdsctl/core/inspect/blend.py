@@ -33,9 +33,6 @@ class SplitRange:
     samples: int
     first: int = 0
 
-    def subrange(self, start: int, stop: int) -> SplitRange:
-        return replace(self, first=self.first + start, samples=stop - start)
-
     def count_tokens(self) -> int:
         """Sum the column `tokens` over the samples. Raises InputError WDS310, CatalogError WDS311 and WDS314."""
         from wdsctl.core.columns.column_file import read_column_values
@@ -241,7 +238,7 @@ class _SplitInspection:
         try:
             found = sources.find(leaf.path, leaf.split_part, leaf.split_config or "")
             start, stop = resolve(leaf.subsets, found.samples)
-            return found.subrange(start, stop)
+            return replace(found, first=found.first + start, samples=stop - start)
         except WdsctlError as error:
             self.problems.append(_blend_problem(self.name, leaf.where, error))
             return None

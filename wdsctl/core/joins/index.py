@@ -222,7 +222,9 @@ def open_join(meta_folder: str, primary: JoinSide, members: Sequence[JoinSide]) 
     PermissionDenied if neither folder can be written.
     """
     fingerprint = join_fingerprint(primary, members)
-    name = f"{_join_name(primary, members)}-{fingerprint}.bin"
+    sides = repr([(side.name, side.nonmatch) for side in (primary, *members)])
+    join_name = blake2b(sides.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
+    name = f"{join_name}-{fingerprint}.bin"
     folders = [os.path.join(meta_folder, JOINS_FOLDER), _user_folder()]
     rows, *sizes = (int(side.index.shard_row[-1]) for side in (primary, *members))
     for folder in folders:
@@ -270,19 +272,11 @@ def _remove_stale(folder: str, name: str) -> None:
     with suppress(OSError):
         entries = list(os.scandir(folder))
         same_name = sorted((e for e in entries if e.name.startswith(f"{name}-")), key=lambda e: -e.stat().st_mtime_ns)
-        stale = [e for e in entries if e.name.endswith(".partial") and _age(e) > STALE_DRAFT_SECONDS]
+        oldest = time.time() - STALE_DRAFT_SECONDS
+        stale = [e for e in entries if e.name.endswith(".partial") and e.stat().st_mtime < oldest]
         for entry in (*same_name[MAX_FILES_PER_JOIN:], *stale):
             with suppress(OSError):
                 remove_file(entry.path)
-
-
-def _age(entry: os.DirEntry[str]) -> float:
-    return time.time() - entry.stat().st_mtime
-
-
-def _join_name(primary: JoinSide, members: Sequence[JoinSide]) -> str:
-    names = repr([(side.name, side.nonmatch) for side in (primary, *members)])
-    return blake2b(names.encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _user_folder() -> str:

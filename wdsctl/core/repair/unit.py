@@ -154,7 +154,11 @@ def _repair_tar(unit: RepairUnit, read: ReadBytes, fixes: Fixes) -> tuple[int, I
         raise StorageError(
             scan.findings[0].message, hint="check the disk", where=unit.source, code=scan.findings[0].code
         )
-    fixes.remaining_problems += _describe_remaining(scan)
+    fixes.remaining_problems += [
+        f"{each.message} ({each.code}, {pluralize(each.count, 'time')})"
+        for each in scan.findings
+        if each.code in _REMAINING_CODES
+    ]
     is_broken = any(finding.code in REPAIRABLE_CODES for finding in scan.findings)
     known: list[ShardMember] = []
     if unit.row is not None and unit.offsets_path:
@@ -226,14 +230,6 @@ def _describe_lost_samples(unit: RepairUnit, samples: int, fixes: Fixes) -> list
     if unit.row is None or unit.offsets_path or not fixes.counts or samples + regrouped >= unit.row.samples:
         return []
     return [f"{samples:,} of {pluralize(unit.row.samples, 'indexed sample')} are left"]
-
-
-def _describe_remaining(scan: ShardScan) -> list[str]:
-    return [
-        f"{each.message} ({each.code}, {pluralize(each.count, 'time')})"
-        for each in scan.findings
-        if each.code in _REMAINING_CODES
-    ]
 
 
 def _write_repaired(unit: RepairUnit, chunks: Iterator[bytes], result: RepairedShard) -> RepairedShard:
