@@ -117,10 +117,10 @@ def _open_descriptor(path: str, *, create: bool) -> int:
             return os.open(path, _FOLDER_FLAGS | _NOFOLLOW_ANY)
         except OSError as error:
             raise _folder_error(error, path) from error
-    start, names = _split_start(path)
-    handle = os.open(start, _FOLDER_FLAGS)
-    at = start
-    for name in names:
+    match = _DESCRIPTOR_PATH.fullmatch(path)
+    at, rest = (match[1], match[2] or "") if match else ("/", path)
+    handle = os.open(at, _FOLDER_FLAGS)
+    for name in filter(None, rest.split("/")):
         above, at = handle, os.path.join(at, name)
         try:
             handle = _open_child(name, above, create=create)
@@ -129,12 +129,6 @@ def _open_descriptor(path: str, *, create: bool) -> int:
         finally:
             os.close(above)
     return handle
-
-
-def _split_start(path: str) -> tuple[str, list[str]]:
-    match = _DESCRIPTOR_PATH.fullmatch(path)
-    start, rest = (match[1], match[2] or "") if match else ("/", path)
-    return start, [name for name in rest.split("/") if name]
 
 
 def _open_child(name: str, above: int, *, create: bool) -> int:

@@ -82,7 +82,9 @@ def _digest_to_int(hashed: blake2b) -> int:
 def _canonical(value: int | str | bytes) -> bytes:
     kind = type(value)
     if isinstance(value, int) and kind is int:
-        tag, body = b"i", _integer_bytes(value)
+        # The shortest signed little-endian form.
+        magnitude = value if value >= 0 else ~value
+        tag, body = b"i", value.to_bytes(magnitude.bit_length() // 8 + 1, "little", signed=True)
     elif isinstance(value, str):
         tag, body = b"s", value.encode()
     elif isinstance(value, bytes):
@@ -90,12 +92,6 @@ def _canonical(value: int | str | bytes) -> bytes:
     else:
         raise TypeError(f"a key can hash int, str and bytes, not {kind.__name__}: {value!r}")
     return tag + len(body).to_bytes(8, "little") + body
-
-
-def _integer_bytes(value: int) -> bytes:
-    """Encode an integer in the shortest signed little-endian form."""
-    magnitude = value if value >= 0 else ~value
-    return value.to_bytes(magnitude.bit_length() // 8 + 1, "little", signed=True)
 
 
 _MIX_STEPS = (

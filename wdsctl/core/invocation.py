@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -40,17 +40,14 @@ def describe_request(request: Any) -> list[str]:
     words: list[str] = []
     for each in fields(request):
         value = getattr(request, each.name)
-        if value == _field_default(each) or (not value and not isinstance(value, bool | int | float)):
+        default = each.default if each.default_factory is MISSING else each.default_factory()
+        if value == default or (not value and not isinstance(value, bool | int | float)):
             continue
         if is_dataclass(value):
             words += describe_request(value)
         else:
             words.append(redact_secrets(f"{each.name}={_value_text(value)}")[:MAX_ARGUMENT_CHARS])
     return words
-
-
-def _field_default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _value_text(value: Any) -> str:

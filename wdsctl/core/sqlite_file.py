@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+from contextlib import suppress
 from urllib.parse import quote
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
@@ -34,8 +35,9 @@ def open_in_place(
     with translate_os_errors(path), open_folder(above) as folder:
         if create:
             if folder.lstat(name) is None:
-                _create_file(folder, name)
-            elif _has_other_names(folder, name):
+                with suppress(FileExistsError):  # another process created it at the same time
+                    os.close(create_in(folder, name))
+            elif (found := _stat_regular(folder, name)) is not None and found.st_nlink > 1:
                 _replace_with_copy(folder, name)
         _check_side_files(folder, name)
         was = _stat_regular(folder, name)
@@ -76,13 +78,6 @@ def _check_side_files(folder: OpenFolder, name: str) -> None:
             raise _hard_link_error(os.path.join(folder.path, name + suffix))
 
 
-def _create_file(folder: OpenFolder, name: str) -> None:
-    try:
-        os.close(create_in(folder, name))
-    except FileExistsError:
-        return  # another process created it at the same time
-
-
 def _stat_regular(folder: OpenFolder, name: str) -> os.stat_result | None:
     found = folder.lstat(name)
     if found is not None and stat.S_ISLNK(found.st_mode):
@@ -90,11 +85,6 @@ def _stat_regular(folder: OpenFolder, name: str) -> os.stat_result | None:
     if found is not None and not stat.S_ISREG(found.st_mode):
         raise not_regular_error(os.path.join(folder.path, name))
     return found
-
-
-def _has_other_names(folder: OpenFolder, name: str) -> bool:
-    found = _stat_regular(folder, name)
-    return found is not None and found.st_nlink > 1
 
 
 def _replace_with_copy(folder: OpenFolder, name: str) -> None:

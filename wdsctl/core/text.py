@@ -40,7 +40,7 @@ def escape_control_chars(text: str) -> str:
 
     Keeps newlines.
     """
-    return _UNSAFE.sub(_escape_match, text)
+    return _UNSAFE.sub(lambda found: _escape(found[0]), text)
 
 
 def escape_to_line(text: str) -> str:
@@ -67,10 +67,6 @@ def _shell_escape(letter: str) -> str:
     if 0xDC80 <= number <= 0xDCFF:
         return f"\\x{number - 0xDC00:02x}"
     return f"\\u{number:04x}" if 0x80 <= number <= 0xFFFF else _escape(letter)
-
-
-def _escape_match(found: re.Match[str]) -> str:
-    return _escape(found[0])
 
 
 def _escape(letter: str) -> str:
