@@ -22,6 +22,14 @@ def join_with_and(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)
 
 
+def natural_sort_key(name: str) -> list[tuple[int, int, str]]:
+    """Sorts `rank10` after `rank9`: numbers by their value, whatever their length."""
+    return [
+        (0, len(piece.lstrip("0")), piece.lstrip("0")) if i % 2 else (1, 0, piece)
+        for i, piece in enumerate(re.split("([0-9]+)", name))
+    ]
+
+
 #: ASCII controls except tab and newline; Latin-1 controls (a terminal reads U+009B as ESC [); bidirectional controls;
 #: invisible characters except the two joiners that words and emojis need; line and paragraph separators.
 _UNSAFE = re.compile(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from wdsctl.core.blend import Blender
     from wdsctl.core.safe_open import allow_path
+    from wdsctl.core.samples.boxes import convert_boxes
+    from wdsctl.core.samples.conversations import normalize_conversation
     from wdsctl.loader.batching.batch import Batch, CrudeBatch
     from wdsctl.loader.batching.collate import batch_list, batch_pad_stack, batch_stack, generic_batch
     from wdsctl.loader.decoding import SampleDecoder
@@ -33,16 +35,20 @@ if TYPE_CHECKING:
     from wdsctl.loader.samples import (
         AudioSample,
         CaptioningSample,
+        ConversationSample,
         CrudeSample,
+        DetectionSample,
         ImageClassificationSample,
         ImageSample,
         InterleavedSample,
         MultiChoiceVQASample,
         OCRSample,
         Sample,
+        SegmentationSample,
         SimilarityInterleavedSample,
         SourceInfo,
         TextSample,
+        TranscriptionSample,
         VideoSample,
         VidQASample,
         VQAOCRSample,
@@ -74,7 +80,9 @@ _EXPORTS_BY_MODULE = {
     "samples": (
         "AudioSample",
         "CaptioningSample",
+        "ConversationSample",
         "CrudeSample",
+        "DetectionSample",
         "edataclass",
         "ImageClassificationSample",
         "ImageSample",
@@ -82,9 +90,11 @@ _EXPORTS_BY_MODULE = {
         "MultiChoiceVQASample",
         "OCRSample",
         "Sample",
+        "SegmentationSample",
         "SimilarityInterleavedSample",
         "SourceInfo",
         "TextSample",
+        "TranscriptionSample",
         "VideoSample",
         "VidQASample",
         "VQAOCRSample",
@@ -96,6 +106,12 @@ _EXPORTS_BY_MODULE = {
     "stores.cache": ("CachePool", "Lazy", "NoCachePool"),
     "stores.cookers": ("basic_sample_keys", "Cooker", "cooker"),
     "stores.disk_cache": ("FileStoreCachePool",),
+}
+_CORE_MODULE_OF = {
+    "Blender": "blend",
+    "allow_path": "safe_open",
+    "convert_boxes": "samples.boxes",
+    "normalize_conversation": "samples.conversations",
 }
 _MODULE_OF = {name: module for module, names in _EXPORTS_BY_MODULE.items() for name in names}
 
@@ -110,10 +126,12 @@ __all__ = [
     "Buckets",
     "CachePool",
     "CaptioningSample",
+    "ConversationSample",
     "Cooker",
     "CrudeBatch",
     "CrudeSample",
     "DefaultTaskEncoder",
+    "DetectionSample",
     "FatalSampleError",
     "FileStore",
     "FileStoreCachePool",
@@ -129,6 +147,7 @@ __all__ = [
     "Packing",
     "Sample",
     "SampleDecoder",
+    "SegmentationSample",
     "SimilarityInterleavedSample",
     "SkipSample",
     "SourceInfo",
@@ -136,6 +155,7 @@ __all__ = [
     "TaskEncoder",
     "TextSample",
     "TrainDataset",
+    "TranscriptionSample",
     "VQAOCRSample",
     "VQASample",
     "ValDataset",
@@ -148,6 +168,7 @@ __all__ = [
     "batch_list",
     "batch_pad_stack",
     "batch_stack",
+    "convert_boxes",
     "cooker",
     "edataclass",
     "generic_batch",
@@ -160,6 +181,7 @@ __all__ = [
     "get_val_datasets",
     "log_exception",
     "merge_states",
+    "normalize_conversation",
     "open_store",
     "register_joiner",
     "register_sample_type",
@@ -169,10 +191,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Blender":
-        return import_module("wdsctl.core.blend").Blender
-    if name == "allow_path":
-        return import_module("wdsctl.core.safe_open").allow_path
+    if name in _CORE_MODULE_OF:
+        return getattr(import_module(f"wdsctl.core.{_CORE_MODULE_OF[name]}"), name)
     if name in _MODULE_OF:
         return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.job_states import a_pass_state, a_rank_state, job
-from wdsctl.core.checkpoint.files import find_states, natural_sort_key, read_states
+from wdsctl.core.checkpoint.files import find_states, read_states
 from wdsctl.core.errors import InputError
+from wdsctl.core.text import natural_sort_key
 
 
 def a_json(path: Path, value: Any) -> str:

@@ -64,7 +64,7 @@ def reason_against(detection: Detection, sample_type: str) -> str:
         (
             seen(jpg=JPEG, json={"captions": ["x"]}),
             "CaptioningSample",
-            {"image": "jpg", "caption": "json[captions][0]"},
+            {"image": "jpg", "caption": "json[captions][0]", "captions": "json[captions]"},
         ),
         (seen(jpg=JPEG, en_caption_txt=b"x"), "CaptioningSample", {"image": "jpg", "caption": "en.caption.txt"}),
         (seen(jpg=JPEG, alt=b"a dog"), "CaptioningSample", {"image": "jpg", "caption": "alt"}),
@@ -202,6 +202,10 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "VidQASample": "no video part",
         "VideoSample": "no video part",
         "AudioSample": "no audio part",
+        "TranscriptionSample": "no audio part",
+        "DetectionSample": "no boxes: json has caption, width, height",
+        "SegmentationSample": "no mask: json has caption, width, height",
+        "ConversationSample": "no messages: json has caption, width, height",
     }
 
 

@@ -5,10 +5,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.fields import FieldPath, PartAccess, parse_field_path
+from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, parse_field_path
 
-STEPS = st.one_of(st.integers(-(10**17), 10**17), st.text(min_size=1), st.from_regex(r"-?[0-9]{1,4}", fullmatch=True))
-ACCESSES = st.builds(PartAccess, st.text(min_size=1), st.lists(STEPS, max_size=3).map(tuple))
+STEPS = st.one_of(
+    st.just(EVERY_ITEM),
+    st.integers(-(10**17), 10**17),
+    st.text(min_size=1),
+    st.from_regex(r"-?[0-9]{1,4}", fullmatch=True),
+)
+PATTERNS = st.from_regex(r"[a-z0-9.]*\*[a-z0-9.*]*", fullmatch=True)
+ACCESSES = st.one_of(
+    st.builds(PartAccess, st.text(min_size=1), st.lists(STEPS, max_size=3).map(tuple), st.just(value=False)),
+    st.builds(PartAccess, PATTERNS, st.just(()), st.just(value=True)),
+)
 PATHS = st.builds(FieldPath, st.lists(ACCESSES, min_size=1, max_size=3).map(tuple))
 
 
@@ -28,6 +37,13 @@ PATHS = st.builds(FieldPath, st.lists(ACCESSES, min_size=1, max_size=3).map(tupl
         ("json[007]", [PartAccess("json", ("007",))]),
         ("json[with a blank, and a comma]", [PartAccess("json", ("with a blank, and a comma",))]),
         ('"odd,part[1]"[x]', [PartAccess("odd,part[1]", ("x",))]),
+        ("json[a][*][b]", [PartAccess("json", ("a", EVERY_ITEM, "b"))]),
+        ("json[*]", [PartAccess("json", (EVERY_ITEM,))]),
+        ('json["*"]', [PartAccess("json", ("*",))]),
+        ("json[a*]", [PartAccess("json", ("a*",))]),
+        ("*.jpg,png", [PartAccess("*.jpg", (), is_pattern=True), PartAccess("png")]),
+        ("*", [PartAccess("*", (), is_pattern=True)]),
+        ('"odd*part"', [PartAccess("odd*part")]),
         ("子犬[größe]", [PartAccess("子犬", ("größe",))]),
     ],
 )
@@ -40,7 +56,9 @@ def test_a_path_written_out_parses_to_itself(path: FieldPath) -> None:
     assert parse_field_path(str(path)) == path
 
 
-@pytest.mark.parametrize("text", ["jpg", "jpg,png", "json[caption]", "json[a][0][b]", "detail.json[x]"])
+@pytest.mark.parametrize(
+    "text", ["jpg", "jpg,png", "json[caption]", "json[a][0][b]", "json[a][*][b]", "*.jpg,*.png", "detail.json[x]"]
+)
 def test_usual_paths_are_written_as_people_write_them(text: str) -> None:
     assert str(parse_field_path(text)) == text
 
@@ -59,6 +77,7 @@ def test_usual_paths_are_written_as_people_write_them(text: str) -> None:
         ("json[a[b]]", "']'", 7, "'['"),
         ('json["a]', "a key", 6, "'\"'"),
         ('json["\\x"]', "a JSON string", 6, "'\"'"),
+        ("*.json[caption]", "',', since a pattern takes whole parts", 7, "'['"),
     ],
 )
 def test_a_path_that_does_not_parse_says_where_and_what_was_expected(

@@ -156,9 +156,11 @@ def test_an_option_that_is_no_field_map_is_a_usage_error(text: str, why: str) ->
 
 @pytest.mark.parametrize("sample_type", SAMPLE_TYPES)
 def test_every_sample_type_accepts_all_its_fields(sample_type: str) -> None:
-    field_map = {field.name: "json[x]" for field in SAMPLE_TYPES[sample_type]}
+    paths = {"images": "*", "videos": "*.mp4", "audios": "wav,*.wav"}
+    field_map = {field.name: paths.get(field.kind, "json[x]") for field in SAMPLE_TYPES[sample_type]}
+    names = ["json", "0.jpg", "1.mp4", "wav"]
 
-    assert list(validate_field_map(sample_type, field_map, ["json"])) == list(field_map)
+    assert list(validate_field_map(sample_type, field_map, names)) == list(field_map)
 
 
 def test_an_optional_field_may_be_left_out() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from tests.build import an_image
 from tests.loader.datasets import a_dataset
@@ -65,6 +68,26 @@ PAIRED: dict[str, Any] = {
 }
 
 
+SPOKEN: dict[str, Any] = {
+    "text": "no entry",
+    "language": "en",
+    "speaker": "s7",
+    "segments": [{"start": 0.0, "end": 0.1, "text": "no entry"}],
+}
+OBJECTS: list[Any] = [{"bbox": BOXES[0], "category": "cat"}, {"bbox": BOXES[1], "category": "dog"}]
+CHAT: list[Any] = [{"from": "human", "value": "how many?"}, {"from": "gpt", "value": "two"}]
+MESSAGES: list[Any] = [
+    {"role": "user", "content": [{"type": "text", "text": "how many?"}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "two"}]},
+]
+
+
+def ids_image(ids: list[list[int]]) -> bytes:
+    target = io.BytesIO()
+    Image.fromarray(np.asarray(ids, np.uint8)).save(target, "PNG")
+    return target.getvalue()
+
+
 @cache
 def kinds() -> dict[str, Made]:
     clip, tone = film("mp4", "libx264", times=range(6)), sound("wav", "pcm_s16le", seconds=0.1)
@@ -102,6 +125,29 @@ def kinds() -> dict[str, Made]:
         "AudioSample": Made(
             {"wav": tone, "txt": b"a tone"}, {"audio": "wav", "text": "txt"}, {"audio": AVDecoder, "text": "a tone"}
         ),
+        "TranscriptionSample": Made(
+            {"wav": tone, "json": json.dumps(SPOKEN).encode()},
+            from_json(*SPOKEN, audio="wav"),
+            {"audio": AVDecoder, **SPOKEN},
+        ),
+        "DetectionSample": Made(
+            labelled(annotations=OBJECTS),
+            {
+                "image": "png",
+                **{field: f"json[annotations][*][{key}]" for field, key in (("boxes", "bbox"), ("labels", "category"))},
+            },
+            {"image": IMAGE, "boxes": BOXES, "labels": ["cat", "dog"]},
+        ),
+        "SegmentationSample": Made(
+            {"png": PICTURE, "seg.png": ids_image([[0, 7], [7, 200]]), "json": b'{"segments_info": [{"id": 7}]}'},
+            {"image": "png", "mask": "seg.png", "segments": "json[segments_info]"},
+            {"image": IMAGE, "mask": [[0, 7], [7, 200]], "segments": [{"id": 7}]},
+        ),
+        "ConversationSample": Made(
+            {"json": json.dumps({"conversations": CHAT}).encode(), "txt": b"not used"},
+            {"messages": "json"},
+            {"messages": MESSAGES, "images": [], "tools": None},
+        ),
     }
 
 
@@ -118,6 +164,7 @@ def first(path: Any, encoder: Any = None, **options: Any) -> Any:
 def is_as_told(value: Any, told: Any) -> bool:
     if told == IMAGE:
         return isinstance(value, torch.Tensor) and tuple(value.shape) == (3, 32, 48)
+    value = value.tolist() if isinstance(value, np.ndarray | torch.Tensor) else value
     return isinstance(value, AVDecoder) if told is AVDecoder else bool(value == told)
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 from wdsctl.loader import samples
 from wdsctl.loader.samples import BASE_FIELDS, SAMPLE_CLASSES, CaptioningSample, Sample
+from wdsctl.loader.samples.base import is_required
 
 
 def own_fields(kind: type[Sample]) -> list[dataclasses.Field[object]]:
@@ -21,10 +22,17 @@ def test_the_types_are_those_that_the_core_knows() -> None:
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)
-def test_a_type_has_the_fields_that_the_core_knows_and_none_by_default_where_they_are_optional(name: str) -> None:
-    known = [(field.name, dataclasses.MISSING if field.required else None) for field in SAMPLE_TYPES[name]]
+def test_a_type_has_the_fields_that_the_core_knows_and_an_optional_one_is_none_or_an_empty_list(name: str) -> None:
+    fields = own_fields(SAMPLE_CLASSES[name])
 
-    assert [(field.name, field.default) for field in own_fields(SAMPLE_CLASSES[name])] == known
+    assert [field.name for field in fields] == [field.name for field in SAMPLE_TYPES[name]]
+    for field, known in zip(fields, SAMPLE_TYPES[name], strict=True):
+        if known.required:
+            assert is_required(field)
+        elif known.kind in MEDIA_LIST_KINDS:
+            assert field.default_factory is list
+        else:
+            assert field.default is None
 
 
 @pytest.mark.parametrize("name", SAMPLE_TYPES)

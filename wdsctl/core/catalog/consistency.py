@@ -25,8 +25,9 @@ from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.offsets.key_index import HASH_CHUNK_KEYS, OffsetsRows, sort_keys_by_hash
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.fields import parse_field_map
+from wdsctl.core.samples.fields import find_parts, parse_field_map
 from wdsctl.core.samples.naming import INDEX_BITS
+from wdsctl.core.samples.types import SAMPLE_TYPES
 from wdsctl.core.shards.jsonl_keys import LINE_NUMBER_KEYS
 from wdsctl.core.text import pluralize
 
@@ -137,8 +138,8 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
     expected = _expected_with_missing_counts(offsets, config)
     for names, lacking in expected.items():
         if lacking:
-            yield from _missing_part_findings(offsets, names, "warning")
-    mapped = _field_parts(config)
+            yield from _missing_part_findings(offsets, names, "warning", " or ".join(names))
+    mapped = _field_parts(offsets, config)
     usual = {name for names in (*expected, *mapped.values()) for name in names}
     for part in parts:
         if part.name not in usual and part.share < EXPECTED_PART_SHARE and part.name not in config.optional:
@@ -155,14 +156,19 @@ def part_findings(offsets: Offsets, parts: Sequence[PartCount], config: DatasetC
 
 def missing_field_findings(offsets: Offsets, config: DatasetConfig, severity: Severity = "error") -> Iterator[Finding]:
     """Samples without the parts of a required field. Cost: none if all samples have the same parts."""
-    for names in required_parts(config):
-        yield from _missing_part_findings(offsets, names, severity)
+    needed = required_fields(config)
+    alternatives: dict[tuple[str, ...], str] = {}
+    for field, names in _field_parts(offsets, config).items():
+        if field in needed:
+            alternatives.setdefault(names, " or ".join(access.part for access in needed[field].alternatives))
+    for names, described in alternatives.items():
+        yield from _missing_part_findings(offsets, names, severity, described)
 
 
-def required_parts(config: DatasetConfig) -> list[tuple[str, ...]]:
+def required_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, ...]]:
     """The parts that every sample must have by the field map: one part of each tuple."""
     needed = required_fields(config)
-    return list(dict.fromkeys(names for field, names in _field_parts(config).items() if field in needed))
+    return list(dict.fromkeys(names for field, names in _field_parts(offsets, config).items() if field in needed))
 
 
 def expected_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, ...]]:
@@ -174,7 +180,7 @@ def expected_parts(offsets: Offsets, config: DatasetConfig) -> list[tuple[str, .
 
 def _expected_with_missing_counts(offsets: Offsets, config: DatasetConfig) -> dict[tuple[str, ...], int]:
     """`expected_parts` -> number of samples that lack it. Linear in part names, as hostile shards have 100,000s."""
-    known = {name for names in _field_parts(config).values() for name in names}.union(config.optional)
+    known = {name for names in _field_parts(offsets, config).values() for name in names}.union(config.optional)
     groups: dict[tuple[str, str], list[str]] = {}
     for name in offsets.extensions:
         kind = part_kind(name)
@@ -213,14 +219,24 @@ def find_incomplete_samples(offsets: Offsets, required: Sequence[tuple[str, ...]
     return found
 
 
-def _field_parts(config: DatasetConfig) -> dict[str, tuple[str, ...]]:
-    """Field -> the parts that it may come from."""
-    paths = parse_field_map(config.field_map)
-    return {name: tuple(part for part, _ in path.alternatives) for name, path in paths.items()}
+def _field_parts(offsets: Offsets, config: DatasetConfig) -> dict[str, tuple[str, ...]]:
+    """Field -> the parts that it may come from: those that it names, and those of the dataset that patterns match."""
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES.get(config.sample_type, ())}
+    known = dict.fromkeys(offsets.extensions)
+    fields = {}
+    for name, path in parse_field_map(config.field_map).items():
+        named = [access.part for access in path.alternatives if not access.is_pattern]
+        matching = find_parts(path, known, kinds.get(name, "any"))
+        fields[name] = tuple(dict.fromkeys([*named, *matching]))
+    return fields
 
 
-def _missing_part_findings(offsets: Offsets, names: tuple[str, ...], severity: Severity) -> Iterator[Finding]:
-    """One finding for all samples that have none of these parts, with the first of them."""
+def _missing_part_findings(
+    offsets: Offsets, names: tuple[str, ...], severity: Severity, described: str
+) -> Iterator[Finding]:
+    """One finding for all samples that have none of these parts, with the first of them. `described`: the parts in
+    words.
+    """
     lacking = [i for i, layout in enumerate(offsets.layouts) if not set(names) & set(layout)]
     count, first = offsets.find_with_layouts(lacking)
     if count:
@@ -228,10 +244,10 @@ def _missing_part_findings(offsets: Offsets, names: tuple[str, ...], severity: S
         yield Finding(
             code="WDS108",
             severity=severity,
-            message=f"samples without {' or '.join(names)}{others}",
+            message=f"samples without {described}{others}",
             shard=offsets.shards[offsets.shard_of(first)].path,
             key=offsets.key(first),
-            part=names[0],
+            part=names[0] if names else described,
             count=count,
         )
 

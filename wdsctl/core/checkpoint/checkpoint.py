@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from wdsctl.core.checkpoint.files import FoundState, SkippedFile, find_states, natural_sort_key
+from wdsctl.core.checkpoint.files import FoundState, SkippedFile, find_states
 from wdsctl.core.checkpoint.state import LoaderState, check_state, merge_states, missing_ranks
 from wdsctl.core.checkpoint.summary import LaneDifference, StateFacts, can_split_lanes, compare_states, summarize_state
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import StateMismatch, UsageError
 from wdsctl.core.files import write_text
+from wdsctl.core.text import natural_sort_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from wdsctl.core.checkpoint.state import STATE_FIELDS, LoaderState
 from wdsctl.core.checkpoint.torch_file import is_torch_file, read_torch_file
 from wdsctl.core.errors import InputError, translate_os_errors
+from wdsctl.core.text import natural_sort_key
 
 STATE_FILE_SUFFIXES = (".json", ".pt", ".pth", ".ckpt", ".bin", ".tar")  # of files in a folder that are read
 MAX_JSON_BYTES = 256 << 20  # a state takes kilobytes, with 10,000 lanes megabytes
@@ -77,11 +77,6 @@ def read_states(path: str, key: str = "") -> list[FoundState]:
     if not found:
         raise _no_state_error(path, f"none under the key {key!r}" if key else "nothing in it looks like one")
     return found
-
-
-def natural_sort_key(name: str) -> list[tuple[int, int, str]]:
-    """Sorts `rank10` after `rank9`."""
-    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def _read(path: str) -> Any:

@@ -27,7 +27,7 @@ from wdsctl.core.convert.carry import (
     media_flags,
     plan_carry,
 )
-from wdsctl.core.convert.parts import renamed_part_name, transcoded_name
+from wdsctl.core.convert.parts import matches_any, renamed_part_name, transcoded_name
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, SampleOrigins, UnitResult
 from wdsctl.core.convert.polylithic import blend_yaml, cooker_code
 from wdsctl.core.convert.request import ConvertedDataset, ConvertRequest, Stream
@@ -225,13 +225,29 @@ def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> 
 
 
 def _rename_field_parts(source: str, request: ConvertRequest) -> str | None:
-    """The path of a field with the new names of its parts; None if the destination has none of them."""
-    accesses = [
-        PartAccess(name, access.steps)
-        for access in parse_field_path(source).alternatives
-        if (name := _destination_part_name(access.part, request)) is not None
-    ]
+    """The path of a field with the new names of its parts; None if the destination has none of them.
+
+    A pattern stays, beside the new names of parts that it matches and that are renamed or transcoded.
+    """
+    accesses = []
+    for access in parse_field_path(source).alternatives:
+        if access.is_pattern:
+            accesses += [access, *_renamed_by_pattern(access.part, request)]
+        elif (name := _destination_part_name(access.part, request)) is not None:
+            accesses.append(PartAccess(name, access.steps))
     return str(FieldPath(tuple(dict.fromkeys(accesses)))) if accesses else None
+
+
+def _renamed_by_pattern(pattern: str, request: ConvertRequest) -> list[PartAccess]:
+    """The names in the destination that a pattern of the source no longer matches."""
+    transcoded = [each.parts for each in (request.image, request.audio) if each is not None]
+    named = [old for old, _ in request.parts.rename] + [name for names in transcoded for name in names]
+    new_names = [_destination_part_name(name, request) for name in (pattern, *named) if matches_any(name, (pattern,))]
+    return [
+        PartAccess(name, is_pattern="*" in name)
+        for name in new_names
+        if name is not None and not matches_any(name, (pattern,))
+    ]
 
 
 def _destination_part_name(name: str, request: ConvertRequest) -> str | None:

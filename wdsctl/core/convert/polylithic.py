@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.importers.references import REFERENCES_PART
-from wdsctl.core.samples.fields import parse_field_path
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 _BLEND_TEMPLATE = """\
 # Written by `wdsctl convert --layout polylithic`. The task encoder needs the cooker in cook.py beside this file:
@@ -37,30 +36,23 @@ from __future__ import annotations
 {own}
 
 
-def field(sample, media, *ways, optional=False):
-    """The first of these that the sample has: (part, steps into its JSON), its own or one of the media."""
-    own, references = parts_of(sample)
-    for part, steps in ways:
-        if part in own:
-            value = own[part]
-        elif part in references:
-            value = media.get(references[part], sample)
-        else:
-            continue
-        try:
-            for step in steps:
-                value = value[step]
-        except (LookupError, TypeError):
-            continue
-        return value
-    if optional:
-        return None
-    raise KeyError(f"the sample has none of {{ways}}")
-
-
-@cooker
+{helpers}@cooker
 def cook(sample, media):
 {body}
+'''
+
+_FIELD_CODE = '''\
+def field(sample, media, path, *, kind="any", optional=False):
+    """The value of a field from the first of its alternatives, or the list of all parts that match; the parts are the
+    primary's own and those of the media.
+    """
+    own, references = parts_of(sample)
+    parsed = parse_field_path(path)
+    names = find_parts(parsed, {**own, **references}, kind)
+    parts = {name: own[name] if name in own else media.get(references[name], sample) for name in names}
+    return extract_field(parsed, parts, kind=kind, **({"default": None} if optional else {}))
+
+
 '''
 
 _TAR_PARTS_CODE = f'''\
@@ -97,8 +89,14 @@ def cooker_code(config: DatasetConfig, request: ConvertRequest) -> str:
     names = sorted(["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])], key=str.lower)
     own = _JSONL_PARTS_CODE if request.primary == "jsonl" else _TAR_PARTS_CODE
     imports = "from base64 import b64decode\n\n" if request.primary == "jsonl" else ""
+    if is_typed:
+        imports += "from wdsctl.core.samples.fields import extract_field, find_parts, parse_field_path\n"
     return _COOKER_TEMPLATE.format(
-        names=", ".join(names), own=own, body=_typed_body(config) if is_typed else _CRUDE_BODY, imports=imports
+        names=", ".join(names),
+        own=own,
+        helpers=_FIELD_CODE if is_typed else "",
+        body=_typed_body(config) if is_typed else _CRUDE_BODY,
+        imports=imports,
     )
 
 
@@ -115,8 +113,9 @@ _CRUDE_BODY = f"""\
 def _typed_body(config: DatasetConfig) -> str:
     lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
     needed = required_fields(config)
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES[config.sample_type]}
     for name, source in config.field_map.items():
-        ways = ", ".join(f"({each.part!r}, {each.steps!r})" for each in parse_field_path(source).alternatives)
-        ways += "" if name in needed else ", optional=True"
-        lines.append(f"        {name}=field(sample, media, {ways}),")
+        options = f", kind={kinds[name]!r}" if kinds[name] in MEDIA_LIST_KINDS else ""
+        options += "" if name in needed else ", optional=True"
+        lines.append(f"        {name}=field(sample, media, {source!r}{options}),")
     return "\n".join([*lines, "    )"])

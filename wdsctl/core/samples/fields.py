@@ -3,12 +3,21 @@
 The text of a field's path:
 
     path         = alternative *("," alternative)         the first one that a sample has wins
-    alternative  = part *("[" step "]")
+    alternative  = part *("[" step "]") | pattern
     part, step   = plain text | a JSON string             quotes for text that would be ambiguous
+    pattern      = plain text with at least one "*"       any characters, or none
+    step         = "*"                                    every item of a list
 
 `jpg` is a part. `jpg,png` is the first of the two that the sample has. `json[caption]` is a key of a part that holds
 JSON, and `json[a][0][b]` goes deeper. A step that is a whole number is an index of a list (from its end if negative) or
 a key. `json["0"]` is always a key.
+
+`json[annotations][*][bbox]` is the list of the boxes of all annotations. If an item lacks the key, the sample lacks the
+field; in an optional field, the item's place holds None, unless every item lacks the key.
+
+A field that is a list of media (`images`) takes all parts that its alternatives match, in natural order: `jpg,*.jpg` is
+`jpg`, `2.jpg`, `10.jpg`. A pattern takes only parts of the field's media type, by their extensions: `*` is every image
+of the sample. Other fields of built-in types take no patterns.
 """
 
 from __future__ import annotations
@@ -20,28 +29,42 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.json_text import read_json
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, is_custom_type
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES, is_custom_type
+from wdsctl.core.text import natural_sort_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
+
+    from wdsctl.core.samples.types import FieldKind
 
 
-PathStep = str | int
+#: A key of an object, an index of a list, or EVERY_ITEM.
+PathStep = str | int | None
+
+#: The step `[*]`: what follows applies to every item of a list, and gives a list.
+EVERY_ITEM = None
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _PLAIN_PART = re.compile(r'[^\[\],"]+')
 _PLAIN_STEP = re.compile(r'[^\[\]"]+')
 _INDEX = re.compile(r"0|-?[1-9][0-9]{0,17}")
-_GRAMMAR_HINT = "write a part (jpg), alternatives (jpg,png), or a key of a JSON part (json[caption], json[answers][0])"
+_GRAMMAR_HINT = (
+    "write a part (jpg), alternatives (jpg,png), or a key of a JSON part (json[caption], json[answers][0], or "
+    "json[annotations][*][bbox] for every item of a list); in a list of media also a pattern (*.jpg)"
+)
 
 
 class PartAccess(NamedTuple):
-    """One alternative: a part, and the steps inside it (none: the part itself)."""
+    """One alternative: a part, and the steps inside it (none: the part itself); or a pattern of names of parts."""
 
     part: str
     steps: tuple[PathStep, ...] = ()
+    is_pattern: bool = False
 
     def __str__(self) -> str:
+        if self.is_pattern:
+            return self.part
         return _quoted_part(self.part) + "".join(f"[{_quoted_step(step)}]" for step in self.steps)
 
 
@@ -60,13 +83,19 @@ def parse_field_path(text: str, *, where: str = "") -> FieldPath:
     alternatives = []
     at = 0
     while True:
-        part, _, at = _read_token(text, at, _PLAIN_PART, "a part such as jpg", where)
+        part, is_quoted, at = _read_token(text, at, _PLAIN_PART, "a part such as jpg", where)
+        is_pattern = "*" in part and not is_quoted
+        if is_pattern and text.startswith("[", at):
+            raise _syntax_error(text, at, "',', since a pattern takes whole parts", where)
         steps: list[PathStep] = []
         while text.startswith("[", at):
             step, is_quoted, at = _read_token(text, at + 1, _PLAIN_STEP, "a key or an index", where)
-            steps.append(int(step) if _INDEX.fullmatch(step) and not is_quoted else step)
+            if step == "*" and not is_quoted:
+                steps.append(EVERY_ITEM)
+            else:
+                steps.append(int(step) if _INDEX.fullmatch(step) and not is_quoted else step)
             at = _expect(text, at, "]", "']'", where)
-        alternatives.append(PartAccess(part, tuple(steps)))
+        alternatives.append(PartAccess(part, tuple(steps), is_pattern))
         if not text[at:].strip():
             return FieldPath(tuple(alternatives))
         at = _expect(text, at, ",", "',' or '['", where)
@@ -97,14 +126,16 @@ def _expect(text: str, at: int, char: str, expected: str, where: str) -> int:
 
 
 def _quoted_part(part: str) -> str:
-    is_plain = _PLAIN_PART.fullmatch(part) and part == part.strip()
+    is_plain = _PLAIN_PART.fullmatch(part) and part == part.strip() and "*" not in part
     return part if is_plain else json.dumps(part, ensure_ascii=False)
 
 
 def _quoted_step(step: PathStep) -> str:
+    if step is EVERY_ITEM:
+        return "*"
     if isinstance(step, int):
         return str(step)
-    is_plain = _PLAIN_STEP.fullmatch(step) and step == step.strip() and not _INDEX.fullmatch(step)
+    is_plain = _PLAIN_STEP.fullmatch(step) and step == step.strip() and not _INDEX.fullmatch(step) and step != "*"
     return step if is_plain else json.dumps(step, ensure_ascii=False)
 
 
@@ -115,14 +146,19 @@ def _syntax_error(text: str, at: int, expected: str, where: str) -> DatasetError
 
 
 __all__ = [
+    "EVERY_ITEM",
     "FieldMissing",
     "FieldPath",
     "PartAccess",
+    "PathStep",
     "check_field",
     "check_sample_type",
     "did_you_mean",
     "extract_field",
+    "find_parts",
+    "follow_steps",
     "format_field_map_text",
+    "is_collecting",
     "parse_field_map",
     "parse_field_map_text",
     "parse_field_path",
@@ -147,26 +183,80 @@ _OPTION_ENTRY = re.compile(
 _EMPTY_ENTRY = re.compile(r"^\s*,|,\s*(?:,|$)")
 
 
+def is_collecting(path: FieldPath, kind: FieldKind) -> bool:
+    """Whether a field of this kind is the list of all parts that its path matches."""
+    return kind in MEDIA_LIST_KINDS or any(access.is_pattern for access in path.alternatives)
+
+
+def find_parts(path: FieldPath, names: Collection[str], kind: FieldKind = "any") -> tuple[str, ...]:
+    """The parts among `names` that fill a field of this kind, in the order of the alternatives; of a field that
+    collects parts, in natural order: by the name without its last extension, numbers by their value.
+    """
+    found: dict[str, None] = {}
+    for access in path.alternatives:
+        if access.is_pattern:
+            found.update((name, None) for name in names if _matches_pattern(name, access.part, kind))
+        elif access.part in names:
+            found[access.part] = None
+    return tuple(sorted(found, key=_part_order) if is_collecting(path, kind) else found)
+
+
+def _matches_pattern(name: str, pattern: str, kind: FieldKind) -> bool:
+    """Whether a name fits a pattern, and names a medium of the kind that the field collects. Linear in the name."""
+    if kind in MEDIA_LIST_KINDS:
+        media_format = FORMAT_BY_EXTENSION.get(name.rpartition(".")[2].lower())
+        if media_format is None or media_format.media_type != MEDIA_LIST_KINDS[kind]:
+            return False
+    first, *middle, last = pattern.split("*")
+    end = len(name) - len(last)
+    if not (name.startswith(first) and name.endswith(last) and len(first) <= end):
+        return False
+    at = len(first)
+    for piece in middle:
+        found = name.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return True
+
+
+def _part_order(name: str) -> tuple[object, ...]:
+    stem, _, extension = name.rpartition(".")
+    return natural_sort_key(stem), natural_sort_key(extension), name
+
+
 def extract_field(
-    path: FieldPath, parts: Mapping[str, Any], decoded: dict[str, Any] | None = None, *, default: Any = _NO_DEFAULT
+    path: FieldPath,
+    parts: Mapping[str, Any],
+    decoded: dict[str, Any] | None = None,
+    *,
+    kind: FieldKind = "any",
+    default: Any = _NO_DEFAULT,
 ) -> Any:
-    """Return the value of a field in one sample, from the first alternative that the sample has.
+    """Return the value of a field in one sample, from the first alternative that the sample has; the list of all parts
+    that match if the field collects parts.
 
     A part that a path enters is a dict or list, or bytes or text, which are parsed as JSON. `decoded` keeps parsed
     parts: pass the same dict for all fields of one sample, so that each part is parsed once. A null in the JSON is a
     value. Without `default`, raises FieldMissing, whose message lists what the sample has. Raises DatasetError WDS220
     if a part is not JSON.
     """
-    for part, steps in path.alternatives:
-        if part not in parts:
+    is_optional = default is not _NO_DEFAULT
+    if is_collecting(path, kind):
+        names = find_parts(path, parts, kind)
+        if names:
+            return [parts[name] for name in names]
+    for access in path.alternatives:
+        if access.part not in parts or access.is_pattern:
             continue
-        if not steps:
-            return parts[part]
+        if not access.steps:
+            return parts[access.part]
+        value = _part_as_json(access.part, parts[access.part], {} if decoded is None else decoded)
         try:
-            return _follow_steps(_part_as_json(part, parts[part], {} if decoded is None else decoded), steps)
+            return follow_steps(value, access.steps, allows_gaps=is_optional)
         except LookupError:
             continue
-    if default is not _NO_DEFAULT:
+    if is_optional:
         return default
     raise _missing_field_error(path, parts)
 
@@ -235,8 +325,10 @@ def validate_field_map(
             where,
         )
     paths = parse_field_map(field_map, where=where)
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES.get(sample_type, ())}
+    _check_collected(sample_type, paths, kinds, where)
     if part_names is not None:
-        _check_parts(paths, tuple(part_names), where)
+        _check_parts(paths, kinds, tuple(part_names), where)
     return paths
 
 
@@ -275,10 +367,30 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"did you mean {by_lower[close[0]]}?" if close else ""
 
 
-def _check_parts(paths: Mapping[str, FieldPath], part_names: tuple[str, ...], where: str) -> None:
+def _check_collected(
+    sample_type: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, FieldKind], where: str
+) -> None:
+    """Refuse patterns for fields that take one part, and keys of JSON for lists of media."""
+    lists = [name for name, kind in kinds.items() if kind in MEDIA_LIST_KINDS]
     for field, path in paths.items():
-        mapped_parts = [access.part for access in path.alternatives]
-        if set(mapped_parts).isdisjoint(part_names):
+        kind = kinds.get(field, "any")
+        pattern = next((access.part for access in path.alternatives if access.is_pattern), "")
+        if pattern and kind not in MEDIA_LIST_KINDS and not is_custom_type(sample_type):
+            hint = f"name the part; {' and '.join(lists)} take all parts that match" if lists else "name the part"
+            message = f"{field}: the pattern {pattern} may match several parts, but {field} takes one"
+            raise _field_map_error(message, hint, where)
+        inside = next((access for access in path.alternatives if access.steps), None)
+        if inside and is_collecting(path, kind):
+            message = f"{field} is a list of parts, and {inside} is a value inside a part"
+            raise _field_map_error(message, "name parts or patterns of them, such as jpg,*.jpg", where)
+
+
+def _check_parts(
+    paths: Mapping[str, FieldPath], kinds: Mapping[str, FieldKind], part_names: tuple[str, ...], where: str
+) -> None:
+    for field, path in paths.items():
+        if not find_parts(path, part_names, kinds.get(field, "any")):
+            mapped_parts = [access.part for access in path.alternatives]
             clue = did_you_mean(mapped_parts[0], part_names)
             have = f"samples have {_list_first_names(part_names)}" if part_names else "samples have no parts"
             raise _field_map_error(
@@ -286,16 +398,37 @@ def _check_parts(paths: Mapping[str, FieldPath], part_names: tuple[str, ...], wh
             )
 
 
-def _follow_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
-    for step in steps:
+def follow_steps(value: Any, steps: tuple[PathStep, ...], *, allows_gaps: bool = False) -> Any:
+    """The value that the steps lead to. Raises LookupError if there is none.
+
+    `allows_gaps`: after `[*]`, items without the value give None, unless all items lack it.
+    """
+    for depth, step in enumerate(steps):
         match value:
-            case dict():
+            case list() if step is EVERY_ITEM:
+                return _follow_in_items(value, steps[depth + 1 :], allows_gaps=allows_gaps)
+            case dict() if step is not EVERY_ITEM:
                 value = value[str(step)]
             case list() if isinstance(step, int):
                 value = value[step]
             case _:
                 raise LookupError(step)
     return value
+
+
+def _follow_in_items(items: list[Any], steps: tuple[PathStep, ...], *, allows_gaps: bool) -> list[Any]:
+    if not allows_gaps:
+        return [follow_steps(item, steps) for item in items]
+    values, found = [], 0
+    for item in items:
+        try:
+            values.append(follow_steps(item, steps, allows_gaps=True))
+            found += 1
+        except LookupError:
+            values.append(None)
+    if items and not found:
+        raise LookupError(steps)
+    return values
 
 
 def _part_as_json(part: str, value: Any, decoded: dict[str, Any]) -> Any:
@@ -321,15 +454,29 @@ def _missing_field_error(path: FieldPath, parts: Mapping[str, Any]) -> FieldMiss
 
 
 def _why_not(access: PartAccess, parts: Mapping[str, Any]) -> str:
-    if access.part not in parts:
+    if access.is_pattern or access.part not in parts:
         return f"no part {access.part} (there are {_list_first_names(parts)})"
     value = _part_as_json(access.part, parts[access.part], {})
-    for depth, step in enumerate(access.steps):
+    return _find_gap(value, PartAccess(access.part), access.steps) or f"{access} is there"
+
+
+def _find_gap(value: Any, reached: PartAccess, steps: tuple[PathStep, ...]) -> str:
+    """Describe where the steps end without a value, with the number of the first such item of a list; empty if they do
+    not.
+    """
+    for depth, step in enumerate(steps):
+        if step is EVERY_ITEM and isinstance(value, list):
+            items = (
+                _find_gap(item, reached._replace(steps=(*reached.steps, i)), steps[depth + 1 :])
+                for i, item in enumerate(value)
+            )
+            return next(filter(None, items), "")
         try:
-            value = _follow_steps(value, (step,))
+            value = follow_steps(value, (step,))
         except LookupError:
-            return f"no [{step}] in {PartAccess(access.part, access.steps[:depth])} ({_describe_contents(value)})"
-    return f"{access} is there"
+            return f"no [{_quoted_step(step)}] in {reached} ({_describe_contents(value)})"
+        reached = reached._replace(steps=(*reached.steps, step))
+    return ""
 
 
 def _describe_contents(value: Any) -> str:

@@ -8,7 +8,18 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-FieldKind = Literal["image", "video", "audio", "text", "integer", "number", "list", "object", "any"]
+#: `mask`: an image of ids. `images`, `videos` and `audios` are lists of media, each a part of the sample.
+FieldKind = Literal[
+    "image", "video", "audio", "mask", "images", "videos", "audios",
+    "text", "integer", "number", "list", "object", "any",
+]  # fmt: skip
+
+#: Kinds of lists of media -> the kind of their items.
+MEDIA_LIST_KINDS: dict[str, Literal["image", "video", "audio"]] = {
+    "images": "image",
+    "videos": "video",
+    "audios": "audio",
+}
 
 
 class SampleField(NamedTuple):
@@ -22,10 +33,15 @@ class SampleField(NamedTuple):
 
 CAPTION_NAMES = ("caption", "captions", "text", "description", "alt_text", "title", "prompt")
 QUESTION_NAMES = ("question", "context", "query", "instruction", "prompt")
+TRANSCRIPT_NAMES = ("transcript", "transcription", "text", "sentence", "normalized_text")
 ANSWERS_NAMES = ("answers", "answer", "response", "label")
 
 SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
-    "CaptioningSample": (SampleField("image", "image"), SampleField("caption", "text", json_names=CAPTION_NAMES)),
+    "CaptioningSample": (
+        SampleField("image", "image"),
+        SampleField("caption", "text", json_names=CAPTION_NAMES),
+        SampleField("captions", "list", required=False, json_names=("captions",)),
+    ),
     "ImageSample": (SampleField("image", "image"),),
     "ImageClassificationSample": (
         SampleField("image", "image"),
@@ -92,10 +108,42 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
             "text", "text", required=False, json_names=("text", "caption", "description", "transcript", "title")
         ),
         SampleField("audio", "audio", required=False),
+        SampleField("captions", "list", required=False, json_names=("captions",)),
+        SampleField("segments", "list", required=False, json_names=("segments",)),
     ),
     "AudioSample": (
         SampleField("audio", "audio"),
         SampleField("text", "text", required=False, json_names=("text", "transcript", "transcription", "caption")),
+    ),
+    "TranscriptionSample": (
+        SampleField("audio", "audio"),
+        SampleField("text", "text", json_names=TRANSCRIPT_NAMES),
+        SampleField("language", "text", required=False, json_names=("language", "lang", "locale")),
+        SampleField("speaker", "text", required=False, json_names=("speaker", "speaker_id", "spk_id", "client_id")),
+        SampleField("segments", "list", required=False, json_names=("segments",)),
+    ),
+    "DetectionSample": (
+        SampleField("image", "image"),
+        SampleField("boxes", "list", json_names=("boxes", "bboxes", "bbox")),
+        SampleField("box_format", "text", required=False, json_names=("box_format", "bbox_format")),
+        SampleField("labels", "list", required=False, json_names=("labels", "category_ids", "category_id", "classes")),
+        SampleField("label_names", "list", required=False, json_names=("label_names", "category_names", "category")),
+        SampleField("masks", "list", required=False, json_names=("masks", "segmentations", "segmentation")),
+        SampleField("is_crowd", "list", required=False, json_names=("is_crowd", "iscrowd")),
+        SampleField("areas", "list", required=False, json_names=("areas", "area")),
+        SampleField("keypoints", "list", required=False, json_names=("keypoints",)),
+    ),
+    "SegmentationSample": (
+        SampleField("image", "image"),
+        SampleField("mask", "mask"),
+        SampleField("segments", "list", required=False, json_names=("segments", "segments_info")),
+    ),
+    "ConversationSample": (
+        SampleField("messages", "any", json_names=("messages", "conversations", "conversation")),
+        SampleField("images", "images", required=False),
+        SampleField("videos", "videos", required=False),
+        SampleField("audios", "audios", required=False),
+        SampleField("tools", "any", required=False, json_names=("tools",)),
     ),
 }
 

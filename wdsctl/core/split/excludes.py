@@ -354,7 +354,7 @@ def flag_missing_parts(context: SplitContext) -> Iterator[tuple[ShardRow, Sample
     """By shard, the samples that lack a required or expected part."""
     path = context.location.dataset_yaml
     config = load_config(path) if os.path.exists(path) else DatasetConfig()
-    parts = [*required_parts(config), *expected_parts(context.offsets, config)]
+    parts = [*required_parts(context.offsets, config), *expected_parts(context.offsets, config)]
     for shard, positions in find_incomplete_samples(context.offsets, parts).items():
         row = context.by_path[shard]
         flags = np.zeros(row.samples, np.bool_)

@@ -28,7 +28,7 @@ from wdsctl.core.columns.column_file import ColumnFile, find_column
 from wdsctl.core.errors import DatasetError, PermissionDenied, StorageDown, StorageError, UsageError
 from wdsctl.core.jobs import EncodedResult, LocalProcesses, ResultFolder, UnitSize, run_units
 from wdsctl.core.offsets.read import Offsets, open_cached_offsets
-from wdsctl.core.samples.fields import PathStep, parse_field_path
+from wdsctl.core.samples.fields import EVERY_ITEM, PathStep, parse_field_path
 from wdsctl.core.shards.read_parts import IndexedShard, read_parts
 from wdsctl.core.split.context import SplitContext
 
@@ -115,19 +115,21 @@ def _parse_part(text: str, rest: str) -> ValueSpec:
         alternatives = parse_field_path(rest).alternatives
     except DatasetError as error:
         raise UsageError(error.message, hint=error.hint) from error
-    if len(alternatives) > 1:
+    if len(alternatives) > 1 or alternatives[0].is_pattern:
         raise UsageError(f"{text!r} names several parts", hint=_SPEC_HINT)
+    if EVERY_ITEM in alternatives[0].steps:
+        raise UsageError(f"{text!r} names several values of a sample", hint="name one item: [0] instead of [*]")
     return ValueSpec(text, "part", part=alternatives[0].part.lstrip("."), steps=alternatives[0].steps)
 
 
 def _follow_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
     for step in steps:
-        if isinstance(value, list):
+        if isinstance(value, list) and step is not EVERY_ITEM:
             value = value[int(step)]
         elif isinstance(value, dict):
             value = value[str(step)]
         else:
-            raise LookupError(step)  # noqa: TRY004 - an absent field, like an absent key
+            raise LookupError(step)
     return value
 
 

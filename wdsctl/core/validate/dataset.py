@@ -183,7 +183,7 @@ class _Validation:
         if request.quarantine:
             incomplete: dict[str, list[int]] = {}
             if isinstance(self.offsets, Offsets) and not self.is_partial:
-                incomplete = find_incomplete_samples(self.offsets, required_parts(self.config))
+                incomplete = find_incomplete_samples(self.offsets, required_parts(self.offsets, self.config))
             quarantine = quarantine_samples(
                 self.location, self.record, self.rows, outcome, stale, incomplete, self.workers, self.progress
             )

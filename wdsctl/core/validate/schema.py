@@ -16,14 +16,16 @@ from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.media.sniff import sniff
-from wdsctl.core.samples.fields import FieldPath, PathStep, parse_field_map
-from wdsctl.core.samples.types import SAMPLE_TYPES, FieldKind, SampleField
+from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
+from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
 from wdsctl.core.validate.content import json_defect, text_defect
 from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard
 
 #: The kind of all items of a field's list.
 LIST_ITEM_KINDS: dict[str, FieldKind] = {
-    **dict.fromkeys(("answers", "choices", "texts", "block_text", "lines_text", "words_text", "chars_text"), "text"),
+    **dict.fromkeys(
+        ("answers", "choices", "texts", "block_text", "lines_text", "words_text", "chars_text", "captions"), "text"
+    ),
     "answer_weights": "number",
     "matched_text_indices": "integer",
 }
@@ -83,13 +85,15 @@ def check_sample_schema(
     parsed: dict[str, Any] = {}
     values: dict[str, Any] = {}
     for field, path in rules.field_paths:
-        value: Any = _ABSENT
-        existing = [access for access in path.alternatives if access.part in parts]
-        if not existing:
+        if not find_parts(path, parts, field.kind):
             continue  # the finding WDS108 reports a missing part
-        access = existing[0]
+        if is_collecting(path, field.kind):
+            _check_collected(read, parts, field, path, findings)
+            continue
+        value: Any = _ABSENT
+        access, *others = (access for access in path.alternatives if access.part in parts)
         # The first alternative that has a value, as in the loader.
-        for alternative in existing:
+        for alternative in (access, *others):
             value = _read_field_value(
                 read,
                 parts[alternative.part],
@@ -97,6 +101,7 @@ def check_sample_schema(
                 alternative.steps,
                 parsed,
                 findings if reports_unparsable else None,
+                allows_gaps=field.name not in rules.required_fields,
             )
             if value is not _ABSENT:
                 access = alternative
@@ -117,6 +122,22 @@ def check_sample_schema(
         findings.add("WDS150", inconsistency, next(iter(parts.values())))
 
 
+def _check_collected(
+    read: ReadShard,
+    parts: Mapping[str, PartToCheck],
+    field: SampleField,
+    path: FieldPath,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check the media of a list. The lists of custom types may hold anything."""
+    if field.kind not in MEDIA_LIST_KINDS:
+        return
+    item = field._replace(kind=MEDIA_LIST_KINDS[field.kind])
+    for name in find_parts(path, parts, field.kind):
+        if mismatch := _describe_mismatch(item, _sniff_medium(read, parts[name])):
+            findings.add("WDS149", f"an item of {field.name} {mismatch}", parts[name])
+
+
 _UNPARSABLE: Any = object()
 _ABSENT: Any = object()
 
@@ -127,6 +148,10 @@ class _MediaPlaceholder(NamedTuple):
     kind: str
 
 
+def _sniff_medium(read: ReadShard, part: PartToCheck) -> _MediaPlaceholder:
+    return _MediaPlaceholder(sniff(read(part.offset, min(part.size, HEADER_READ_BYTES)), part.size).kind)
+
+
 def _read_field_value(
     read: ReadShard,
     part: PartToCheck,
@@ -134,9 +159,11 @@ def _read_field_value(
     steps: tuple[PathStep, ...],
     parsed: dict[str, Any],
     findings: LocatedFindingCollector | None,
+    *,
+    allows_gaps: bool = False,
 ) -> Any:
-    if not steps and field.kind in MEDIA_KINDS:
-        return _MediaPlaceholder(sniff(read(part.offset, min(part.size, HEADER_READ_BYTES)), part.size).kind)
+    if not steps and field.kind in (*MEDIA_KINDS, "mask"):
+        return _sniff_medium(read, part)
     if part.size > MAX_DECODABLE_BYTES:
         return _UNPARSABLE
     kind = part_kind(part.part)
@@ -150,33 +177,29 @@ def _read_field_value(
             findings.add(code, message, part)
         parsed[part.part] = _UNPARSABLE if code else read_json(data) if is_json else data.decode()
     value = parsed[part.part]
-    if value is _UNPARSABLE:
-        return value
     if not steps and isinstance(value, str) and field.kind in ("integer", "number"):
         for number_type in (int, float):  # a number in a part of its own, such as `cls`
             with suppress(ValueError):
                 return number_type(value)
-    return _value_at_steps(value, steps)
+    return value if value is _UNPARSABLE else _value_at_steps(value, steps, allows_gaps=allows_gaps)
 
 
-def _value_at_steps(value: Any, steps: tuple[PathStep, ...]) -> Any:
-    for step in steps:
-        if isinstance(value, list) and isinstance(step, int) and -len(value) <= step < len(value):
-            value = value[step]
-        elif isinstance(value, dict) and str(step) in value:
-            value = value[str(step)]
-        else:
-            return _ABSENT
-    return value
+def _value_at_steps(value: Any, steps: tuple[PathStep, ...], *, allows_gaps: bool) -> Any:
+    try:
+        return follow_steps(value, steps, allows_gaps=allows_gaps)
+    except LookupError:
+        return _ABSENT
 
 
 def _describe_mismatch(field: SampleField, value: Any) -> str:
     """Describe how the kind of a value differs from that of its field; empty if it fits."""
     if isinstance(value, _MediaPlaceholder):
-        is_right = value.kind == field.kind or {value.kind, field.kind} == {"audio", "video"} or value.kind == "empty"
-        article = "an" if field.kind[0] in "ai" else "a"
-        return "" if is_right else f"must be {article} {field.kind}, but its part is {value.kind}"
-    if field.kind in MEDIA_KINDS:
+        kind = "image" if field.kind == "mask" else field.kind
+        is_array = field.kind == "mask" and value.kind == "array"
+        is_right = value.kind == kind or {value.kind, kind} == {"audio", "video"} or value.kind == "empty" or is_array
+        article = "an" if kind[0] in "ai" else "a"
+        return "" if is_right else f"must be {article} {kind}, but its part is {value.kind}"
+    if field.kind in (*MEDIA_KINDS, "mask"):
         return ""  # the user's own code creates it from JSON
     expected: str = "list" if field.kind == "any" and field.name in LIST_ITEM_KINDS else field.kind
     if field.name in _SINGLE_ITEM_FIELDS and _KIND_PREDICATES["text"](value):

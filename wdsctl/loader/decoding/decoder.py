@@ -11,7 +11,13 @@ from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.types import FieldKind
 from wdsctl.loader.decoding import guard, parts
 from wdsctl.loader.decoding.guard import CustomDecoders, DecodeFunction, guard_custom_decode, guard_decode
-from wdsctl.loader.decoding.images import IMAGE_SPECS, ImageDecodeOptions, image_decode_function, image_dtype
+from wdsctl.loader.decoding.images import (
+    IMAGE_SPECS,
+    ImageDecodeOptions,
+    decode_mask,
+    image_decode_function,
+    image_dtype,
+)
 from wdsctl.loader.decoding.jpeg import DecodeThreads, default_threads
 from wdsctl.loader.decoding.limits import MAX_IMAGE_PIXELS, MAX_PART_BYTES, check_unpacked_size
 from wdsctl.loader.decoding.memory import BatchMemory
@@ -31,6 +37,9 @@ class SampleDecoder:
     - `torchrgb8`, `torchrgba8`: tensors, uint8, (channels, height, width); `torchl8`: (height, width);
     - with 16 instead of 8: uint16, 0 to 65535; without a number: float32, 0 to 1;
     - `pil`: Pillow's image unconverted; `pill`, `pilrgb`, `pilrgba`: converted to 8 bits, `pill16` to 16.
+
+    A mask (of a SegmentationSample) is an int32 tensor (height, width) of the ids in the file, whatever `image_decode`
+    says: gray values, indices of a palette, or of color images red + 256 green + 65,536 blue (COCO panoptic).
 
     16-bit PNG and TIFF keep 16 bits unless `image_decode` asks for 8; then they are scaled. `exif_orientation` turns
     images upright by EXIF; otherwise they stay as stored, except TIFF, which Pillow always turns. `min_side` decodes
@@ -124,7 +133,7 @@ class SampleDecoder:
         if self._is_skipped(part, field):
             return parts.decode_raw
         own = guard.find_by_name(self.decoders, part)
-        if own is None and self.guess_content:
+        if own is None and self.guess_content and kind != "mask":
             return self._function_by_content(part, memory, threads)
         own = own or guard.find_by_content(self.decoders, parts.part_content_type(part, kind))
         return self._guard_custom(part, own) if own else self._function_by_name(part, memory, kind, threads)
@@ -132,7 +141,7 @@ class SampleDecoder:
     def memory_for(self, part: str, kind: FieldKind = "any", field: str = "") -> BatchMemory | None:
         """Memory for the images of a batch, one per part and lane; None if this part does not become a tensor."""
         is_own = guard.find_by_name(self.decoders, part) or guard.find_by_content(self.decoders, "image")
-        if is_own or self._is_skipped(part, field) or self._image_options.spec.container != "torch":
+        if is_own or kind == "mask" or self._is_skipped(part, field) or self._image_options.spec.container != "torch":
             return None
         may_be_image = self.guess_content or parts.part_content_type(part, kind) == "image"
         return BatchMemory(image_dtype(self._image_options.spec)) if may_be_image else None
@@ -174,6 +183,10 @@ class SampleDecoder:
         if content == "image":
             return guard_decode(
                 part, image_decode_function(self._image_options, memory, threads), IMAGE_DECODE_ERRORS, self.max_bytes
+            )
+        if content == "mask":
+            return guard_decode(
+                part, partial(decode_mask, options=self._image_options), IMAGE_DECODE_ERRORS, self.max_bytes
             )
         if content in ("video", "audio") and self.av_decode is not None:
             return self._media_function(part)

@@ -126,6 +126,11 @@ def _decode_image(
     return image
 
 
+def decode_mask(data: bytes, options: ImageDecodeOptions) -> torch.Tensor:
+    """int32 (height, width): the ids of a mask as the file has them. Raises ValueError for images that hold no ids."""
+    return torch.from_numpy(pillow.read_ids(data, options))
+
+
 def _call(function: Callable[[], None]) -> None:
     function()
 

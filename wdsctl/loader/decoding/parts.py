@@ -148,11 +148,16 @@ _CONTENT_TYPES |= dict.fromkeys((decode_npy, decode_npz, decode_torch), "array")
 
 
 def part_content_type(part: str, kind: FieldKind) -> str:
-    """image, video, audio, text, json, array or "": by the part's extension, or else by the field that takes it."""
+    """image, mask, video, audio, text, json, array or "": by the part's extension, or else by the field that takes it.
+
+    An image that a mask takes is a mask.
+    """
     extension = last_extension(part)
+    if kind == "mask" and not (FORMAT_BY_EXTENSION.get(extension) or extension in DECODER_BY_EXTENSION):
+        return "mask"
     if extension in DECODER_BY_EXTENSION:
         return _CONTENT_TYPES.get(DECODER_BY_EXTENSION[extension][0], "")
     media_format = FORMAT_BY_EXTENSION.get(extension)
     if media_format and media_format.readers:
-        return media_format.media_type
+        return "mask" if kind == "mask" else media_format.media_type
     return kind if kind in ("image", "video", "audio", "text") else ""

@@ -168,6 +168,25 @@ def read_pixels(data: bytes, options: ImageDecodeOptions) -> NDArray[Any]:
     return orient_pixels(pixels, exif_orientation(image)) if options.exif_orientation else pixels
 
 
+def read_ids(data: bytes, options: ImageDecodeOptions) -> NDArray[np.int32]:
+    """(height, width) ids of a mask, unscaled: gray values, indices of a palette, and of colors their 24 bits, red
+    lowest.
+
+    Raises ValueError for images with alpha or fractions, and IMAGE_DECODE_ERRORS for damaged files.
+    """
+    opened = _open_image(data, options._replace(min_side=0))
+    if has_deep_color(opened):
+        raise ValueError("a mask in color has 8 bits per channel, and this one has 16")
+    opened.load()
+    image = orient_image(opened) if options.exif_orientation else opened
+    if image.mode == "RGB":
+        colors = np.asarray(image).astype(np.int32)
+        return colors[..., 0] | colors[..., 1] << 8 | colors[..., 2] << 16
+    if image.mode not in ("1", "L", "P", "I") and not image.mode.startswith("I;16"):
+        raise ValueError(f"a mask has ids in gray, a palette or RGB, and this image has the mode {image.mode}")
+    return np.asarray(image).astype(np.int32)
+
+
 def _open_image(data: bytes, options: ImageDecodeOptions) -> ImageFile:
     """Read the header, check the size, and set the reduction of JPEG."""
     image = _identify_format(data)

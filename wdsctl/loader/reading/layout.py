@@ -8,10 +8,20 @@ from typing import Any, Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.errors import SampleFailed, UsageError
-from wdsctl.core.samples.fields import FieldMissing, FieldPath, did_you_mean, extract_field, parse_field_map
-from wdsctl.core.samples.types import CRUDE, FieldKind, is_custom_type
+from wdsctl.core.samples.fields import (
+    FieldMissing,
+    FieldPath,
+    PartAccess,
+    did_you_mean,
+    extract_field,
+    find_parts,
+    is_collecting,
+    parse_field_map,
+)
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, FieldKind, is_custom_type
 from wdsctl.loader.reading.user_code import sample_loader_build, select_parts
-from wdsctl.loader.samples import CrudeSample, find_sample_type, make_builder, sample_type_fields
+from wdsctl.loader.samples import BASE_FIELDS, CrudeSample, find_sample_type, make_builder, sample_type_fields
+from wdsctl.loader.samples.compose import ComposeFields, compose_function
 from wdsctl.loader.samples.lazy_part import LazyPart
 
 DecodeFunction = Callable[[bytes], Any]
@@ -57,36 +67,49 @@ def compile_layout(
     _check_fields(config, kinds, where)
     filled: dict[str, FieldPath] = {}
     for field, path in paths.items():
-        if any(part in indices for part, _ in path.alternatives):
+        if find_parts(path, indices, kinds[field]):
             filled[field] = path
         elif field in needed:
             return CompiledLayout((), _failing_build(field, path, part_names, config))
-    build = make_builder(find_sample_type(config.sample_type), tuple(filled))
-    plain = [_plain_part(path, indices) for path in filled.values()]
-    if None not in plain and len(set(plain)) == len(plain):
+    sample_class = find_sample_type(config.sample_type)
+    compose = compose_function(sample_class)
+    build = make_builder(sample_class, tuple(filled))
+    plain = [_plain_part(path, indices, kinds[field]) for field, path in filled.items()]
+    if compose is None and None not in plain and len(set(plain)) == len(plain):
         parts = [part for part in plain if part is not None]
         functions = [function_for(part, kinds[field], field) for part, field in zip(parts, filled, strict=True)]
         layout = _layout_of_parts(build, tuple(filled), tuple(indices[part] for part in parts), functions)
         # The constructor of a custom type may do more than set fields, so that it has to run for every sample.
         return replace(layout, plain_fields=None) if is_custom_type(config.sample_type) else layout
-    used = [part for part in indices if any(part in (p for p, _ in path.alternatives) for path in filled.values())]
-    functions = [function_for(part, *_field_taking_part(part, filled, kinds)) for part in used]
-    build = _build_from_paths(build, used, functions, filled, needed, config)
+    taken = {field: frozenset(find_parts(path, indices, kinds[field])) for field, path in filled.items()}
+    used = [part for part in indices if any(part in names for names in taken.values())]
+    functions = [function_for(part, *_field_taking_part(part, filled, taken, kinds)) for part in used]
+    if compose is not None:
+        build = _composing(sample_class, compose, tuple(filled))
+    build = _build_from_paths(build, used, functions, filled, kinds, needed, config)
     return CompiledLayout(tuple(indices[part] for part in used), build, lazy_parts=_lazy_flags(functions))
 
 
-def _plain_part(path: FieldPath, indices: dict[str, int]) -> str | None:
-    """The part that fills a field as a whole; None if the field is a value within the part."""
-    part, steps = next((part, steps) for part, steps in path.alternatives if part in indices)
-    return None if steps else part
+def _plain_part(path: FieldPath, indices: dict[str, int], kind: FieldKind) -> str | None:
+    """The part that fills a field as a whole; None if the field is a list of parts, or a value within the part."""
+    if is_collecting(path, kind):
+        return None
+    access = next(access for access in path.alternatives if access.part in indices)
+    return None if access.steps else access.part
 
 
 def _field_taking_part(
-    part: str, paths: Mapping[str, FieldPath], kinds: Mapping[str, FieldKind]
+    part: str, paths: Mapping[str, FieldPath], taken: Mapping[str, Container[str]], kinds: Mapping[str, FieldKind]
 ) -> tuple[FieldKind, str]:
-    """(kind, name) of the field that takes the part as a whole; "any" for several kinds, "" for several fields."""
-    fields = [field for field, path in paths.items() if (part, ()) in path.alternatives]
-    field_kinds = {kinds[field] for field in fields}
+    """(kind, name) of the field that takes the part as a whole, of a list of media the kind of its items; "any" for
+    several kinds, "" for several fields.
+    """
+    fields = [
+        field
+        for field, path in paths.items()
+        if part in taken[field] and (is_collecting(path, kinds[field]) or PartAccess(part) in path.alternatives)
+    ]
+    field_kinds: set[FieldKind] = {MEDIA_LIST_KINDS.get(kinds[field], kinds[field]) for field in fields}
     return field_kinds.pop() if len(field_kinds) == 1 else "any", fields[0] if len(fields) == 1 else ""
 
 
@@ -100,6 +123,14 @@ def _layout_of_parts(
     if not any(functions):
         return CompiledLayout(part_indices, build, fields)
     return CompiledLayout(part_indices, _with_decoding(build, functions), lazy_parts=_lazy_flags(functions))
+
+
+def _composing(sample_class: type[Any], compose: ComposeFields, fields: tuple[str, ...]) -> Callable[..., Any]:
+    def composed(*values: Any) -> Any:
+        base, own = values[: len(BASE_FIELDS)], values[len(BASE_FIELDS) :]
+        return sample_class(**dict(zip(BASE_FIELDS, base, strict=True)), **compose(dict(zip(fields, own, strict=True))))
+
+    return composed
 
 
 def _with_decoding(build: Callable[..., Any], functions: Sequence[DecodeFunction | None]) -> Callable[..., Any]:
@@ -137,6 +168,7 @@ def _build_from_paths(
     part_names: Sequence[str],
     functions: Sequence[DecodeFunction | None],
     paths: dict[str, FieldPath],
+    kinds: Mapping[str, FieldKind],
     needed: Container[str],
     config: DatasetConfig,
 ) -> Callable[..., Any]:
@@ -148,7 +180,7 @@ def _build_from_paths(
         try:
             for field, path in paths.items():
                 default = {} if field in needed else {"default": None}
-                value = extract_field(path, values, parsed, **default)
+                value = extract_field(path, values, parsed, kind=kinds[field], **default)
                 if value is None and field in needed:
                     raise SampleFailed(
                         f"cannot fill field {field!r}: {path} is null", hint=_missing_field_hint(field, config)

@@ -93,8 +93,9 @@ class Sample:
     def from_joined(cls, *samples: Sample | Mapping[str, Any] | None, **named: Any) -> Self:
         """Join samples into one: base fields of the first, sources of all; of equal field names the last one wins.
 
-        None stands for a member without a partner; the fields of crude samples are their parts. Override it to join by
-        name. Raises UsageError without a first sample, and for samples by name.
+        None stands for a member without a partner; the fields of crude samples are their parts. Fields that are None
+        and that this type lacks are left out. Override it to join by name. Raises UsageError without a first sample,
+        and for samples by name.
         """
         if named or not samples or samples[0] is None:
             raise UsageError(
@@ -102,7 +103,13 @@ class Sample:
                 hint="override from_joined in your sample type to join samples by name",
             )
         present = [sample for sample in samples if sample is not None]
-        values = {name: value for sample in present for name, value in _init_values(sample).items()}
+        own = {field.name for field in dataclasses.fields(cls)}
+        values = {
+            name: value
+            for sample in present
+            for name, value in _init_values(sample).items()
+            if name in own or value is not None
+        }
         sources = tuple(source for sample in present for source in base_values(sample).get("__sources__") or ())
         return cls(**{**values, **base_values(present[0]), "__sources__": sources or None})
 

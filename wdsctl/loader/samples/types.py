@@ -16,10 +16,11 @@ from wdsctl.loader.samples.base import BASE_FIELDS, Sample, edataclass, is_requi
 
 @edataclass
 class CaptioningSample(Sample):
-    """An image with a caption."""
+    """An image with a caption. `captions`: all captions of the image, if the field map names them."""
 
     image: Any
     caption: str
+    captions: list[str] | None = None
 
 
 @edataclass
@@ -126,11 +127,17 @@ class VidQASample(Sample):
 
 @edataclass
 class VideoSample(Sample):
-    """A video with a text. `audio`: a separate audio part; the audio stream of the video is read through `video`."""
+    """A video with a text. `audio`: a separate audio part; the audio stream of the video is read through `video`.
+
+    `captions`: several texts of the whole video. `segments`: texts of parts of it, with their times, as the data has
+    them.
+    """
 
     video: Any
     text: str | None = None
     audio: Any = None
+    captions: list[str] | None = None
+    segments: list[Any] | None = None
 
 
 @edataclass
@@ -139,6 +146,67 @@ class AudioSample(Sample):
 
     audio: Any
     text: str | None = None
+
+
+@edataclass
+class TranscriptionSample(Sample):
+    """Speech with its transcript. `segments`: dicts with start and end in seconds, and text, as the data has them."""
+
+    audio: Any
+    text: str
+    language: str | None = None
+    speaker: str | None = None
+    segments: list[Any] | None = None
+
+
+@edataclass
+class DetectionSample(Sample):
+    """An image with boxes.
+
+    `boxes`: a float32 array, (boxes, 4), also for no boxes; the default batch keeps one array per sample.
+    `box_format`: what the four numbers are, as for `convert_boxes`; None if the data does not say. The other fields
+    have one entry per box, and are as the data has them: `labels` (numbers or names), `label_names`, `masks` (polygons
+    or run lengths), `is_crowd`, `areas`, `keypoints`.
+    """
+
+    image: Any
+    boxes: Any
+    box_format: str | None = None
+    labels: list[Any] | None = None
+    label_names: list[str] | None = None
+    masks: list[Any] | None = None
+    is_crowd: list[Any] | None = None
+    areas: list[Any] | None = None
+    keypoints: list[Any] | None = None
+
+
+@edataclass
+class SegmentationSample(Sample):
+    """An image with a mask: an int32 tensor (height, width) of class or segment ids, as the file has them.
+
+    `segments`: what the ids mean, as the data has it.
+    """
+
+    image: Any
+    mask: Any
+    segments: list[Any] | None = None
+
+
+@edataclass
+class ConversationSample(Sample):
+    """A conversation, in the form that chat templates of Hugging Face take.
+
+    `messages`: dicts with `role` (system, user, assistant or tool) and `content`, a list of
+    `{"type": "text", "text": ...}` and `{"type": "image", "image": ...}` (video and audio alike) with the decoded media
+    in their places. `images`, `videos` and `audios`: the same media in order. `tools`: the tools that the assistant may
+    call, or None.
+    """
+
+    messages: list[dict[str, Any]]
+    images: list[Any] = dataclasses.field(default_factory=list)
+    videos: list[Any] = dataclasses.field(default_factory=list)
+    audios: list[Any] = dataclasses.field(default_factory=list)
+    tools: Any = None
 
 
 #: By the names that dataset.yaml uses.
@@ -158,6 +226,10 @@ SAMPLE_CLASSES: dict[str, type[Sample]] = {
         VidQASample,
         VideoSample,
         AudioSample,
+        TranscriptionSample,
+        DetectionSample,
+        SegmentationSample,
+        ConversationSample,
     )
 }
 

@@ -1,0 +1,53 @@
+"""Values of sample types whose fields belong together: the media of a conversation go to their places in its messages,
+boxes become an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from wdsctl.core.errors import DatasetError, SampleFailed
+from wdsctl.core.samples.boxes import BOX_FORMATS, read_boxes
+from wdsctl.core.samples.conversations import normalize_conversation
+from wdsctl.core.text import short_repr
+from wdsctl.loader.samples.base import Sample
+from wdsctl.loader.samples.types import ConversationSample, DetectionSample
+
+ComposeFields = Callable[[dict[str, Any]], dict[str, Any]]
+
+_MEDIA_FIELDS = ("images", "videos", "audios")
+
+
+def compose_function(kind: type[Sample]) -> ComposeFields | None:
+    """The function from the values that a field map gives to the fields of a sample of this type; None if they are the
+    same. It raises SampleFailed.
+    """
+    if issubclass(kind, ConversationSample):
+        return _compose_conversation
+    return _compose_detection if issubclass(kind, DetectionSample) else None
+
+
+def _compose_conversation(values: dict[str, Any]) -> dict[str, Any]:
+    images, videos, audios = (list(values.get(name) or ()) for name in _MEDIA_FIELDS)
+    try:
+        conversation = normalize_conversation(
+            values["messages"], images=images, videos=videos, audios=audios, tools=values.get("tools")
+        )
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
+    return {**values, "images": images, "videos": videos, "audios": audios, **conversation._asdict()}
+
+
+def _compose_detection(values: dict[str, Any]) -> dict[str, Any]:
+    box_format = values.get("box_format")
+    if box_format is not None and box_format not in BOX_FORMATS:
+        raise SampleFailed(
+            f"box_format: {short_repr(box_format)} is unknown",
+            hint=f"write one of {', '.join(BOX_FORMATS)}",
+            code="WDS163",
+        )
+    try:
+        return {**values, "boxes": read_boxes(values["boxes"])}
+    except DatasetError as error:
+        raise SampleFailed(error.message, hint=error.hint, code=error.code) from error
