@@ -37,6 +37,8 @@ def prepare(
     source: PathText,
     dest: PathText | None = None,
     *,
+    from_format: str = "",
+    option: Mapping[str, str] | None = None,
     shard_samples: int = 10_000,
     shard_size: int | str = 1 << 30,
     template: str = "shard-{index:06d}.tar",
@@ -63,10 +65,12 @@ def prepare(
     yes: bool = False,
     progress: Progress | None = None,
 ) -> PrepareReport | Any:
-    """Build a training dataset from raw files or existing shards: `wdsctl prepare`. A second run does what remains.
+    """Build a training dataset from whatever holds the data: `wdsctl prepare`. A second run does what remains.
 
-    Writes raw files of `source` as shards below `dest`. Uses tars and JSONL in place, without `dest`. Then indexes the
-    shards, detects the sample type, and assigns the samples to splits.
+    Recognises the format of `source` and writes the samples as shards below `dest`. Uses tars and JSONL of texts in
+    place, without `dest`. Then indexes the shards, detects the sample type, and assigns the samples to splits.
+
+    `from_format`: the format of `source`, if it must not be detected. `option`: options of this format.
 
     `shard_samples`, `shard_size` (bytes, or text such as "500MB"): maximum samples and bytes of a shard.
     `template`: names of the shards.
@@ -111,6 +115,8 @@ def prepare(
         if folder_report is not None:
             return folder_report
     request = PrepareRequest(
+        from_format=from_format,
+        format_options=dict(option or {}),
         shard_samples=shard_samples,
         shard_size=parse_size_bytes(shard_size),
         template=template,

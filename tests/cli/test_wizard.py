@@ -26,7 +26,6 @@ from wdsctl.core.dataset.split_rules import parse_split_shares
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.samples.detect import RejectedSampleType
 from wdsctl.core.split.report import Move
 from wdsctl.core.split.split import SamplesWouldMoveError
 
@@ -198,7 +197,7 @@ def test_a_question_mark_lists_the_choices_and_the_question_comes_again(
 def test_a_detection_with_many_reasons_fits_on_a_screen_with_its_question(
     photos: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    many = replace(DETECTION, rejected=tuple(RejectedSampleType(f"Type{i}Sample", "so " * 30) for i in range(30)))
+    many = replace(DETECTION, reasons=tuple(f"reason {i} {'so ' * 30}" for i in range(30)))
     runs = Runs(a_prepare_report(detection=many))
     talk(PrepareCommand(source=photos, dest="shards", request=PrepareRequest()), answers("", True), runs, Output())
 
@@ -241,7 +240,7 @@ def test_lines_are_prepared_in_place_and_it_says_so(tmp_path: Path, capsys: pyte
 
     talk(PrepareCommand(source=str(tmp_path / "qa.jsonl"), dest=None, request=PrepareRequest()), ask, runs, Output())
 
-    assert "JSONL is prepared in place" in capsys.readouterr().err
+    assert "JSONL that names no media files beside it: it is prepared in place" in capsys.readouterr().err
     assert [request.dest for request in runs.requests] == [None]
     assert not any("folder for the shards" in question for question in ask.asked)
 

@@ -278,6 +278,22 @@ def exit_with_help(context: typer.Context) -> None:
         raise typer.Exit(2)
 
 
+FromOption = Annotated[
+    str, typer.Option("--from", metavar="FORMAT", help="Format of the source. [default: detected]", show_default=False)
+]
+
+
+def parse_format_options(texts: list[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` texts of `-O`, each name once."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals or name in pairs:
+            raise typer.BadParameter(f"{text!r}: write -O NAME=VALUE, each name once")
+        pairs[name] = value
+    return pairs
+
+
 def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:
     from wdsctl.core.dataset.lock import break_locks
 

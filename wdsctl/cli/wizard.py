@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
     from wdsctl.core.dataset.root_spec import RootSpec
     from wdsctl.core.prepare.prepare import PrepareReport
+    from wdsctl.core.prepare.preview import FormatPreview
     from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.prepare.source import SourceForm
     from wdsctl.core.samples.detect import Detection
 
 
@@ -65,7 +67,13 @@ def may_ask(common: CommonOptions) -> bool:
 T = TypeVar("T")
 
 #: Fields of `PrepareRequest` -> their flag, if it has another name.
-FLAG_OF_OPTION = {"split_by": "--by", "moved": "--yes", "may_move": "--yes", "hashed": "--hash"}
+FLAG_OF_OPTION = {
+    "from_format": "--from",
+    "split_by": "--by",
+    "moved": "--yes",
+    "may_move": "--yes",
+    "hashed": "--hash",
+}
 #: Fields without a flag in the printed command: workers do not change the result, and the catalog has the selection.
 OPTIONS_WITHOUT_FLAG = ("workers", "selection", "take_unsure")
 
@@ -74,11 +82,12 @@ MAX_REASON_LINES = 16  # fits a terminal of 24 lines and 80 columns with the que
 LINE_CHARACTERS = 70
 
 #: Texts that the answer ? shows.
-SOURCE_HELP = """  photos/            raw files: 0001.jpg and 0001.txt form a sample
+SOURCE_HELP = """  photos/            raw files (0001.jpg and 0001.txt form a sample), class
+                     folders, COCO, a Hugging Face dataset, ...
+  labels.csv         a table whose rows name files; also TSV, JSON, Parquet
   shards/            tars or JSONL at any depth, prepared in place
-  labels.jsonl       a JSONL file
   'shards/a-*.tar'   some of the shards"""
-DEST_HELP = """  A new folder for the shards. The raw files are not modified.
+DEST_HELP = """  A new folder for the shards. The source is not modified.
   Press Enter for the folder in brackets."""
 SPLIT_HELP = """  8,1,1                   train, val and test with exactly these shares
   train=0.98,val=0.02     splits by name
@@ -131,11 +140,12 @@ class Interview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareCommand:
-    """The arguments of `prepare`."""
+    """The arguments of `prepare`. `preview`: of a source that an importer reads, and that is not prepared yet."""
 
     source: str
     dest: str | None
     request: PrepareRequest
+    preview: FormatPreview | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,20 +168,21 @@ def ask_source(common: CommonOptions) -> RootSpec:
     """Ask for the source. Raises UsageError without a terminal."""
     if not may_ask(common):
         raise UsageError("missing argument 'SOURCE'", hint="`wdsctl prepare --help` lists what it accepts")
-    question = "data to prepare: folder of raw files or tars, or a .jsonl file (? explains)"
+    question = "data to prepare: a folder or a file (? explains)"
     with report_unwritten_interrupt():
         return Interview(TerminalPrompter()).ask_until(question, _parse_source, common.output, choices=SOURCE_HELP)
 
 
 def _parse_source(text: str) -> RootSpec:
     from wdsctl.core.dataset.root_spec import parse_root_spec
-    from wdsctl.core.prepare.source import detect_source_kind, refuse_other_formats
+    from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
 
     if not text:
         raise UsageError("the path is empty", hint="for the working directory, write .")
     spec = parse_root_spec(text)
-    if spec.selection is None and detect_source_kind(spec.root) == "folder":
-        refuse_other_formats(spec.root, None)
+    if spec.selection is None:
+        with contextlib.suppress(AmbiguousFormError):  # the next question
+            recognise_form(spec.root)
     return spec
 
 
@@ -192,11 +203,13 @@ def run_prepare(command: PrepareCommand, output: Output) -> PrepareReport:
 
 
 def detect_sample_type(command: PrepareCommand, output: Output) -> Detection | None:
-    """Detect the sample type from some samples; None if dataset.yaml or Energon determines it."""
+    """Detect the sample type from some samples; None if dataset.yaml, Energon or the source's format determines it."""
     from wdsctl.core.dataset.location import locate
     from wdsctl.core.index.index import is_energon_imported
     from wdsctl.core.prepare.preview import preview_sample_type
 
+    if command.preview is not None:
+        return command.preview.detection
     request, root = command.request, command.dest or command.source
     if request.index.dry_run or (_is_prepared(root, request.catalog) and not request.redetect):
         return None
@@ -243,41 +256,90 @@ def _record_answers(command: PrepareCommand, interview: Interview) -> contextlib
 
 
 def ask_missing(command: PrepareCommand, interview: Interview, output: Output) -> PrepareCommand:
-    """Ask for the destination of raw files, and for the split of a new dataset."""
+    """Ask for the form of a source that could be several, the destination, and the split of a new dataset."""
     from wdsctl.core.dataset.split_rules import parse_split_shares
-    from wdsctl.core.prepare.prepare import check_source_and_dest
-    from wdsctl.core.prepare.source import detect_source_kind, refuse_other_formats
+    from wdsctl.core.prepare.prepare import check_format_dest, check_source_and_dest
+    from wdsctl.core.prepare.source import IN_PLACE, RAW_FOLDER
 
     dest, request = command.dest, command.request
+    form = None if request.index.selection else _ask_form(command, interview, output)
+    if form is not None and form.reason == _CHOSEN:
+        request = replace(request, from_format=form.name)
+    is_imported = form is not None and form.name not in (IN_PLACE, RAW_FOLDER)
 
     def check_dest(answer: str) -> str:
-        check_source_and_dest(command.source, answer, request)
+        if is_imported:
+            check_format_dest(command.source, answer)
+        else:
+            check_source_and_dest(command.source, answer, request)
         return answer
 
     if dest is not None:
-        check_source_and_dest(command.source, dest, request)
-    kind = "folder" if dest is not None else "tars" if request.index.selection else detect_source_kind(command.source)
-    if kind == "lines":
-        output.note("JSONL is prepared in place: only the catalog is written")
-    if dest is None and kind == "folder":
-        refuse_other_formats(command.source, None)  # before the question: no destination would help
+        check_dest(dest)
+    elif form is not None and form.name != IN_PLACE:
         question = "folder for the shards (? explains)"
         dest = interview.ask_until(
             question, check_dest, output, default=default_dest(command.source), choices=DEST_HELP
         )
+    elif form is not None:
+        output.note(f"{form.reason}: it is prepared in place, and only the catalog is written")
     root = dest or command.source
-    if request.split is None and not (_is_prepared(root, request.catalog) or _has_energon_splits(root)):
+    preview = None
+    if is_imported and form is not None and not _is_prepared(root, request.catalog):
+        preview = _preview_format(command.source, form, request, output)
+    has_splits = preview is not None and bool(preview.split_names)
+    if request.split is None and not (has_splits or _is_prepared(root, request.catalog) or _has_energon_splits(root)):
         question = "split, such as 8,1,1 (empty: all in train; ? explains)"
         split = interview.ask_until(
             question, lambda text: parse_split_shares(text) if text else None, output, choices=SPLIT_HELP
         )
         request = replace(request, split=split)
-    return replace(command, dest=dest, request=request)
+    return replace(command, dest=dest, request=request, preview=preview)
+
+
+_CHOSEN = "chosen by the user"
+
+
+def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> SourceForm:
+    """What the source is; asks if several forms fit equally well."""
+    from wdsctl.core.prepare.source import AmbiguousFormError, SourceForm, recognise_form
+
+    try:
+        return recognise_form(command.source, command.dest, command.request.from_format)
+    except AmbiguousFormError as ambiguous:
+        forms = {form.name: form for form in ambiguous.forms}
+    output.note(*(f"  {form.name}: {form.reason}" for form in forms.values()))
+
+    def parse(answer: str) -> SourceForm:
+        if answer not in forms:
+            raise UsageError(f"{answer!r} is none of them", hint=f"choose from {', '.join(forms)}")
+        return SourceForm(answer, _CHOSEN)
+
+    return interview.ask_until(f"the source could be {' or '.join(forms)}; which is it?", parse, output)
+
+
+def _preview_format(source: str, form: SourceForm, request: PrepareRequest, output: Output) -> FormatPreview:
+    """Show what the source is and what becomes of its fields."""
+    from wdsctl.cli.commands.prepare_output import field_lines
+    from wdsctl.cli.tables import labelled_lines
+    from wdsctl.core.prepare.preview import preview_format
+
+    with show_progress(output):
+        preview = preview_format(source, form, request)
+    rows: list[tuple[str, RenderableType]] = [("from", f"{form.name}: {form.reason}")]
+    rows += [("", line) for line in field_lines(preview.description.field_uses)]
+    if preview.description.config is not None:
+        rows.append(("type", f"{preview.description.config.sample_type} (defined by {form.name})"))
+    rows += [("", finding.message) for finding in preview.description.findings]
+    output.note("found:", labelled_lines(rows))
+    return preview
 
 
 def default_dest(source: str) -> str:
-    """The default folder for shards: next to the raw folder, with the suffix `-shards`."""
+    """The default folder for shards: next to the source, with the suffix `-shards`."""
     path = source.rstrip(os.sep)
+    if os.path.isfile(path):
+        path = os.path.splitext(path)[0]
     return f"{os.path.abspath(source) if os.path.basename(path) in ('', '.', '..') else path}-shards"
 
 
@@ -367,20 +429,26 @@ def _changed_options(request: Any, defaults: Any) -> Iterator[tuple[str, object]
 
 def _flag(name: str, value: object) -> list[str]:
     flag = FLAG_OF_OPTION.get(name, f"--{name.replace('_', '-')}")
+    if isinstance(value, Mapping):
+        return _mapping_flag(name, flag, value)
     if name == "exclude" and isinstance(value, tuple):
         return [word for pattern in value for word in (flag, str(pattern))]
     if isinstance(value, bool):
         return [flag if value else f"--no-{flag.removeprefix('--')}"]
-    if name == "field_map" and isinstance(value, Mapping):
-        from wdsctl.core.samples.fields import format_field_map_text
-
-        return [flag, format_field_map_text(dict(value))]
-    if isinstance(value, Mapping):
-        # repr keeps every digit of a share; people write 8.0 as 8.
-        return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]
     if isinstance(value, tuple):
         return [flag, ",".join(value)]
     return [flag, str(value)]
+
+
+def _mapping_flag(name: str, flag: str, value: Mapping[str, Any]) -> list[str]:
+    if name == "format_options":
+        return [word for option, text in value.items() for word in ("-O", f"{option}={text}")]
+    if name == "field_map":
+        from wdsctl.core.samples.fields import format_field_map_text
+
+        return [flag, format_field_map_text(dict(value))]
+    # repr keeps every digit of a share; people write 8.0 as 8.
+    return [flag, ",".join(f"{key}={share!r}".removesuffix(".0") for key, share in value.items())]
 
 
 def _ask_fields(sample_type: str, detection: Detection, interview: Interview, output: Output) -> dict[str, str]:

@@ -28,7 +28,8 @@ def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: 
     result = wdsctl("prepare", photos, dest, "--shard-samples", 4, "--split", "2,1")
 
     assert result.code == 0
-    assert result.stdout.startswith(f"{photos} -> {dest}\n  write  12 samples in 3 shards, ")
+    assert result.stdout.startswith(f"{photos} -> {dest}\n  from   folder: has files such as ")
+    assert "\n  write  12 samples in 3 shards, " in result.stdout
     assert str(dest / ".wdsctl" / "dataset.yaml") in result.stdout
     assert result.stderr == f"next: wdsctl inspect {dest}\n"
     assert sorted(path.name for path in dest.glob("*.tar")) == [f"shard-00000{i}.tar" for i in range(3)]
@@ -133,9 +134,11 @@ def test_the_defaults_are_those_of_the_verb() -> None:
     defaults = PrepareRequest()
     ours = command.__kwdefaults__ or {}
     assert ours
-    names = {"by": "split_by", "media": "selection", "media_index": "keyframes"}
-    emptied = {"parts": "", "field_map": "", "exclude": None, "workers": None}
+    names = {"by": "split_by", "media": "selection", "media_index": "keyframes", "option": "format_options"}
+    emptied = {"parts": "", "field_map": "", "option": None, "exclude": None, "workers": None}
     for name, value in ours.items():
+        if name == "explain":  # of the answer
+            continue
         holders = (defaults, defaults.index.media, defaults.index)
         field = names.get(name, name)
         holder = next(each for each in holders if hasattr(each, field))
@@ -177,7 +180,7 @@ def test_nothing_is_written_before_the_last_answer(photos: Path, shards: Path, t
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="needs a pseudo-terminal")
 def test_a_source_that_is_not_named_is_asked_for(photos: Path, tmp_path: Path) -> None:
-    dialogue = [("data to prepare", "?"), ("labels.jsonl", ""), ("the path is empty", "photos")]
+    dialogue = [("data to prepare", "?"), ("labels.csv", ""), ("the path is empty", "photos")]
     screen = at_a_terminal(["prepare"], tmp_path, [*dialogue, ("shards", "made"), ("split", ""), ("use it?", "y")])
 
     assert "wdsctl prepare photos made --sample-type" in screen

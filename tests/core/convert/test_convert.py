@@ -213,14 +213,6 @@ def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[st
         to(tmp_path / "b", some_shards(tmp_path / "a", 1), **options)
 
 
-def test_prepare_names_the_command_for_forms_that_are_converted(tmp_path: Path) -> None:
-    to(tmp_path / "gz", some_shards(tmp_path / "a", 1), compress="gz")
-
-    with pytest.raises(UsageError, match=r"compressed tars, such as shard-000000\.tar\.gz") as caught:
-        prepare(str(tmp_path / "gz"), str(tmp_path / "b"), request=PrepareRequest(take_unsure=True))
-    assert caught.value.hint.startswith("`wdsctl convert ")
-
-
 @pytest.mark.usefixtures("faulty_store")
 def test_shards_in_a_store_are_a_source(tmp_path: Path) -> None:
     source = some_shards(tmp_path / "a", 3, 4)

@@ -19,7 +19,7 @@ from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import detect_source_kind
+from wdsctl.core.prepare.source import recognise_form
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
 
@@ -63,7 +63,7 @@ def splits(root: str) -> dict[str, list[str]]:
 def test_a_file_is_prepared_in_place_with_its_catalog_beside_it(tmp_path: Path) -> None:
     root = a_file(tmp_path, lines(0, 40))
     report = prepare(root, request=PrepareRequest(split={"train": 3, "val": 1}))
-    assert detect_source_kind(root) == "lines"
+    assert recognise_form(root).name == "shards"
     assert (report.from_folder, report.source) == (False, root)
     assert report.index is not None
     assert (report.index.samples, report.index.parts, report.index.findings) == (40, 40, ())
@@ -196,12 +196,12 @@ def test_lines_that_come_to_a_dataset_of_tars_are_left_out(tmp_path: Path) -> No
 
 def test_labels_among_raw_files_stay_raw_files(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"0.jpg": b"x", "labels.jsonl": lines(0, 1)})
-    assert detect_source_kind(root) == "folder"
+    assert recognise_form(root).name == "folder"
     with pytest.raises(UsageError, match="missing DEST") as caught:
         prepare(root)
     assert f"wdsctl prepare {root}/labels.jsonl" in caught.value.hint
-    with pytest.raises(UsageError, match="are prepared in place"):
-        prepare(f"{root}/labels.jsonl", str(tmp_path / "out"))
+    written = prepare(f"{root}/labels.jsonl", str(tmp_path / "out"))
+    assert (written.form and written.form.name, written.index and written.index.samples) == ("jsonl", 1)
 
 
 def test_one_bad_file_stops_nothing(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from wdsctl.core.index.index import index
 from wdsctl.core.inspect.inspect import inspect
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import detect_source_kind
+from wdsctl.core.prepare.source import recognise_form
 from wdsctl.core.shards.list import list_shards
 from wdsctl.core.split.split import split_by_ratios
 from wdsctl.core.validate.validate import validate
@@ -127,7 +127,7 @@ def test_raw_files_at_a_url_are_refused_with_a_way_round(tmp_path: Path) -> None
     fsspec.filesystem("memory").pipe_file("/store/raw/a.jpg", b"x")
 
     with pytest.raises(UsageError, match="raw files must be on a disk") as caught:
-        detect_source_kind("faulty://store/raw")
+        recognise_form("faulty://store/raw")
     assert "copy the raw files to a disk" in caught.value.hint
     with pytest.raises(UsageError, match="raw files must be on a disk"):
         prepare("faulty://store/raw", str(tmp_path / "dest"), request=PrepareRequest(take_unsure=True))

@@ -12,7 +12,7 @@ from wdsctl.core.dataset.location import locate
 from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
-from wdsctl.core.prepare.source import detect_source_kind
+from wdsctl.core.prepare.source import recognise_form
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_sample_type_that_the_samples_do_not_look_like_needs_a_field_map(tmp_p
 def test_raw_files_need_a_destination(tmp_path: Path) -> None:
     source = a_folder(tmp_path / "raw", captions(0, 2))
 
-    assert detect_source_kind(source) == "folder"
+    assert recognise_form(source).name == "folder"
     with pytest.raises(UsageError, match="missing DEST") as caught:
         prepare(source)
     assert "DEST" in caught.value.hint
@@ -54,7 +54,7 @@ def test_raw_files_need_a_destination(tmp_path: Path) -> None:
 
 def test_a_folder_of_shards_is_not_written_into_other_shards(tmp_path: Path) -> None:
     root = some_shards(tmp_path / "tars", 2)
-    assert detect_source_kind(root) == "tars"
+    assert recognise_form(root).name == "shards"
 
     with pytest.raises(UsageError, match="already holds shards"):
         prepare(root, str(tmp_path / "made"))
@@ -159,15 +159,15 @@ def test_no_such_source_is_said_before_anything_is_made(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dest", [None, "out"])
-@pytest.mark.parametrize(("source", "words"), [("nope", "does not exist"), ("README.md", "is a file, not a folder")])
+@pytest.mark.parametrize(("source", "words"), [("nope", "the source does not exist"), ("README.md", "no known format")])
 def test_a_source_that_is_not_there_may_have_been_raw_files_or_shards(
     tmp_path: Path, source: str, words: str, dest: str | None
 ) -> None:
     a_folder(tmp_path, {"README.md": b"1"})
 
-    with pytest.raises(InputError, match=f"the source {words}") as caught:
+    with pytest.raises(InputError, match=words) as caught:
         prepare(str(tmp_path / source), dest and str(tmp_path / dest))
-    assert "raw files" in caught.value.hint
+    assert "check the path" in caught.value.hint
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -45,7 +45,6 @@ PathsArgument = Annotated[
     list[str],
     typer.Argument(metavar="SOURCE... DEST", help="Datasets (ROOT or ROOT@VIEW) or files, then a new folder."),
 ]
-FromOption = Annotated[str, typer.Option("--from", metavar="FORMAT", help="Format of the sources. [default: detected]")]
 ToOption = Annotated[str, typer.Option("--to", metavar="FORMAT", help="Format to write. [default: shards]")]
 FormatOption = Annotated[
     list[str] | None,
@@ -174,7 +173,7 @@ CompressOption = Annotated[
 def command(
     paths: PathsArgument,
     *,
-    from_format: FromOption = "",
+    from_format: options.FromOption = "",
     to_format: ToOption = "",
     option: FormatOption = None,
     shard_samples: ShardSamplesOption = 10_000,
@@ -224,7 +223,7 @@ def command(
     chosen = ConvertRequest(
         from_format=from_format,
         to_format=to_format,
-        format_options=_parse_pairs(option or []),
+        format_options=options.parse_format_options(option or []),
         shard_samples=shard_samples,
         shard_size=shard_size,
         template=template,
@@ -262,17 +261,6 @@ def command(
     return errors.convert_exit_code(report)
 
 
-def _parse_pairs(texts: list[str]) -> dict[str, str]:
-    """`name=value`, each once."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not name or not equals or name in pairs:
-            raise typer.BadParameter(f"{text!r}: write -O NAME=VALUE, each name once")
-        pairs[name] = value
-    return pairs
-
-
 #: Datasets shown, where it is taken apart into many.
 DATASETS_SHOWN = 20
 
@@ -286,7 +274,7 @@ def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
     if report.up_to_date:
         done = report.samples - report.failed
         yield f"{route}: up to date ({_count_in_files(report, done, report.files)})"
-        yield from (f"  {text}" for text in _left_out(report))
+        yield from (f"  {text}" for text in left_out_lines(report))
         yield from finding_lines(sort_by_severity(report.findings))
         return
     yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
@@ -308,7 +296,7 @@ def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
     rows.append(
         ("write", f"{would}{_count_in_files(report, done, report.files, f' of {report.form}')}, {amount}{files}")
     )
-    rows += [("", text) for text in _left_out(report)]
+    rows += [("", text) for text in left_out_lines(report)]
     is_listed = len(report.datasets) > 1 or not report.dry_run or any(dataset.columns for dataset in report.datasets)
     shown = report.datasets if is_listed else ()
     for dataset in shown[:DATASETS_SHOWN]:
@@ -320,7 +308,8 @@ def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
     yield from finding_lines(sort_by_severity(report.findings))
 
 
-def _left_out(report: ConvertReport) -> Iterator[str]:
+def left_out_lines(report: ConvertReport) -> Iterator[str]:
+    """What is not in the destination as it is in the sources, with counts."""
     if report.failed:
         yield f"left out: {format_count(report.failed, 'sample')} that could not be read or transcoded"
     if report.kept:

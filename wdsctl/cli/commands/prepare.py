@@ -13,9 +13,11 @@ from wdsctl.core.invocation import parse_part_names, worker_count
 EPILOG = """
 \b
 Examples:
-  wdsctl prepare photos/ shards/ --split 8,1,1
+  wdsctl prepare photos/ shards/ --split 8,1,1     raw files, class folders
+  wdsctl prepare labels.csv shards/                rows that name files
+  wdsctl prepare coco/ shards/                     COCO, LLaVA, Parquet, ...
   wdsctl prepare shards/                           tars, in place
-  wdsctl prepare labels.jsonl --key id             JSONL, in place
+  wdsctl prepare texts.jsonl --key id              JSONL of texts, in place
   wdsctl prepare shards/ --media                   with facts of the media
   wdsctl prepare clips/ --media                    a folder of media, as it is
   wdsctl prepare photos/ shards/ --shard-size 500MB --parts jpg,txt
@@ -34,14 +36,21 @@ SourceArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="SOURCE",
-        help="A folder of raw files; a folder of tars or JSONL at any depth, or one JSONL file, also at a URL; "
+        help="A folder or file in any format that wdsctl reads: raw files, class folders, tables (CSV, JSON, Parquet) "
+        "whose rows name files, COCO, LLaVA, ...; tars or JSONL, also at a URL; "
         "or some shards: DIR/a-{000..999}.tar, 'DIR/*.tar', glob:..., @list.txt, - (a list on stdin).",
         show_default=False,
     ),
 ]
 DestArgument = Annotated[
     str | None,
-    typer.Argument(metavar="DEST", help="The folder for the shards of raw files; tars stay where they are."),
+    typer.Argument(metavar="DEST", help="The folder for the shards. Tars stay where they are and need none."),
+]
+FormatOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-O", "--option", metavar="NAME=VALUE", help="Option of the source's format, such as key=id (repeatable)."
+    ),
 ]
 ShardSamplesOption = Annotated[
     int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per shard.")
@@ -94,12 +103,17 @@ FieldMapOption = Annotated[
 RedetectOption = Annotated[
     bool, typer.Option("--redetect", help="Detect the sample type again and rewrite dataset.yaml.")
 ]
+ExplainOption = Annotated[
+    bool, typer.Option("--explain", help="Say why every other format and sample type does not fit.")
+]
 
 
 def command(
     source: SourceArgument = None,
     dest: DestArgument = None,
     *,
+    from_format: options.FromOption = "",
+    option: FormatOption = None,
     shard_samples: ShardSamplesOption = 10_000,
     shard_size: ShardSizeOption = 1 << 30,
     template: TemplateOption = "shard-{index:06d}.tar",
@@ -111,6 +125,7 @@ def command(
     sample_type: SampleTypeOption = "",
     field_map: FieldMapOption = "",
     redetect: RedetectOption = False,
+    explain: ExplainOption = False,
     key: options.KeyOption = None,
     key_until: options.KeyUntilOption = None,
     media: options.MediaOption = None,
@@ -125,10 +140,11 @@ def command(
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
-    """Build a training dataset from raw files or existing shards.
+    """Build a training dataset from whatever holds the data.
 
-    Writes raw files as shards into DEST; uses tars and JSONL in place. Then indexes the shards, detects the sample
-    type, and assigns the samples to splits. With --media and without DEST, catalogs a folder of media files in place.
+    Recognises the format of SOURCE, says what it found, and writes the samples as shards into DEST; uses tars and JSONL
+    of texts in place. Then indexes the shards, detects the sample type, and assigns the samples to splits. With --media
+    and without DEST, catalogs a folder of media files in place.
     """
     from wdsctl.cli import wizard
     from wdsctl.cli.commands.media_folder import render_media_folder_index
@@ -163,6 +179,8 @@ def command(
             common.output.answer("prepare", folder_report, render_media_folder_index)
             return errors.media_folder_exit_code(folder_report)
     prepare_request = PrepareRequest(
+        from_format=from_format,
+        format_options=options.parse_format_options(option or []),
         shard_samples=shard_samples,
         shard_size=shard_size,
         template=template,
@@ -185,7 +203,7 @@ def command(
         wizard.PrepareCommand(source=source, dest=dest, request=prepare_request), common
     )
     report, output = outcome.report, common.output
-    output.answer("prepare", report, prepare_renderer(outcome.command.request))
+    output.answer("prepare", report, prepare_renderer(outcome.command.request, explain=explain))
     if not (report.dry_run or report.up_to_date or common.json):
         verb = "inspect" if report.split is not None else "validate"
         allowed = () if report.from_folder else common.allow_path or ()  # what links lead to lies in the shards then
@@ -195,4 +213,6 @@ def command(
         output.note(f"next: wdsctl {verb} {shell_argument(report.dest)}{options_again}")
     if outcome.has_prompted:
         output.note("the same without questions:", *wizard.command_lines(outcome.command, terminal_width(sys.stderr)))
-    return errors.index_exit_code(report.index) if report.index is not None else 0
+    codes = [errors.index_exit_code(report.index)] if report.index is not None else []
+    codes += [errors.convert_exit_code(report.conversion)] if report.conversion is not None else []
+    return max(codes, default=0)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from wdsctl.cli.commands.convert import left_out_lines
 from wdsctl.cli.commands.index import changes_text, render_worst_findings, totals_text
 from wdsctl.cli.commands.media_folder import media_rows_text, media_summary
 from wdsctl.cli.commands.split_output import rule_text, splits_table
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_share, format_size
-from wdsctl.cli.tables import labelled_lines
+from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.text import pluralize
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.importers.protocol import FieldUse
     from wdsctl.core.index.index import IndexReport
     from wdsctl.core.prepare.prepare import PrepareReport
     from wdsctl.core.prepare.request import PrepareRequest
@@ -24,55 +27,100 @@ if TYPE_CHECKING:
     from wdsctl.core.samples.detect import Detection
 
 
+#: Fields of a source shown.
+FIELDS_SHOWN = 30
 #: Names of left-out files shown.
 EXAMPLES_SHOWN = 3
 #: Names of dropped and renamed samples shown.
 NAMES_SHOWN = 10
 
 
-def prepare_renderer(request: PrepareRequest) -> Callable[[PrepareReport], Iterator[RenderableType]]:
-    """A renderer that marks a sample type as given by the user, without the reasons for a detected one."""
-    return partial(render_prepare, type_note=_given_type_note(request))
+def prepare_renderer(
+    request: PrepareRequest, *, explain: bool = False
+) -> Callable[[PrepareReport], Iterator[RenderableType]]:
+    """A renderer that marks a sample type as given by the user, without the reasons for a detected one.
+
+    `explain`: show every form and sample type that was rejected.
+    """
+    return partial(render_prepare, type_note=_given_type_note(request), explain=explain)
 
 
-def render_prepare(report: PrepareReport, *, type_note: str = "") -> Iterator[RenderableType]:
+def render_prepare(report: PrepareReport, *, type_note: str = "", explain: bool = False) -> Iterator[RenderableType]:
     if report.up_to_date and report.index is not None:
         yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
         if report.folder is not None:
             yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
         if report.folder is not None and (report.folder.vanished or report.folder.stale):
             yield from (f"  {line}" for line in _left_out(report.folder))
+        if report.conversion is not None:
+            yield from (f"  {line}" for line in left_out_lines(report.conversion))
+    else:
+        has_route = report.source != report.dest
+        route = f"{display_path(report.source)} -> " if has_route else ""
+        yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
+        yield labelled_lines(list(_steps(report, type_note, explain=explain)))
+    if report.conversion is not None:
+        yield from finding_lines(sort_by_severity(report.conversion.findings))
+    if report.index is not None:
         yield from render_worst_findings(report.index)
-        return
-    rows: list[tuple[str, RenderableType]] = []
+
+
+def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[tuple[str, RenderableType]]:
+    """What the source is, and what each step of `prepare` did."""
+    if report.form is not None:
+        yield "from", f"{report.form.name}: {report.form.reason}"
+        yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
+    if report.conversion is not None:
+        yield from _conversion(report.conversion)
     if report.folder is not None:
-        rows += _folder(report.folder)
+        yield from _folder(report.folder)
     if report.index is not None:
-        rows += _index(report.index)
+        yield from _index(report.index)
     if report.detection is not None and report.index is not None:
-        rows += [("type", type_note)] if type_note else detection_rows(report.detection)
-        rows.append(("", display_path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))))
+        yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
+        yield "", display_path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))
+    elif report.form is not None and report.conversion is not None and not report.dry_run:
+        yield "type", f"{report.conversion.datasets[-1].sample_type or 'none'} (defined by {report.form.name})"
     if report.split is not None:
-        rows += [("split", rule_text(report.split)), ("", splits_table(report.split.splits))]
-    route = (
-        f"{display_path(report.source)} -> {display_path(report.dest)}"
-        if report.from_folder
-        else display_path(report.source)
-    )
-    yield f"{route}{' (dry run: nothing is written)' if report.dry_run else ''}"
-    yield labelled_lines(rows)
-    if report.index is not None:
-        yield from render_worst_findings(report.index)
+        yield "split", rule_text(report.split)
+        yield "", splits_table(report.split.splits)
 
 
-def detection_rows(detection: Detection) -> list[tuple[str, RenderableType]]:
-    """The sample type that was recognised, why, and why no other."""
+def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
+    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
     fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
     sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
     rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
     rows += [("", reason) for reason in detection.reasons]
-    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in detection.rejected]
+    shown = detection.rejected[: None if explain else 1]
+    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
+    if len(shown) < len(detection.rejected):
+        rows.append(("", f"{len(detection.rejected) - len(shown)} more types do not fit (--explain tells why)"))
     return rows
+
+
+def field_lines(fields: Sequence[FieldUse]) -> list[str]:
+    """What becomes of each field of a source."""
+    lines = []
+    for field in fields:
+        note = f" ({escape_line(field.note)})" if field.note else ""
+        lines.append(f"{escape_line(field.name)} -> {escape_line(field.becomes) or 'left out'}{note}")
+    if len(lines) > FIELDS_SHOWN:
+        return [*lines[:FIELDS_SHOWN], f"... and {len(lines) - FIELDS_SHOWN} more fields (--json has all)"]
+    return lines
+
+
+def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
+    """The fields of the source, the shards that were written, and what was left out of them."""
+    rows: list[tuple[str, RenderableType]] = [
+        ("fields" if not i else "", line)
+        for i, line in enumerate(field_lines([field for source in report.sources for field in source.fields]))
+    ]
+    would = "would be: " if report.dry_run else ""
+    amount = f"{'about ' if report.dry_run else ''}{format_size(report.size_bytes)}"
+    done = report.samples - report.failed
+    rows.append(("write", f"{would}{format_count(done, 'sample')} in {format_count(report.files, 'shard')}, {amount}"))
+    return rows + [("", line) for line in left_out_lines(report)]
 
 
 def _given_type_note(request: PrepareRequest) -> str:

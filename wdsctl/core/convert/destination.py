@@ -38,7 +38,7 @@ PLAN_FILE = "plan.sqlite"
 FINISHED_FILE = "finished.json"
 
 #: Options that do not change the output's bytes.
-OPTIONS_WITHOUT_EFFECT = frozenset(["workers", "wait", "restart", "dry_run"])
+OPTIONS_WITHOUT_EFFECT = frozenset(["workers", "wait", "restart", "dry_run", "finish"])
 
 #: `describe_inputs` does not list the files of a source that has more.
 MAX_LISTED_FILES = 100_000

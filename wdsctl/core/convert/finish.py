@@ -167,9 +167,11 @@ def _index_dataset(
                 if config is not None:
                     write_text(location.dataset_yaml, dump_config(config))
             if report.samples:
-                write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress)
+                if written.request.finish:
+                    write_dataset_yaml(stage.location, report.generation, SampleTypeRequest(), progress)
                 _carry_splits(stage.location, written)
-                ensure_split(stage.location, None, "auto", 0, progress)
+                if written.request.finish:
+                    ensure_split(stage.location, None, "auto", 0, progress)
                 media, found, dropped = _compute_media_facts(stage, root, written, progress)
                 findings += found
         if report.samples:

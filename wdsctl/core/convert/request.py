@@ -51,6 +51,7 @@ class ConvertRequest:
     wait: float = 0.0  # seconds to wait for the lock of the destination
     restart: bool = False  # remove the output of an unfinished conversion with other options
     dry_run: bool = False
+    finish: bool = True  # detect the sample type, and put all samples in `train`; `prepare` does both itself
 
     @property
     def target(self) -> str:

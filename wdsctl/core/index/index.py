@@ -311,7 +311,9 @@ def index_if_media_folder(
     folder, and UsageError for `missing="keep"`.
     """
     media_requested = request.media.selection is not None
-    if spec.selection is not None or not is_media_folder(spec.root, catalog, media_requested=media_requested):
+    if spec.selection is not None or os.path.isfile(spec.root):
+        return None
+    if not is_media_folder(spec.root, catalog, media_requested=media_requested):
         return None
     if request.hashed is not None or request.sample_rows is not None:
         raise UsageError(

@@ -13,6 +13,8 @@ from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
 from wdsctl.core.catalog.stage import stage_catalog
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertReport, ConvertRequest
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, hold_lock
@@ -40,18 +42,21 @@ from wdsctl.core.invocation import describe_request
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
+    IN_PLACE,
+    RAW_FOLDER,
+    SourceForm,
+    check_dest_is_local,
     check_is_raw_folder,
     check_raw_folder,
     check_source_exists,
-    detect_source_kind,
-    jsonl_hint,
-    refuse_other_formats,
+    recognise_form,
 )
 from wdsctl.core.prepare.write import FolderReport, survey_folder, write_folder
 from wdsctl.core.prepare.write import check_dest_shards as check_holds_own
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.fields import check_sample_type, validate_field_map
+from wdsctl.core.shards.list import find_jsonl_file
 from wdsctl.core.split.split import SplitReport, ensure_split
 from wdsctl.core.urls import normalize_root, redact_secrets
 
@@ -72,12 +77,14 @@ class PrepareReport:
     split: SplitReport | None
     up_to_date: bool
     dry_run: bool
+    form: SourceForm | None = None  # None: the user selected shards
+    conversion: ConvertReport | None = None  # of a source that is neither raw files nor shards
 
 
 def prepare(
     source: str, dest: str | None = None, request: PrepareRequest | None = None, *, progress: Progress = SILENT_PROGRESS
 ) -> PrepareReport:
-    """Build a training dataset: in place from tars or JSONL, in `dest` from raw files.
+    """Build a training dataset: in place from tars or JSONL without media, in `dest` from raw files and other formats.
 
     A second call does only what is missing: it continues a killed run, adds new files, or changes nothing. Raises
     UsageError WDS221 after all other steps if the detected sample type is not sure, and what the steps raise.
@@ -85,24 +92,27 @@ def prepare(
     request = request or PrepareRequest()
     source, dest = normalize_root(source), None if dest is None else normalize_root(dest)
     _check_options(request)
+    if dest is not None:
+        check_dest_is_local(dest)
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
+    form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
+    if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
+        return _prepare_from_format(source, dest, form, request, progress)
     if dest is not None:
         check_source_and_dest(source, dest, request)
-    from_folder = request.index.selection is None and (dest is not None or detect_source_kind(source) == "folder")
+    from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
     if from_folder and dest is None:
-        refuse_other_formats(source, None)
-        raise UsageError(
-            "missing DEST: raw files are written as shards to another folder",
-            where=source,
-            hint=shell_command("prepare", source, "DEST") + jsonl_hint(source),
-        )
+        error = _missing_dest_error(source, "raw files are")
+        if name := find_jsonl_file(source):
+            error.hint += f"; or prepare the JSONL alone: {shell_command('prepare', os.path.join(source, name))}"
+        raise error
     root = dest or source
     listing, home = None, ""
     if from_folder:
         if request.index.dry_run:
-            return _dry_run_of_folder(source, root, request, progress)
+            return _dry_run_of_folder(source, root, form, request, progress)
         listing = survey_source(source, root, request, progress)  # raises before anything is written
         key_until = None if listing.keys.is_open else listing.keys.rule
         request = replace(request, index=replace(request.index, key_until=key_until))
@@ -110,8 +120,7 @@ def prepare(
         make_folder(home)
     location = locate(root, request.catalog, writing=True, real_root=home)
     if request.index.dry_run:
-        report = index_locked(location, request.index, progress)
-        return _dry_run_report(source, root, None, report)
+        return _dry_run_report(source, root, form, None, index_locked(location, request.index, progress))
     if not from_folder:
         check_new_catalog(location, request.index.exclude or (), RootSpec(root, request.index.selection))
     note_catalog_location(location, request.catalog, progress)
@@ -120,7 +129,77 @@ def prepare(
         hold_lock(location.lock, wait=request.wait, note=progress.note),
         record_run(location, "prepare", arguments, progress) as entry,
     ):
-        return _run_steps(location, source, root, listing, request, entry, progress)
+        report = _run_steps(location, source, root, listing, request, entry, progress)
+    return replace(report, form=form)
+
+
+def _prepare_from_format(
+    source: str, dest: str | None, form: SourceForm, request: PrepareRequest, progress: Progress
+) -> PrepareReport:
+    """Write the samples of another format to `dest` as `convert` does, then prepare `dest` in place.
+
+    A run that was killed after the first step does the second one when it is repeated.
+    """
+    if dest is None:
+        raise _missing_dest_error(source, f"the samples of {form.name} ({form.reason}) are")
+    conversion = convert([source], dest, conversion_request(form, request), progress=progress)
+    if conversion.dry_run:
+        return _dry_run_report(source, dest, form, None, None, conversion)
+    index = replace(request.index, key=None, exclude=(), missing="error")
+    here = replace(request, from_format=IN_PLACE, format_options={}, index=index)
+    report = prepare(dest, None, here, progress=progress)
+    return replace(
+        report,
+        source=redact_secrets(source),
+        form=form,
+        conversion=conversion,
+        up_to_date=report.up_to_date and conversion.up_to_date,
+    )
+
+
+def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
+    """The request of `convert` for a source of this form. Raises UsageError for options that apply to others only."""
+    only_raw = {"--parts": request.parts, "--on-missing": request.on_missing != "error"}
+    only_in_place = {
+        "--catalog": request.catalog,
+        "--exclude": request.index.exclude,
+        "--key-until": request.index.key_until,
+    }
+    for options, these in ((only_raw, "raw files"), (only_in_place, "shards and raw files")):
+        for name, is_given in options.items():
+            if is_given:
+                raise UsageError(
+                    f"{name} applies to {these}, and the source is {form.name} ({form.reason})",
+                    hint=f"leave {name} out; if the source is raw files, add `--from {RAW_FOLDER}`",
+                )
+    key = {"key": request.index.key} if request.index.key else {}
+    return ConvertRequest(
+        from_format=form.name,
+        format_options={**key, **request.format_options},
+        shard_samples=request.shard_samples,
+        shard_size=request.shard_size,
+        template=request.template,
+        workers=request.index.workers,
+        wait=request.wait,
+        restart=request.moved,
+        dry_run=request.index.dry_run,
+        finish=False,
+    )
+
+
+def _missing_dest_error(source: str, what: str) -> UsageError:
+    return UsageError(
+        f"missing DEST: {what} written as shards to another folder",
+        where=source,
+        hint=shell_command("prepare", source, "DEST"),
+    )
+
+
+def check_format_dest(source: str, dest: str) -> None:
+    """Check the destination of a source that is neither raw files nor shards. Raises UsageError, PermissionDenied."""
+    check_dest_is_local(dest)
+    check_destination([source], dest)
+    check_not_in_dataset(dest)
 
 
 def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> None:
@@ -128,8 +207,8 @@ def check_source_and_dest(source: str, dest: str, request: PrepareRequest) -> No
 
     Raises UsageError, InputError, PermissionDenied. Cost: a walk through the raw folder.
     """
-    check_is_raw_folder(source, dest, are_shards=request.index.selection is not None)
-    refuse_other_formats(source, dest)
+    check_dest_is_local(dest)
+    check_is_raw_folder(source, are_shards=request.index.selection is not None)
     check_source_exists(source)
     check_destination([source], dest)
     check_not_in_dataset(dest, request.catalog)
@@ -281,20 +360,31 @@ def _catalog_layout_hashes(location: DatasetLocation) -> dict[str, str]:
     return {}
 
 
-def _dry_run_of_folder(source: str, dest: str, request: PrepareRequest, progress: Progress) -> PrepareReport:
+def _dry_run_of_folder(
+    source: str, dest: str, form: SourceForm | None, request: PrepareRequest, progress: Progress
+) -> PrepareReport:
     """Plan the shards of a raw folder. A dry run cannot predict the later steps."""
     listing = survey_source(source, dest, request, progress)
     with _peek_ledger(dest, request) as ledger:
         folder = write_folder(source, dest, request, ledger=ledger, listing=listing, progress=progress)
-    return _dry_run_report(source, dest, folder, None)
+    return _dry_run_report(source, dest, form, folder, None)
 
 
-def _dry_run_report(source: str, dest: str, folder: FolderReport | None, index: IndexReport | None) -> PrepareReport:
+def _dry_run_report(
+    source: str,
+    dest: str,
+    form: SourceForm | None,
+    folder: FolderReport | None,
+    index: IndexReport | None,
+    conversion: ConvertReport | None = None,
+) -> PrepareReport:
     return PrepareReport(
         source=redact_secrets(source),
         dest=redact_secrets(dest),
+        form=form,
         from_folder=folder is not None,
         folder=folder,
+        conversion=conversion,
         index=index,
         detection=None,
         split=None,

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
+from wdsctl.core import importers
+from wdsctl.core.convert.exporters.shards import EXPORTER
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.root_spec import ALL_SHARDS, ShardSelection
 from wdsctl.core.dataset.shard_names import is_jsonl_name
-from wdsctl.core.errors import translate_os_errors
+from wdsctl.core.errors import WdsctlError, translate_os_errors
+from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Part, Source, SourceDescription
 from wdsctl.core.index.index import IndexRequest, index_locked
 from wdsctl.core.index.write_dataset_yaml import detect_dataset_type
 from wdsctl.core.prepare.plan import sample_size_bytes
-from wdsctl.core.prepare.prepare import survey_source
+from wdsctl.core.prepare.prepare import conversion_request, survey_source
 from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import SourceForm
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
 from wdsctl.core.samples.detect import Detection
 from wdsctl.core.samples.naming import RawSample
@@ -27,6 +34,50 @@ from wdsctl.core.urls import is_url
 MAX_PREVIEW_SAMPLES = 64  # from a raw folder
 MAX_PREVIEW_BYTES = 256 << 20  # all samples together, unless the smallest one is larger
 JSONL_HEAD_BYTES = 4 << 20
+
+
+class FormatPreview(NamedTuple):
+    """What the first samples of a source show. `detection`: None if its format defines the sample type."""
+
+    description: SourceDescription
+    split_names: tuple[str, ...]
+    detection: Detection | None
+
+
+def preview_format(source: str, form: SourceForm, request: PrepareRequest) -> FormatPreview:
+    """Describe a source that an importer reads, and detect the sample type from its first samples.
+
+    Cost: opens the source, and copies at most 64 samples to the temporary folder. Raises what the importer raises.
+    """
+    options = dict(conversion_request(form, request).format_options)
+    with importers.get_importer(form.name).open(source, options) as opened:
+        about = opened.describe() if isinstance(opened, DescribedSource) else SourceDescription()
+        split_names = opened.split_names if isinstance(opened, DetailedSource) else ()
+        if about.config is not None or request.sample_type:
+            return FormatPreview(about, split_names, None)
+        with TemporaryDirectory(prefix="wdsctl-") as temporary:
+            root = os.path.join(os.path.realpath(temporary), "shards")
+            os.makedirs(root)
+            EXPORTER.write(os.path.join(root, "some.tar"), _read_first_samples(opened), {})
+            return FormatPreview(about, split_names, _detect(locate(root, writing=True), IndexRequest()))
+
+
+def _read_first_samples(opened: Source) -> Iterator[tuple[str, Iterator[Part]]]:
+    """Yield the first samples that can be read, up to the limits."""
+    size = 0
+    for number, entry in enumerate(islice(opened.entries(), MAX_PREVIEW_SAMPLES)):
+        size += entry.size_bytes
+        if number and size > MAX_PREVIEW_BYTES:
+            return
+        with suppress(WdsctlError):  # `prepare` reports samples that cannot be read
+            yield entry.key, iter(opened.read(number))
+
+
+def _detect(location: DatasetLocation, request: IndexRequest) -> Detection | None:
+    """Index and look. The names of one shard are not enough to judge the keys: `prepare` checks those of all shards."""
+    with hold_lock(location.lock):
+        report = index_locked(location, replace(request, skip_key_checks=True), SILENT_PROGRESS)
+    return detect_dataset_type(location, report.generation) if report.samples else None
 
 
 def preview_sample_type(
@@ -47,10 +98,7 @@ def preview_sample_type(
             some = _choose_shard(source, folder, request)
         if some is None:
             return None
-        location, index_request = some
-        with hold_lock(location.lock):
-            report = index_locked(location, index_request, SILENT_PROGRESS)
-        return detect_dataset_type(location, report.generation) if report.samples else None
+        return _detect(*some)
 
 
 def _pack_raw_samples(
@@ -59,7 +107,7 @@ def _pack_raw_samples(
     listing = survey_source(source, dest, request, progress)
     root = os.path.join(folder, "shards")
     write_shard(os.path.join(root, "some.tar"), source, _choose_raw_samples(listing.samples))
-    return locate(root, writing=True), IndexRequest(skip_key_checks=True)
+    return locate(root, writing=True), IndexRequest()
 
 
 def _choose_shard(source: str, folder: str, request: PrepareRequest) -> tuple[DatasetLocation, IndexRequest] | None:
@@ -69,8 +117,7 @@ def _choose_shard(source: str, folder: str, request: PrepareRequest) -> tuple[Da
     shard = max(listing.shards[:MAX_PREVIEW_SAMPLES], key=lambda each: each.size > 0, default=None)
     if shard is None:
         return None
-    # The names of one shard are not enough to judge the keys: `prepare` checks those of all shards.
-    index_request = IndexRequest(key=request.index.key, exclude=request.index.exclude, skip_key_checks=True)
+    index_request = IndexRequest(key=request.index.key, exclude=request.index.exclude)
     if is_jsonl_name(shard.path) and not is_url(there.root):
         root = os.path.join(folder, "lines")
         _copy_head(os.path.join(there.root, shard.path), os.path.join(root, os.path.basename(shard.path)))

@@ -14,10 +14,14 @@ from wdsctl.core.index.request import IndexRequest
 class PrepareRequest:
     """The options of `prepare`. `index`: the options shared with `index`, of which raw folders use some."""
 
-    # Raw folders. A shard ends at the limit that is reached first.
+    # What the source is. `format_options`: options of its format, such as encoding=latin1
+    from_format: str = ""  # empty: recognise it
+    format_options: Mapping[str, str] = field(default_factory=dict)
+    # The shards in DEST. A shard ends at the limit that is reached first.
     shard_samples: int = 10_000
     shard_size: int = 1 << 30  # bytes of the tar
     template: str = "shard-{index:06d}.tar"
+    # Raw folders
     parts: tuple[str, ...] = ()  # those of a complete sample; empty: those that most samples have
     on_missing: OnMissing = "error"
     moved: bool = False  # the source is the folder that DEST was made from, at another path

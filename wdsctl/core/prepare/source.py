@@ -1,49 +1,147 @@
-"""Recognise the source of `prepare`, and refuse sources and destinations that it cannot use."""
+"""Recognise the form of a source of `prepare`, and refuse sources and destinations that it cannot use."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Literal
+from itertools import islice
+from typing import NamedTuple
 
+from wdsctl.core import importers
 from wdsctl.core.catalog.presence import check_no_outside_shards
 from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
-from wdsctl.core.dataset.shard_names import is_jsonl_name, split_file_root
-from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.dataset.shard_names import split_file_root, unpack_command
+from wdsctl.core.errors import InputError, UsageError, join_indented
+from wdsctl.core.importers.protocol import DetailedSource
+from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
-    find_jsonl_file,
+    has_plain_tars,
     has_shards,
-    has_tars,
     is_empty_folder,
 )
+from wdsctl.core.text import path_for_message as shown
 from wdsctl.core.urls import is_url, redact_secrets
 
-SourceKind = Literal["folder", "tars", "lines"]
+#: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
+IN_PLACE, RAW_FOLDER = "shards", "folder"
+_PROBED_SAMPLES = 100  # of JSONL, to see whether it names media files
+_PROBED_NAMES = 1000  # of a folder that has compressed tars
+#: Matches whose scores differ by less fit equally well.
+_SCORE_TOLERANCE = 0.001
 
-#: Formats that only `convert` reads. Files of other formats may also be raw files, or lie beside them, such as a table.
-_CONVERTED_FORMATS = frozenset(["packed", "polylithic", "mds", "litdata", "huggingface", "wids"])
+
+class RejectedForm(NamedTuple):
+    name: str
+    reason: str
 
 
-def detect_source_kind(source: str) -> SourceKind:
-    """Whether the source is tars, JSONL or raw files. Raises InputError for an empty folder, PermissionDenied."""
+class SourceForm(NamedTuple):
+    """What a source is: `shards` (prepared in place), `folder` (raw files), or the format of an importer.
+
+    `reason` is text for the user. `rejected`: forms that fit less well, the best first.
+    """
+
+    name: str
+    reason: str
+    rejected: tuple[RejectedForm, ...] = ()
+
+
+class AmbiguousFormError(InputError):
+    """Several forms fit a source equally well. `forms`: these forms."""
+
+    code = "WDS235"
+
+    def __init__(self, forms: Sequence[SourceForm], source: str, dest: str | None) -> None:
+        self.forms = tuple(forms)
+        commands = [shell_command("prepare", source, dest or "DEST", "--from", form.name) for form in forms]
+        super().__init__(
+            join_indented("several forms fit the source", *(f"{form.name}: {form.reason}" for form in forms)),
+            where=shown(source),
+            hint=f"run the command that fits: {'; or '.join(commands)}",
+        )
+
+
+def recognise_form(source: str, dest: str | None = None, from_format: str = "") -> SourceForm:
+    """Recognise what the source is, from names and the heads of files. `from_format`: what the user says that it is.
+
+    An earlier `prepare` of the source makes no difference. JSONL is prepared in place if it names no media files that
+    exist, and there is no DEST. Raises InputError if the source does not exist, is an empty folder, or has no form that
+    is known (WDS235); AmbiguousFormError; PermissionDenied.
+    """
     check_source_exists(source)
+    if from_format:
+        return SourceForm(importers.get_importer(from_format).name, "--from")
+    if reason := _why_shards(source):
+        return SourceForm(IN_PLACE, reason)
+    forms = _rank_forms(source)
+    if not forms:
+        importers.best_importer(source)  # raises, and lists the formats
+    if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
+        tied = [each for each in forms if forms[0].score - each.score < _SCORE_TOLERANCE]
+        raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest)
+    if forms[0].name == "jsonl" and (dest is None or len(forms) > 1) and not _names_media("jsonl", source):
+        if dest is None and has_shards(*split_file_root(source)):
+            reason = "JSONL that names no media files beside it"
+            return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
+        forms = [*forms[1:], forms[0]]  # lines among other files
+    best, *others = forms
+    return SourceForm(best.name, best.reason, tuple(RejectedForm(each.name, each.reason) for each in others))
+
+
+def _why_shards(source: str) -> str:
+    """Why the source is shards, whatever else it looks like; empty if it is not. Raises like `recognise_form`."""
+    if os.path.isfile(source):
+        return "compressed JSONL" if unpack_command(source) else ""
     location = locate(source)
-    if has_shards(location.root, location.single_file):
-        if location.single_file:
-            return "lines" if is_jsonl_name(location.single_file) else "tars"
-        return "tars" if has_tars(location.root) else "lines"
+    if is_url(location.root) and has_shards(location.root, location.single_file):
+        return "tars or JSONL at a URL"
     if is_empty_folder(location.root):
         raise InputError("the folder is empty", where=location.display_path, hint="check the path", code="WDS003")
     if is_url(location.root):
         raise _not_mounted_error("raw files must be on a disk or a mounted file system, not at a URL", location.root)
-    return "folder"
+    if has_plain_tars(location.root):
+        return "it holds tars"
+    check_no_outside_shards(source)
+    return ""
 
 
-def check_is_raw_folder(source: str, dest: str, *, are_shards: bool) -> None:
+class _RankedForm(NamedTuple):
+    score: float
+    name: str
+    reason: str
+
+
+def _rank_forms(source: str) -> list[_RankedForm]:
+    found = [
+        _RankedForm(match.score, importer.name, match.reason) for importer, match in importers.find_importers(source)
+    ]
+    # `shards` matches any JSONL; among the importers, `jsonl` speaks for it.
+    forms = [form for form in found if form.name != IN_PLACE] or found
+    if len(forms) > 1 and forms[0].name == "packed" and _has_mostly_other_files(source):
+        return [*(form for form in forms if form.name != "packed"), forms[0]._replace(score=0.0)]
+    return forms
+
+
+def _has_mostly_other_files(source: str) -> bool:
+    """Whether most of the first files of a folder are not compressed tars: these are parts of samples, then."""
+    names = list(islice((name for _, _, names in os.walk(source) for name in names), _PROBED_NAMES))
+    return 2 * sum(name.lower().endswith(COMPRESSED_TAR_SUFFIXES) for name in names) < len(names)
+
+
+def _names_media(form: str, source: str) -> bool:
+    """Whether the first samples of a source with rows have media files, which exist."""
+    with importers.get_importer(form).open(source, {}) as opened:
+        listed = opened.list_samples() if isinstance(opened, DetailedSource) else ()
+        return any(
+            part_kind(name) in MEDIA_KINDS for sample in islice(listed, _PROBED_SAMPLES) for name, _ in sample.parts
+        )
+
+
+def check_is_raw_folder(source: str, *, are_shards: bool) -> None:
     """Raise UsageError if the source is not a folder of raw files: only these need a destination."""
     if are_shards:
         raise UsageError(
@@ -57,49 +155,22 @@ def check_is_raw_folder(source: str, dest: str, *, are_shards: bool) -> None:
             where=redact_secrets(source),
             hint=shell_command("prepare", redact_secrets(source)),
         )
-    if is_url(source):
-        raise _not_mounted_error("raw files must be on a disk or a mounted file system, not at a URL", source)
+
+
+def check_dest_is_local(dest: str) -> None:
+    """Raise UsageError for a destination at a URL."""
     if is_url(dest):
         raise _not_mounted_error("shards must be written to a disk or a mounted file system, not to a URL", dest)
 
 
 def check_source_exists(source: str) -> None:
-    """Raise InputError if the source, raw files or shards, does not exist."""
-    if is_url(source) or os.path.isdir(source) or split_file_root(source)[1]:
-        return
-    kind = "is a file, not a folder" if os.path.exists(source) else "does not exist"
-    raise InputError(
-        f"the source {kind}",
-        where=source,
-        hint="check the path: give a folder of raw files, one of shards, or one .tar or .jsonl file",
-    )
-
-
-def refuse_other_formats(source: str, dest: str | None) -> None:
-    """Raise UsageError, with the command to run, for a format that only `convert` reads.
-
-    Without a destination, also raises PermissionDenied WDS409 for links to shards outside of the source.
-    """
-    if dest is None:
-        check_no_outside_shards(source)
-    from wdsctl.core import importers
-
-    found = [] if is_url(source) or not os.path.lexists(source) else importers.find_importers(source)
-    names = [importer.name for importer, _ in found]
-    is_among_files = names[:1] == ["packed"] and "folder" in names
-    if names and (names[0] in _CONVERTED_FORMATS or os.path.isfile(source)) and not is_among_files:
-        importer, match = found[0]
-        raise UsageError(
-            f"the source is not raw files but {importer.about} ({match.reason})",
+    """Raise InputError if the source does not exist."""
+    if not is_url(source) and not os.path.lexists(source):
+        raise InputError(
+            "the source does not exist",
             where=source,
-            hint=shell_command("convert", source, dest or "DEST"),
+            hint="check the path: give a folder, or a file such as a table, a .jsonl file or a .tar",
         )
-
-
-def jsonl_hint(source: str) -> str:
-    """The end of a hint: the command that prepares the folder's JSONL file alone; empty if there is none."""
-    name = find_jsonl_file(source)
-    return f"; or prepare the JSONL file alone: {shell_command('prepare', os.path.join(source, name))}" if name else ""
 
 
 def check_raw_folder(source: str, dest: str, parts: Sequence[str]) -> None:

@@ -204,6 +204,11 @@ def has_tars(root: str) -> bool:
     return any(path.lower().endswith((".tar", *COMPRESSED_TAR_SUFFIXES)) for path in _paths(root))
 
 
+def has_plain_tars(root: str) -> bool:
+    """Whether there is an uncompressed tar at any depth below `root`."""
+    return any(path.lower().endswith(".tar") for path in _paths(root))
+
+
 def find_jsonl_file(root: str) -> str:
     """Return the path of the first JSONL file below `root`, in sort order; empty if there is none."""
     return min((path for path in _paths(root) if is_jsonl_name(path)), default="")

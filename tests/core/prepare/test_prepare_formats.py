@@ -1,0 +1,223 @@
+"""`prepare` of sources that are neither raw files nor shards: recognised, written to DEST, typed and split."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.build import a_folder, some_shards, tree
+from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.importers.protocol import FormatMatch
+from wdsctl.core.prepare import prepare as module
+from wdsctl.core.prepare.prepare import PrepareReport, prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.prepare.source import AmbiguousFormError, recognise_form
+
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00" + b"\0" * 40
+
+
+def pictures(count: int, folder: str = "") -> dict[str, bytes]:
+    return {f"{folder}{i}.jpg": JPEG + bytes([i]) for i in range(count)}
+
+
+def a_table(root: Path, count: int = 10) -> str:
+    rows = "".join(f'{i}.jpg,"a picture, number {i}"\n' for i in range(count))
+    return a_folder(root, {**pictures(count), "labels.csv": f"file,caption\n{rows}".encode()})
+
+
+def class_folders(root: Path) -> str:
+    names = [f"{split}/{label}/" for split in ("train", "val") for label in ("cat", "dog")]
+    return a_folder(root, {name: data for folder in names for name, data in pictures(3, folder).items()})
+
+
+def lines_with_media(root: Path) -> str:
+    lines = "".join(json.dumps({"image": f"{i}.jpg", "text": f"words {i}"}) + "\n" for i in range(6))
+    a_folder(root, {**pictures(6), "labels.jsonl": lines.encode()})
+    return str(root / "labels.jsonl")
+
+
+def members(path: Path) -> dict[str, bytes]:
+    with tarfile.open(path) as tar:
+        return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+
+def splits(report: PrepareReport) -> dict[str, int]:
+    assert report.split is not None
+    return {split.name: split.samples for split in report.split.splits}
+
+
+def test_every_row_of_a_table_arrives_with_its_file_and_its_fields(tmp_path: Path) -> None:
+    source = a_table(tmp_path / "photos")
+    report = prepare(f"{source}/labels.csv", str(tmp_path / "made"), PrepareRequest(split={"train": 8, "val": 2}))
+
+    assert report.form is not None
+    assert (report.form.name, report.from_folder, splits(report)) == ("csv", False, {"train": 8, "val": 2})
+    assert report.detection is not None
+    assert report.detection.field_map == {"image": "jpg", "caption": "json[caption]"}
+    found = members(tmp_path / "made" / "shard-000000.tar")
+    assert {name: data for name, data in found.items() if name.endswith(".jpg")} == pictures(10)
+    captions = {name: json.loads(data) for name, data in found.items() if name.endswith(".json")}
+    assert captions == {f"{i}.json": {"caption": f"a picture, number {i}"} for i in range(10)}
+
+
+def test_folders_of_classes_keep_their_labels_and_splits(tmp_path: Path) -> None:
+    report = prepare(class_folders(tmp_path / "net"), str(tmp_path / "made"))
+
+    assert report.form is not None
+    assert (report.form.name, splits(report)) == ("imagefolder", {"train": 6, "val": 6})
+    config = load_config(locate(str(tmp_path / "made")).dataset_yaml)
+    assert (config.sample_type, set(config.field_map)) == (
+        "ImageClassificationSample",
+        {"image", "label", "label_name"},
+    )
+
+
+def test_compressed_tars_are_unpacked(tmp_path: Path) -> None:
+    convert([some_shards(tmp_path / "a", 2, 4)], str(tmp_path / "gz"), ConvertRequest(compress="gz"))
+    report = prepare(str(tmp_path / "gz"), str(tmp_path / "made"), PrepareRequest(take_unsure=True))
+    assert report.form is not None
+    assert report.index is not None
+    assert (report.form.name, report.index.samples) == ("packed", 8)
+
+
+def test_lines_that_name_media_give_the_same_answer_whatever_was_run_before(tmp_path: Path) -> None:
+    source = lines_with_media(tmp_path / "data")
+    before = recognise_form(source)
+    prepare(source, request=PrepareRequest(from_format="shards", take_unsure=True))
+    assert Path(locate(source).catalog).exists()
+
+    assert recognise_form(source) == before
+    assert before.name == "jsonl"
+    report = prepare(source, str(tmp_path / "made"))
+    assert report.detection is not None
+    assert report.detection.field_map == {"image": "jpg", "caption": "json[text]"}
+
+
+def test_lines_of_text_are_prepared_in_place(tmp_path: Path) -> None:
+    root = a_folder(tmp_path / "texts", {"a.jsonl": b'{"text": "some words"}\n' * 5})
+    assert recognise_form(root).name == recognise_form(f"{root}/a.jsonl").name == "shards"
+    report = prepare(f"{root}/a.jsonl")
+    assert (report.conversion, report.form and report.form.name) == (None, "shards")
+
+
+def test_the_second_run_changes_nothing(tmp_path: Path) -> None:
+    source, dest = class_folders(tmp_path / "net"), str(tmp_path / "made")
+    prepare(source, dest)
+    before = {name: stat for name, stat in tree(dest).items() if name.endswith((".tar", ".sqlite", ".bin", ".yaml"))}
+    assert prepare(source, dest).up_to_date
+    after = tree(dest)
+    assert {name: after[name] for name in before if "ledger" not in name} == {
+        name: stat for name, stat in before.items() if "ledger" not in name
+    }
+
+
+def test_a_run_that_was_stopped_between_the_steps_does_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, dest = a_table(tmp_path / "photos") + "/labels.csv", str(tmp_path / "made")
+    request = PrepareRequest(split={"train": 8, "val": 2})
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module, "write_dataset_yaml", stop)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(source, dest, request)
+    assert not Path(locate(dest).dataset_yaml).exists()
+
+    report = prepare(source, dest, request)
+    assert report.conversion is not None
+    assert report.conversion.up_to_date
+    assert (report.up_to_date, splits(report)) == (False, {"train": 8, "val": 2})
+    assert report.detection is not None
+    assert report.detection.sample_type == "CaptioningSample"
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    source = a_table(tmp_path / "photos")
+    request = PrepareRequest()
+    before = tree(tmp_path)
+    dry = PrepareRequest(index=replace(request.index, dry_run=True))
+    report = prepare(f"{source}/labels.csv", str(tmp_path / "made"), dry)
+    assert report.conversion is not None
+    assert (report.conversion.samples, report.dry_run, tree(tmp_path)) == (10, True, before)
+
+
+@pytest.mark.parametrize("name", ["photos/labels.csv", "net"])
+def test_a_source_without_a_destination_is_refused_with_the_command(tmp_path: Path, name: str) -> None:
+    a_table(tmp_path / "photos")
+    class_folders(tmp_path / "net")
+    before = tree(tmp_path)
+    with pytest.raises(UsageError, match="missing DEST") as caught:
+        prepare(str(tmp_path / name))
+    assert caught.value.hint == f"`wdsctl prepare {tmp_path / name} DEST`"
+    assert tree(tmp_path) == before
+
+
+def test_two_forms_that_fit_equally_are_refused_with_both_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = a_table(tmp_path / "photos")
+    both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "csv")]
+    monkeypatch.setattr(importers, "find_importers", lambda _: both)
+
+    with pytest.raises(AmbiguousFormError, match="several forms fit") as caught:
+        prepare(source, "made")
+    assert [form.name for form in caught.value.forms] == ["coco", "csv"]
+    assert f"wdsctl prepare {source} made --from coco" in caught.value.hint
+    assert f"wdsctl prepare {source} made --from csv" in caught.value.hint
+
+
+def test_the_user_says_what_the_source_is(tmp_path: Path) -> None:
+    source = class_folders(tmp_path / "net")
+    report = prepare(source, str(tmp_path / "made"), PrepareRequest(from_format="folder", take_unsure=True))
+    assert (report.from_folder, report.index and report.index.samples) == (True, 12)
+    with pytest.raises(UsageError, match="cannot read the format 'fodler'"):
+        prepare(source, str(tmp_path / "other"), PrepareRequest(from_format="fodler"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "option"),
+    [(PrepareRequest(parts=("jpg",)), "--parts"), (PrepareRequest(on_missing="skip"), "--on-missing")],
+)
+def test_options_of_raw_files_are_refused_for_other_forms(
+    tmp_path: Path, request_: PrepareRequest, option: str
+) -> None:
+    source = a_table(tmp_path / "photos")
+    before = tree(tmp_path)
+    with pytest.raises(UsageError, match=f"{option} applies to raw files") as caught:
+        prepare(f"{source}/labels.csv", str(tmp_path / "made"), request_)
+    assert "--from folder" in caught.value.hint
+    assert tree(tmp_path) == before
+
+
+def test_options_of_the_format_reach_it(tmp_path: Path) -> None:
+    source = a_folder(tmp_path / "photos", {**pictures(3), "l.csv": b"0.jpg;one\n1.jpg;two\n2.jpg;three\n"})
+    request = PrepareRequest(format_options={"columns": "file,caption", "delimiter": "semicolon"})
+    report = prepare(f"{source}/l.csv", str(tmp_path / "made"), request)
+    assert report.index is not None
+    assert report.index.samples == 3
+
+
+def test_a_row_without_its_file_is_counted_and_shown(tmp_path: Path) -> None:
+    source = a_table(tmp_path / "photos")
+    (tmp_path / "photos" / "3.jpg").unlink()
+    report = prepare(f"{source}/labels.csv", str(tmp_path / "made"))
+    assert report.conversion is not None
+    assert (report.conversion.failed, [found.code for found in report.conversion.findings]) == (1, ["WDS231"])
+
+
+def test_what_has_no_known_form_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.bin").write_bytes(b"\0\1\2")
+    with pytest.raises(InputError, match="no known format"):
+        recognise_form(str(tmp_path / "notes.bin"))
