@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from wdsctl.core.errors import DatasetError, UsageError
 from wdsctl.core.samples.fields import (
     FieldMissing,
     extract_field,
+    find_parts,
+    format_field_map_text,
     parse_field_map,
     parse_field_map_text,
     parse_field_path,
     validate_field_map,
 )
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 
 SAMPLE: dict[str, Any] = {
     "jpg": b"\xff\xd8",
@@ -204,3 +207,114 @@ def test_one_alternative_that_samples_have_is_enough() -> None:
 
 def test_parts_that_are_not_known_are_not_checked() -> None:
     assert validate_field_map("ImageSample", {"image": "jpg"})
+
+
+COCO: dict[str, Any] = {
+    "json": json.dumps(
+        {
+            "annotations": [{"bbox": [0, 0, 1, 1], "area": 1}, {"bbox": [2, 2, 3, 3]}],
+            "none": [],
+            "deep": [{"b": [{"c": 1}, {"c": 2}]}, {"b": []}],
+        }
+    ).encode()
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("json[annotations][*][bbox]", [[0, 0, 1, 1], [2, 2, 3, 3]]),
+        ("json[annotations][*][bbox][0]", [0, 2]),
+        ("json[annotations][*]", [{"bbox": [0, 0, 1, 1], "area": 1}, {"bbox": [2, 2, 3, 3]}]),
+        ("json[none][*][bbox]", []),
+        ("json[deep][*][b][*][c]", [[1, 2], []]),
+        ("json[annotations][*][area],json[none]", []),
+    ],
+)
+def test_a_star_gives_the_value_of_every_item_of_a_list(path: str, value: object) -> None:
+    assert extract_field(parse_field_path(path), COCO) == value
+
+
+def test_an_item_without_the_key_is_none_in_an_optional_field_and_an_error_in_a_required_one() -> None:
+    path = parse_field_path("json[annotations][*][area]")
+
+    assert extract_field(path, COCO, default=None) == [1, None]
+    assert extract_field(parse_field_path("json[annotations][*][mask]"), COCO, default=None) is None
+    with pytest.raises(FieldMissing) as caught:
+        extract_field(path, COCO)
+    assert "no [area] in json[annotations][1] (it has the keys bbox)" in caught.value.message
+
+
+def test_a_star_on_anything_but_a_list_is_an_error_that_says_what_is_there() -> None:
+    with pytest.raises(FieldMissing) as caught:
+        extract_field(parse_field_path("json[*]"), COCO)
+    assert "no [*] in json (it has the keys annotations, none, deep)" in caught.value.message
+
+
+IMAGES = dict.fromkeys(["10.jpg", "2.png", "jpg", "1.jpg", "3.mp4", "json", "a.2.jpg", "a.10.jpg", "heic"])
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "names"),
+    [
+        ("*.jpg", "images", ["1.jpg", "10.jpg", "a.2.jpg", "a.10.jpg"]),
+        ("*.jpg,*.png,jpg", "images", ["jpg", "1.jpg", "2.png", "10.jpg", "a.2.jpg", "a.10.jpg"]),
+        ("*", "images", ["heic", "jpg", "1.jpg", "2.png", "10.jpg", "a.2.jpg", "a.10.jpg"]),
+        ("*", "videos", ["3.mp4"]),
+        ("*.wav", "audios", []),
+        ("1*", "images", ["1.jpg", "10.jpg"]),
+        ("*1*jpg", "images", ["1.jpg", "10.jpg", "a.10.jpg"]),
+        ("a.*.jpg", "images", ["a.2.jpg", "a.10.jpg"]),
+        ("1.jpg*.jpg", "images", []),
+        ("10.jpg,2.png", "images", ["2.png", "10.jpg"]),
+        ("10.jpg,2.png", "any", ["10.jpg", "2.png"]),
+        ("*.mp4", "any", ["3.mp4"]),
+    ],
+)
+def test_a_list_of_media_has_all_parts_that_match_in_natural_order(
+    path: str, kind: FieldKind, names: list[str]
+) -> None:
+    assert find_parts(parse_field_path(path), IMAGES, kind) == tuple(names)
+
+
+def test_the_value_of_a_list_of_media_are_the_parts() -> None:
+    parts = {"1.jpg": "one", "0.jpg": "zero", "txt": "text"}
+
+    assert extract_field(parse_field_path("*.jpg"), parts, kind="images") == ["zero", "one"]
+    assert extract_field(parse_field_path("jpg,0.jpg"), parts, kind="images") == ["zero"]
+    assert extract_field(parse_field_path("*.png"), parts, kind="images", default=None) is None
+    with pytest.raises(FieldMissing, match=r"no part \*.png"):
+        extract_field(parse_field_path("*.png"), parts, kind="images")
+
+
+@pytest.mark.parametrize(
+    ("sample_type", "field_map", "message"),
+    [
+        ("ImageSample", {"image": "*.jpg"}, "image: the pattern *.jpg may match several parts, but image takes one"),
+        ("ConversationSample", {"messages": "*.json"}, "messages: the pattern *.json may match several parts"),
+        ("ConversationSample", {"messages": "json", "images": "json[images]"}, "images is a list of parts"),
+        ("mine:Type", {"clips": "*.mp4,json[x]"}, "clips is a list of parts, and json[x] is a value inside a part"),
+        ("ConversationSample", {"messages": "json", "images": "*.png"}, "images: no sample has a part *.png"),
+    ],
+)
+def test_patterns_are_for_lists_of_media(sample_type: str, field_map: dict[str, str], message: str) -> None:
+    with pytest.raises(DatasetError) as caught:
+        validate_field_map(sample_type, field_map, ["json", "0.jpg", "3.mp4"])
+    assert message in caught.value.message
+    assert caught.value.hint
+
+
+def test_a_custom_type_may_take_all_parts_that_match() -> None:
+    assert validate_field_map("mine:Type", {"clips": "*.mp4"}, ["0.mp4"])
+
+
+@given(st.text("ab*.", max_size=12), st.text("ab.", max_size=12))
+def test_a_pattern_matches_what_shells_match(pattern: str, name: str) -> None:
+    path = parse_field_path(f"*{pattern}")
+
+    assert bool(find_parts(path, [name])) == fnmatchcase(name, f"*{pattern}")
+
+
+@pytest.mark.parametrize("text", ["images=jpg,*.jpg,messages=json", "boxes=json[annotations][*][bbox],image=jpg"])
+def test_the_option_takes_patterns_and_stars(text: str) -> None:
+    assert format_field_map_text(parse_field_map_text(text)) == text
