@@ -103,6 +103,42 @@ def test_concat_lays_end_to_end_and_repeats_within_an_epochized_blend() -> None:
     }
 
 
+def test_a_single_dataset_is_one_component_with_all_of_the_weight(tmp_path: Path) -> None:
+    main = files(tmp_path, main="path: a\nshuffle_over_epochs_multiplier: -1\n")
+
+    (component,) = read_blend(main).components
+
+    assert component == BlendComponent(Fraction(1), component.repeated_leaves, -1)
+    assert component.where == f"{main}:1"
+
+
+def test_one_order_is_shuffled_in_one_way(tmp_path: Path) -> None:
+    main = files(
+        tmp_path,
+        main="""\
+blend:
+- path: /c
+- concat:
+  - path: inner.yaml
+  - path: /b
+""",
+        inner="""\
+concat:
+- path: /a
+- path: /d
+  shuffle_over_epochs_multiplier: null
+""",
+    )
+    inner = tmp_path / "inner.yaml"
+
+    with pytest.raises(DatasetError, match="one order must be shuffled in one way") as caught:
+        read_blend(main)
+
+    assert (caught.value.code, caught.value.where) == ("WDS600", f"{main}:3")
+    assert caught.value.message.endswith(f"found 1 ({inner}:2) and null ({inner}:3)")
+    assert [leaf.path for leaf in read_blend(main, mode="val").leaves] == ["/c", "/a", "/d", "/b"]
+
+
 @pytest.mark.parametrize("kind", ["blend_epochized", "concat"])
 @pytest.mark.parametrize("mode", ["train", "val"])
 def test_a_blend_in_an_order_with_an_end_is_refused_with_the_reason(tmp_path: Path, kind: str, mode: Any) -> None:
@@ -196,7 +232,8 @@ def test_validation_takes_every_leaf_once_in_order() -> None:
 
     assert [leaf.path for leaf in plan.leaves] == ["/a", "/b", "/c", "/d"]
     assert set(repetitions(plan).values()) == {Fraction(1)}
-    assert (len(plan.components), plan.schedule) == (1, ())
+    assert [(component.weight, component.multiplier) for component in plan.components] == [(Fraction(1), None)]
+    assert plan.schedule == ()
 
 
 def test_zero_means_never_and_keeps_its_place() -> None:

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.core.blend.trees import files
-from wdsctl.core.blend import read_blend
+from wdsctl.core.blend import BlendComponent, BlendPlan, read_blend
 from wdsctl.core.blend.files import BlendFileCache
 from wdsctl.core.blend.parse import expand_node
-from wdsctl.core.blend.plan import LeafMixture, LeafSequence
 from wdsctl.core.blend.scope import Scope
 from wdsctl.core.blend.yaml_tree import Node, from_yaml
 from wdsctl.core.errors import DatasetError, WdsctlError
@@ -153,8 +152,8 @@ def test_whatever_stands_in_a_file_it_is_a_plan_or_an_error_with_its_line(value:
 
     outcome = outcome_of(node)
 
-    assert isinstance(outcome, LeafSequence | LeafMixture) or outcome.where.startswith("x.yaml:")
-    assert isinstance(outcome, LeafSequence | LeafMixture) or outcome.code in {
+    assert isinstance(outcome, BlendComponent | BlendPlan) or outcome.where.startswith("x.yaml:")
+    assert isinstance(outcome, BlendComponent | BlendPlan) or outcome.code in {
         "WDS600",
         "WDS602",
         "WDS603",
@@ -163,7 +162,7 @@ def test_whatever_stands_in_a_file_it_is_a_plan_or_an_error_with_its_line(value:
     }
 
 
-def outcome_of(node: Node) -> LeafSequence | LeafMixture | WdsctlError:
+def outcome_of(node: Node) -> BlendComponent | BlendPlan | WdsctlError:
     try:
         return expand_node(node, Scope("/data", "train", 1), BlendFileCache())
     except WdsctlError as error:

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 from wdsctl.core.blend import parse
 from wdsctl.core.blend.files import BlendFileCache
+from wdsctl.core.blend.read import root_node
 from wdsctl.core.blend.scope import Scope, child_scope, text_value
 from wdsctl.core.blend.yaml_tree import Node, NodeLocation, folder_of, is_blend_file, parse_amount, resolve_blend_path
 from wdsctl.core.urls import redact_secrets
@@ -41,9 +42,7 @@ class OutlineNode:
 
 def read_outline(path: str, split_part: str) -> OutlineNode:
     """The outline of one split of a blend file that `wdsctl.core.blend.read_blend` accepts. Opens no dataset."""
-    location = NodeLocation(path)
-    root = Node({"path": Node(path, location)}, location, {"path": location})
-    return _outline_node(root, Scope(os.getcwd(), split_part, 1), BlendFileCache(), "")
+    return _outline_node(root_node(path), Scope(os.getcwd(), split_part, 1), BlendFileCache(), "")
 
 
 def list_split_names(path: str) -> list[str]:

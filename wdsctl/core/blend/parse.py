@@ -1,5 +1,5 @@
-"""Parses the nodes of a blend file: checks the keys of each, follows references, and combines entries into sequences
-and mixtures of leaves.
+"""Parses the nodes of a blend file into a plan: checks the keys of each, follows references, and flattens nested
+nodes into components.
 
 A join (`join: [refs]` or `join: {name: ref}`) is one leaf: members whose samples with the same key become one sample.
 """
@@ -10,21 +10,19 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from itertools import chain
 from typing import cast
 
 from wdsctl.core.blend.files import BlendFileCache
 from wdsctl.core.blend.plan import (
+    BlendComponent,
+    BlendPlan,
     Join,
     Leaf,
-    LeafMixture,
-    LeafSequence,
     NonmatchMode,
     RepeatedLeaf,
     ScheduleSegment,
     WeightUnit,
-    component_weights,
-    concatenate,
-    merge_mixtures,
 )
 from wdsctl.core.blend.schedule import check_any_weight, parse_schedule
 from wdsctl.core.blend.scope import COMMON_NODE_KEYS, Scope, child_scope, format_multiplier, mapping_value, text_value
@@ -71,6 +69,12 @@ _CLASS_KEYS = ("__module__", "__class__")
 _ENERGON_CLASSES = ("MetadatasetV2", "Metadataset")
 _DATASET_YAML_KEYS = frozenset({"sample_type", "field_map"})
 _HINT = "write one of path, blend, blend_epochized, concat, join"
+_WEIGHT_UNITS: tuple[WeightUnit, ...] = ("samples", "tokens")
+_ONE = Fraction(1)
+_NONMATCH_MODES = ("error", "skip", "none")
+_DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
+_IMPORT_PATH = re.compile(f"{_DOTTED_NAME}:{_DOTTED_NAME}")
+_JOINER_HINT = "write `joiner: module:name`, or `__module__` with `__class__` or `__function__`"
 
 
 def node_kind(node: Node, entry_of: str = "") -> str:
@@ -163,159 +167,23 @@ def _check_class(node: Node) -> None:
         )
 
 
-ExpandNode = Callable[[Node, Scope], LeafSequence | LeafMixture]
-
-_NONMATCH_MODES = ("error", "skip", "none")
-_DOTTED_NAME = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
-_IMPORT_PATH = re.compile(f"{_DOTTED_NAME}:{_DOTTED_NAME}")
-_JOINER_HINT = "write `joiner: module:name`, or `__module__` with `__class__` or `__function__`"
-
-
-def expand_join(node: Node, scope: Scope, expand_member: ExpandNode) -> LeafSequence:
-    """The leaf of a join: its primary, with the other members in `join`. `scope` includes the keys of the node.
-
-    Raises DatasetError WDS605 for an invalid join, WDS600 for unknown keys.
-    """
-    location = node.location_of("join")
-    names, entries = _join_entries(node.value["join"], location)
-    inner = replace(scope, subsets=())
-    leaves = [_expand_member(entry, inner, expand_member) for entry in entries]
-    default = _parse_nonmatch(node, "error")
-    nonmatch = [_parse_nonmatch(entry, default if i else "error") for i, entry in enumerate(entries)]
-    if nonmatch[0] != "error":
-        hint = "its samples are the joined ones; write nonmatch at the members that may lack some"
-        raise _join_error(
-            "nonmatch: not allowed for the first member of a join", entries[0].location_of("nonmatch"), hint
-        )
-    join = Join(
-        members=tuple(replace(leaf, aux={}) for leaf in leaves[1:]),
-        nonmatch=tuple(nonmatch[1:]),
-        names=names,
-        joiner=_parse_joiner(node.value["joiner"], node.location_of("joiner")) if "joiner" in node.value else None,
-        joiner_where=str(node.location_of("joiner")),
-    )
-    primary = replace(
-        leaves[0], subsets=scope.subsets, where=str(location), aux=_merge_aux(leaves, location), join=join
-    )
-    return LeafSequence((RepeatedLeaf(primary),), location)
-
-
-def _join_entries(node: Node, location: NodeLocation) -> tuple[tuple[str, ...], list[Node]]:
-    """The members' names, none if they go by position, and the members."""
-    value = node.value
-    names = tuple(value) if isinstance(value, dict) else ()
-    entries = list(value.values()) if isinstance(value, dict) else value
-    if not isinstance(entries, list) or len(entries) < 2:
-        found = "one member" if isinstance(entries, list) and entries else describe_node_value(entries or None)
-        hint = "write a list of references, or a mapping of names to references; the first is the primary"
-        raise _join_error(f"join: expected two members or more, found {found}", location, hint)
-    odd = next((name for name in names if not name or name.startswith("__")), None)
-    if odd is not None:
-        raise _join_error(
-            f"join: {odd!r} cannot be the name of a member", node.location_of(odd), "give it another name"
-        )
-    for entry in entries:
-        check_mapping(entry)
-    return names, entries
-
-
-def _expand_member(entry: Node, scope: Scope, expand_member: ExpandNode) -> Leaf:
-    part = expand_member(entry, scope)
-    if isinstance(part, LeafMixture) or len(part.repeated_leaves) != 1 or part.repeated_leaves[0].repetitions != 1:
-        hint = "refer to a dataset; blends may have joins as entries, and joins no blends"
-        raise _join_error("join: a member must be one dataset, found a blend", entry.location, hint)
-    leaf = part.repeated_leaves[0].leaf
-    if leaf.join is not None:
-        raise _join_error("join: a member cannot be a join", entry.location, "write all members in one join")
-    if leaf.subsets:
-        raise _join_error(
-            "subset: not allowed for a member of a join",
-            entry.location,
-            "write it at the join, where it selects joined samples",
-        )
-    if leaf.multiplier != scope.multiplier:
-        found = format_multiplier(leaf.multiplier)
-        message = f"shuffle_over_epochs_multiplier: not allowed for a member of a join, found {found}"
-        raise _join_error(message, entry.location, "write it at the join")
-    return leaf
-
-
-def _parse_nonmatch(node: Node, default: NonmatchMode) -> NonmatchMode:
-    if "nonmatch" not in node.value:
-        return default
-    mode = node.value["nonmatch"].value
-    mode = "none" if mode is None else mode  # YAML's null is written so, too
-    if mode not in _NONMATCH_MODES:
-        message = (
-            "nonmatch: expected error, skip or none, found "
-            f"{describe_node_value(mode)}{suggestion(str(mode), _NONMATCH_MODES)}"
-        )
-        raise _join_error(message, node.location_of("nonmatch"), "the default is error")
-    return cast("NonmatchMode", mode)
-
-
-def _merge_aux(leaves: Sequence[Leaf], location: NodeLocation) -> dict[str, str]:
-    """The stores of all members: cookers see the joined samples."""
-    stores: dict[str, str] = {}
-    for leaf in leaves:
-        for name, path in leaf.aux.items():
-            if stores.setdefault(name, path) != path:
-                raise _join_error(
-                    f"aux: {name!r} has two meanings in one join", location, "give one of them another name"
-                )
-    return stores
-
-
-def _parse_joiner(node: Node, location: NodeLocation) -> str | Callable[..., object]:
-    value: object = node.value
-    if callable(value):
-        return value  # given in code
-    if isinstance(value, dict):
-        return _joiner_path(node)
-    if isinstance(value, str) and _IMPORT_PATH.fullmatch(value):
-        return value
-    raise _join_error(
-        f"joiner: expected a class or a function by its module, found {describe_node_value(value)}",
-        location,
-        _JOINER_HINT,
-    )
-
-
-def _joiner_path(node: Node) -> str:
-    known = ("__module__", "__class__", "__function__")
-    for key in node.value:
-        if key not in known:
-            raise unknown_key_error(key, node.location_of(key), known)
-    parts = [node.value[key].value for key in known if key in node.value]
-    name = ":".join(map(str, parts))
-    if len(parts) != 2 or "__module__" not in node.value or not _IMPORT_PATH.fullmatch(name):
-        raise _join_error("joiner: expected a module and a class or function", node.location, _JOINER_HINT)
-    return name
-
-
-def _join_error(message: str, location: NodeLocation, hint: str) -> DatasetError:
-    return blend_error(message, location, hint=hint, code="WDS605")
-
-
-_WEIGHT_UNITS: tuple[WeightUnit, ...] = ("samples", "tokens")
-_ONE = Fraction(1)
-
-
-def expand_node(node: Node, scope: Scope, file_cache: BlendFileCache, entry_of: str = "") -> LeafSequence | LeafMixture:
-    """The leaves of a node, as a sequence or a mixture. `entry_of`: the key of the list that the node is in."""
+def expand_node(node: Node, scope: Scope, file_cache: BlendFileCache, entry_of: str = "") -> BlendComponent | BlendPlan:
+    """The plan of a blend; one component, with all of the weight, for any other node. Leaves of a component may still
+    have different multipliers. `entry_of`: the key of the list that the node is in."""
     kind = node_kind(node, entry_of)
-    make: dict[str, Callable[[Node, Scope, BlendFileCache, str], LeafSequence | LeafMixture]] = {
-        "path": _expand_reference,
-        "blend": _expand_blend,
-        "datasets": _expand_blend,
-        "blend_epochized": _expand_sequence,
-        "concat": _expand_sequence,
-        "join": _expand_join_node,
-    }
-    return make[kind](node, child_scope(scope, node), file_cache, kind)
+    inner = child_scope(scope, node)
+    match kind:
+        case "path":
+            return _expand_reference(node, inner, file_cache)
+        case "blend" | "datasets":
+            return _expand_blend(node, inner, file_cache, kind)
+        case "join":
+            return _expand_join(node, inner, file_cache)
+        case _:
+            return _expand_sequence(node, inner, file_cache, kind)
 
 
-def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafMixture:
+def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> BlendPlan:
     entries = _entries(node, kind)
     location = node.location_of(kind)
     for key in ("weight_by", "schedule"):
@@ -333,47 +201,54 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
         check_any_weight(weights, location)
     turns = parse_schedule(schedule, node.location_of("schedule"), names, weights) if schedule else []
     parts = [expand_node(entry, replace(scope, is_outermost=False), file_cache, kind) for entry in entries]
-    segments = tuple(ScheduleSegment(turn.step, component_weights(parts, turn.weights)) for turn in turns)
-    return replace(
-        merge_mixtures(parts, turns[0].weights if turns else weights, location),
+    components = [part.components if isinstance(part, BlendPlan) else (part,) for part in parts]
+
+    def flat_weights(weights: Sequence[Fraction]) -> tuple[Fraction, ...]:
+        total = sum(weights)
+        return tuple(
+            weight / total * each.weight for weight, part in zip(weights, components, strict=True) for each in part
+        )
+
+    flat = zip(chain.from_iterable(components), flat_weights(turns[0].weights if turns else weights), strict=True)
+    return BlendPlan(
+        components=tuple(replace(component, weight=weight) for component, weight in flat),
         weight_unit=_parse_weight_unit(node),
-        schedule=segments,
+        schedule=tuple(ScheduleSegment(turn.step, flat_weights(turn.weights)) for turn in turns),
+        where=str(location),
     )
 
 
-def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence:
-    runs = []
+def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> BlendComponent:
+    """Leaves laid end to end: repetitions multiply down."""
+    repeated_leaves: list[RepeatedLeaf] = []
     entries = _entries(node, kind)
     _names(entries)
     for entry in entries:
         part = expand_node(entry, replace(scope, is_outermost=False), file_cache, kind)
-        if isinstance(part, LeafMixture):
+        if isinstance(part, BlendPlan):
             raise blend_error(
-                f"a blend (at {part.location}) inside {kind}, which is finite; a blend is endless",
+                f"a blend (at {part.where}) inside {kind}, which is finite; a blend is endless",
                 entry.location,
                 hint="put the epochized node into the blend, or make the inner one epochized, too",
                 code="WDS604",
             )
-        runs.append((_amount(entry, "repetitions"), part))
-    if not any(times for times, _ in runs):
+        times = _amount(entry, "repetitions")
+        repeated_leaves += [replace(each, repetitions=times * each.repetitions) for each in part.repeated_leaves]
+    if not any(each.repetitions for each in repeated_leaves):
         message = "repetitions: all are 0, so there is nothing to read"
         raise blend_error(
             message, node.location_of(kind), hint="give at least one entry repetitions above 0", code="WDS602"
         )
-    return concatenate(runs, node.location_of(kind))
+    multiplier = repeated_leaves[0].leaf.multiplier
+    return BlendComponent(_ONE, tuple(repeated_leaves), multiplier, str(node.location_of(kind)))
 
 
-def _expand_join_node(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence:
-    inner = replace(scope, is_outermost=False)
-    return expand_join(node, inner, lambda entry, inside: expand_node(entry, inside, file_cache, kind))
-
-
-def _expand_reference(node: Node, scope: Scope, file_cache: BlendFileCache, kind: str) -> LeafSequence | LeafMixture:
-    path, location = node.value[kind], node.location_of(kind)
+def _expand_reference(node: Node, scope: Scope, file_cache: BlendFileCache) -> BlendComponent | BlendPlan:
+    path, location = node.value["path"], node.location_of("path")
     if isinstance(path.value, dict):
         _forbid(node, ("dataset_config", "split_config", "aux"), "a blend")
         return _expand_file(path, scope, file_cache)
-    target = resolve_blend_path(text_value(node, kind), scope.folder)
+    target = resolve_blend_path(text_value(node, "path"), scope.folder)
     if is_blend_file(target):
         _forbid(node, ("dataset_config", "split_config", "aux"), "another blend file")
         opened = (*scope.files, _check_no_cycle(target, scope, location))
@@ -394,10 +269,10 @@ def _expand_reference(node: Node, scope: Scope, file_cache: BlendFileCache, kind
         subsets=scope.subsets,
         where=str(location),
     )
-    return LeafSequence((RepeatedLeaf(leaf),), location)
+    return BlendComponent(_ONE, (RepeatedLeaf(leaf),), leaf.multiplier, leaf.where)
 
 
-def _expand_file(node: Node, scope: Scope, file_cache: BlendFileCache) -> LeafSequence | LeafMixture:
+def _expand_file(node: Node, scope: Scope, file_cache: BlendFileCache) -> BlendComponent | BlendPlan:
     part, name = select_split_node(node, scope.split_part)
     return expand_node(part, replace(scope, split_part=name), file_cache)
 
@@ -476,3 +351,129 @@ def _aux(node: Node, scope: Scope) -> dict[str, str]:
     for name, store in stores.items() if scope.files else ():
         check_store(store, scope.folder, str(node.value["aux"].location_of(name)))
     return stores
+
+
+def _expand_join(node: Node, scope: Scope, file_cache: BlendFileCache) -> BlendComponent:
+    """One leaf: the primary, with the other members in `join`. `scope` includes the keys of the node.
+
+    Raises DatasetError WDS605 for an invalid join, WDS600 for unknown keys.
+    """
+    location = node.location_of("join")
+    names, entries = _join_entries(node.value["join"], location)
+    inner = replace(scope, subsets=(), is_outermost=False)
+    leaves = [_expand_member(entry, inner, file_cache) for entry in entries]
+    default = _parse_nonmatch(node, "error")
+    nonmatch = [_parse_nonmatch(entry, default if i else "error") for i, entry in enumerate(entries)]
+    if nonmatch[0] != "error":
+        hint = "its samples are the joined ones; write nonmatch at the members that may lack some"
+        raise _join_error(
+            "nonmatch: not allowed for the first member of a join", entries[0].location_of("nonmatch"), hint
+        )
+    join = Join(
+        members=tuple(replace(leaf, aux={}) for leaf in leaves[1:]),
+        nonmatch=tuple(nonmatch[1:]),
+        names=names,
+        joiner=_parse_joiner(node.value["joiner"], node.location_of("joiner")) if "joiner" in node.value else None,
+        joiner_where=str(node.location_of("joiner")),
+    )
+    primary = replace(
+        leaves[0], subsets=scope.subsets, where=str(location), aux=_merge_aux(leaves, location), join=join
+    )
+    return BlendComponent(_ONE, (RepeatedLeaf(primary),), primary.multiplier, primary.where)
+
+
+def _join_entries(node: Node, location: NodeLocation) -> tuple[tuple[str, ...], list[Node]]:
+    """The members' names, none if they go by position, and the members."""
+    value = node.value
+    names = tuple(value) if isinstance(value, dict) else ()
+    entries = list(value.values()) if isinstance(value, dict) else value
+    if not isinstance(entries, list) or len(entries) < 2:
+        found = "one member" if isinstance(entries, list) and entries else describe_node_value(entries or None)
+        hint = "write a list of references, or a mapping of names to references; the first is the primary"
+        raise _join_error(f"join: expected two members or more, found {found}", location, hint)
+    odd = next((name for name in names if not name or name.startswith("__")), None)
+    if odd is not None:
+        raise _join_error(
+            f"join: {odd!r} cannot be the name of a member", node.location_of(odd), "give it another name"
+        )
+    for entry in entries:
+        check_mapping(entry)
+    return names, entries
+
+
+def _expand_member(entry: Node, scope: Scope, file_cache: BlendFileCache) -> Leaf:
+    part = expand_node(entry, scope, file_cache, "join")
+    if isinstance(part, BlendPlan) or len(part.repeated_leaves) != 1 or part.repeated_leaves[0].repetitions != 1:
+        hint = "refer to a dataset; blends may have joins as entries, and joins no blends"
+        raise _join_error("join: a member must be one dataset, found a blend", entry.location, hint)
+    leaf = part.repeated_leaves[0].leaf
+    if leaf.join is not None:
+        raise _join_error("join: a member cannot be a join", entry.location, "write all members in one join")
+    if leaf.subsets:
+        raise _join_error(
+            "subset: not allowed for a member of a join",
+            entry.location,
+            "write it at the join, where it selects joined samples",
+        )
+    if leaf.multiplier != scope.multiplier:
+        found = format_multiplier(leaf.multiplier)
+        message = f"shuffle_over_epochs_multiplier: not allowed for a member of a join, found {found}"
+        raise _join_error(message, entry.location, "write it at the join")
+    return leaf
+
+
+def _parse_nonmatch(node: Node, default: NonmatchMode) -> NonmatchMode:
+    if "nonmatch" not in node.value:
+        return default
+    mode = node.value["nonmatch"].value
+    mode = "none" if mode is None else mode  # YAML's null is written so, too
+    if mode not in _NONMATCH_MODES:
+        message = (
+            "nonmatch: expected error, skip or none, found "
+            f"{describe_node_value(mode)}{suggestion(str(mode), _NONMATCH_MODES)}"
+        )
+        raise _join_error(message, node.location_of("nonmatch"), "the default is error")
+    return cast("NonmatchMode", mode)
+
+
+def _merge_aux(leaves: Sequence[Leaf], location: NodeLocation) -> dict[str, str]:
+    """The stores of all members: cookers see the joined samples."""
+    stores: dict[str, str] = {}
+    for leaf in leaves:
+        for name, path in leaf.aux.items():
+            if stores.setdefault(name, path) != path:
+                raise _join_error(
+                    f"aux: {name!r} has two meanings in one join", location, "give one of them another name"
+                )
+    return stores
+
+
+def _parse_joiner(node: Node, location: NodeLocation) -> str | Callable[..., object]:
+    value: object = node.value
+    if callable(value):
+        return value  # given in code
+    if isinstance(value, dict):
+        return _joiner_path(node)
+    if isinstance(value, str) and _IMPORT_PATH.fullmatch(value):
+        return value
+    raise _join_error(
+        f"joiner: expected a class or a function by its module, found {describe_node_value(value)}",
+        location,
+        _JOINER_HINT,
+    )
+
+
+def _joiner_path(node: Node) -> str:
+    known = ("__module__", "__class__", "__function__")
+    for key in node.value:
+        if key not in known:
+            raise unknown_key_error(key, node.location_of(key), known)
+    parts = [node.value[key].value for key in known if key in node.value]
+    name = ":".join(map(str, parts))
+    if len(parts) != 2 or "__module__" not in node.value or not _IMPORT_PATH.fullmatch(name):
+        raise _join_error("joiner: expected a module and a class or function", node.location, _JOINER_HINT)
+    return name
+
+
+def _join_error(message: str, location: NodeLocation, hint: str) -> DatasetError:
+    return blend_error(message, location, hint=hint, code="WDS605")

@@ -10,10 +10,10 @@ from typing import Any, Literal
 
 from wdsctl.core.blend.files import BlendFileCache
 from wdsctl.core.blend.parse import expand_node
-from wdsctl.core.blend.plan import BlendPlan, WeightUnit, training_plan, validation_plan
-from wdsctl.core.blend.scope import Scope, is_multiplier
+from wdsctl.core.blend.plan import BlendComponent, BlendPlan, RepeatedLeaf, WeightUnit
+from wdsctl.core.blend.scope import Scope, format_multiplier, is_multiplier
 from wdsctl.core.blend.yaml_tree import Node, NodeLocation, from_mapping
-from wdsctl.core.errors import UsageError
+from wdsctl.core.errors import DatasetError, UsageError
 
 BlendSource = str | os.PathLike[str] | Mapping[str, Any]
 BlendMode = Literal["train", "val"]
@@ -36,21 +36,42 @@ def read_blend(
         raise UsageError(f"multiplier: expected a whole number, found {multiplier!r}", hint=hint)
     if not split_part:
         raise UsageError(f"split_part: expected a name, found {split_part!r}", hint='give split_part="train"')
-    part = expand_node(_root_node(source), Scope(os.getcwd(), split_part, multiplier), BlendFileCache())
-    return training_plan(part) if mode == "train" else validation_plan(part)
+    part = expand_node(root_node(source), Scope(os.getcwd(), split_part, multiplier), BlendFileCache())
+    plan = part if isinstance(part, BlendPlan) else BlendPlan((part,), where=part.where)
+    if mode == "val":
+        leaves = tuple(map(RepeatedLeaf, plan.leaves))
+        return BlendPlan((BlendComponent(Fraction(1), leaves, None, plan.where),), where=plan.where)
+    for component in plan.components:
+        _check_multipliers(component)
+    return plan
 
 
-def _root_node(source: BlendSource) -> Node:
+def _check_multipliers(component: BlendComponent) -> None:
+    """Raise DatasetError WDS600 if the leaves of one order have different multipliers."""
+    first = component.repeated_leaves[0].leaf
+    for each in component.repeated_leaves:
+        if each.leaf.multiplier != first.multiplier:
+            one, other = (f"{format_multiplier(leaf.multiplier)} ({leaf.where})" for leaf in (first, each.leaf))
+            raise DatasetError(
+                f"shuffle_over_epochs_multiplier: one order must be shuffled in one way, found {one} and {other}",
+                hint="write the key at the blend_epochized or concat, or the same at each of its entries",
+                where=component.where,
+                code="WDS600",
+            )
+
+
+def root_node(source: BlendSource) -> Node:
+    """A node that refers to `source`. Raises UsageError if it is no path and no mapping."""
     if isinstance(source, Mapping):
-        location = NodeLocation("mapping")
-        return Node({"path": from_mapping(source, "mapping")}, location, {"path": location})
-    try:
-        path = os.fspath(source)
-    except TypeError as error:
-        hint = "give the path of a dataset or a blend file, or a mapping that says what a blend file would"
-        raise UsageError(f"expected a path or a mapping, found {source!r:.60}", hint=hint) from error
-    location = NodeLocation(path)
-    return Node({"path": Node(path, location)}, location, {"path": location})
+        target = from_mapping(source, "mapping")
+    else:
+        try:
+            path = os.fspath(source)
+        except TypeError as error:
+            hint = "give the path of a dataset or a blend file, or a mapping that says what a blend file would"
+            raise UsageError(f"expected a path or a mapping, found {source!r:.60}", hint=hint) from error
+        target = Node(path, NodeLocation(path))
+    return Node({"path": target}, target.location, {"path": target.location})
 
 
 Weight = int | float | str | Fraction
