@@ -6,10 +6,10 @@ import pytest
 
 from tests.build import a_dataset, samples, some_shards
 from wdsctl.core.blend import read_blend
-from wdsctl.core.blend.outline import read_outline
 from wdsctl.core.errors import DatasetError, InputError
 from wdsctl.core.index.index import index
-from wdsctl.core.inspect.blend import BlendNode, inspect_blend
+from wdsctl.core.inspect.blend import inspect_blend
+from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
 from wdsctl.core.split.split import split_by_ratios
 
 BLEND = """\
@@ -64,7 +64,7 @@ def test_leaves_of_the_tree_are_those_of_the_plan(blend: Path) -> None:
     for name in ("train", "val"):
         plan = read_blend(blend, split_part=name)
         assert [(leaf.path, leaf.split_part) for leaf in plan.leaves] == [
-            (leaf.path, leaf.split_part) for leaf in read_outline(str(blend), name).leaves()
+            (leaf.path, leaf.split) for leaf in leaves(read_blend_tree(str(blend), name))
         ]
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from wdsctl.core.inspect.blend import BlendNode, BlendProblem, BlendReport, BlendSplit
+    from wdsctl.core.inspect.blend import BlendProblem, BlendReport, BlendSplit
+    from wdsctl.core.inspect.blend_tree import BlendNode
 
 
 def render_blend(report: BlendReport) -> Iterator[RenderableType]:

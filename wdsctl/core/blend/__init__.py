@@ -17,7 +17,7 @@ from wdsctl.core.blend.plan import (
     ScheduleSegment,
     traverse,
 )
-from wdsctl.core.blend.read import Blender, read_blend
+from wdsctl.core.blend.read import Blender, list_split_names, read_blend
 from wdsctl.core.blend.scope import Subset, resolve
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "RepeatedLeaf",
     "ScheduleSegment",
     "Subset",
+    "list_split_names",
     "read_blend",
     "resolve",
     "traverse",

@@ -194,7 +194,7 @@ def _expand_blend(node: Node, scope: Scope, file_cache: BlendFileCache, kind: st
                 node.location_of(key),
                 hint=hint,
             )
-    weights = [_amount(entry, "weight") for entry in entries]
+    weights = [entry_amount(entry, "weight") for entry in entries]
     names = _names(entries)
     schedule = node.value.get("schedule")
     if schedule is None:
@@ -232,7 +232,7 @@ def _expand_sequence(node: Node, scope: Scope, file_cache: BlendFileCache, kind:
                 hint="put the epochized node into the blend, or make the inner one epochized, too",
                 code="WDS604",
             )
-        times = _amount(entry, "repetitions")
+        times = entry_amount(entry, "repetitions")
         repeated_leaves += [replace(each, repetitions=times * each.repetitions) for each in part.repeated_leaves]
     if not any(each.repetitions for each in repeated_leaves):
         message = "repetitions: all are 0, so there is nothing to read"
@@ -301,7 +301,8 @@ def _entries(node: Node, kind: str) -> list[Node]:
     return entries
 
 
-def _amount(entry: Node, key: str) -> Fraction:
+def entry_amount(entry: Node, key: str) -> Fraction:
+    """The weight or the repetitions of an entry, 1 by default."""
     return parse_amount(entry.value[key], key, entry.location_of(key)) if key in entry.value else _ONE
 
 

@@ -12,7 +12,7 @@ from wdsctl.core.blend.files import BlendFileCache
 from wdsctl.core.blend.parse import expand_node
 from wdsctl.core.blend.plan import BlendComponent, BlendPlan, RepeatedLeaf, WeightUnit
 from wdsctl.core.blend.scope import Scope, format_multiplier, is_multiplier
-from wdsctl.core.blend.yaml_tree import Node, NodeLocation, from_mapping
+from wdsctl.core.blend.yaml_tree import Node, NodeLocation, from_mapping, resolve_blend_path
 from wdsctl.core.errors import DatasetError, UsageError
 
 BlendSource = str | os.PathLike[str] | Mapping[str, Any]
@@ -72,6 +72,13 @@ def root_node(source: BlendSource) -> Node:
             raise UsageError(f"expected a path or a mapping, found {source!r:.60}", hint=hint) from error
         target = Node(path, NodeLocation(path))
     return Node({"path": target}, target.location, {"path": target.location})
+
+
+def list_split_names(path: str) -> list[str]:
+    """The splits that a blend file names; none if it has one node for all splits. Raises what `read_blend` raises."""
+    node = BlendFileCache().read_node(resolve_blend_path(path, os.getcwd()), NodeLocation(path))
+    splits = node.value.get("splits") if isinstance(node.value, dict) else None
+    return list(splits.value) if splits is not None and isinstance(splits.value, dict) else []
 
 
 Weight = int | float | str | Fraction

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Literal
 
-from wdsctl.core.blend import BlendPlan, Leaf, read_blend, resolve
-from wdsctl.core.blend.outline import OutlineNode, list_split_names, read_outline
+from wdsctl.core.blend import BlendPlan, Leaf, list_split_names, read_blend, resolve
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.read import check_not_media_folder
 from wdsctl.core.catalog.values import SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.inspect.blend_tree import BlendNode, read_blend_tree
 from wdsctl.core.inspect.get import locate_indexed, select_members
 from wdsctl.core.urls import normalize_root, redact_secrets
 
@@ -101,28 +101,6 @@ def _read_split_file(location: DatasetLocation, view: str, split: str, name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BlendNode:
-    """A node of the tree. `share`: the share of the drawn samples that comes from this node.
-
-    `samples`: the samples of a dataset, after its split and subsets; `is_most`: a join may skip some of them.
-    `epochs`: how often each sample is drawn in `BlendSplit.drawn` samples. Unknown numbers are None.
-    """
-
-    kind: str  # dataset, file, blend, blend_epochized, concat or join
-    where: str  # file:line
-    path: str = ""
-    split: str = ""
-    name: str = ""
-    weight: float | None = None  # weight or repetitions, as in the file
-    share: float | None = None
-    subset: str = ""
-    samples: int | None = None
-    is_most: bool = False
-    epochs: float | None = None
-    children: tuple[BlendNode, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BlendProblem:
     """An error, and its line in the blend file."""
 
@@ -187,7 +165,7 @@ def _inspect_split(
 ) -> tuple[BlendSplit, list[BlendProblem]]:
     try:
         plan = read_blend(path, split_part=name)
-        tree = read_outline(path, name)
+        tree = read_blend_tree(path, name)
     except WdsctlError as error:
         if is_alone:
             raise
@@ -218,7 +196,7 @@ class _SplitInspection:
         self.drawn = drawn if drawn is not None else self.samples
         self.shares = self._component_shares()
 
-    def report(self, tree: OutlineNode) -> tuple[BlendSplit, list[BlendProblem]]:
+    def report(self, tree: BlendNode) -> tuple[BlendSplit, list[BlendProblem]]:
         figures = iter(self._leaf_stats())
         split = BlendSplit(
             name=self.name,
@@ -230,7 +208,7 @@ class _SplitInspection:
                 ScheduleStep(step=segment.step, shares=tuple(map(float, segment.weights)))
                 for segment in self.plan.schedule
             ),
-            tree=self._node(tree, figures),
+            tree=self._with_figures(tree, figures),
         )
         return split, self.problems
 
@@ -305,21 +283,25 @@ class _SplitInspection:
                         epochs = float(share * self.drawn / split_range.samples)
                 yield _LeafStats(next(leaves), split_range, None if share is None else float(share), epochs)
 
-    def _node(self, branch: OutlineNode, stats: Iterator[_LeafStats]) -> BlendNode:
-        if branch.kind == "dataset":
-            return _build_leaf_node(branch, next(stats))
-        if branch.kind == "join":
-            return self._join_node(branch, next(stats))
-        children = tuple(self._node(child, stats) for child in branch.children)
+    def _with_figures(self, node: BlendNode, stats: Iterator[_LeafStats]) -> BlendNode:
+        if node.kind == "dataset":
+            return _leaf_with_figures(node, next(stats))
+        if node.kind == "join":
+            return self._join_with_figures(node, next(stats))
+        children = tuple(self._with_figures(child, stats) for child in node.children)
         shares = [child.share for child in children if child.share is not None]
-        return _build_node(branch, share=sum(shares) if len(shares) == len(children) else None, children=children)
+        return replace(node, share=sum(shares) if len(shares) == len(children) else None, children=children)
 
-    def _join_node(self, branch: OutlineNode, stats: _LeafStats) -> BlendNode:
+    def _join_with_figures(self, node: BlendNode, stats: _LeafStats) -> BlendNode:
         join = stats.leaf.join
-        primary = _build_leaf_node(branch.children[0], stats, is_most=join is not None and "skip" in join.nonmatch)
-        members = [(child, self.join_members.get(child.where)) for child in branch.children[1:]]
-        others = [_build_node(child, samples=None if each is None else each.samples) for child, each in members]
-        return _build_node(branch, share=primary.share, children=(primary, *others))
+        primary, *others = (replace(child, children=()) for child in node.children)  # a member is one dataset
+        primary = replace(_leaf_with_figures(primary, stats), is_most=join is not None and "skip" in join.nonmatch)
+        ranges = [self.join_members.get(other.where) for other in others]
+        members = [
+            replace(other, samples=None if found is None else found.samples)
+            for other, found in zip(others, ranges, strict=True)
+        ]
+        return replace(node, share=primary.share, children=(primary, *members))
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,40 +312,13 @@ class _LeafStats:
     epochs: float | None = None
 
 
-def _build_leaf_node(branch: OutlineNode, stats: _LeafStats, *, is_most: bool = False) -> BlendNode:
-    return _build_node(
-        branch,
+def _leaf_with_figures(node: BlendNode, stats: _LeafStats) -> BlendNode:
+    return replace(
+        node,
         share=stats.share,
         subset=" of ".join(map(str, reversed(stats.leaf.subsets))),
         samples=None if stats.split_range is None else stats.split_range.samples,
-        is_most=is_most,
         epochs=stats.epochs,
-    )
-
-
-def _build_node(
-    branch: OutlineNode,
-    *,
-    share: float | None = None,
-    subset: str = "",
-    samples: int | None = None,
-    is_most: bool = False,
-    epochs: float | None = None,
-    children: tuple[BlendNode, ...] = (),
-) -> BlendNode:
-    return BlendNode(
-        kind=branch.kind,
-        where=branch.where,
-        path=redact_secrets(branch.path),
-        split=branch.split_part,
-        name=branch.name,
-        weight=None if branch.amount is None else float(branch.amount),
-        share=share,
-        subset=subset,
-        samples=samples,
-        is_most=is_most,
-        epochs=epochs,
-        children=children,
     )
 
 

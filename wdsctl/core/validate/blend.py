@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 
-from wdsctl.core.blend import Leaf, read_blend
-from wdsctl.core.blend.outline import list_split_names
+from wdsctl.core.blend import Leaf, list_split_names, read_blend
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
