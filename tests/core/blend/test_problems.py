@@ -1,21 +1,33 @@
 from __future__ import annotations
 
-from wdsctl.core.blend.yaml_tree import NodeLocation, describe_node_value, suggestion, unknown_key_error
+import pytest
+
+from wdsctl.core.blend.yaml_tree import (
+    NodeLocation,
+    check_keys,
+    describe_node_value,
+    from_mapping,
+    from_yaml,
+    suggestion,
+)
+from wdsctl.core.errors import DatasetError
 
 
 def test_an_unknown_key_is_told_with_its_line_and_the_nearest_known_one() -> None:
-    error = unknown_key_error("wieght", NodeLocation("x.yaml", 7), ("path", "weight"))
+    node = from_yaml("path: a\nwieght: 2\n", "x.yaml")
 
-    assert error.message == "unknown key 'wieght' at line 7; did you mean 'weight'?"
-    assert (error.where, error.hint) == ("x.yaml:7", "the keys here are path, weight")
+    with pytest.raises(DatasetError) as caught:
+        check_keys(node, ("path", "weight"))
+
+    assert caught.value.message == "unknown key 'wieght' at line 2; did you mean 'weight'?"
+    assert (caught.value.where, caught.value.hint) == ("x.yaml:2", "the keys here are path, weight")
 
 
 def test_a_word_like_no_other_suggests_nothing() -> None:
     assert suggestion("zzz", ("path", "weight")) == ""
-    assert (
-        unknown_key_error("zzz", NodeLocation("mapping.blend[0].zzz"), ()).message
-        == "unknown key 'zzz' at mapping.blend[0].zzz"
-    )
+    with pytest.raises(DatasetError) as caught:
+        check_keys(from_mapping({"zzz": 1}, "mapping"), ("path", "weight"))
+    assert caught.value.message == "unknown key 'zzz' at mapping.zzz"
 
 
 def test_a_place_shows_no_secrets() -> None:

@@ -31,6 +31,7 @@ from wdsctl.core.blend.yaml_tree import (
     Node,
     NodeLocation,
     blend_error,
+    check_keys,
     describe_node_value,
     file_identity,
     folder_of,
@@ -40,7 +41,6 @@ from wdsctl.core.blend.yaml_tree import (
     resolve_aux_path,
     resolve_blend_path,
     suggestion,
-    unknown_key_error,
 )
 from wdsctl.core.errors import DatasetError
 from wdsctl.core.safe_open import check_store
@@ -82,15 +82,8 @@ def node_kind(node: Node, entry_of: str = "") -> str:
     check_mapping(node)
     kinds: list[str] = [key for key in node.value if key in KEYS_BY_KIND]
     extra = ENTRY_KEYS_BY_KIND.get(entry_of, ())
-    known = [
-        *extra,
-        *COMMON_NODE_KEYS,
-        *(kinds or KEYS_BY_KIND),
-        *(key for kind in kinds or KEYS_BY_KIND for key in KEYS_BY_KIND[kind]),
-    ]
-    for key in node.value:
-        if key not in known:
-            raise unknown_key_error(key, node.location_of(key), dict.fromkeys(known))
+    own = (key for kind in kinds or KEYS_BY_KIND for key in KEYS_BY_KIND[kind])
+    check_keys(node, [*extra, *COMMON_NODE_KEYS, *(kinds or KEYS_BY_KIND), *own])
     if len(kinds) != 1:
         message = " and ".join(kinds) + " exclude each other" if kinds else "path or blend is missing"
         raise blend_error(message, node.location_of(kinds[-1]) if kinds else node.location, hint=_HINT)
@@ -120,9 +113,7 @@ def select_split_node(node: Node, split_part: str) -> tuple[Node, str]:
     if "splits" not in node.value:
         keys = {key: value for key, value in node.value.items() if key not in _CLASS_KEYS}
         return Node(keys, node.location, node.key_locations), split_part
-    for key in node.value:
-        if key not in ("splits", *_CLASS_KEYS):
-            raise unknown_key_error(key, node.location_of(key), ("splits", *_CLASS_KEYS))
+    check_keys(node, ("splits", *_CLASS_KEYS))
     splits = node.value["splits"]
     if not isinstance(splits.value, dict) or not splits.value:
         message = f"splits: expected a mapping of names, found {describe_node_value(splits.value or None)}"
@@ -466,9 +457,7 @@ def _parse_joiner(node: Node, location: NodeLocation) -> str | Callable[..., obj
 
 def _joiner_path(node: Node) -> str:
     known = ("__module__", "__class__", "__function__")
-    for key in node.value:
-        if key not in known:
-            raise unknown_key_error(key, node.location_of(key), known)
+    check_keys(node, known)
     parts = [node.value[key].value for key in known if key in node.value]
     name = ":".join(map(str, parts))
     if len(parts) != 2 or "__module__" not in node.value or not _IMPORT_PATH.fullmatch(name):

@@ -11,10 +11,10 @@ from wdsctl.core.blend.yaml_tree import (
     Node,
     NodeLocation,
     blend_error,
+    check_keys,
     describe_node_value,
     parse_amount,
     suggestion,
-    unknown_key_error,
 )
 from wdsctl.core.errors import DatasetError
 
@@ -75,9 +75,7 @@ def _weights(node: Node, names: Sequence[str], before: Sequence[Fraction]) -> li
         raise _schedule_error(
             f"schedule: expected step and weights, found {describe_node_value(node.value)}", node.location
         )
-    for key in node.value:
-        if key not in _KEYS:
-            raise unknown_key_error(key, node.location_of(key), _KEYS)
+    check_keys(node, _KEYS)
     for key in _KEYS:
         if key not in node.value:
             raise _schedule_error(f"{key} is missing", node.location)

@@ -17,9 +17,9 @@ from wdsctl.core.blend.yaml_tree import (
     Node,
     NodeLocation,
     blend_error,
+    check_keys,
     describe_node_value,
     node_value,
-    unknown_key_error,
 )
 from wdsctl.core.dataset.yaml_limits import MAX_YAML_DEPTH
 from wdsctl.core.errors import DatasetError
@@ -58,12 +58,10 @@ def resolve(subsets: Iterable[Subset], n: int) -> tuple[int, int]:
 
 def parse_subset(node: Node, location: NodeLocation) -> Subset:
     """The subset of a node. Raises DatasetError WDS603 for an invalid range."""
+    if isinstance(node.value, dict):
+        check_keys(node, ["range"])
     if not isinstance(node.value, dict) or "range" not in node.value:
-        for key in node.value if isinstance(node.value, dict) else ():
-            raise unknown_key_error(key, node.location_of(key), ["range"])
         raise _subset_error(f"subset: expected {{range: [a, b]}}, found {describe_node_value(node.value)}", location)
-    for key in node.value.keys() - {"range"}:
-        raise unknown_key_error(key, node.location_of(key), ["range"])
     return _parse_range(node.value["range"], node.location_of("range"))
 
 

@@ -59,15 +59,6 @@ def blend_error(message: str, location: NodeLocation, *, hint: str, code: str = 
     return DatasetError(message, hint=hint, where=str(location), code=code)
 
 
-def unknown_key_error(key: str, location: NodeLocation, known: Iterable[str]) -> DatasetError:
-    names = list(known)
-    return blend_error(
-        f"unknown key {key!r} {location.at_line}{suggestion(key, names)}",
-        location,
-        hint=f"the keys here are {', '.join(names)}" if names else "no key stands here",
-    )
-
-
 def suggestion(word: str, known: Iterable[str]) -> str:
     """`; did you mean 'weight'?`, or an empty text if no known word is similar."""
     import difflib
@@ -102,6 +93,16 @@ class Node:
     def location_of(self, key: str) -> NodeLocation:
         """The location of a key, or of the mapping if it lacks the key."""
         return self.key_locations.get(key, self.location)
+
+
+def check_keys(node: Node, known: Iterable[str]) -> None:
+    """Raise DatasetError WDS600 for a key of a mapping that is not in `known`."""
+    names = list(dict.fromkeys(known))
+    for key in node.value:
+        if key not in names:
+            location = node.location_of(key)
+            message = f"unknown key {key!r} {location.at_line}{suggestion(key, names)}"
+            raise blend_error(message, location, hint=f"the keys here are {', '.join(names)}")
 
 
 def from_yaml(text: str, source: str) -> Node:
