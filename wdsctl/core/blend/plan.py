@@ -73,7 +73,7 @@ class ScheduleSegment(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class BlendPlan:
     """`schedule`: empty if weights never change; otherwise its first segment is at step 0 and has the components'
-    weights."""
+    weights. `where`: the line of the outermost node."""
 
     components: tuple[BlendComponent, ...]
     weight_unit: WeightUnit = "samples"

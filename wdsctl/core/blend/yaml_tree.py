@@ -126,25 +126,23 @@ def from_mapping(value: Mapping[str, Any], source: str) -> Node:
 
 def node_value(node: Node) -> Any:
     """The plain values, without locations. Raises DatasetError WDS600 if aliases expand to too many values."""
-    return _expand_value(node, node.location, _ExpansionBudget(MAX_ALIASED_VALUES), 0)
+    remaining = MAX_ALIASED_VALUES
+    location = node.location
 
+    def expand(value: Any, depth: int) -> Any:
+        nonlocal remaining
+        remaining -= 1
+        if remaining < 0:
+            raise _limit_error(too_many_aliases_error(location.line), location)
+        if depth > MAX_YAML_DEPTH:
+            raise _too_deep_error(location)
+        if isinstance(value, dict):
+            return {key: expand(each.value, depth + 1) for key, each in value.items()}
+        if isinstance(value, list):
+            return [expand(each.value, depth + 1) for each in value]
+        return value
 
-class _ExpansionBudget:
-    def __init__(self, remaining: int) -> None:
-        self.remaining = remaining
-
-
-def _expand_value(node: Node, location: NodeLocation, budget: _ExpansionBudget, depth: int) -> Any:
-    budget.remaining -= 1
-    if budget.remaining < 0:
-        raise _limit_error(too_many_aliases_error(location.line), location)
-    if depth > MAX_YAML_DEPTH:
-        raise _too_deep_error(location)
-    if isinstance(node.value, dict):
-        return {key: _expand_value(value, location, budget, depth + 1) for key, value in node.value.items()}
-    if isinstance(node.value, list):
-        return [_expand_value(value, location, budget, depth + 1) for value in node.value]
-    return node.value
+    return expand(node.value, 0)
 
 
 class _NodeBuilder:
