@@ -94,7 +94,7 @@ def test_a_first_index_loads_no_database_layer_and_nothing_of_what_nobody_asked_
 
     loaded = modules_after("index", root, "--workers", "2")
 
-    assert loaded.isdisjoint({"sqlalchemy", "yaml", "torch", "PIL", "av", "fsspec", "multiprocessing"})
+    assert loaded.isdisjoint({"sqlalchemy", "yaml", "torch", "PIL", "av", "fsspec", "multiprocessing", "rich"})
     assert loaded.isdisjoint({"wdsctl.core.index.columns", "wdsctl.core.index.media", "wdsctl.core.split.reapply"})
 
 

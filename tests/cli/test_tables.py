@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.cli.conftest import Stream
 from wdsctl.cli.output import render_text
-from wdsctl.cli.tables import make_table
+from wdsctl.cli.tables import labelled_lines, make_table
 
 NAMES = ("name", "#bytes", "=when", "#samples")
 ROW = ("shards/train-000017.tar", "12,345,678,901", "2026-11-22 06:17:16", "1,234,567")
@@ -48,3 +48,16 @@ def test_no_width_cuts_a_figure(columns: int) -> None:
         shown = text(columns, Stream(is_terminal=True), patch, [ROW])
     assert Counter(filter(str.isdigit, shown)) == Counter(filter(str.isdigit, "".join(ROW)))
     assert all(len(line) <= columns for line in shown.splitlines())
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["", "a", "shards", "größe", "日本"]), st.text(max_size=40)), max_size=4),
+    st.text(st.sampled_from("ab \t\n\x1b\u202e"), max_size=10),
+)
+def test_labelled_lines_in_a_pipe_are_those_that_rich_draws(rows: list[tuple[str, str]], line: str) -> None:
+    pieces = [line, labelled_lines(rows), "end"]
+    table = make_table(("of rich",), [])
+
+    assert render_text([*pieces, table], Stream(), is_colored=False) == (
+        render_text(pieces, Stream(), is_colored=False) + "of rich\n"
+    )

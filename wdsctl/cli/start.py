@@ -5,6 +5,7 @@ Little is imported here, so that Ctrl-C ends a command with one line even while 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -13,6 +14,8 @@ from wdsctl.cli.interrupts import INTERRUPTED_MESSAGE
 
 def run() -> None:
     """Run the command line of this process and exit with its code."""
+    # Imported modules stay: with the default thresholds, a tenth of a short command is searching them for garbage.
+    gc.set_threshold(100_000, 50, 50)
     # numpy's BLAS starts one thread per CPU when it is imported, and no command has work for them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     open_closed_streams()

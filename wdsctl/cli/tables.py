@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from wdsctl.cli.formatting import escape_line, format_count, relative_paths
+from wdsctl.cli.output import LabelledLines
 from wdsctl.core.codes import load_codes
 from wdsctl.core.errors import SEVERITIES, Finding
 
@@ -46,16 +47,11 @@ def make_table_without_empty(columns: Sequence[str], rows: Sequence[Sequence[str
     return make_table([columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
-def labelled_lines(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> Table:
+def labelled_lines(rows: Iterable[tuple[str, RenderableType]], gap: int = 2) -> LabelledLines:
     """Lines `label  text`; a long text continues below itself. `gap`: spaces after the longest label."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, gap, 0, 0))
-    grid.add_column(no_wrap=True, overflow="fold", style="bold")
-    grid.add_column(overflow="fold")
-    for label, text in rows:
-        grid.add_row(f"  {label}", escape_line(text) if isinstance(text, str) else text)
-    return grid
+    return LabelledLines(
+        [(label, escape_line(text) if isinstance(text, str) else text) for label, text in rows], gap=gap
+    )
 
 
 def sort_by_severity(findings: Iterable[Finding]) -> list[Finding]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import MISSING, fields, is_dataclass
-from fractions import Fraction
 from typing import Any
 
 from wdsctl.core.errors import UsageError
@@ -70,6 +69,8 @@ def parse_size_bytes(size: str | int) -> int:
     """
     if isinstance(size, int):
         return size
+    from fractions import Fraction  # loads slowly, and every command imports this module
+
     match = SIZE_PATTERN.fullmatch(size.strip())
     if match is None or (match[3].lower() in {"i", "ib"} and not match[2]):
         raise UsageError(f"{size!r} is no size", hint="write 1GiB, 500MB, 64k or a number of bytes")

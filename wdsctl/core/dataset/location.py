@@ -11,7 +11,6 @@ import shlex
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import NamedTuple
 
 from wdsctl.core.dataset.shard_names import TAR_SUFFIX, is_jsonl_name, split_file_root, unpack_command
@@ -308,6 +307,8 @@ def _catalog_folder_name(root: str, identity: str = "") -> str:
 
     The hash is that of `identity`, or of the path.
     """
+    from hashlib import blake2b  # loads OpenSSL, and most catalogs are inside their root
+
     digest = blake2b(os.fsencode(identity or root), digest_size=8).hexdigest()
     return f"{os.path.basename(root) or 'root'}-{digest}"
 

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
@@ -228,8 +227,7 @@ def etag_number(facts: Mapping[str, Any]) -> int:
     lower = {str(name).lower(): value for name, value in facts.items()}
     for name in _CONTENT_TAG_NAMES:
         if lower.get(name):
-            digest = blake2b(str(lower[name]).encode(), digest_size=8).digest()
-            return int.from_bytes(digest, "little") >> 1
+            return _hash_number(str(lower[name]))
     for name in _TIME_NAMES:
         if lower.get(name):
             return _nanoseconds(lower[name])
@@ -241,8 +239,13 @@ def _nanoseconds(when: Any) -> int:
         return int(when.timestamp()) * 1_000_000_000 + when.microsecond * 1000
     if isinstance(when, (int, float)):
         return int(when * 1_000_000_000)
-    digest = blake2b(str(when).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+    return _hash_number(str(when))
+
+
+def _hash_number(text: str) -> int:
+    from hashlib import blake2b  # loads OpenSSL, and local datasets need this module too
+
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little") >> 1
 
 
 RECHECK_SECONDS = 60.0  # seconds after which a file is checked again
