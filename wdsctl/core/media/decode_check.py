@@ -14,7 +14,9 @@ import av
 import simplejpeg
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
+from av.codec.context import CodecContext
 from av.container import InputContainer
+from av.stream import Stream
 from av.video.stream import VideoStream
 from PIL import Image, UnidentifiedImageError
 
@@ -172,7 +174,7 @@ def _check_stream_decodes(source: ByteRangeFile, format_name: str, max_pixels: i
 
 def _decode_all(container: InputContainer, max_pixels: int) -> DecodeVerdict:
     every: list[VideoStream | AudioStream] = [*container.streams.video, *container.streams.audio]
-    streams = [stream for stream in every if stream.codec_context]  # None for a stream without a decoder
+    streams = [stream for stream in every if _codec_context(stream)]
     if not streams:
         return DecodeVerdict("broken", "there is no video and no sound in it that can be decoded")
     for stream in streams:
@@ -210,3 +212,9 @@ def _check_length(stream: VideoStream | AudioStream, end: int, family: str) -> D
         return INTACT
     message = f"its {stream.type} ends after {float(found):.1f} s, and its header says {float(stated):.1f} s"
     return DecodeVerdict("broken", f"{message}: it is cut off or damaged")
+
+
+def _codec_context(stream: Stream) -> CodecContext | None:
+    """Return the codec context, or None: PyAV has none for a stream without a decoder."""
+    context: CodecContext | None = stream.codec_context
+    return context

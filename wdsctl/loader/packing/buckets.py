@@ -40,7 +40,7 @@ class Buckets:
     def __post_init__(self) -> None:
         edges = tuple(self.edges)
         object.__setattr__(self, "edges", edges)
-        if not edges or not all(isinstance(edge, (int, float)) and edge > 0 for edge in edges):
+        if not edges or not all(map(_is_positive, edges)):
             raise UsageError(f"the edges of buckets are {list(edges)}", hint="give numbers above 0, at least one")
         if any(low >= high for low, high in pairwise(edges)):
             raise UsageError(
@@ -160,6 +160,10 @@ def _column_measure(name: str, column_lookup: ColumnLookup | None) -> Callable[[
 def _array_shape(field: Any) -> Sequence[int]:
     found: Sequence[int] = getattr(field, "shape", ())
     return found
+
+
+def _is_positive(edge: Any) -> bool:
+    return isinstance(edge, (int, float)) and edge > 0
 
 
 def _width_by_height(size: Sequence[float]) -> float:

@@ -130,9 +130,13 @@ class HookPackCursor:
             self._packs_begun = state["packs"]
             if state["emitted"] and self._packs_begun < len(self._selected_packs):
                 self._begin_pack(state["bans"])
-                outputs = self._outputs or iter(())
-                while self._outputs_emitted < state["emitted"] and next(outputs, None) is not None:
-                    self._outputs_emitted += 1
+                self._skip_outputs(state["emitted"])
+
+    def _skip_outputs(self, count: int) -> None:
+        """Skip up to `count` outputs of the current pack."""
+        outputs = self._outputs or iter(())
+        while self._outputs_emitted < count and next(outputs, None) is not None:
+            self._outputs_emitted += 1
 
     def _begin_pack(self, ban_count: int) -> None:
         self._outputs = self._packer.outputs(self._selected_packs[self._packs_begun], ban_count)
@@ -165,7 +169,11 @@ class HookPackCursor:
             return []
         item_by_id = {id(item.value): item for item in items}
         plan = [
-            [item_by_id.get(id(value)) or _item_without_address(value, items) for value in pack]
+            [
+                # A sample that `select` created has no address, so it cannot wait in a group.
+                item_by_id.get(id(value)) or PipelineItem(value, None, hash_items(items, PACK_HASH_SALT))
+                for value in pack
+            ]
             for pack in chosen
             if len(pack)
         ]
@@ -260,8 +268,3 @@ def describe_samples(values: Sequence[Any]) -> str:
 
 def _describe_sample(value: Any) -> str:
     return f"sample {format_sample_keys([value])}"
-
-
-def _item_without_address(value: Any, items: Sequence[PipelineItem]) -> PipelineItem:
-    """The item of a sample that `select` created: it has no address, so it cannot wait in a group."""
-    return PipelineItem(value, None, hash_items(items, PACK_HASH_SALT))

@@ -140,9 +140,13 @@ class BatchCursor:
         self._item_source.load(state["upstream"])
         self._outputs, self._outputs_emitted = None, 0
         if state["emitted"] and self._begin_batch():
-            outputs = self._outputs or iter(())
-            while self._outputs_emitted < state["emitted"] and next(outputs, NO_OUTPUT) is not NO_OUTPUT:
-                self._outputs_emitted += 1
+            self._skip_outputs(state["emitted"])
+
+    def _skip_outputs(self, count: int) -> None:
+        """Skip up to `count` outputs of the current batch."""
+        outputs = self._outputs or iter(())
+        while self._outputs_emitted < count and next(outputs, NO_OUTPUT) is not NO_OUTPUT:
+            self._outputs_emitted += 1
 
     def _begin_batch(self) -> bool:
         """Collect the items of a batch; False if there are no more."""
