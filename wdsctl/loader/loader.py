@@ -406,11 +406,15 @@ def get_savable_loader(
             f"a loader runs a dataset, not a {type(dataset).__name__}",
             hint="get_loader(get_train_dataset(path, batch_size=32))",
         )
+    if max_failed_fraction is not None and not 0 <= max_failed_fraction <= 1:
+        raise UsageError(
+            f"max_failed_fraction is {max_failed_fraction!r}", hint="give a share from 0 to 1, such as 0.05"
+        )
     running = RuntimeOptions(
         watchdog_timeout_seconds=watchdog_timeout_seconds,
         watchdog_initial_timeout_seconds=watchdog_initial_timeout_seconds,
         ring_bytes=ring_bytes,
-        max_failed_fraction=_check_fraction(max_failed_fraction),
+        max_failed_fraction=None if max_failed_fraction is None else float(max_failed_fraction),
     )
     _check_energon_options(dataset.worker_config, worker_config, energon_options)
     if prefetch_factor is not None:
@@ -423,12 +427,6 @@ def get_savable_loader(
 def get_loader(dataset: Dataset, **options: Any) -> Loader:
     """The same as `get_savable_loader`: every loader can be saved."""
     return get_savable_loader(dataset, **options)
-
-
-def _check_fraction(fraction: float | None) -> float | None:
-    if fraction is not None and not 0 <= fraction <= 1:
-        raise UsageError(f"max_failed_fraction is {fraction!r}", hint="give a share from 0 to 1, such as 0.05")
-    return None if fraction is None else float(fraction)
 
 
 def _check_energon_options(

@@ -113,7 +113,9 @@ class BatchMemory:
         self._taken = i + 1
         if i == 0 and shape == self._shape:
             # Only if the previous image had this size too: if sizes vary, a block would serve one image.
-            self._open_block(shape)
+            self._pixels = BLOCK_POOL.empty((self._samples, *shape), self._dtype)
+            self._arrays = self._pixels.numpy()
+            self._images = channels_first(self._pixels, len(shape)).unbind(0)
         self._shape = shape
         if self._arrays is None or i >= len(self._images) or shape != self._arrays.shape[1:]:
             pixels = torch.empty(shape, dtype=self._dtype)
@@ -127,11 +129,6 @@ class BatchMemory:
         batch = channels_first(self._pixels[: len(images)], len(self._shape))
         # Compared with new views: a hook may have reshaped its images in place.
         return batch if all(map(_is_unchanged, images, batch.unbind(0))) else None
-
-    def _open_block(self, shape: tuple[int, ...]) -> None:
-        self._pixels = BLOCK_POOL.empty((self._samples, *shape), self._dtype)
-        self._arrays = self._pixels.numpy()
-        self._images = channels_first(self._pixels, len(shape)).unbind(0)
 
 
 def _is_unchanged(image: torch.Tensor, view: torch.Tensor) -> bool:

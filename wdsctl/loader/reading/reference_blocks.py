@@ -85,6 +85,8 @@ class ReferenceResolver:
             if len(numbers) == 1
             else self._locate_parts_by_layout(columns, rows, layouts, numbers)
         )
+        # As an unsigned integer, SEPARATE_READS is larger than any span.
+        has_common_layout = len(numbers) == 1 and spans.view(np.uint64).max(initial=0) <= LAZY_PART_BYTES
         return ReferenceBlock(
             passes=passes.tolist(),
             rows=rows.tolist(),
@@ -95,7 +97,7 @@ class ReferenceResolver:
             first_bytes=first.tolist(),
             spans=spans.tolist(),
             part_bounds=bounds,
-            common_layout=numbers[0] if len(numbers) == 1 and _are_small(spans) else -1,
+            common_layout=numbers[0] if has_common_layout else -1,
         )
 
     def byte_ranges(self, slices: Int64Array, max_gap_bytes: int = 0) -> list[FileRange]:
@@ -184,11 +186,6 @@ def _keys(columns: IndexColumns, rows: Int64Array) -> list[str]:
     starts, ends = columns.key_start.take(rows).tolist(), columns.key_start.take(rows + 1).tolist()
     text = columns.key_text
     return [str(text[start:end], "utf-8") for start, end in zip(starts, ends, strict=True)]
-
-
-def _are_small(spans: Int64Array) -> bool:
-    # As an unsigned integer, SEPARATE_READS is larger than any span.
-    return bool(spans.view(np.uint64).max(initial=0) <= LAZY_PART_BYTES)
 
 
 def _scatter(values: list[int], indices: Int64Array, count: int) -> list[int]:

@@ -60,7 +60,12 @@ def check_common_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"changed_shards is {checked['changed_shards']!r}", hint=hint)
     _check_hooks(encoder, checked)
     warn_of_misspelled_hooks(encoder, stacklevel=3)
-    _warn_of_no_packing(encoder, checked, stacklevel=3)
+    if checked["packing_buffer_size"] is None and is_overridden(encoder, "select_samples_to_pack"):
+        warnings.warn(  # Energon allows this
+            "WDS516: nothing is packed: without packing_buffer_size, select_samples_to_pack and pack_selected_samples "
+            "are not called",
+            stacklevel=3,
+        )
     return checked
 
 
@@ -132,16 +137,6 @@ def _check_hooks(encoder: AnyTaskEncoder, arguments: Mapping[str, Any]) -> None:
         )
     if arguments["buckets"] is not None:
         _check_buckets(arguments["buckets"], encoder, arguments["batch_size"])
-
-
-def _warn_of_no_packing(encoder: AnyTaskEncoder, arguments: Mapping[str, Any], *, stacklevel: int) -> None:
-    """Warn (WDS516) of an encoder that packs but has no `packing_buffer_size`, which Energon allows."""
-    if arguments["packing_buffer_size"] is None and is_overridden(encoder, "select_samples_to_pack"):
-        warnings.warn(
-            "WDS516: nothing is packed: without packing_buffer_size, select_samples_to_pack and pack_selected_samples "
-            "are not called",
-            stacklevel=stacklevel + 1,
-        )
 
 
 def _check_buckets(buckets: Buckets, encoder: AnyTaskEncoder, batch_size: int | None) -> None:

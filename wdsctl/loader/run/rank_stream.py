@@ -254,10 +254,6 @@ class RankStream:
     def _is_below_limit(self, progress: RankProgress) -> bool:
         return self._batch_limit is None or progress.batches_handed_out < self._batch_limit
 
-    def _limited(self, turns: int | None) -> int | None:
-        """The turns of a pass, at most the dataset's limit."""
-        return turns if turns is None or self._batch_limit is None else min(turns, self._batch_limit)
-
     def _set_streams(self, streams: OpenBlend, pass_number: int) -> None:
         self.streams = streams
         is_tracing = self._runtime_options.is_tracing
@@ -291,12 +287,15 @@ class RankStream:
     def _start_workers(self) -> PrefetchEngine:
         turns = self._turns
         if self._engine is None:
+            expected_turns = turns.expected_turns
+            if expected_turns is not None and self._batch_limit is not None:
+                expected_turns = min(expected_turns, self._batch_limit)
             self._engine = PrefetchEngine(
                 turns.runner_factory(),
                 turns,
                 worker_count=turns.worker_count,
                 depth=self._workers.prefetch_factor,
-                expected_turns=self._limited(turns.expected_turns),
+                expected_turns=expected_turns,
                 options=pool_options(self._workers, self._runtime_options),
             )
         return self._engine

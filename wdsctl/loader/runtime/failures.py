@@ -180,7 +180,8 @@ class FailureTracker:
             raise ChangedShardError(located.message, hint=CHANGED_SHARD_HINT, where=located.where) from error
         if isinstance(error, FATAL_ERRORS) or not isinstance(error, Exception):
             raise FatalSampleError(located.message, hint=located.hint, where=located.where) from error
-        cause = _failure_cause(hook, error)
+        # The cause is one of few values: without the part of messages about single samples.
+        cause = f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
         self._report(
             cause, _with_cause(located, error), sample, is_shard_logged=hook == LOAD_HOOK and is_changed_shard(error)
         )
@@ -244,11 +245,6 @@ def _source_number(sample: Any) -> int | None:
             return key[0]
         key = key[2] if len(key) > 2 else None
     return None
-
-
-def _failure_cause(hook: str, error: BaseException) -> str:
-    """The cause of a failure for counting: one of few values, without the part of messages about single samples."""
-    return f"{hook}: {error.code if isinstance(error, WdsctlError) else type(error).__name__}"
 
 
 def _located_error(hook: str, error: BaseException, where: str) -> WdsctlError:

@@ -5,7 +5,7 @@ A cooker is called with the stores of its dataset by name, and with the primary 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import isgenerator, signature
@@ -118,7 +118,7 @@ class SourceCooker:
         sources_before = len(sample["__sources__"])
         cooked = self.cook_hook(sample, cooker=self.cooker, aux=aux)
         if isgenerator(cooked):
-            return _add_new_sources_to_each(cooked, sample, sources_before)
+            return (_add_new_sources(each, sample, sources_before) for each in cooked)
         return _add_new_sources(cooked, sample, sources_before)
 
 
@@ -187,8 +187,3 @@ def _add_new_sources(cooked: Any, sample: Any, sources_before: int) -> Any:
         if missing:
             set_field(cooked, "__sources__", (*sources, *missing))
     return cooked
-
-
-def _add_new_sources_to_each(cooked: Iterator[Any], sample: Any, sources_before: int) -> Iterator[Any]:
-    for each in cooked:
-        yield _add_new_sources(each, sample, sources_before)

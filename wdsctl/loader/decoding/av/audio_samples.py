@@ -15,7 +15,6 @@ import av
 import numpy as np
 from av.audio.frame import AudioFrame
 from av.audio.stream import AudioStream
-from av.packet import Packet
 from numpy.typing import NDArray
 
 from wdsctl.core.media.stream import count_ogg_samples
@@ -182,7 +181,12 @@ def decode_chunks(
     # A first frame shorter than a tick must not be taken for the second one.
     clock: int | None = None if is_mid_stream or facts.seek_method == "walk" else 0
     number: int | None = None if is_mid_stream else 0
-    for block in _decoded_blocks(frames, facts):
+    blocks: Iterator[AudioBlock] = (
+        AudioBlock(None if each.pts is None else facts.sample_at(each.pts), frame_to_array(each)) for each in frames
+    )
+    if facts.total_samples is not None:
+        blocks = trim_padding(blocks, facts.total_samples)
+    for block in blocks:
         if clock is None:
             clock = 0 if block.first_sample is None else facts.snap_to_frame(block.first_sample)
         elif block.first_sample is not None and abs(block.first_sample - clock) > facts.clock_tolerance:
@@ -209,13 +213,6 @@ def frame_to_array(frame: AudioFrame) -> AudioArray:
     if frame.format.is_planar:
         return data
     return data.reshape(frame.samples, frame.layout.nb_channels).T
-
-
-def _decoded_blocks(frames: Iterator[AudioFrame], facts: AudioStreamFacts) -> Iterator[AudioBlock]:
-    blocks = (
-        AudioBlock(None if each.pts is None else facts.sample_at(each.pts), frame_to_array(each)) for each in frames
-    )
-    return blocks if facts.total_samples is None else trim_padding(blocks, facts.total_samples)
 
 
 def _audio_stream(medium: OpenMedium) -> AudioStream:
@@ -258,9 +255,10 @@ def _frames_from_start(medium: OpenMedium, facts: AudioStreamFacts, preroll_star
         yield from medium.container.decode(stream)
         return
     for packet in medium.container.demux(stream):
-        if preroll_start <= 0 or not _ends_before(packet, facts, preroll_start):
+        is_before = (
+            preroll_start > 0
+            and packet.pts is not None
+            and facts.sample_at(packet.pts + (packet.duration or 0)) < preroll_start
+        )
+        if not is_before:
             yield from packet.decode() if facts.total_samples is None else decode_untrimmed(packet, stream)
-
-
-def _ends_before(packet: Packet[AudioStream], facts: AudioStreamFacts, sample: int) -> bool:
-    return packet.pts is not None and facts.sample_at(packet.pts + (packet.duration or 0)) < sample
