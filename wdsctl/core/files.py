@@ -96,9 +96,14 @@ def write_atomically(path: str, write: Callable[[BinaryIO], None], *, durable: b
         write(file)
 
 
+def write_pieces(path: str, pieces: Iterable[BytesLike], *, durable: bool = True) -> None:
+    """Write a file of these pieces, atomically. Takes each piece when the one before was written."""
+    write_atomically(path, lambda file: file.writelines(pieces), durable=durable)
+
+
 def write_text(path: str, text: str) -> None:
     """Write a small text file as UTF-8, atomically."""
-    write_atomically(path, lambda file: _write_all(file, text.encode()))
+    write_pieces(path, [text.encode()])
 
 
 def make_folder(path: str) -> None:
@@ -292,10 +297,6 @@ def _copy(folder: OpenFolder, name: str, other: str) -> None:
         os.fsync(file.fileno())
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
-    file.write(data)
-
-
 CRC_BYTES = 4  # bytes at the start: the CRC-32 of the rest
 LENGTH_BYTES = 8  # bytes of the length of the facts
 
@@ -338,7 +339,7 @@ def decode_checked(data: bytes) -> tuple[dict[str, Any], memoryview] | None:
 
 
 def save_checked(path: str, facts: Mapping[str, Any], pieces: Iterable[BytesLike] = ()) -> None:
-    write_atomically(path, lambda file: file.writelines(encode_checked(facts, pieces)), durable=False)
+    write_pieces(path, encode_checked(facts, pieces), durable=False)
 
 
 def load_checked(path: str) -> tuple[dict[str, Any], memoryview] | None:

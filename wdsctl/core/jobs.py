@@ -33,7 +33,7 @@ from wdsctl.core.files import (
     decode_checked,
     encode_checked,
     open_without_links,
-    write_atomically,
+    write_pieces,
 )
 from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import SILENT_PROGRESS, Progress
@@ -128,7 +128,7 @@ class ResultFolder(Generic[UnitT, ResultT]):
             table = json.dumps([[self.name(unit), sum(map(len, pieces))] for unit, pieces in kept]).encode()
             head = [crc32(table).to_bytes(CRC_BYTES, "little"), len(table).to_bytes(LENGTH_BYTES, "little"), table]
             contents = chain(head, *(pieces for _, pieces in kept))
-            write_atomically(self.path(kept[0][0]), lambda file: file.writelines(contents), durable=False)
+            write_pieces(self.path(kept[0][0]), contents, durable=False)
         return [each is not None for each in encoded]
 
     def load(self, unit: UnitT) -> ResultT | None:

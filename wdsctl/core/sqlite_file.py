@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from wdsctl.core.directories import OpenFolder, link_error, open_folder
 from wdsctl.core.errors import InputError, StorageError, translate_os_errors
-from wdsctl.core.files import create_in, not_regular_error, write_atomically
+from wdsctl.core.files import create_in, not_regular_error, write_pieces
 
 _SIDE_FILE_SUFFIXES = ("-journal", "-wal", "-shm")
 _DESCRIPTORS_FOLDER = "/proc/self/fd"
@@ -94,7 +94,7 @@ def _replace_with_copy(folder: OpenFolder, name: str) -> None:
         raise _hard_link_error(path)  # the journal belongs to the original file
     with open(path, "rb") as source:
         data = source.read()
-    write_atomically(path, lambda file: file.writelines([data]))
+    write_pieces(path, [data])
 
 
 def _hard_link_error(path: str) -> InputError:

@@ -6,18 +6,17 @@ Also finds samples by key and selects samples by split and view, for other comma
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation, locate_view, shell_command_at
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import DatasetError, InputError, StorageDown, StorageError, UsageError, translate_os_errors
-from wdsctl.core.files import write_atomically
+from wdsctl.core.files import write_pieces
 from wdsctl.core.samples.naming import dotless_key, possible_keys
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
@@ -310,7 +309,7 @@ def write_target(target: GetTarget, output: str, *, overwrite: bool = False, dry
                     with translate_os_errors(path), open(path, "wb") as file:
                         file.writelines(chunks)
                 else:
-                    write_atomically(resolve_parent(path), partial(_write_chunks, chunks))
+                    write_pieces(resolve_parent(path), chunks)
     return target.report(outputs, dry_run=dry_run)
 
 
@@ -328,10 +327,6 @@ def _path_in_folder(folder: str, name: str) -> str:
 def _is_special(path: str) -> bool:
     """Whether a path is a device or a pipe, which `get` must not replace."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
-
-
-def _write_chunks(chunks: Iterable[bytes], file: BinaryIO) -> None:
-    file.writelines(chunks)
 
 
 def _read_chunks(storage: Storage, target: GetTarget, part: PartLocation) -> Iterator[bytes]:

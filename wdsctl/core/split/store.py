@@ -9,9 +9,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import partial
 from hashlib import blake2b
-from typing import BinaryIO
 
 from wdsctl.core.catalog.draft import CatalogDraft
 from wdsctl.core.catalog.splits import HistoryBySet
@@ -20,7 +18,7 @@ from wdsctl.core.dataset.location import DatasetLocation
 from wdsctl.core.dataset.split_rules import Excludes, SplitRule, SplitRules
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import translate_os_errors
-from wdsctl.core.files import remove_file, write_atomically
+from wdsctl.core.files import remove_file, write_pieces
 from wdsctl.core.split.assignment import Assignment
 
 KEY_FILES_FOLDER = "splits"
@@ -94,7 +92,7 @@ def copy_key_files(location: DatasetLocation, rules: Mapping[str, SplitRule], ex
     for prefix, file in [*named, *(("exclude", file) for file in excludes.key_files)]:
         path = os.path.join(location.meta, _stored_path(location, prefix, file))
         if os.path.isabs(file) and not os.path.exists(path):
-            write_atomically(path, partial(_write_bytes, _read_key_file(file)))
+            write_pieces(path, [_read_key_file(file)])
 
 
 def remove_unused_key_files(location: DatasetLocation, rules: Mapping[str, SplitRule], excludes: Excludes) -> None:
@@ -119,10 +117,6 @@ def _stored_path(location: DatasetLocation, prefix: str, file: str) -> str:
     if not relative.startswith(os.pardir):
         return relative.replace(os.sep, "/")
     return f"{KEY_FILES_FOLDER}/{prefix}-{blake2b(_read_key_file(file), digest_size=8).hexdigest()}.txt"
-
-
-def _write_bytes(data: bytes, target: BinaryIO) -> None:
-    target.write(data)
 
 
 def _read_key_file(file: str) -> bytes:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
-from typing import BinaryIO
 
 from wdsctl.core.directories import resolve_parent
 from wdsctl.core.errors import Finding, PermissionDenied, Severity, StorageError, UsageError, WdsctlError
-from wdsctl.core.files import make_folder, write_atomically
+from wdsctl.core.files import make_folder, write_pieces
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange, Storage
 from wdsctl.core.trace import SourceFacts, TracedBatch
@@ -226,12 +224,8 @@ def _write_part_files(
             FileRange(path, offset + at, min(_READ_BYTES, size - at)) for at in range(_READ_BYTES, size, _READ_BYTES)
         )
         pieces = chain((first,), (storage.read(*piece) for piece in rest))
-        write_atomically(resolve_parent(target.path), partial(_fill, pieces), durable=False)
+        write_pieces(resolve_parent(target.path), pieces, durable=False)
         yield os.path.basename(target.path)
-
-
-def _fill(blocks: Iterable[bytes], file: BinaryIO) -> None:
-    file.writelines(blocks)
 
 
 def _as_name(key: str) -> str:
