@@ -363,49 +363,14 @@ def inspect(
     Returns a `BlendReport` for a blend file, a `ViewShowReport` for `ROOT@VIEW` without options, and a
     `MediaFolderInspectReport` for a folder of media.
     """
-    from wdsctl.core.blend.yaml_tree import is_blend_file
-    from wdsctl.core.catalog.presence import is_media_folder
-    from wdsctl.core.dataset.location import parse_root
-    from wdsctl.core.inspect.samples import InspectRequest
+    from wdsctl.core.inspect.request import InspectRequest, inspect_requested
     from wdsctl.core.progress import SILENT_PROGRESS
 
-    root_path, catalog_path = _path("root", root), _path_or_none("catalog", catalog)
     request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
-    is_blend = is_blend_file(root_path)
-    request.check(is_blend=is_blend)
-    if is_blend:
-        from wdsctl.core.inspect.blend import inspect_blend
-
-        return inspect_blend(root_path, split=split, samples=samples, catalog=catalog_path)
-    if stats:
-        from wdsctl.core.inspect.stats import SAMPLES_READ, inspect_stats
-
-        return inspect_stats(
-            root_path,
-            count=SAMPLES_READ if random is None else random,
-            seed=seed or 0,
-            split=split,
-            catalog=catalog_path,
-            progress=progress or SILENT_PROGRESS,
-        )
-    if key is not None or random is not None or samples:
-        from wdsctl.core.inspect.samples import inspect_samples
-
-        report, _ = inspect_samples(root_path, request.sample_selection, catalog=catalog_path)
-        return report
-    dataset_path, view = parse_root(root_path, catalog_path)
-    if view:
-        from wdsctl.core.views.show import show_view
-
-        return show_view(dataset_path, view, catalog=catalog_path)
-    sample_count = {} if samples is None else {"samples": samples}
-    if is_media_folder(root_path, catalog_path):
-        from wdsctl.core.inspect.media_folder import inspect_media_folder
-
-        return inspect_media_folder(root_path, catalog=catalog_path, **sample_count)
-    from wdsctl.core.inspect.inspect import inspect as run_inspect
-
-    return run_inspect(root_path, catalog=catalog_path, **sample_count)
+    _, report, _ = inspect_requested(
+        _path("root", root), request, catalog=_path_or_none("catalog", catalog), progress=progress or SILENT_PROGRESS
+    )
+    return report
 
 
 @overload
@@ -551,40 +516,48 @@ def convert(
     `yes`: start again although another conversion into `dest` is unfinished.
     """
     from wdsctl.core.convert.convert import convert as run_convert
-    from wdsctl.core.convert.parts import PartRules, parse_audio, parse_image, parse_renames
-    from wdsctl.core.convert.request import ConvertRequest, sample_order
-    from wdsctl.core.invocation import parse_part_names, parse_size_bytes, worker_count
+    from wdsctl.core.convert.request import ConvertRequest, parse_convert_request
+    from wdsctl.core.invocation import parse_size_bytes, worker_count
     from wdsctl.core.progress import SILENT_PROGRESS
 
     sources = [_path("source", each) for each in ([source] if isinstance(source, str | os.PathLike) else source)]
     if not sources:
         raise UsageError("convert needs a source", hint="wdsctl.convert(SOURCE, DEST)")
-    renames = [f"{old}={new}" for old, new in (rename_part or {}).items()]
-    request = ConvertRequest(
-        from_format=from_format,
-        to_format=to_format,
-        format_options=dict(option or {}),
-        shard_samples=shard_samples,
-        shard_size=parse_size_bytes(shard_size),
-        template=template,
-        order=sample_order(sort, is_shuffled=shuffle),
-        seed=seed,
-        split=split,
-        where=where,
-        on_collision=on_collision,
-        apart=apart,
-        layout=layout,
-        media=parse_part_names(media),
-        primary=primary,
-        parts=PartRules(parse_part_names(parts), parse_part_names(drop_parts), parse_renames(renames)),
-        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
-        audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
-        on_error=on_error,
-        compress=compress,
-        workers=worker_count(workers),
-        wait=wait,
-        restart=yes,
-        dry_run=dry_run,
+    request = parse_convert_request(
+        ConvertRequest(
+            from_format=from_format,
+            to_format=to_format,
+            format_options=dict(option or {}),
+            shard_samples=shard_samples,
+            shard_size=parse_size_bytes(shard_size),
+            template=template,
+            seed=seed,
+            split=split,
+            where=where,
+            on_collision=on_collision,
+            apart=apart,
+            layout=layout,
+            primary=primary,
+            on_error=on_error,
+            compress=compress,
+            workers=worker_count(workers),
+            wait=wait,
+            restart=yes,
+            dry_run=dry_run,
+        ),
+        sort=sort,
+        shuffle=shuffle,
+        media=media,
+        parts=parts,
+        drop_parts=drop_parts,
+        rename_part=[f"{old}={new}" for old, new in (rename_part or {}).items()],
+        image=image,
+        max_side=max_side,
+        orientation=orientation,
+        image_parts=image_parts,
+        audio=audio,
+        rate=rate,
+        audio_parts=audio_parts,
     )
     return run_convert(sources, _path("dest", dest), request, progress=progress or SILENT_PROGRESS)
 

@@ -10,7 +10,7 @@ import typer
 from wdsctl.cli import errors, options
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size
 from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
-from wdsctl.core.invocation import parse_part_names, worker_count
+from wdsctl.core.invocation import worker_count
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -214,41 +214,46 @@ def command(
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.progress import show_progress
     from wdsctl.core.convert.convert import convert
-    from wdsctl.core.convert.parts import PartRules, parse_audio, parse_image, parse_renames
-    from wdsctl.core.convert.request import ConvertRequest, sample_order
+    from wdsctl.core.convert.request import ConvertRequest, parse_convert_request
     from wdsctl.core.errors import UsageError
 
     if len(paths) < 2:
         raise UsageError("convert needs a source and a destination", hint="`wdsctl convert SOURCE... DEST`")
-    chosen = ConvertRequest(
-        from_format=from_format,
-        to_format=to_format,
-        format_options=options.parse_format_options(option or []),
-        shard_samples=shard_samples,
-        shard_size=shard_size,
-        template=template,
-        order=sample_order(sort, is_shuffled=shuffle),
-        seed=seed,
-        split=split,
-        where=where,
-        on_collision=on_collision,
-        apart=apart,
-        layout=layout,
-        media=parse_part_names(media),
-        primary=primary,
-        parts=PartRules(
-            parse_part_names(parts),
-            parse_part_names(drop_parts),
-            parse_renames(rename_part or []),
+    chosen = parse_convert_request(
+        ConvertRequest(
+            from_format=from_format,
+            to_format=to_format,
+            format_options=options.parse_format_options(option or []),
+            shard_samples=shard_samples,
+            shard_size=shard_size,
+            template=template,
+            seed=seed,
+            split=split,
+            where=where,
+            on_collision=on_collision,
+            apart=apart,
+            layout=layout,
+            primary=primary,
+            on_error=on_error,
+            compress=compress,
+            workers=worker_count(workers),
+            wait=wait,
+            restart=common.yes,
+            dry_run=dry_run,
         ),
-        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
-        audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
-        on_error=on_error,
-        compress=compress,
-        workers=worker_count(workers),
-        wait=wait,
-        restart=common.yes,
-        dry_run=dry_run,
+        sort=sort,
+        shuffle=shuffle,
+        media=media,
+        parts=parts,
+        drop_parts=drop_parts,
+        rename_part=rename_part or (),
+        image=image,
+        max_side=max_side,
+        orientation=orientation,
+        image_parts=image_parts,
+        audio=audio,
+        rate=rate,
+        audio_parts=audio_parts,
     )
     output = common.output
     with show_progress(output) as shown:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Literal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from wdsctl.cli import errors, options
 from wdsctl.cli.commands.index import columns_table, render_media_totals
+from wdsctl.cli.commands.media_folder import render_media_folder
 from wdsctl.cli.commands.split_output import splits_table
 from wdsctl.cli.formatting import (
     display_path,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from wdsctl.core.inspect.inspect import InspectReport, SampleSummary
-    from wdsctl.core.inspect.samples import InspectRequest
+    from wdsctl.core.inspect.request import InspectedKind
 
 
 EPILOG = """
@@ -46,9 +47,6 @@ The summary comes from the catalog and takes the same time for any number of
 samples. --stats takes sizes and media facts from the catalog, and reads 1,000
 samples, or --random N, for texts, JSON and all else.
 """
-
-#: First samples that the summary shows.
-SAMPLES_SHOWN = 3
 
 ImageProtocolName = Literal["auto", "blocks", "kitty", "iterm", "sixel", "none"]
 ImagesOption = Annotated[
@@ -96,90 +94,51 @@ def command(
     common: options.CommonOptions,
 ) -> int:
     """Show what a dataset or a blend file contains. A summary, samples, or statistics."""
-    from wdsctl.core.blend.yaml_tree import is_blend_file
-    from wdsctl.core.inspect.samples import InspectRequest
-
-    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
-    is_blend = is_blend_file(root)
-    request.check(is_blend=is_blend)
-    if is_blend:
-        return _show_blend(root, request, catalog, common)
-    if stats:
-        return _show_stats(root, request, catalog, common)
-    if key is not None or random is not None or samples:
-        return _show_samples(root, request, images, catalog, common)
-    return _show_summary(root, SAMPLES_SHOWN if samples is None else samples, catalog, common)
-
-
-def _show_summary(named: str, first: int, catalog: str | None, common: options.CommonOptions) -> int:
-    from wdsctl.cli.commands import media_folder
-    from wdsctl.core.catalog.presence import is_media_folder
-    from wdsctl.core.dataset.location import parse_root
-    from wdsctl.core.inspect.inspect import inspect
-
-    root, view = parse_root(named, catalog)
-    if view:
-        return _show_view(root, view, catalog, common)
-    if is_media_folder(named, catalog):
-        return media_folder.show_media_folder(named, catalog, first, common)
-    report = inspect(named, catalog=catalog, samples=first)
-    common.output.answer("inspect", report, render_summary)
-    return errors.inspect_exit_code(report)
-
-
-def _show_view(root: str, view: str, catalog: str | None, common: options.CommonOptions) -> int:
-    """Show the summary of a view."""
-    from wdsctl.cli.commands.view import render_view_details
-    from wdsctl.core.views.show import show_view
-
-    common.output.answer("inspect", show_view(root, view, catalog=catalog), render_view_details)
-    return 0
-
-
-def _show_samples(
-    root: str,
-    request: InspectRequest,
-    images: ImageProtocolName,
-    catalog: str | None,
-    common: options.CommonOptions,
-) -> int:
     from wdsctl.cli.commands.inspect_samples import choose_image_protocol, max_image_size, samples_renderer
     from wdsctl.cli.output import has_color, terminal_width
-    from wdsctl.core.inspect.samples import inspect_samples
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.inspect.request import InspectRequest, inspect_requested
 
+    request = InspectRequest(stats=stats, samples=samples, random=random, key=key, shard=shard, seed=seed, split=split)
     choice = "none" if common.json else images
     protocol = choose_image_protocol(choice, sys.stdout, is_colored=has_color(sys.stdout, common.no_color))
-    size = max_image_size(protocol, terminal_width(sys.stdout))
-    report, thumbnails = inspect_samples(root, request.sample_selection, catalog=catalog, thumbnail_size=size)
-    common.output.answer("inspect", report, samples_renderer(thumbnails, protocol))
-    if not report.shown:
-        return errors.NO_SAMPLES
-    return errors.PARTIAL if any(part.problem for sample in report.shown for part in sample.parts) else 0
-
-
-def _show_stats(root: str, request: InspectRequest, catalog: str | None, common: options.CommonOptions) -> int:
-    from wdsctl.cli.commands.inspect_stats import render_stats
-    from wdsctl.cli.progress import show_progress
-    from wdsctl.core.inspect.stats import SAMPLES_READ, inspect_stats
-
-    count = SAMPLES_READ if request.random is None else request.random
+    thumbnail_size = max_image_size(protocol, terminal_width(sys.stdout))
     with show_progress(common.output) as progress:
-        report = inspect_stats(
-            root, count=count, seed=request.seed or 0, split=request.split, catalog=catalog, progress=progress
+        kind, report, thumbnails = inspect_requested(
+            root, request, catalog=catalog, thumbnail_size=thumbnail_size, progress=progress
         )
-    common.output.answer("inspect", report, render_stats)
-    if not report.samples:
-        return errors.NO_SAMPLES
-    return errors.PARTIAL if report.failed else 0
+    render = samples_renderer(thumbnails, protocol) if kind == "samples" else _renderer(kind)
+    common.output.answer("inspect", report, render)
+    return _exit_code(kind, report)
 
 
-def _show_blend(root: str, request: InspectRequest, catalog: str | None, common: options.CommonOptions) -> int:
-    from wdsctl.cli.commands.inspect_blend import render_blend
-    from wdsctl.core.inspect.blend import inspect_blend
+def _renderer(kind: InspectedKind) -> Callable[[Any], Iterator[RenderableType]]:
+    if kind == "blend":
+        from wdsctl.cli.commands.inspect_blend import render_blend
 
-    report = inspect_blend(root, split=request.split, samples=request.samples, catalog=catalog)
-    common.output.answer("inspect", report, render_blend)
-    return errors.PARTIAL if report.problems else 0
+        return render_blend
+    if kind == "stats":
+        from wdsctl.cli.commands.inspect_stats import render_stats
+
+        return render_stats
+    if kind == "view":
+        from wdsctl.cli.commands.view import render_view_details
+
+        return render_view_details
+    return render_media_folder if kind == "media folder" else render_summary
+
+
+def _exit_code(kind: InspectedKind, report: Any) -> int:
+    if kind == "dataset":
+        return errors.inspect_exit_code(report)
+    if kind == "media folder":
+        return errors.media_folder_exit_code(report)
+    if kind == "stats":
+        return errors.NO_SAMPLES if not report.samples else errors.PARTIAL if report.failed else 0
+    if kind == "samples":
+        has_problem = any(part.problem for sample in report.shown for part in sample.parts)
+        return errors.NO_SAMPLES if not report.shown else errors.PARTIAL if has_problem else 0
+    return errors.PARTIAL if kind == "blend" and report.problems else 0
 
 
 #: Shards listed; --json has the first 1,000.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from wdsctl.cli import errors, options
 from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_size
 from wdsctl.cli.tables import (
     count_severities,
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
     from wdsctl.core.index.media_folder import MediaFolderReport
     from wdsctl.core.index.request import MediaReport
     from wdsctl.core.inspect.media_folder import MediaFolderInspectReport
-
-
-def show_media_folder(root: str, catalog: str | None, samples: int, common: options.CommonOptions) -> int:
-    """Run `inspect` on a folder of media."""
-    from wdsctl.core.inspect.media_folder import inspect_media_folder
-
-    report = inspect_media_folder(root, catalog=catalog, samples=samples)
-    common.output.answer("inspect", report, render_media_folder)
-    return errors.media_folder_exit_code(report)
 
 
 #: Media formats named in a line; --json has all.

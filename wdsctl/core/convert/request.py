@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from wdsctl.core.convert.parts import AudioTranscodeOptions, ImageTranscodeOptions, Pairs, PartRules
+from wdsctl.core.convert.parts import (
+    AudioTranscodeOptions,
+    ImageTranscodeOptions,
+    Pairs,
+    PartRules,
+    parse_audio,
+    parse_image,
+    parse_renames,
+)
 from wdsctl.core.errors import Finding, UsageError
 from wdsctl.core.importers.protocol import FieldUse
+from wdsctl.core.invocation import parse_part_names
 
 OnCollision = Literal["error", "prefix", "keep-first"]
 OnSampleError = Literal["error", "skip", "keep"]
@@ -69,11 +78,37 @@ class ConvertRequest:
         return self.parts == PartRules() and self.image is None and self.audio is None
 
 
-def sample_order(sort: Literal["none", "key"], *, is_shuffled: bool) -> SampleOrder:
-    """The order that `--sort` and `--shuffle` select. Raises UsageError if both are given."""
-    if is_shuffled and sort != "none":
+def parse_convert_request(
+    plain: ConvertRequest,
+    *,
+    sort: Literal["none", "key"],
+    shuffle: bool,
+    media: str | Sequence[str],
+    parts: str | Sequence[str],
+    drop_parts: str | Sequence[str],
+    rename_part: Iterable[str],
+    image: str,
+    max_side: int,
+    orientation: Literal["apply", "keep"],
+    image_parts: str | Sequence[str],
+    audio: str,
+    rate: int,
+    audio_parts: str | Sequence[str],
+) -> ConvertRequest:
+    """Add the options that users write as text to a request with all others. Raises UsageError if they are invalid.
+
+    Names of parts: `jpg,txt`, or a sequence. `rename_part`: texts `OLD=NEW`.
+    """
+    if shuffle and sort != "none":
         raise UsageError("--sort and --shuffle exclude each other", hint="leave one of them out")
-    return "shuffle" if is_shuffled else sort
+    return replace(
+        plain,
+        order="shuffle" if shuffle else sort,
+        media=parse_part_names(media),
+        parts=PartRules(parse_part_names(parts), parse_part_names(drop_parts), parse_renames(rename_part)),
+        image=parse_image(image, max_side, orientation, parse_part_names(image_parts)),
+        audio=parse_audio(audio, rate, parse_part_names(audio_parts)),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Show single samples with readable parts: `inspect --samples`, `--random` and `--key`, and the request."""
+"""Show single samples with readable parts: `inspect --samples`, `--random` and `--key`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wdsctl.core.catalog.browse import CatalogBrowser
 from wdsctl.core.catalog.samples import draw_numbers, open_sample_pool
 from wdsctl.core.catalog.values import PartLocation, SampleLocation, SplitMembers
 from wdsctl.core.dataset.location import DatasetLocation
-from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError, UsageError
+from wdsctl.core.errors import PermissionDenied, StorageDown, StorageError
 from wdsctl.core.inspect.get import MAX_LISTED_CANDIDATES, find_sample, find_samples, locate_indexed, select_members
 from wdsctl.core.media.byte_range import MAX_KEPT_PAGES, ByteRangeFile
 from wdsctl.core.media.facts import MediumFacts, Unreadable
@@ -42,44 +42,6 @@ class SampleSelection:
         if self.key is not None:
             return "key"
         return "first" if self.seed is None else "random"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InspectRequest:
-    """The options of `inspect` that choose what to show; None for options that the user did not pass."""
-
-    stats: bool = False
-    samples: int | None = None
-    random: int | None = None
-    key: str | None = None
-    shard: str | None = None
-    seed: int | None = None
-    split: str | None = None
-
-    def check(self, *, is_blend: bool) -> None:
-        """Raise UsageError if options contradict each other, or have no effect."""
-        values = (("--key", self.key), ("--random", self.random), ("--samples", self.samples))
-        choices = [name for name, value in values if value is not None]
-        if len(choices) > 1:
-            raise UsageError(f"{choices[0]} and {choices[1]} exclude each other", hint="pass only one of them")
-        if self.stats and (self.key is not None or self.samples is not None):
-            raise UsageError(f"--stats and {choices[0]} exclude each other", hint="--stats --random N reads N samples")
-        if self.seed is not None and self.random is None and not self.stats:
-            raise UsageError("--seed has no effect without --random or --stats", hint="add --random N, or --stats")
-        if self.shard is not None and self.key is None:
-            raise UsageError("--shard has no effect without --key", hint="add --key KEY; `wdsctl ls` lists shards")
-        if self.split is not None and (self.key is not None or not (choices or self.stats or is_blend)):
-            raise UsageError(
-                "--split needs --samples, --random or --stats", hint="add --samples N, --random N or --stats"
-            )
-        if is_blend and (self.stats or self.key is not None or self.random is not None):
-            raise UsageError("a blend file has no samples of its own", hint="inspect one of its datasets")
-
-    @property
-    def sample_selection(self) -> SampleSelection:
-        if self.random is None:
-            return SampleSelection(count=self.samples or 0, key=self.key, shard=self.shard, split=self.split)
-        return SampleSelection(count=self.random, seed=self.seed or 0, split=self.split)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
