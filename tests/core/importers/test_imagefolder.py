@@ -7,12 +7,22 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import faults, held
+from tests.core.formats import faults, held, refused
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.importers.imagefolder import image_folder_config
+from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 from wdsctl.core.media.kinds import media_extensions
+
+
+def described(root: str | Path, **options: str) -> SourceDescription:
+    with importers.get_importer("imagefolder").open(str(root), options) as source:
+        assert isinstance(source, DescribedSource)
+        return source.describe()
+
+
+def reported(root: str | Path, **options: str) -> list[tuple[str, str, int]]:
+    return [(found.code, found.severity, found.count) for found in described(root, **options).findings]
 
 
 def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -28,12 +38,14 @@ def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path
 
 def test_images_of_every_format_are_imported(tmp_path: Path) -> None:
     endings = media_extensions("image")
-    root = a_folder(tmp_path, {f"{name}/{ending}.{ending}": ending.encode() for name in "ab" for ending in endings})
+    root = a_folder(
+        tmp_path, {f"{name}/{name}-{ending}.{ending}": ending.encode() for name in "ab" for ending in endings}
+    )
 
     assert importers.best_importer(root)[0].name == "imagefolder"
-    assert {parts.keys() - {"cls", "txt"} == {key[2:]} for key, parts in held(root).items()} == {True}
+    assert {parts.keys() - {"cls", "txt"} == {key[4:]} for key, parts in held(root).items()} == {True}
     assert len(held(root)) == 2 * len(endings)
-    config = image_folder_config(root)
+    config = described(root).config
     assert config is not None
     assert set(config.field_map["image"].split(",")) == set(endings)
 
@@ -70,21 +82,129 @@ def test_splits_above_the_classes_are_the_splits_of_the_samples(tmp_path: Path) 
 
 def test_samples_are_images_with_a_class_and_its_name(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"a/1.jpg": b"1", "b/1.PNG": b"2", "b/note.md": b"?"})
-    config = image_folder_config(root)
+    config = described(root).config
 
     assert config is not None
     assert config.field_map == {"image": "jpg,png", "label": "cls", "label_name": "txt"}
     made = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
     assert made.datasets[0].sample_type == "ImageClassificationSample"
-    assert image_folder_config(a_folder(tmp_path / "none", {"a/note.md": b"?"})) is None
+    assert "no class folders" in refused(a_folder(tmp_path / "none", {"a/note.md": b"?"}), form="imagefolder").message
 
 
-def test_files_that_are_no_images_are_faults_of_their_places(tmp_path: Path) -> None:
-    root = a_folder(tmp_path, {"a/1.jpg": b"1", "b/2.jpg": b"2", "b/note.md": b"?", "README": b"?"})
+def test_files_that_are_no_media_in_a_class_are_reported_and_no_samples(tmp_path: Path) -> None:
+    files = {
+        "a/1.jpg": b"1",
+        "b/2.jpg": b"2",
+        "b/labels.csv": b"?",
+        "b/x.tar.gz": b"?",
+        "README.md": b"?",
+        "c.jpg": b"",
+    }
+    root = a_folder(tmp_path / "raw", {**files, "a/.hidden": b"", "docs/x.pdf": b""})
 
-    assert {place: error.code for place, error in faults(root, form="imagefolder").items()} == {
-        0: "WDS232", 3: "WDS232",
-    }  # fmt: skip
+    assert list(held(root, form="imagefolder")) == ["a/1", "b/2"]
+    assert reported(root)[:4] == [
+        ("WDS240", "error", 1), ("WDS239", "error", 3), ("WDS239", "warning", 1), ("WDS239", "note", 1),
+    ]  # fmt: skip
+    report = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
+    assert {found.code for found in report.findings if found.severity == "error"} == {"WDS239", "WDS240"}
+    assert "such as b/x.tar.gz" in next(found.message for found in report.findings if found.code == "WDS240")
+
+
+def test_folders_without_media_are_no_classes_but_empty_ones_are(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"b/1.jpg": b"1", "c/1.jpg": b"2", "c/2.jpg": b"2", "docs/x.md": b"?"})
+    (tmp_path / "a").mkdir()
+    (tmp_path / "__MACOSX").mkdir()
+
+    assert [parts["cls"] for parts in held(root).values()] == [b"1", b"2", b"2"]
+    messages = [found.message for found in described(root).findings if found.code == "WDS241"]
+    assert messages == [
+        "1 class, such as a: the folder is empty; the class keeps its number, and has no samples",
+        "1 class, such as b: the class has a single sample, which only one split can have",
+    ]
+
+
+def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_path: Path) -> None:
+    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("Training", "dev") for name in "ab" for i in range(2)}
+    root = a_folder(tmp_path, {**files, "testing/b/1.jpg": b"1", "testing/b/2.jpg": b"1", "extra/z/1.jpg": b"1"})
+
+    found = held(root)
+
+    assert {key.split("/", 1)[1][0]: parts["cls"] for key, parts in found.items()} == {"a": b"0", "b": b"1"}
+    assert not any(key.startswith("extra") for key in found)
+    findings = [found.message for found in described(root).findings]
+    assert findings == [
+        "1 file becomes no sample (1 .jpg), such as extra/z/1.jpg: it is no media file in a class folder",
+        "1 class, such as a: the split testing has no sample of the class",
+    ]
+    with importers.get_importer("imagefolder").open(root, {}) as source:
+        assert getattr(source, "split_names", ()) == ("training", "dev", "testing")
+
+
+def test_classes_may_have_folders_around_them(tmp_path: Path) -> None:
+    files = {f"data/{split}/{name}/images/{i}.jpg": b"1" for split in ("train", "val") for name in "ab" for i in "01"}
+    root = a_folder(tmp_path, files)
+
+    assert importers.best_importer(root)[0].name == "imagefolder"
+    assert {(key.split("/")[2], parts["txt"]) for key, parts in held(root).items()} == {("a", b"a"), ("b", b"b")}
+
+
+def test_classes_of_two_levels_are_asked_about(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"animal/cat/1.jpg": b"1", "animal/dog/2.jpg": b"1", "vehicle/car/3.jpg": b"1"})
+
+    error = refused(root, form="imagefolder")
+
+    assert (error.code, "-O classes=deepest" in error.hint) == ("WDS235", True)
+    assert {parts["txt"] for parts in held(root, {"classes": "first"}).values()} == {b"animal", b"vehicle"}
+    deep = held(root, {"classes": "deepest"})
+    assert [(parts["cls"], parts["txt"]) for parts in deep.values()] == [
+        (b"0", b"animal/cat"), (b"1", b"animal/dog"), (b"2", b"vehicle/car"),
+    ]  # fmt: skip
+
+
+def test_audio_and_video_may_have_classes_too(tmp_path: Path) -> None:
+    sounds = a_folder(tmp_path / "s", {"yes/1.wav": b"1", "no/1.wav": b"2", "no/2.wav": b"2"})
+    clips = a_folder(tmp_path / "v", {"run/v_1.avi": b"1", "jump/v_2.avi": b"2"})
+
+    assert importers.best_importer(sounds)[0].name == importers.best_importer(clips)[0].name == "imagefolder"
+    configs = [described(root).config for root in (sounds, clips)]
+    assert [(config.sample_type, config.field_map) for config in configs if config] == [
+        ("AudioSample", {"audio": "wav", "text": "txt"}), ("VideoSample", {"video": "avi", "text": "txt"}),
+    ]  # fmt: skip
+
+
+def test_the_lists_of_speech_commands_are_splits(tmp_path: Path) -> None:
+    files = {f"{name}/{i}.wav": b"1" for name in ("yes", "no") for i in range(3)}
+    lists = {"validation_list.txt": b"yes/1.wav\nno/9.wav\n", "testing_list.txt": b"no/2.wav\n"}
+    root = a_folder(tmp_path / "raw", {**files, **lists, "_background_noise_/rain.wav": b"1", "README.md": b""})
+
+    assert {parts["txt"] for parts in held(root).values()} == {b"yes", b"no"}
+    assert reported(root)[:3] == [("WDS239", "error", 1), ("WDS239", "warning", 1), ("WDS241", "warning", 1)]
+    assert ("WDS231", "error", 1) in reported(root)
+    assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 1, "test": 1}
+
+
+def test_a_folder_for_each_scene_is_not_taken_for_classes(tmp_path: Path) -> None:
+    words = {f"{i:04d}/{name}": b"1" for i in range(4) for name in ("rgb.jpg", "depth.png")}
+    frames = {f"clip_{i:03d}/{name:05d}.jpg": b"1" for i in range(4) for name in range(3)}
+    scenes, sequences = a_folder(tmp_path / "s", words), a_folder(tmp_path / "f", frames)
+
+    assert "imagefolder" not in [importer.name for importer, _ in importers.find_importers(scenes)]
+    error = refused(sequences)
+    assert error.code == "WDS235"
+    assert all(name in error.message for name in ("imagefolder: ", "folder: "))
+
+
+def test_a_description_says_what_becomes_of_folders_and_files(tmp_path: Path) -> None:
+    files = {f"{split}/{name}/{i}.jpg": b"1" for split in ("train", "val") for name in ("cat", "dog") for i in "01"}
+    uses = described(a_folder(tmp_path, files)).field_uses
+
+    assert [tuple(use) for use in uses] == [
+        ("*.jpg", "jpg", "8 files, a sample each"),
+        ("class folders", "cls, txt", "2 classes, numbered by name: 0 cat, 1 dog"),
+        ("train", "split train", "4 samples"),
+        ("val", "split val", "4 samples"),
+    ]
 
 
 def test_pairs_of_files_and_single_folders_are_raw_folders(tmp_path: Path) -> None:
@@ -92,6 +212,9 @@ def test_pairs_of_files_and_single_folders_are_raw_folders(tmp_path: Path) -> No
     single = a_folder(tmp_path / "s", {"photos/1.jpg": b"1"})
 
     assert importers.best_importer(pairs)[0].name == importers.best_importer(single)[0].name == "folder"
+    assert [importer.name for importer, _ in importers.find_importers(single)] == ["folder", "imagefolder"]
+    assert {parts["txt"] for parts in held(single, form="imagefolder").values()} == {b"photos"}
+    assert ("WDS241", "warning", 1) in reported(single)
 
 
 def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:

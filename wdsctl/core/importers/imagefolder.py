@@ -1,118 +1,309 @@
-"""ImageFolder: a folder of images per class. Parts: the image, `cls` (number of the class) and `txt` (its name).
+"""Folders of classes: images, video or audio in a folder for each class, below folders of splits or not.
 
-Source: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name).
+Parts: the media file, `cls` (number of the class by the order of names) and `txt` (its name). Keys are the paths
+without the extension.
+
+Sources: https://pytorch.org/vision/stable/generated/torchvision.datasets.ImageFolder.html (classes sorted by name);
+https://arxiv.org/abs/1804.03209 (Speech Commands, whose splits are lists of files).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from hashlib import blake2b
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
-from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, Source, SourceDescription
+from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.protocol import (
+    FieldUse,
+    FilePart,
+    FormatMatch,
+    Options,
+    Part,
+    Source,
+    SourceDescription,
+)
 from wdsctl.core.importers.records import values as given
 from wdsctl.core.importers.records.files import extension_of_name
+from wdsctl.core.importers.records.folder_files import (
+    digest_of_folder,
+    list_folder,
+    media_type_of,
+    split_of_folder,
+    unused_files_findings,
+    walk_files,
+    walk_folders,
+)
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
-from wdsctl.core.media.kinds import media_extensions
-from wdsctl.core.safe_open import check_entries_beneath
+from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
 from wdsctl.core.samples.naming import split_name
-from wdsctl.core.text import path_for_message
-
-IMAGE_EXTENSIONS = frozenset(media_extensions("image"))
-SPLIT_FOLDERS = frozenset({"train", "val", "valid", "validation", "test"})
+from wdsctl.core.text import join_with_and, path_for_message, pluralize
 
 _PROBED_FILES = 50  # files per class
-_PROBED_CLASSES = 3
+_PROBED_CLASSES = 8
+_MAX_WRAPPERS = 3  # folders around the classes, such as 101_ObjectCategories/
+_SHOWN_CLASSES = 5
+
+#: Lists of files beside the classes -> their split, as in Speech Commands. All other files are for training.
+_SPLIT_LISTS = {"validation_list.txt": "val", "testing_list.txt": "test"}
 
 
 class ImageFolderImporter:
-    """Folders of classes, optionally below folders of splits: train/dog/1.jpg is in the split `train`.
-
-    Keys are the paths without the extension.
+    """Options: `-O classes=first` takes the first folder below the splits as the class, `classes=deepest` the path of
+    the last one.
     """
 
     name = "imagefolder"
-    about = "a folder of images for each class, below train, val, test or directly"
+    about = "images, video or audio in a folder for each class, below train, val, test or directly"
 
     def recognise(self, path: str) -> FormatMatch | None:
         try:
-            folders, files = _list_folder(path, path)
-            if not folders or any(extension_of_name(name) in IMAGE_EXTENSIONS for name in files):
+            layout = _find_layout(path, probes=_PROBED_CLASSES)
+            if layout is None or any(media_type_of(name) for name in list_folder(path, path).files):
                 return None
-            classes = _classes(path, folders)
-            looked = [_list_folder(os.path.join(path, name), path) for name in classes[:_PROBED_CLASSES]]
-        except OSError:
+            probed = [_probe_class(path, prefix) for prefix in layout.class_folders()[:_PROBED_CLASSES]]
+        except (OSError, WdsctlError):
             return None
-        each = [
-            [split_name(name) for name in found[:_PROBED_FILES] if extension_of_name(name) in IMAGE_EXTENSIONS]
-            for _, found in looked
-        ]
-        are_images = all(
-            len(names) == len(found[:_PROBED_FILES]) for names, (_, found) in zip(each, looked, strict=True)
-        )
-        # Images that share a name are the parts of one sample, such as a photo and its mask: that is another format.
-        are_alone = all(len({key and key[0] for key in names}) == len(names) for names in each)
-        if len(classes) < 2 or not any(each) or not are_images or not are_alone:
+        # Folders such as 0001/ that all hold rgb.jpg and depth.png are samples, not classes.
+        if not any(probed) or not all(map(_are_lone_media, probed)) or _have_equal_words(probed):
             return None
-        return FormatMatch(0.7, f"images in a folder for each class, such as {path_for_message(classes[0])}")
+        shown = join_with_and([path_for_message(name) for name in layout.classes[:2]])
+        if len(layout.classes) < 2:
+            return FormatMatch(0.1, f"files in a single folder, {shown}: that is one class")
+        if _have_equal_names(probed) and all(re.fullmatch(r".*[0-9]{3,}", name) for name in layout.classes):
+            return FormatMatch(0.2, f"a folder for each class, such as {shown}, if the folders are not sequences")
+        return FormatMatch(0.7, f"media in a folder for each class, such as {shown}")
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ())
+        given.check_format_options(self.name, options, ("classes",))
+        choice = given.parse_choice_option(self.name, options, "classes", ("auto", "first", "deepest"))
         with translate_os_errors(path, "list"):
-            folders, _ = _list_folder(path, path)
-            classes = _classes(path, folders)
-        if not classes:
+            layout = _find_layout(path)
+        if layout is None:
             raise InputError(
                 "no class folders found",
                 hint="check the path: every class needs a folder of its own",
                 where=path_for_message(path),
                 code="WDS003",
             )
-        has_splits = "/" in classes[0]
-        walk = _ImageFolderSamples(path, {os.path.basename(name) for name in classes}, has_splits)
-        describe = lambda: SourceDescription(config=image_folder_config(path))  # noqa: E731
-        return SampleSource(walk, folders if has_splits else (), describe)
+        if choice == "auto" and layout.nested:
+            raise InputError(
+                f"the class may be the first folder or the last one of paths such as {path_for_message(layout.nested)}",
+                hint="choose: `-O classes=first` or `-O classes=deepest`",
+                where=path_for_message(path),
+                code="WDS235",
+            )
+        samples = _ClassFolderSamples(path, layout, is_deepest=choice == "deepest")
+        return SampleSource(samples, samples.split_names, samples.describe)
 
 
 IMPORTER = ImageFolderImporter()
 
 
-def image_folder_config(path: str) -> DatasetConfig | None:
-    """The dataset.yaml of an ImageFolder: images with classes; None if there are no images. Cost: lists all folders."""
-    images = ",".join(sorted({extension_of_name(name) for name in _walk_files(path, "")} & IMAGE_EXTENSIONS))
-    field_map = {"image": images, "label": "cls", "label_name": "txt"}
-    return DatasetConfig("ImageClassificationSample", field_map) if images else None
+class _Layout(NamedTuple):
+    """`top`: the folder that holds splits or classes, with a trailing slash unless it is the root. `splits`: folder ->
+    split. `classes`: the names of the class folders in any split, sorted. `nested`: an example of a path if every class
+    only has folders, which differ from class to class.
+    """
+
+    top: str
+    splits: Mapping[str, str]
+    classes: tuple[str, ...]
+    nested: str
+
+    def class_folders(self) -> list[str]:
+        """Candidates for the paths of class folders; in a split, some may not exist."""
+        return [
+            f"{self.top}{split}{name}/" for split in [f"{s}/" for s in self.splits] or [""] for name in self.classes
+        ]
 
 
-class _ImageFolderSamples:
+def _find_layout(root: str, *, probes: int | None = None) -> _Layout | None:
+    """Find the folders of splits and classes; None if there are none. Raises OSError.
+
+    `probes`: look into so many folders of classes only, and take all others for classes.
+    """
+    top = ""
+    names = list_folder(root, root)
+    folders = _folders_with_media(root, "", names.folders, probes)
+    for _ in range(_MAX_WRAPPERS):
+        if len(folders) != 1 or any(media_type_of(name) for name in names.files):
+            break
+        inner = list_folder(os.path.join(root, f"{top}{folders[0]}"), root)
+        below = _folders_with_media(root, f"{top}{folders[0]}/", inner.folders, probes)
+        if any(media_type_of(name) for name in inner.files) or not below:
+            break
+        if len(below) == 1 and split_of_folder(folders[0]):
+            break
+        top, names, folders = f"{top}{folders[0]}/", inner, below
+    splits = {name: split_of_folder(name) for name in folders if name.lower() == split_of_folder(name)}
+    by_split = {name: _class_names(root, f"{top}{name}/", probes) for name in splits}
+    is_split = bool(splits) and all(by_split.values()) and (len(splits) == len(folders) or _has_train(splits))
+    if is_split:
+        classes = {name for found in by_split.values() for name in found}
+    else:
+        splits = {}
+        classes = set(_class_names(root, top, probes))
+    if not classes:
+        return None
+    layout = _Layout(top, splits, tuple(sorted(classes)), "")
+    return layout._replace(nested=_nested_example(root, layout, probes))
+
+
+def _has_train(splits: Mapping[str, str]) -> bool:
+    return any(split.startswith("train") for split in splits.values())
+
+
+def _class_names(root: str, prefix: str, probes: int | None) -> list[str]:
+    """The class folders in a folder: those with media, and empty ones; not those with other files only.
+
+    `_background_noise_` of Speech Commands is no class.
+    """
+    folders = [name for name in list_folder(os.path.join(root, prefix), root).folders if name != "_background_noise_"]
+    probed = folders[:probes]
+    found = [name for name in probed if _media_depth(root, f"{prefix}{name}/") is not None]
+    if not found and not any(_media_depth(root, f"{prefix}{name}/") is not None for name in folders):
+        return []
+    empty = [name for name in probed if name not in found and _is_empty(os.path.join(root, prefix, name))]
+    return [*found, *empty, *folders[len(probed) :]]
+
+
+def _folders_with_media(root: str, prefix: str, folders: list[str], probes: int | None) -> list[str]:
+    probed = folders[:probes]
+    return [
+        *(name for name in probed if _media_depth(root, f"{prefix}{name}/") is not None),
+        *folders[len(probed) :],
+    ]
+
+
+def _media_depth(root: str, prefix: str, level: int = 0) -> int | None:
+    """How many folders below `prefix` its first media file is; None if it has none. Stops at the first one."""
+    folders = []
+    with os.scandir(os.path.join(root, prefix)) as entries:
+        for entry in check_entries_beneath(entries, root):
+            if entry.name.startswith("."):
+                continue
+            if entry.is_dir():
+                folders.append(entry.name)
+            elif media_type_of(entry.name):
+                return 0
+    if level > 16:  # links in a circle
+        return None
+    for name in sorted(folders):
+        depth = _media_depth(root, f"{prefix}{name}/", level + 1)
+        if depth is not None:
+            return depth + 1
+    return None
+
+
+def _is_empty(folder: str) -> bool:
+    with os.scandir(folder) as entries:
+        return all(entry.name.startswith(".") for entry in entries)
+
+
+def _nested_example(root: str, layout: _Layout, probes: int | None) -> str:
+    """A path if no class has media of its own, and the classes have different folders; else empty."""
+    inner: list[tuple[str, frozenset[str]]] = []
+    for prefix in layout.class_folders()[:probes]:
+        if os.path.isdir(os.path.join(root, prefix)):
+            depth = _media_depth(root, prefix)
+            if depth == 0:
+                return ""
+            if depth is not None:
+                inner.append((prefix, frozenset(list_folder(os.path.join(root, prefix), root).folders)))
+    if len({folders for _, folders in inner}) < 2:
+        return ""
+    prefix, folders = inner[0]
+    return f"{prefix}{min(folders)}/"
+
+
+def _probe_class(root: str, prefix: str) -> list[str]:
+    """The first files of a class folder; of the first folder in it if it has none. Empty if it does not exist."""
+    folder = os.path.join(root, prefix)
+    if not os.path.isdir(folder):
+        return []
+    for _, names in islice(walk_folders(root, prefix), 4):
+        if any(map(media_type_of, names.files)):
+            return names.files[:_PROBED_FILES]
+    return []
+
+
+def _are_lone_media(names: list[str]) -> bool:
+    """Whether every media file is a sample of its own.
+
+    Files that share a key with another one are the parts of one sample, such as a photo and its mask or its caption.
+    """
+    keys = [split_name(name) for name in names]
+    media = {key[0] for key, name in zip(keys, names, strict=True) if key and media_type_of(name)}
+    counts = Counter(key[0] for key in keys if key and key[0] in media)
+    return all(count == 1 for count in counts.values()) and (not names or 2 * len(media) >= len(names))
+
+
+def _have_equal_names(probed: list[list[str]]) -> bool:
+    """Whether all folders have the same names of files, and more than one."""
+    found = {tuple(names) for names in probed if names}
+    return len(probed) > 1 and len(found) == 1 and len(next(iter(found))) > 1
+
+
+def _have_equal_words(probed: list[list[str]]) -> bool:
+    """Whether all folders have the same names of files, and one without a digit: it names a role, not a number."""
+    return _have_equal_names(probed) and any(not re.search("[0-9]", strip_extension(name)) for name in probed[0])
+
+
+class _ClassFolderSamples:
     """Walks through the folders in the order of names, with the names of one folder in memory at a time."""
 
-    def __init__(self, root: str, classes: set[str], has_splits: bool) -> None:
+    def __init__(self, root: str, layout: _Layout, *, is_deepest: bool) -> None:
         self._root = root
-        self._numbers = {name: number for number, name in enumerate(sorted(classes))}
-        self._depth = int(has_splits)  # position of the class in a path
+        self._layout = layout
+        self._is_deepest = is_deepest
+        self._split_of = {} if layout.splits else _read_split_lists(root, layout.top)
+        names = layout.classes
+        if is_deepest:
+            names = tuple(sorted({each[1] for path in self._media() if (each := self._place(path))}))
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        names = self._layout.splits.values() or (("train", *_SPLIT_LISTS.values()) if self._split_of else ())
+        return tuple(dict.fromkeys(names))
+
+    def _media(self) -> Iterator[str]:
+        return (path for path in walk_files(self._root) if media_type_of(path) and self._place(path))
+
+    def _place(self, path: str) -> tuple[str, str] | None:
+        """(split, class) of a file; None if it is in no class's folder."""
+        layout = self._layout
+        if not path.startswith(layout.top):
+            return None
+        segments = path[len(layout.top) :].split("/")
+        split = layout.splits.get(segments.pop(0), "") if layout.splits else ""
+        if len(segments) < 2 or bool(layout.splits) != bool(split) or segments[0] == "_background_noise_":
+            return None
+        if self._split_of:
+            split = self._split_of.get("/".join(segments), "train")
+        return split, "/".join(segments[:-1]) if self._is_deepest else segments[0]
 
     def samples(self, start: int) -> Iterator[SourceSample]:
-        for sample_index, path in enumerate(islice(_walk_files(self._root, ""), start, None), start):
+        for sample_index, path in enumerate(islice(self._media(), start, None), start):
             yield self._sample(sample_index, path)
 
     def _sample(self, sample_index: int, path: str) -> SourceSample:
         where = os.path.join(self._root, path)
-        segments = path.split("/")
-        if extension_of_name(path) not in IMAGE_EXTENSIONS or len(segments) < self._depth + 2:
-            what = (
-                "is no image by its name"
-                if extension_of_name(path) not in IMAGE_EXTENSIONS
-                else "is in no class's folder"
+        split, label = self._place(path) or ("", "")
+        if label not in self._numbers:
+            changed = InputError(
+                "the folder of the file is a new class",
+                hint="run the same command again: the source has changed since it was listed",
+                where=path_for_message(where),
+                code="WDS202",
             )
-            fault = DatasetError(f"the file {what}", hint="move it away", where=path_for_message(where), code="WDS232")
-            return failed_sample(sample_index, fault)
-        label = segments[self._depth]
+            return failed_sample(sample_index, changed)
         try:
             with translate_os_errors(where, "read"):
                 size = os.stat(where).st_size
@@ -124,56 +315,115 @@ class _ImageFolderSamples:
             Part("txt", label.encode("utf-8", "surrogateescape")),
         )
         key = safe_key(strip_extension(path)) or row_number_key(sample_index)
-        split = segments[0] if self._depth else ""
         return SourceSample(key, tuple(sorted(parts, key=lambda part: part.name)), split=split)
+
+    def describe(self) -> SourceDescription:
+        """Cost: lists all folders."""
+        files: Counter[str] = Counter()  # by extension
+        classes: Counter[tuple[str, str]] = Counter()  # by split and class
+        unused: list[str] = []
+        hidden = listed = 0
+        for prefix, names in walk_folders(self._root):
+            hidden += names.hidden
+            for name in names.files:
+                path = f"{prefix}{name}"
+                place = self._place(path) if media_type_of(path) else None
+                if place is not None:
+                    files[extension_of_name(path)] += 1
+                    classes[place] += 1
+                    listed += path[len(self._layout.top) :] in self._split_of
+                elif not (self._split_of and name in _SPLIT_LISTS and prefix == self._layout.top):
+                    unused.append(path)
+        media_types = {media_type_of(f"x.{extension}") for extension in files}
+        findings = [
+            *unused_files_findings(unused, "it is no media file in a class folder", hidden),
+            *self._class_findings(classes),
+        ]
+        if listed < len(self._split_of):
+            count = len(self._split_of) - listed
+            findings.append(
+                Finding(
+                    code="WDS231",
+                    severity="error",
+                    message=f"{pluralize(count, 'line')} of {join_with_and(list(_SPLIT_LISTS))} without a file",
+                    count=count,
+                )
+            )
+        return SourceDescription(
+            tuple(self._field_uses(files, classes)), tuple(findings), _class_config(files, media_types)
+        )
+
+    def _field_uses(self, files: Counter[str], classes: Counter[tuple[str, str]]) -> Iterator[FieldUse]:
+        for extension, count in sorted(files.items()):
+            yield FieldUse(f"*.{extension}", extension, f"{pluralize(count, 'file')}, a sample each")
+        shown = [f"{number} {path_for_message(name)}" for name, number in self._numbers.items()]
+        more = f" and {len(shown) - _SHOWN_CLASSES:,} more" if len(shown) > _SHOWN_CLASSES else ""
+        note = (
+            f"{pluralize(len(shown), 'class', 'classes')}, numbered by name: {', '.join(shown[:_SHOWN_CLASSES])}{more}"
+        )
+        yield FieldUse("class folders", "cls, txt", note)
+        by_split: Counter[str] = Counter()
+        for (split, _), count in classes.items():
+            by_split[split] += count
+        for split in self.split_names:
+            source = next((folder for folder, name in self._layout.splits.items() if name == split), "lists of files")
+            yield FieldUse(source, f"split {split}", pluralize(by_split[split], "sample"))
+
+    def _class_findings(self, classes: Counter[tuple[str, str]]) -> Iterator[Finding]:
+        totals: Counter[str] = Counter()
+        for (_, name), count in classes.items():
+            totals[name] += count
+        if len(self._numbers) == 1:
+            yield _class_finding(list(self._numbers), "all samples have the same class")
+        empty = [name for name in self._numbers if not totals[name]]
+        if empty:
+            yield _class_finding(empty, "the folder is empty; the class keeps its number, and has no samples")
+        single = [name for name in self._numbers if totals[name] == 1]
+        if single:
+            yield _class_finding(single, "the class has a single sample, which only one split can have")
+        for split in self.split_names:
+            lacking = [name for name in self._numbers if totals[name] and not classes[split, name]]
+            if lacking and len(self.split_names) > 1:
+                yield _class_finding(lacking, f"the split {split} has no sample of the class")
 
     def digest(self) -> bytes:
         """A digest of the names, sizes and times of all files."""
-        digest = blake2b(digest_size=16)
-        for path in _walk_files(self._root, ""):
-            try:
-                status = os.stat(os.path.join(self._root, path))
-                facts = f"{status.st_size}\0{status.st_mtime_ns}"
-            except OSError as error:
-                facts = str(error.errno)
-            digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogateescape"))
-        return digest.digest()
+        return digest_of_folder(self._root, walk_files(self._root))
 
     def close(self) -> None:
         """Do nothing: no file stays open."""
 
 
-def _classes(root: str, folders: Sequence[str]) -> list[str]:
-    """The folders of classes: those in `root`, or one level below if all folders in `root` are named like splits."""
-    if not SPLIT_FOLDERS.issuperset(folders):
-        return list(folders)
-    return [f"{split}/{name}" for split in folders for name in _list_folder(os.path.join(root, split), root)[0]]
+def _class_config(files: Counter[str], media_types: set[str | None]) -> DatasetConfig | None:
+    """The sample type and field map; None if the media are of several types, or there are none."""
+    extensions = ",".join(sorted(files))
+    if media_types == {"image"}:
+        return DatasetConfig("ImageClassificationSample", {"image": extensions, "label": "cls", "label_name": "txt"})
+    if media_types == {"video"}:
+        return DatasetConfig("VideoSample", {"video": extensions, "text": "txt"})
+    if media_types == {"audio"}:
+        return DatasetConfig("AudioSample", {"audio": extensions, "text": "txt"})
+    return None
 
 
-def _list_folder(folder: str, root: str) -> tuple[list[str], list[str]]:
-    """(folders, files) in a folder, sorted, without hidden files and files that desktops leave.
-
-    Raises PermissionDenied WDS409 if an entry leads out of `root`.
-    """
-    with os.scandir(folder) as entries:
-        found = [
-            entry
-            for entry in check_entries_beneath(entries, root)
-            if not entry.name.startswith(".") and entry.name not in LITTER_NAMES
-        ]
-        folders = sorted(entry.name for entry in found if entry.is_dir())
-        return folders, sorted(entry.name for entry in found if not entry.is_dir())
+def _class_finding(names: list[str], what: str) -> Finding:
+    return Finding(
+        code="WDS241",
+        severity="warning",
+        message=f"{pluralize(len(names), 'class', 'classes')}, such as {path_for_message(names[0])}: {what}",
+        count=len(names),
+    )
 
 
-def _walk_files(root: str, prefix: str, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[str]:
-    """Yield the paths of files below the root. Follows links, except to a folder that contains them."""
-    folder = os.path.join(root, prefix)
-    with translate_os_errors(folder, "list"):
-        status = os.stat(folder)
-        folders, files = _list_folder(folder, root)
-    here = (status.st_dev, status.st_ino)
-    if here in above:
-        return
-    yield from (f"{prefix}{name}" for name in files)
-    for name in folders:
-        yield from _walk_files(root, f"{prefix}{name}/", above | {here})
+def _read_split_lists(root: str, top: str) -> dict[str, str]:
+    """Path below `top` -> its split, from the lists of Speech Commands; empty if there are none."""
+    found: dict[str, str] = {}
+    for name, split in _SPLIT_LISTS.items():
+        path = os.path.join(root, f"{top}{name}")
+        if os.path.isfile(path):
+            with (
+                translate_os_errors(path, "read"),
+                open(path, encoding="utf-8", errors="surrogateescape", opener=regular_file_opener) as file,
+            ):
+                found.update((line.strip(), split) for line in file if line.strip())
+    return found

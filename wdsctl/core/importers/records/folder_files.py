@@ -1,0 +1,230 @@
+"""List the files below a folder, report those that become no sample, and make samples of a list in memory.
+
+Importers of folders use it. A link that leads out of the folder ends the listing (WDS409), unless its name is hidden.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Generic, NamedTuple, TypeVar
+
+from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
+from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
+from wdsctl.core.errors import DatasetError, Finding, WdsctlError, translate_os_errors
+from wdsctl.core.importers.protocol import FilePart
+from wdsctl.core.importers.records.files import extension_of_name
+from wdsctl.core.importers.records.samples import SourceSample, failed_sample
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION, MediaType
+from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
+from wdsctl.core.text import join_with_and, path_for_message, pluralize
+
+#: Names of folders, in lower case, that are splits.
+SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev", "test", "testing"})
+
+_DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})[-_]?[0-9]*")
+
+#: A folder that archives made on a Mac have beside their contents.
+_LITTER_FOLDERS = frozenset({"__MACOSX", "@eaDir"})
+
+_ARCHIVE_ENDINGS = (
+    *(f".tar{ending}" for ending in UNPACK_COMMANDS),
+    ".zip",
+    ".rar",
+    ".7z",
+    ".tar",
+    ".tgz",
+    ".tbz2",
+    ".txz",
+)
+_DOCUMENTS = re.compile(
+    "(readme|license|licence|copying|notice|citation|changelog|authors|about)([-_. ].*)?", re.IGNORECASE
+)
+
+
+def split_of_folder(name: str) -> str:
+    """The split that a folder such as `train`, `Test` or `val2017` is; empty if it is none."""
+    found = _DATED_SPLIT.fullmatch(name.lower())
+    return found[1] if found else ""
+
+
+def media_type_of(path: str) -> MediaType | None:
+    """The media type of a file by its extension; None for files that are not media."""
+    media_format = FORMAT_BY_EXTENSION.get(extension_of_name(path))
+    return media_format.media_type if media_format else None
+
+
+class FolderNames(NamedTuple):
+    """The names in one folder, sorted. `hidden`: the number of names that begin with a dot, and of desktop litter."""
+
+    folders: list[str]
+    files: list[str]
+    hidden: int
+
+
+def list_folder(folder: str, root: str) -> FolderNames:
+    """List a folder. Raises PermissionDenied WDS409 if an entry leads out of `root`, OSError."""
+    folders, files, hidden = [], [], 0
+    with os.scandir(folder) as entries:
+        for entry in check_entries_beneath(entries, root):
+            if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in _LITTER_FOLDERS:
+                hidden += 1
+            else:
+                (folders if entry.is_dir() else files).append(entry.name)
+    return FolderNames(sorted(folders), sorted(files), hidden)
+
+
+def walk_folders(
+    root: str, prefix: str = "", above: frozenset[tuple[int, int]] = frozenset()
+) -> Iterator[tuple[str, FolderNames]]:
+    """Yield (path below the root with a trailing slash, its names) for a folder and all below, in the order of names.
+
+    Follows links, except to a folder that contains them. Keeps the names of one folder per level.
+    """
+    folder = os.path.join(root, prefix)
+    with translate_os_errors(folder, "list"):
+        status = os.stat(folder)
+        names = list_folder(folder, root)
+    here = (status.st_dev, status.st_ino)
+    if here in above:
+        return
+    yield prefix, names
+    for name in names.folders:
+        yield from walk_folders(root, f"{prefix}{name}/", above | {here})
+
+
+def walk_files(root: str) -> Iterator[str]:
+    """Yield the paths of all files below the root, relative to it."""
+    for prefix, names in walk_folders(root):
+        yield from (f"{prefix}{name}" for name in names.files)
+
+
+def digest_of_folder(root: str, paths: Iterable[str]) -> bytes:
+    """16 bytes that change when the name, size or modification time of one of these files changes."""
+    digest = blake2b(digest_size=16)
+    for path in paths:
+        try:
+            status = os.stat(os.path.join(root, path))
+            facts = f"{status.st_size}\0{status.st_mtime_ns}"
+        except OSError as error:
+            facts = str(error.errno)
+        digest.update(f"{path}\0{facts}\0".encode("utf-8", "surrogateescape"))
+    return digest.digest()
+
+
+class FolderFiles:
+    """All files below a folder, listed once. About 200 bytes of memory per file.
+
+    `paths`: relative to `root`, in order, as keys. `hidden`: see `FolderNames`.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.paths: dict[str, None] = {}
+        self.hidden = 0
+        for prefix, names in walk_folders(root):
+            self.paths.update((f"{prefix}{name}", None) for name in names.files)
+            self.hidden += names.hidden
+
+    def part(self, name: str, path: str) -> FilePart:
+        """A part that is the file at `path`. Raises StorageError if it cannot be read, such as a broken link."""
+        full_path = os.path.join(self.root, path)
+        with translate_os_errors(full_path, "read"):
+            size = os.stat(full_path).st_size
+        return FilePart(name, full_path, 0, size, self.root)
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        """The content of a small file. Raises DatasetError WDS233 if it is larger, StorageError."""
+        full_path = os.path.join(self.root, path)
+        with translate_os_errors(full_path, "read"), open(full_path, "rb", opener=regular_file_opener) as file:
+            data = file.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise DatasetError(
+                f"the annotation file has more than {max_bytes:,} bytes",
+                hint="check what the file is: annotations of one image are smaller",
+                where=path_for_message(full_path),
+                code="WDS233",
+            )
+        return data
+
+
+Row = TypeVar("Row")
+
+
+class ListedSamples(Generic[Row]):
+    """The samples of a list in memory. `make` turns a row into a sample; its errors become the sample's `fault`."""
+
+    def __init__(self, files: FolderFiles, rows: Sequence[Row], make: Callable[[Row], SourceSample]) -> None:
+        self._files = files
+        self._rows = rows
+        self._make = make
+
+    def samples(self, start: int) -> Iterator[SourceSample]:
+        for sample_index in range(start, len(self._rows)):
+            try:
+                sample = self._make(self._rows[sample_index])
+            except WdsctlError as error:
+                sample = failed_sample(sample_index, error)
+            yield sample._replace(parts=tuple(sorted(sample.parts, key=lambda part: part.name)))
+
+    def digest(self) -> bytes:
+        """A digest of the names, sizes and times of all files of the folder."""
+        return digest_of_folder(self._files.root, self._files.paths)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+def unused_files_findings(paths: Iterable[str], reason: str, hidden: int = 0) -> list[Finding]:
+    """Findings about files that become no sample: archives (WDS240), documents and all others (WDS239).
+
+    Documents, such as README, are a warning, hidden files a note, all others an error. `reason`: why no sample has the
+    others.
+    """
+    archives, documents, others = list[str](), list[str](), list[str]()
+    for path in paths:
+        name = path.rpartition("/")[2]
+        is_archive = name.lower().endswith(_ARCHIVE_ENDINGS)
+        (archives if is_archive else documents if _DOCUMENTS.fullmatch(name) else others).append(path)
+    findings = []
+    if archives:
+        findings.append(
+            Finding(
+                code="WDS240",
+                severity="error",
+                message=f"{pluralize(len(archives), 'archive')} in the source, such as "
+                f"{path_for_message(archives[0])}: wdsctl does not look into archives; unpack them in place, move them "
+                "elsewhere, and run the command again",
+                count=len(archives),
+            )
+        )
+    if others:
+        findings.append(unused_finding(others, reason))
+    if documents:
+        findings.append(unused_finding(documents, "a document about the data", severity="warning"))
+    if hidden:
+        findings.append(
+            Finding(
+                code="WDS239",
+                severity="note",
+                message=f"{pluralize(hidden, 'hidden file or folder', 'hidden files or folders')} left out",
+                count=hidden,
+            )
+        )
+    return findings
+
+
+def unused_finding(paths: Sequence[str], reason: str, *, severity: str = "error") -> Finding:
+    """The finding WDS239 about files that become no sample."""
+    endings = Counter(os.path.splitext(path)[1].lower() or "without an extension" for path in paths)
+    kinds = join_with_and([f"{count:,} {ending}" for ending, count in sorted(endings.items())][:6])
+    become = "file becomes" if len(paths) == 1 else "files become"
+    return Finding(
+        code="WDS239",
+        severity="warning" if severity == "warning" else "error",
+        message=f"{len(paths):,} {become} no sample ({kinds}), such as {path_for_message(paths[0])}: {reason}",
+        count=len(paths),
+    )
