@@ -22,7 +22,9 @@ from wdsctl.cli.wizard import (
     default_dest,
     prepare_with_questions,
 )
+from wdsctl.core import importers
 from wdsctl.core.dataset.split_rules import parse_split_shares
+from wdsctl.core.importers.protocol import FormatMatch
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import PrepareReport
 from wdsctl.core.prepare.request import PrepareRequest
@@ -352,3 +354,47 @@ def test_samples_change_their_split_where_the_answer_is_yes(photos: str, answer:
         outcome = prepare_with_questions(request, Interview(answers(answer)), QUIET, run)
         assert "--yes" in command_lines(outcome.command, 1000)[0]
     assert len(requests) == 1 + answer
+
+
+def test_a_source_of_another_format_is_shown_and_keeps_its_own_splits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for split in ("train", "val"):
+        for label in ("cat", "dog"):
+            picture = tmp_path / "net" / split / label / "0.jpg"
+            picture.parent.mkdir(parents=True)
+            picture.write_bytes(b"\xff\xd8\xff\xe0")
+    ask, runs = answers(""), Runs(a_prepare_report(detection=None))
+    command = PrepareCommand(source=str(tmp_path / "net"), dest=None, request=PrepareRequest())
+    prepare_with_questions(command, Interview(ask), Output(), runs)
+
+    assert [question.split()[0] for question in ask.asked] == ["folder"]
+    assert "ImageClassificationSample (defined by imagefolder)" in capsys.readouterr().err
+    assert runs.requests[0].request.split is None
+
+
+def test_of_two_forms_that_fit_equally_the_answer_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "0.jpg").write_bytes(b"\xff\xd8\xff\xe0")
+    both = [(importers.get_importer(name), FormatMatch(0.6, f"looks like {name}")) for name in ("coco", "folder")]
+    monkeypatch.setattr(importers, "find_importers", lambda _: both)
+    ask, runs = answers("neither", "folder", "", "", True), Runs()
+    command = PrepareCommand(source=str(tmp_path / "data"), dest=None, request=PrepareRequest())
+    outcome = talk(command, ask, runs)
+
+    assert ask.asked[0] == ask.asked[1] == "the source could be coco or folder; which is it?"
+    assert "--from folder" in " ".join(command_lines(outcome.command, 1000))
+
+
+@pytest.mark.parametrize(
+    ("source", "dest"),
+    [("photos/labels.csv", "photos-shards"), ("labels.csv", "labels-shards"), ("a/b/", "a/b-shards")],
+)
+def test_the_default_destination_is_in_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos/labels.csv", "labels.csv"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"a,b\n")
+    assert default_dest(source) == dest

@@ -336,11 +336,12 @@ def _preview_format(source: str, form: SourceForm, request: PrepareRequest, outp
 
 
 def default_dest(source: str) -> str:
-    """The default folder for shards: next to the source, with the suffix `-shards`."""
+    """The default folder for shards: next to the source folder, or next to the folder of a source file."""
     path = source.rstrip(os.sep)
     if os.path.isfile(path):
-        path = os.path.splitext(path)[0]
-    return f"{os.path.abspath(source) if os.path.basename(path) in ('', '.', '..') else path}-shards"
+        folder, name = os.path.split(path)
+        path = folder or os.path.splitext(name)[0]
+    return f"{os.path.abspath(path) if os.path.basename(path) in ('', '.', '..') else path}-shards"
 
 
 def confirm_sample_type(

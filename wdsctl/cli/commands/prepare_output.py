@@ -75,7 +75,7 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
     if report.folder is not None:
         yield from _folder(report.folder)
     if report.index is not None:
-        yield from _index(report.index)
+        yield from _index(report.index, with_changes=report.conversion is None)
     if report.detection is not None and report.index is not None:
         yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
         yield "", display_path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))
@@ -198,9 +198,10 @@ def _arrow(renamed: RenamedSample) -> str:
     return f"{escape_line(renamed.before)} -> {escape_line(renamed.after)}"
 
 
-def _index(index: IndexReport) -> list[tuple[str, RenderableType]]:
+def _index(index: IndexReport, *, with_changes: bool) -> list[tuple[str, RenderableType]]:
+    changes = f" ({changes_text(index)})" if with_changes else ""
     rows: list[tuple[str, RenderableType]] = [
-        ("index", f"{totals_text(index)} ({changes_text(index)})"),
+        ("index", f"{totals_text(index)}{changes}"),
         ("", display_path(index.catalog)),
     ]
     if index.media is not None:
