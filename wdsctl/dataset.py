@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
+from wdsctl.core.extras import require_packages
 from wdsctl.core.text import escape_to_line, pluralize, short_repr
 
 if TYPE_CHECKING:
@@ -77,11 +78,13 @@ class Dataset:
         `trust_code`: allow functions that dataset.yaml names.
 
         Raises InputError if there is no such dataset (WDS301: not prepared), split (WDS211) or view (WDS330), and
-        CatalogError if the catalog cannot be used.
+        CatalogError if the catalog cannot be used. WDS236: torch is not installed.
         """
         from wdsctl.core.dataset.location import locate_view
-        from wdsctl.loader.decoding import SampleDecoder
-        from wdsctl.loader.reading.sample_reader import SampleChoice, SampleReader
+
+        with require_packages("wdsctl.Dataset"):
+            from wdsctl.loader.decoding import SampleDecoder
+            from wdsctl.loader.reading.sample_reader import SampleChoice, SampleReader
 
         path, folder = os.fspath(root), None if catalog is None else os.fspath(catalog)
         if not path or folder == "":

@@ -26,6 +26,7 @@ COMMANDS = (
     "validate",
     "repair",
     "trace",
+    "doctor",
     "explain",
     "sql",
     "diff",

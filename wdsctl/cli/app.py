@@ -55,6 +55,7 @@ SUMMARIES = {
     "log": "Show the history of a dataset. Every run with its time, outcome and generation.",
     "checksum": "Write the hash of every shard, or check shards against hashes.",
     "trace": "Show which samples were in a training step. Reads the loader's traces.",
+    "doctor": "Print versions and system facts to paste into a bug report.",
     "explain": "Explain an error code and what to do about it.",
     "catalog": "Inspect, check and compact the catalog.",
     "view": "Manage views: named, frozen selections of samples.",

@@ -1,12 +1,15 @@
 """The loader: batches for training from prepared datasets, in an order that can be saved and resumed exactly.
 
-Names are imported when they are first used, so that the order's arithmetic can be imported without torch.
+Names are imported when they are first used, so that the order's arithmetic can be imported without torch. A name that
+needs torch raises UsageError WDS236 with the install command if torch is not installed.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from wdsctl.core.extras import require_packages
 
 if TYPE_CHECKING:
     from wdsctl.core.blend import Blender
@@ -194,7 +197,8 @@ def __getattr__(name: str) -> Any:
     if name in _CORE_MODULE_OF:
         return getattr(import_module(f"wdsctl.core.{_CORE_MODULE_OF[name]}"), name)
     if name in _MODULE_OF:
-        return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
+        with require_packages(f"wdsctl.loader.{name}"):
+            return getattr(import_module(f"wdsctl.loader.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'wdsctl.loader' has no attribute {name!r}")
 
 

@@ -184,10 +184,13 @@ def test_a_listing_tells_what_the_driver_says() -> None:
 
 
 def test_a_store_without_a_driver_says_what_to_install() -> None:
-    for url, package in (("gs://bucket/x", "gcsfs"), ("msc://profile/x", "multi-storage-client")):
+    for url, command in (
+        ("gs://bucket/x", "pip install 'wdsctl[gcs]'"),
+        ("msc://profile/x", "pip install multi-storage-client"),
+    ):
         with pytest.raises(InputError) as caught:
             FsspecStorage(url).files()
-        assert (caught.value.code, caught.value.hint) == ("WDS406", f"pip install {package}")
+        assert (caught.value.code, caught.value.hint) == ("WDS406", command)
     with pytest.raises(InputError, match="no installed driver for foo://") as caught:
         FsspecStorage("foo://user:secret@host/x").files()
     assert caught.value.where == "foo://host/x"

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from wdsctl.core.errors import InputError, PermissionDenied, StorageDown, StorageError, WdsctlError
+from wdsctl.core.extras import install_command
 from wdsctl.core.urls import protocol, redact_secrets
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ DRIVER_PACKAGES = {
     **dict.fromkeys(("s3", "s3a"), "s3fs"),
     **dict.fromkeys(("gs", "gcs"), "gcsfs"),
     **dict.fromkeys(("az", "abfs", "abfss", "adl"), "adlfs"),
-    **dict.fromkeys(("http", "https"), "aiohttp requests"),
+    **dict.fromkeys(("http", "https"), "aiohttp"),
     **dict.fromkeys(("sftp", "ssh"), "paramiko"),
     "hf": "huggingface_hub",
     "msc": "multi-storage-client",
@@ -143,7 +144,7 @@ def no_driver_error(url: str) -> InputError:
     return InputError(
         f"no installed driver for {protocol(url)}:// URLs",
         where=redact_secrets(url),
-        hint=f"pip install {package}"
+        hint=install_command(package)
         if package
         else "check the URL; the documentation of fsspec lists the supported protocols",
         code="WDS406",

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
+from wdsctl.core.errors import DatasetError, WdsctlError, wdsctl_error_from
+from wdsctl.core.extras import missing_package_error
 from wdsctl.core.text import path_for_message
 
 _UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -91,18 +92,13 @@ BATCH_BYTES = 8 << 20  # bytes of Arrow data that are converted to Python object
 
 _END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # every writer since Arrow 0.15 ends a stream with these bytes
 
-#: Installs the optional package.
-INSTALL_COMMAND = "pip install 'wdsctl[parquet]'"
-
 
 def import_arrow_module(module: str, what: str) -> Any:
     """Import a module of pyarrow. Raises UsageError WDS236, with the install command, if pyarrow is missing."""
     try:
         return import_module(module)
     except ImportError as error:
-        raise UsageError(
-            f"{what} needs pyarrow, which is not installed", hint=INSTALL_COMMAND, code="WDS236"
-        ) from error
+        raise missing_package_error(what, "pyarrow") from error
 
 
 @contextmanager

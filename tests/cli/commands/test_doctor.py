@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Wdsctl
+from wdsctl.core.extras import EXTRA_OF_PACKAGE
+from wdsctl.core.version import VERSION
+
+
+def test_the_report_says_what_is_installed_and_what_installs_the_rest(
+    wdsctl: Wdsctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(EXTRA_OF_PACKAGE, "no-such-package", "loader")
+    result = wdsctl("doctor")
+    assert result.code == 0
+    assert result.stdout.split()[:2] == ["wdsctl", VERSION]
+    (absent,) = [line for line in result.stdout.splitlines() if line.startswith("no-such-package")]
+    assert absent.split(maxsplit=2) == ["no-such-package", "absent", "pip install 'wdsctl[loader]'"]
+
+
+def test_a_dataset_is_described_without_its_path(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    before = wdsctl("doctor", tmp_path)
+    assert before.code == 0
+    assert "unknown: WDS301 (wdsctl explain WDS301)" in before.stdout
+    assert wdsctl("index", tmp_path).code == 0
+    after = wdsctl("doctor", tmp_path)
+    assert "1 shard, 1 sample, generation 1" in after.stdout
+    assert str(tmp_path) not in after.stdout
+
+
+def test_programs_get_the_same(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": 1}\n')
+    document = wdsctl("doctor", tmp_path, "--json").document
+    assert document["command"] == "doctor"
+    assert document["dataset"]["form"] == "folder"
+    assert document["dataset"]["catalog_error"] == "WDS301"
+    assert wdsctl("doctor", "--json").document["dataset"] is None
+
+
+def test_no_dataset_and_a_catalog_for_nothing_are_errors(wdsctl: Wdsctl, tmp_path: Path) -> None:
+    assert wdsctl("doctor", tmp_path / "none").code == 3
+    result = wdsctl("doctor", "--catalog", tmp_path)
+    assert result.code == 2
+    assert "wdsctl doctor ROOT --catalog DIR" in result.stderr

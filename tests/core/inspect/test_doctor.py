@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import getpass
+import json
+import platform
+import sqlite3
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from wdsctl.core.errors import InputError
+from wdsctl.core.extras import EXTRA_OF_PACKAGE
+from wdsctl.core.inspect import doctor as room
+from wdsctl.core.inspect.doctor import doctor, find_mount_type
+from wdsctl.core.version import VERSION
+
+MOUNTS = """\
+22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/root rw
+30 22 0:40 / /data rw - nfs4 fileserver.example:/export/someone rw,addr=10.0.0.1
+31 30 0:41 / /data/my\\040sets rw - xfs /dev/sdb rw
+32 22 0:42 / /data-old ro - squashfs /dev/loop0 ro
+33 30 0:43 / /data/my\\040sets rw - tmpfs tmpfs rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("/home/x", "ext4"),
+        ("/data", "nfs4"),
+        ("/data/a/b", "nfs4"),
+        ("/data-old/a", "squashfs"),
+        ("/data/my sets/a", "tmpfs"),
+        ("/data/my setsx", "nfs4"),
+    ],
+)
+def test_the_innermost_mount_decides_and_the_later_one_in_its_place(path: str, found: str) -> None:
+    assert find_mount_type(MOUNTS, path) == found
+
+
+def test_without_mounts_the_type_is_unknown() -> None:
+    assert find_mount_type("", "/data") == ""
+
+
+def test_versions_are_those_of_this_process() -> None:
+    report = doctor()
+    assert report.wdsctl == VERSION
+    assert report.dataset is None
+    assert report.system.sqlite == sqlite3.sqlite_version
+    assert platform.python_version() in report.system.python
+    assert report.system.start_methods[0] in ("fork", "spawn", "forkserver")
+    packages = {each.name: each for each in report.packages}
+    assert packages["numpy"].version == metadata.version("numpy")
+    assert packages["numpy"].install == ""
+
+
+def test_an_absent_package_has_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRA_OF_PACKAGE, "no-such-package", "loader")
+    (absent,) = [each for each in doctor().packages if each.name == "no-such-package"]
+    assert (absent.version, absent.install) == ("", "pip install 'wdsctl[loader]'")
+
+
+def test_a_dataset_is_described_by_its_file_system_and_catalog(tmp_path: Path) -> None:
+    from wdsctl.api import prepare
+
+    root = tmp_path / "a secret name"
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "a.txt").write_text("text")
+    prepare(tmp_path / "raw", root)
+
+    dataset = doctor(str(root)).dataset
+    assert dataset is not None
+    assert (dataset.form, dataset.catalog_place, dataset.catalog_error) == ("folder", "dataset", "")
+    assert (dataset.shards, dataset.samples, dataset.generation, dataset.schema_version) == (1, 1, 1, 1)
+    assert dataset.file_system is not None
+    assert dataset.file_system.type == room.file_system_facts(str(tmp_path)).type != ""
+    assert dataset.file_system.size_bytes >= dataset.file_system.free_bytes > 0
+
+
+def test_the_report_has_no_path_user_or_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
+    root = tmp_path / "confidential"
+    root.mkdir()
+    (root / "a.jsonl").write_text("{}\n")
+    text = json.dumps([asdict(doctor(str(root))), asdict(doctor("s3://user:hunter2@bucket/confidential"))])
+    secrets = ("confidential", str(tmp_path), "hunter2", "bucket", platform.node(), str(Path.home()))
+    assert [each for each in secrets if each in text] == []
+    assert f'"{getpass.getuser()}"' not in text
+
+
+def test_a_url_has_no_file_system() -> None:
+    dataset = doctor("s3://bucket/path").dataset
+    assert dataset is not None
+    assert (dataset.form, dataset.file_system, dataset.catalog_error) == ("s3", None, "WDS301")
+
+
+def test_a_damaged_catalog_is_reported_by_its_code(tmp_path: Path) -> None:
+    (tmp_path / ".wdsctl").mkdir()
+    (tmp_path / ".wdsctl" / "catalog.sqlite").write_bytes(b"no database" * 100)
+    dataset = doctor(str(tmp_path)).dataset
+    assert dataset is not None
+    assert (dataset.catalog_error, dataset.samples) == ("WDS302", None)
+
+
+def test_a_missing_dataset_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        doctor(str(tmp_path / "none"))
