@@ -103,3 +103,8 @@ def _size_unit(size_bytes: int) -> int:
 
 def _format_in_unit(size_bytes: int, unit: int) -> str:
     return f"{size_bytes:,}" if unit == 0 else f"{size_bytes / 1024**unit:,.1f}"
+
+
+def view_suffix(view: str) -> str:
+    """`@NAME`, or empty."""
+    return f"@{escape_line(view)}" if view else ""

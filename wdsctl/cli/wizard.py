@@ -235,7 +235,7 @@ def prepare_with_questions(
         with _record_answers(command, interview):
             report = run(command, output)
     except SamplesWouldMoveError as refused:
-        from wdsctl.cli.commands.split_output import render_moves
+        from wdsctl.cli.commands.split import render_moves
 
         output.note(*render_moves(refused.report))
         if not interview.confirm("move them?", default=False):
@@ -320,7 +320,7 @@ def _ask_form(command: PrepareCommand, interview: Interview, output: Output) -> 
 
 def _preview_format(source: str, form: SourceForm, request: PrepareRequest, output: Output) -> FormatPreview:
     """Show what the source is and what becomes of its fields."""
-    from wdsctl.cli.commands.prepare_output import field_lines
+    from wdsctl.cli.commands.prepare import field_lines
     from wdsctl.cli.tables import labelled_lines
     from wdsctl.core.prepare.preview import preview_format
 
@@ -368,7 +368,7 @@ def confirm_sample_type(
 
 def _fit_to_screen(detection: Detection) -> list[tuple[str, RenderableType]]:
     """The detection and its reasons, cut to fit a screen together with the question."""
-    from wdsctl.cli.commands.prepare_output import detection_rows
+    from wdsctl.cli.commands.prepare import detection_rows
 
     rows = detection_rows(detection)
     shown, lines = rows[:1], 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.cli.conftest import Show
 from tests.cli.reports import FINDINGS, a_folder_report, a_prepare_report, an_index_report
-from wdsctl.cli.commands.prepare_output import prepare_renderer, render_prepare
+from wdsctl.cli.commands.prepare import prepare_renderer, render_prepare
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.write import RenamedSample
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from tests.cli.conftest import Show
 from tests.cli.reports import a_split_report
-from wdsctl.cli.commands.split_output import render_split
+from wdsctl.cli.commands.split import render_split
 
 
 def test_every_split_has_a_row(piped: Show) -> None:

@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from wdsctl.cli import errors, options
+from wdsctl.cli.commands.convert import left_out_lines
+from wdsctl.cli.commands.index import (
+    changes_text,
+    media_rows_text,
+    media_summary,
+    render_media_folder_index,
+    render_worst_findings,
+    totals_text,
+)
+from wdsctl.cli.commands.split import rule_text, splits_table
+from wdsctl.cli.formatting import display_path, escape_line, format_count, format_field_map, format_share, format_size
+from wdsctl.cli.tables import finding_lines, labelled_lines, sort_by_severity
 from wdsctl.core.invocation import parse_part_names, worker_count
+from wdsctl.core.text import pluralize
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.convert.request import ConvertReport
+    from wdsctl.core.importers.protocol import FieldUse
+    from wdsctl.core.index.index import IndexReport
+    from wdsctl.core.prepare.prepare import PrepareReport
+    from wdsctl.core.prepare.request import PrepareRequest
+    from wdsctl.core.prepare.write import FolderReport, RenamedSample
+    from wdsctl.core.samples.detect import Detection
+
 
 EPILOG = """
 \b
@@ -147,8 +175,6 @@ def command(
     and without DEST, catalogs a folder of media files in place.
     """
     from wdsctl.cli import wizard
-    from wdsctl.cli.commands.media_folder import render_media_folder_index
-    from wdsctl.cli.commands.prepare_output import prepare_renderer
     from wdsctl.cli.formatting import shell_argument
     from wdsctl.cli.output import terminal_width
     from wdsctl.cli.progress import show_progress
@@ -216,3 +242,186 @@ def command(
     codes = [errors.index_exit_code(report.index)] if report.index is not None else []
     codes += [errors.convert_exit_code(report.conversion)] if report.conversion is not None else []
     return max(codes, default=0)
+
+
+#: Fields of a source shown.
+FIELDS_SHOWN = 30
+#: Names of left-out files shown.
+EXAMPLES_SHOWN = 3
+#: Names of dropped and renamed samples shown.
+NAMES_SHOWN = 10
+
+
+def prepare_renderer(
+    request: PrepareRequest, *, explain: bool = False
+) -> Callable[[PrepareReport], Iterator[RenderableType]]:
+    """A renderer that marks a sample type as given by the user, without the reasons for a detected one.
+
+    `explain`: show every form and sample type that was rejected.
+    """
+    return partial(render_prepare, type_note=_given_type_note(request), explain=explain)
+
+
+def render_prepare(report: PrepareReport, *, type_note: str = "", explain: bool = False) -> Iterator[RenderableType]:
+    if report.up_to_date and report.index is not None:
+        yield f"{display_path(report.dest)}: up to date ({totals_text(report.index)})"
+        if report.folder is not None:
+            yield from (f"  {what}  {line}" for what, line in _named_sample_rows(report.folder))
+        if report.folder is not None and (report.folder.vanished or report.folder.stale):
+            yield from (f"  {line}" for line in _left_out(report.folder))
+        if report.conversion is not None:
+            yield from (f"  {line}" for line in left_out_lines(report.conversion))
+    else:
+        has_route = report.source != report.dest
+        route = f"{display_path(report.source)} -> " if has_route else ""
+        yield f"{route}{display_path(report.dest)}{' (dry run: nothing is written)' if report.dry_run else ''}"
+        yield labelled_lines(list(_steps(report, type_note, explain=explain)))
+    if report.conversion is not None:
+        yield from finding_lines(sort_by_severity(report.conversion.findings))
+    if report.index is not None:
+        yield from render_worst_findings(report.index)
+
+
+def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[tuple[str, RenderableType]]:
+    """What the source is, and what each step of `prepare` did."""
+    if report.form is not None:
+        yield "from", f"{report.form.name}: {report.form.reason}"
+        yield from (("", f"not {each.name}: {each.reason}") for each in report.form.rejected[: None if explain else 1])
+    if report.conversion is not None:
+        yield from _conversion(report.conversion)
+    if report.folder is not None:
+        yield from _folder(report.folder)
+    if report.index is not None:
+        yield from _index(report.index, with_changes=report.conversion is None)
+    if report.detection is not None and report.index is not None:
+        yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
+        yield "", display_path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))
+    elif report.form is not None and report.conversion is not None and not report.dry_run:
+        yield "type", f"{report.conversion.datasets[-1].sample_type or 'none'} (defined by {report.form.name})"
+    if report.split is not None:
+        yield "split", rule_text(report.split)
+        yield "", splits_table(report.split.splits)
+
+
+def detection_rows(detection: Detection, *, explain: bool = False) -> list[tuple[str, RenderableType]]:
+    """The sample type that was recognised, why, and why not the next best one; with `explain`, why no other."""
+    fields = f": {format_field_map(detection.field_map)}" if detection.field_map else ""
+    sure = f" (confidence {format_share(detection.confidence)})" if detection.confidence else ""
+    rows: list[tuple[str, RenderableType]] = [("type", f"{detection.sample_type}{fields}{sure}")]
+    rows += [("", reason) for reason in detection.reasons]
+    shown = detection.rejected[: None if explain else 1]
+    rows += [("", f"not {rejected.sample_type}: {rejected.reason}") for rejected in shown]
+    if len(shown) < len(detection.rejected):
+        rows.append(("", f"{len(detection.rejected) - len(shown)} more types do not fit (--explain tells why)"))
+    return rows
+
+
+def field_lines(fields: Sequence[FieldUse]) -> list[str]:
+    """What becomes of each field of a source."""
+    lines = []
+    for field in fields:
+        note = f" ({escape_line(field.note)})" if field.note else ""
+        lines.append(f"{escape_line(field.name)} -> {escape_line(field.becomes) or 'left out'}{note}")
+    if len(lines) > FIELDS_SHOWN:
+        return [*lines[:FIELDS_SHOWN], f"... and {len(lines) - FIELDS_SHOWN} more fields (--json has all)"]
+    return lines
+
+
+def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
+    """The fields of the source, the shards that were written, and what was left out of them."""
+    rows: list[tuple[str, RenderableType]] = [
+        ("fields" if not i else "", line)
+        for i, line in enumerate(field_lines([field for source in report.sources for field in source.fields]))
+    ]
+    would = "would be: " if report.dry_run else ""
+    amount = f"{'about ' if report.dry_run else ''}{format_size(report.size_bytes)}"
+    done = report.samples - report.failed
+    rows.append(("write", f"{would}{format_count(done, 'sample')} in {format_count(report.files, 'shard')}, {amount}"))
+    return rows + [("", line) for line in left_out_lines(report)]
+
+
+def _given_type_note(request: PrepareRequest) -> str:
+    if not request.sample_type and not request.field_map:
+        return ""
+    fields = format_field_map(dict(request.field_map))
+    return f"{': '.join(filter(None, (request.sample_type, fields)))} (as told)"
+
+
+def _folder(folder: FolderReport) -> list[tuple[str, RenderableType]]:
+    """The shards that were written and what was left out of them."""
+    would = "would be: " if folder.dry_run else ""
+    summary = (
+        f"{format_count(folder.samples, 'sample')} in {format_count(folder.shards, 'shard')}, "
+        f"{format_size(folder.size_bytes)}"
+    )
+    rows: list[tuple[str, RenderableType]] = [
+        ("write", f"{summary} ({would}{format_count(folder.written)} written, {format_count(folder.kept)} kept)")
+    ]
+    if folder.keys is not None:
+        rows.append(("keys", f"end by {folder.keys.rule}: {folder.keys.reason}"))
+        if folder.keys.rule != "first-dot":
+            rows.append(("", "dots in a key are `_` in the shards, where other readers end a key at its first dot"))
+        rows += [("", f"not {rejected.rule}: {rejected.reason}") for rejected in folder.keys.rejected]
+    rows += _named_sample_rows(folder)
+    return rows + [("", line) for line in _left_out(folder)]
+
+
+def _left_out(folder: FolderReport) -> list[str]:
+    """What of the folder is not in the shards as it is there, with the names of the first files that were left out."""
+    changed = "while their files have changed"
+    reasons = (
+        (folder.incomplete, "incomplete sample", ""),
+        (folder.strays, "stray file", ""),
+        (folder.unreadable, "unreadable file or folder", "unreadable files or folders"),
+        (folder.ignored, "file or folder passed over", "files or folders passed over"),
+        (
+            folder.vanished,
+            "sample stays in its shard though its files are gone",
+            "samples stay in their shards though their files are gone",
+        ),
+        (folder.stale, "shard kept as it was while its files have changed", f"shards kept as they were {changed}"),
+    )
+    left_out = ", ".join(pluralize(n, noun, plural) for n, noun, plural in reasons if n)
+    if not left_out:
+        return []
+    shown = folder.examples[:EXAMPLES_SHOWN]
+    more = folder.incomplete + folder.strays + folder.unreadable - len(shown)
+    return [
+        f"not as it should be: {left_out}",
+        *shown,
+        *([f"... and {format_count(more)} more"] if shown and more > 0 else []),
+    ]
+
+
+def _named_sample_rows(folder: FolderReport) -> list[tuple[str, str]]:
+    """The samples that are no longer in the shards, and those that have another name, by name."""
+    rows = []
+    for what, names, of_these in (
+        ("dropped", [escape_line(key) for key in folder.dropped], ""),
+        ("renamed", [_arrow(each) for each in folder.renamed], ""),
+        ("renamed", [_arrow(each) for each in folder.pending], ", old name kept in a shard with samples that are gone"),
+    ):
+        if names:
+            more = (
+                f" and {format_count(len(names) - NAMES_SHOWN)} more (--json has all)"
+                if len(names) > NAMES_SHOWN
+                else ""
+            )
+            rows.append((what, f"{pluralize(len(names), 'sample')}{of_these}: {', '.join(names[:NAMES_SHOWN])}{more}"))
+    return rows
+
+
+def _arrow(renamed: RenamedSample) -> str:
+    return f"{escape_line(renamed.before)} -> {escape_line(renamed.after)}"
+
+
+def _index(index: IndexReport, *, with_changes: bool) -> list[tuple[str, RenderableType]]:
+    changes = f" ({changes_text(index)})" if with_changes else ""
+    rows: list[tuple[str, RenderableType]] = [
+        ("index", f"{totals_text(index)}{changes}"),
+        ("", display_path(index.catalog)),
+    ]
+    if index.media is not None:
+        rows += [("media", media_summary(index.media))]
+        rows += [("", line) for line in media_rows_text(index.media.lines)]
+    return rows

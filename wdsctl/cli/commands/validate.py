@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, cast
 import typer
 
 from wdsctl.cli import options
-from wdsctl.cli.commands.inspect_samples import view_suffix
-from wdsctl.cli.formatting import display_path, escape_line, format_count, format_duration, format_share, format_size
+from wdsctl.cli.formatting import (
+    display_path,
+    escape_line,
+    format_count,
+    format_duration,
+    format_share,
+    format_size,
+    view_suffix,
+)
 from wdsctl.cli.output import json_document, to_json_types
 from wdsctl.cli.tables import count_severities, finding_lines, make_table, sort_by_severity
 from wdsctl.core.codes import load_codes

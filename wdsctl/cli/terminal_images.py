@@ -1,8 +1,6 @@
-"""Renders samples for people: texts, JSON, arrays, and images in the terminal.
+"""Draw images in the terminal, by its own protocol if environment variables name one, else as coloured half-blocks.
 
-Control characters in samples never reach the terminal. Images use the terminal's own protocol if environment variables
-name one, else coloured half-blocks. The terminal is never queried: without a reply, wdsctl would hang, and a late reply
-would be typed into the shell.
+The terminal is never queried: without a reply, wdsctl would hang, and a late reply would be typed into the shell.
 
 Kitty's graphics protocol: https://sw.kovidgoyal.net/kitty/graphics-protocol/. iTerm2's inline images:
 https://iterm2.com/documentation-images.html. Sixel: DEC's VT330/VT340 programmer reference, chapter 14.
@@ -10,30 +8,22 @@ https://iterm2.com/documentation-images.html. Sixel: DEC's VT330/VT340 programme
 
 from __future__ import annotations
 
-import json
 import os
-import re
 import struct
 import zlib
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from wdsctl.cli.formatting import display_path, escape_line, format_count, format_size, relative_paths
 from wdsctl.cli.output import can_encode
-from wdsctl.core.dataset.location import shell_command
-from wdsctl.core.media.facts import Unreadable, describe_facts
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.segment import Segment
-    from rich.text import Text
 
-    from wdsctl.core.inspect.samples import SamplesReport, SampleView, Thumbnails
     from wdsctl.core.media.thumbnail import RgbImage
-    from wdsctl.core.samples.preview import ArrayFacts, InspectedPart
 
 
 ImageProtocol = Literal["blocks", "kitty", "iterm", "sixel", "none"]
@@ -194,159 +184,3 @@ def _hex(rgb: bytes) -> str:
 
 def _chunk(name: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-
-#: Lines and characters of a text or JSON that are shown; `wdsctl get` writes all.
-MAX_TEXT_LINES, MAX_TEXT_CHARACTERS = 40, 3_000
-_HEX_BYTES_PER_LINE = 16
-_NUMBER_LIST = re.compile(r"\[\n([^\[\]{}\"]*)\n *\]")
-
-
-def samples_renderer(
-    images: Thumbnails, protocol: ImageProtocol
-) -> Callable[[SamplesReport], Iterator[RenderableType]]:
-    """A renderer for reports that draws images with this protocol."""
-
-    def render(report: SamplesReport) -> Iterator[RenderableType]:
-        yield f"{display_path(report.root)}{view_suffix(report.view)}: {_describe_choice(report)}"
-        for number, sample in enumerate(report.shown):
-            yield ""
-            yield from _SampleView(report.root, sample, number, images, protocol).lines()
-
-    return render
-
-
-def view_suffix(view: str) -> str:
-    """`@NAME`, or empty."""
-    return f"@{escape_line(view)}" if view else ""
-
-
-def _describe_choice(report: SamplesReport) -> str:
-    split = f" in split {escape_line(report.split)}" if report.split is not None else ""
-    shown = format_count(len(report.shown))
-    if report.how == "key":
-        return f"{format_count(len(report.shown), 'sample')} with this key"
-    if report.how == "random":
-        return f"{shown} of {format_count(report.samples, 'sample')}{split}, drawn by seed {report.seed}"
-    return f"the first {shown} of {format_count(report.samples, 'sample')}{split}"
-
-
-@dataclass(frozen=True, slots=True)
-class _SampleView:
-    root: str
-    sample: SampleView
-    number: int
-    images: Thumbnails
-    protocol: ImageProtocol
-
-    def lines(self) -> Iterator[RenderableType]:
-        yield self._head()
-        for i, part in enumerate(self.sample.parts):
-            yield self._label(part)
-            thumbnail = self.images.get((self.number, i))
-            if isinstance(thumbnail, Unreadable):
-                yield f"    no thumbnail: {thumbnail.reason}"
-            elif thumbnail is not None:
-                yield render_image(thumbnail, self.protocol)
-            yield from self._content(part)
-
-    def _head(self) -> Text:
-        from rich.text import Text
-
-        sample = self.sample
-        splits = f", {', '.join(map(escape_line, sample.splits))}" if sample.splits else ""
-        where = (
-            ""
-            if sample.shard == sample.key
-            else f"  in {escape_line(sample.shard)}, position {format_count(sample.position)}"
-        )
-        return Text.assemble(
-            (escape_line(sample.key), "bold"), f"{where}{splits}, {format_size(sample.size_bytes)}", no_wrap=False
-        )
-
-    def _label(self, part: InspectedPart) -> Text:
-        from rich.text import Text
-
-        summary = "  ".join(filter(None, (format_size(part.size_bytes), escape_line(_part_summary(part)))))
-        return Text.assemble("  ", (escape_line(part.name), "bold"), f"  {summary}")
-
-    def _content(self, part: InspectedPart) -> Iterator[RenderableType]:
-        if part.has_value:
-            yield from self._text(part, pretty_json(part.value), is_json=True)
-        elif part.text is not None:
-            yield from self._text(part, part.text)
-        elif part.head_hex:
-            yield from (f"    {line}" for line in hex_lines(bytes.fromhex(part.head_hex)))
-
-    def _text(self, part: InspectedPart, text: str, *, is_json: bool = False) -> Iterator[RenderableType]:
-        from rich.highlighter import JSONHighlighter
-        from rich.padding import Padding
-        from rich.text import Text
-
-        shown = shorten_text(text)
-        rendered = Text(escape_controls(shown), overflow="fold")
-        if is_json:
-            JSONHighlighter().highlight(rendered)
-        if shown.strip():
-            yield Padding(rendered, (0, 0, 0, 4), expand=False)
-        if len(shown) < len(text) or part.is_cut:
-            more = f"{format_count(len(text) - len(shown), 'more character')}" if not part.is_cut else "more"
-            get_all = shell_command("get", self.root, self.sample.key, "--part", part.name)
-            yield f"    ... {more} ({relative_paths(escape_line(get_all))})"
-
-
-def _part_summary(part: InspectedPart) -> str:
-    """A one-line summary of a part; empty if its content is shown."""
-    if part.problem:
-        return f"cannot be read: {part.problem}"
-    if isinstance(part.facts, Unreadable):
-        return f"{part.format or part.kind}: {part.facts.reason}"
-    if part.facts is not None:
-        return describe_facts(part.facts)
-    if part.array is not None:
-        return describe_array(part.array)
-    if part.kind in ("text", "integer", "number", "json"):
-        return ""
-    return f"{part.kind}, {part.format}" if part.format not in ("", part.kind) else part.kind
-
-
-def describe_array(array: ArrayFacts) -> str:
-    """`float32 3 x 224 x 224, -1.5 to 2.25, mean 0.31`."""
-    shape = " x ".join(map(format_count, array.shape)) or "one number"
-    facts = [f"{array.dtype} {shape}"]
-    if array.min is not None and array.max is not None and array.mean is not None:
-        facts += [f"{array.min:.6g} to {array.max:.6g}", f"mean {array.mean:.6g}"]
-    if array.odd:
-        facts.append(f"{format_count(array.odd)} not finite")
-    return ", ".join(facts)
-
-
-def pretty_json(value: object) -> str:
-    """Indented JSON, with lists of numbers on one line. JSON strings have no line ends that the pattern could match."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return _NUMBER_LIST.sub(lambda match: f"[{' '.join(match[1].split())}]", text)
-
-
-def shorten_text(text: str) -> str:
-    """The first lines of a text, up to `MAX_TEXT_CHARACTERS`."""
-    return "\n".join(text[:MAX_TEXT_CHARACTERS].split("\n")[:MAX_TEXT_LINES])
-
-
-def escape_controls(text: str) -> str:
-    r"""Replace tabs by blanks, and escape control characters other than line ends, as in `\x1b`."""
-    expanded = text.replace("\r\n", "\n").expandtabs(4).rstrip("\n")
-    return "".join(
-        char if char.isprintable() or char in _HARMLESS_CHARACTERS else escape_line(char) for char in expanded
-    )
-
-
-#: Not printable for Python, but harmless in a terminal: line ends, other blanks, and joiners of scripts and emojis.
-_HARMLESS_CHARACTERS = frozenset("\n\u00a0\u3000\u2009\u202f\u200c\u200d")
-
-
-def hex_lines(data: bytes) -> Iterator[str]:
-    """Lines of bytes in hex and ASCII, like those of `xxd`."""
-    for at in range(0, len(data), _HEX_BYTES_PER_LINE):
-        piece = data[at : at + _HEX_BYTES_PER_LINE]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in piece)
-        yield f"{at:02x}  {piece.hex(' '):<{3 * _HEX_BYTES_PER_LINE - 1}}  {letters}"

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tests.cli.conftest import Show
-from wdsctl.cli.commands.media_folder import media_summary, media_table, render_media_folder, render_media_folder_index
+from wdsctl.cli.commands.index import media_summary, media_table, render_media_folder, render_media_folder_index
 from wdsctl.core.catalog.values import MediaSummary
 from wdsctl.core.errors import Finding
 from wdsctl.core.index.media_folder import MediaFolderReport

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from tests.cli.conftest import Stream
-from wdsctl.cli.commands.inspect_samples import (
+from wdsctl.cli.terminal_images import (
     ImageProtocol,
     choose_image_protocol,
     detect_image_protocol,
