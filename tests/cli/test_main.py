@@ -83,10 +83,30 @@ def _commands_of(group: typer.models.TyperInfo) -> list[typer.models.CommandInfo
     return [] if group.typer_instance is None else group.typer_instance.registered_commands
 
 
-def test_no_words_at_all_show_the_help_and_fail(wdsctl: Wdsctl) -> None:
+def test_no_words_at_all_show_the_help(wdsctl: Wdsctl) -> None:
     result = wdsctl()
-    assert (result.code, result.stdout) == (2, "")
-    assert result.stderr.startswith("Usage: wdsctl")
+    assert (result.code, result.stderr) == (0, "")
+    assert result.stdout.startswith("Usage: wdsctl")
+
+
+def test_a_group_without_its_command_is_an_error_of_usage(wdsctl: Wdsctl) -> None:
+    result = wdsctl("catalog")
+    assert (result.code, result.stdout, result.stderr.startswith("Usage: wdsctl catalog")) == (2, "", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        (("help",), ("--help",)),
+        (("help", "prepare"), ("prepare", "--help")),
+        (("help", "catalog", "check"), ("catalog", "check", "--help")),
+        (("version",), ("--version",)),
+    ],
+)
+def test_words_that_people_try_first(wdsctl: Wdsctl, words: tuple[str, ...], same: tuple[str, ...]) -> None:
+    result = wdsctl(*words)
+    assert result.code == 0
+    assert result.stdout == wdsctl(*same).stdout != ""
 
 
 @pytest.mark.parametrize("option", ["--version", "-V"])

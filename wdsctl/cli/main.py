@@ -14,7 +14,7 @@ from wdsctl.cli import errors
 from wdsctl.cli.app import build_app, fill_bare_options, use_plain_coercion
 from wdsctl.cli.config import attach_config
 from wdsctl.cli.interrupts import INTERRUPTED_MESSAGE, INTERRUPTED_UNWRITTEN_MESSAGE, InterruptedBeforeWrite
-from wdsctl.cli.options import move_common_options, split_command
+from wdsctl.cli.options import move_common_options, rewrite_help_words, split_command
 from wdsctl.cli.output import PartialDocument, PipeClosed, output_error, write_plain
 from wdsctl.core.errors import WdsctlError, is_out_of_space
 from wdsctl.core.invocation import recording_invocation
@@ -27,7 +27,7 @@ COMPLETION_VARIABLE = "_WDSCTL_COMPLETE"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code. Every error ends here."""
-    typed = move_common_options(list(sys.argv[1:] if argv is None else argv))
+    typed = rewrite_help_words(move_common_options(list(sys.argv[1:] if argv is None else argv)))
     args = fill_bare_options(typed)
     error_format = errors.ErrorFormat.from_args(args)
     origins: dict[str, tuple[str, str]] = {}

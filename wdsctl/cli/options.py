@@ -273,9 +273,11 @@ def make_group() -> typer.Typer:
 
 
 def exit_with_help(context: typer.Context) -> None:
+    """Without a command, show the help. A group such as `view` then misses its command, which is an error of usage."""
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help(), err=True)
-        raise typer.Exit(2)
+        is_group = context.parent is not None
+        typer.echo(context.get_help(), err=is_group)
+        raise typer.Exit(2 if is_group else 0)
 
 
 FromOption = Annotated[
@@ -298,6 +300,17 @@ def _break_lock(common: CommonOptions) -> AbstractContextManager[None]:
     from wdsctl.core.dataset.lock import break_locks
 
     return break_locks(common.output.note, breaks_running=common.yes)
+
+
+def rewrite_help_words(args: list[str]) -> list[str]:
+    """Turn `help`, `help COMMAND` and `version`, which people try first, into the options that do the same."""
+    match args:
+        case ["help", *words]:
+            return [*words, "--help"]
+        case ["version"]:
+            return ["--version"]
+        case _:
+            return args
 
 
 def move_common_options(args: list[str]) -> list[str]:

@@ -98,3 +98,9 @@ def test_a_folder_that_cannot_be_written_says_so(wdsctl: Wdsctl, root: str, tmp_
         pytest.skip("root may write anywhere")
     (tmp_path / "ro").mkdir(mode=0o500)
     assert wdsctl("get", root, "1.txt", "-o", tmp_path / "ro" / "x").code == 4
+
+
+def test_the_part_may_follow_the_key(wdsctl: Wdsctl, root: str) -> None:
+    assert wdsctl("get", root, "1", "txt").stdout.encode() == MEMBERS["1.txt"]
+    result = wdsctl("get", root, "1", "txt", "--part", "txt")
+    assert (result.code, "PART and --part name the same thing" in result.stderr) == (2, True)

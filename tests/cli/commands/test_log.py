@@ -28,6 +28,19 @@ def test_the_time_of_a_run_stays_in_one_line_on_a_terminal(wdsctl: Wdsctl, shard
     assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", told)) == 2
 
 
+def test_on_a_narrow_terminal_the_command_has_its_own_line(
+    wdsctl: Wdsctl, shards: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    monkeypatch.chdir(shards.parent)
+    wdsctl("index", "shards")
+    lines = wdsctl("log", "shards", stdout=Stream(is_terminal=True)).stdout.splitlines()
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    assert re.fullmatch(r"1  \d{4}-\d\d-\d\d \d\d:\d\d:\d\d  ok, .*s", plain[0].strip())
+    assert plain[1].strip() == "index shards"
+    assert max(map(len, plain)) <= 60
+
+
 @pytest.mark.parametrize(
     ("typed", "noted"),
     [

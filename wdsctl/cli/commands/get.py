@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EPILOG = """
 \b
 Examples:
-  wdsctl get shards/ 000042 --part txt        to stdout
+  wdsctl get shards/ 000042 txt               a part, to stdout
   wdsctl get shards/ 000042.jpg -o cat.jpg    KEY.PART, as `ls --parts` lists
   wdsctl get shards/ 000042 -o out/           every part, as out/000042.*
   wdsctl get shards/ 000042 --part jpg --json where it is, for other tools
@@ -36,6 +36,7 @@ a sample for people.
 def command(
     root: options.RootArgument,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The sample's key, or KEY.PART.")],
+    part_argument: Annotated[str | None, typer.Argument(metavar="PART", help="As --part.", show_default=False)] = None,
     *,
     part: Annotated[str | None, typer.Option("--part", "-p", metavar="NAME", help="Part, such as jpg.")] = None,
     output: Annotated[
@@ -56,6 +57,9 @@ def command(
     """Write one part of a sample to stdout or a file, by its key."""
     from wdsctl.core.inspect.get import find_target, write_target
 
+    if part is not None and part_argument is not None:
+        raise UsageError("PART and --part name the same thing", hint="leave one of them out")
+    part = part_argument if part is None else part
     is_file = output not in (None, "-")
     target = find_target(
         root, key, part=part, shard=shard, position=position, all_parts=is_file or common.json, catalog=catalog

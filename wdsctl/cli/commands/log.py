@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Iterator
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,23 +48,33 @@ def command(
     common: options.CommonOptions,
 ) -> int:
     """Show the history of a dataset. Every run with its time, outcome and generation."""
+    from wdsctl.cli.output import terminal_width
     from wdsctl.core.catalog.history import read_log, read_run
 
     if run is not None:
         common.output.answer("log", read_run(root, run, catalog=catalog), render_run)
         return 0
     report = read_log(root, limit=limit, catalog=catalog)
-    common.output.answer("log", report, render_log)
+    is_narrow = sys.stdout.isatty() and terminal_width(sys.stdout) < TABLE_COLUMNS
+    common.output.answer("log", report, partial(render_log, is_narrow=is_narrow))
     return 0 if report.runs else 3
 
 
-def render_log(report: LogReport) -> Iterator[RenderableType]:
+#: A narrower terminal gets the command of each run on a line of its own.
+TABLE_COLUMNS = 78
+
+
+def render_log(report: LogReport, *, is_narrow: bool = False) -> Iterator[RenderableType]:
     if not report.runs:
         yield f"{display_path(report.root)}: no run is recorded"
         return
-    yield make_table(
-        ("#run", "=started", "#took", "status", "#generation", "#samples", "command"), map(_row, report.runs)
-    )
+    if is_narrow:
+        for run in report.runs:
+            number, started, took, status, *_, command = _row(run)
+            yield labelled_lines([(number, f"{started}  {status}, {took}".rstrip(", ")), ("", command)])
+    else:
+        columns = ("#run", "=started", "#took", "status", "#generation", "#samples", "command")
+        yield make_table(columns, map(_row, report.runs))
     if len(report.runs) < report.total:
         yield f"... and {format_count(report.total - len(report.runs))} earlier (-n 0 lists all)"
 
