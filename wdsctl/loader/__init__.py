@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         VQASample,
         edataclass,
     )
+    from wdsctl.loader.samples.compose import compose_fields
     from wdsctl.loader.samples.lazy_part import LazyPart
     from wdsctl.loader.samples.registry import register_joiner, register_sample_type
     from wdsctl.loader.stores import FileStore, open_store
@@ -103,6 +104,7 @@ _EXPORTS_BY_MODULE = {
         "VQAOCRSample",
         "VQASample",
     ),
+    "samples.compose": ("compose_fields",),
     "samples.lazy_part": ("LazyPart",),
     "samples.registry": ("register_joiner", "register_sample_type"),
     "stores": ("FileStore", "open_store"),
@@ -171,6 +173,7 @@ __all__ = [
     "batch_list",
     "batch_pad_stack",
     "batch_stack",
+    "compose_fields",
     "convert_boxes",
     "cooker",
     "edataclass",

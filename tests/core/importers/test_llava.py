@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
 
-from tests.build import a_folder
+from tests.build import a_folder, an_image
 from tests.core.formats import faults, held, refused
 from wdsctl.core import importers
+from wdsctl.core.importers.protocol import DescribedSource
+
+WAV = b"RIFF$\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x40\x1f\0\0\x01\0\x08\0data\0\0\0\0"
+
+
+def conversation(*words: str, key: str = "conversations", **others: object) -> dict[str, object]:
+    turns = [{"from": ("human", "gpt")[i % 2], "value": each} for i, each in enumerate(words)]
+    return {key: turns, **others}
+
 
 TALK = [{"from": "human", "value": "<image>\nWhat? é"}, {"from": "gpt", "value": "That."}]
 
 
 def test_records_become_samples_with_their_image_and_conversations(tmp_path: Path) -> None:
-    records = [{"id": "a/1", "image": "coco/1.jpg", "conversations": TALK}, {"id": 2, "conversations": TALK}]
+    records = [{"id": "a/1", "image": "coco/1.jpg", "conversations": TALK}, conversation("hi", "hello", id=2)]
     root = a_folder(tmp_path, {"t.json": json.dumps(records).encode(), "images/coco/1.jpg": b"one"})
 
     found = held(f"{root}/t.json")
@@ -51,3 +61,141 @@ def test_an_empty_list_has_no_samples(tmp_path: Path) -> None:
     root = a_folder(tmp_path, {"t.json": b" [ ] "})
 
     assert held(f"{root}/t.json") == {}
+
+
+IMAGES = {"a.jpg": b"A", "b.png": b"B", "c.mp4": b"C"}
+
+
+@pytest.mark.parametrize(
+    ("row", "parts"),
+    [
+        (conversation("<image>\nhi", "x", image="a.jpg"), {"jpg": b"A"}),
+        (conversation("<image> <image>", "x", images=["b.png", "a.jpg"]), {"0.png": b"B", "1.jpg": b"A"}),
+        (conversation("<image> <video>", "x", image="a.jpg", video="c.mp4"), {"0.jpg": b"A", "1.mp4": b"C"}),
+        (conversation("<image>\nhi", "x", video="c.mp4"), {"mp4": b"C"}),
+        (conversation("hi", "x", image=None, images=[]), {}),
+        (conversation("hi", "x", system="Be brief.", tools="[]"), {}),
+        (
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "image_url", "image_url": {"url": "b.png"}},
+                            {"type": "text", "text": "and"},
+                            {"type": "image", "image": "a.jpg"},
+                        ],
+                    },
+                    {"role": "assistant", "content": "x"},
+                ]
+            },
+            {"0.png": b"B", "1.jpg": b"A"},
+        ),
+        (
+            {
+                "messages": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "hi"}]}],
+                "images": ["a.jpg"],
+            },
+            {"jpg": b"A"},
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.json", "t.jsonl"])
+def test_media_of_a_conversation_are_parts_in_the_order_of_their_places(
+    tmp_path: Path, name: str, row: dict[str, object], parts: dict[str, bytes]
+) -> None:
+    data = json.dumps([row]) if name == "t.json" else json.dumps(row)
+    root = a_folder(tmp_path, {name: data.encode(), **IMAGES})
+
+    (found,) = held(f"{root}/{name}").values()
+
+    assert {part: data for part, data in found.items() if part != "json"} == parts
+    kept = json.loads(found["json"])
+    assert kept == {key: value for key, value in row.items() if key not in ("image", "images", "video")}
+
+
+def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Path) -> None:
+    picture = an_image("PNG")
+    url = f"data:image/jpeg;base64,{b64encode(picture).decode()}"
+    sound = {"type": "input_audio", "input_audio": {"data": b64encode(WAV).decode(), "format": "wav"}}
+    content = [{"type": "image_url", "image_url": {"url": url}}, sound, {"type": "text", "text": "hi"}]
+    row = {"messages": [{"role": "user", "content": content}, {"role": "assistant", "content": "x"}]}
+    root = a_folder(tmp_path, {"t.json": json.dumps([row]).encode()})
+
+    (found,) = held(f"{root}/t.json").values()
+
+    assert (found["0.png"], found["1.wav"]) == (picture, WAV)
+
+
+@pytest.mark.parametrize(
+    ("row", "code", "problem"),
+    [
+        (conversation("<image> hi", "x"), "WDS161", "1 <image> in its turns, and 0 images"),
+        (conversation("<image> hi", "x", images=["a.jpg", "b.png"]), "WDS161", "and 2 images"),
+        (conversation("hi", ""), "WDS161", "turn 1 is empty"),
+        (
+            conversation("<image> hi", "x", image="https://example.com/a.jpg"),
+            "WDS230",
+            "is a URL, and nothing is fetched",
+        ),
+        (conversation("<image> hi", "x", image="../a.jpg"), "WDS230", "has `..` in it"),
+        (conversation("<image> hi", "x", image="nowhere.jpg"), "WDS231", "there is no such file"),
+        (conversation("<image> hi", "x", image="data:image/png;base64,?"), "WDS232", "the data: URL cannot be read"),
+        (conversation("<image> hi", "x", image="data:text,hi"), "WDS232", "the data: URL cannot be read"),
+        (conversation("<image> hi", "x", image={"a": 1}), "WDS232", "expected a file or bytes"),
+        (
+            {
+                "messages": [{"role": "user", "content": [{"type": "image", "image": "a.jpg"}]}],
+                "images": ["b.png"],
+            },
+            "WDS161",
+            "no telling their order",
+        ),
+        ({"conversations": "hi"}, "WDS161", "conversations: expected a list, found text"),
+    ],
+)
+def test_a_conversation_that_does_not_fit_its_media_is_the_fault_of_its_row(
+    tmp_path: Path, row: dict[str, object], code: str, problem: str
+) -> None:
+    rows = [conversation("hi", "x"), row]
+    root = a_folder(
+        tmp_path, {"sub/t.json": json.dumps(rows).encode(), "sub/a.jpg": b"A", "sub/b.png": b"B", "a.jpg": b"A"}
+    )
+
+    (error,) = faults(f"{root}/sub/t.json").values()
+
+    assert (error.code, problem in error.message) == (code, True)
+    assert "t.json, item 1" in error.where
+
+
+def test_the_source_says_what_becomes_of_every_field_and_what_the_samples_are(tmp_path: Path) -> None:
+    rows = [conversation("<image> hi", "x", id="a", image="a.jpg"), conversation("hi", "x", id="b", source="web")]
+    root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
+
+    with importers.get_importer("llava").open(f"{root}/t.json", {}) as source:
+        assert isinstance(source, DescribedSource)
+        about = source.describe()
+
+    assert [use[:2] for use in about.field_uses] == [
+        ("conversations", "json[conversations]"),
+        ("id", "json[id]"),
+        ("image", "jpg"),
+        ("source", "json[source]"),
+    ]
+    assert about.config is not None
+    assert about.config.sample_type == "ConversationSample"
+    assert about.config.field_map == {"messages": "json", "images": "*", "videos": "*", "audios": "*"}
+
+
+def test_conversations_without_an_id_are_numbered_since_several_may_share_an_image(tmp_path: Path) -> None:
+    rows = [conversation("<image> hi", "x", image="a.jpg")] * 2
+    root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
+
+    assert list(held(f"{root}/t.json")) == ["000000000", "000000001"]
+
+
+def test_questions_with_answers_stay_fields_of_their_own(tmp_path: Path) -> None:
+    rows = [{"image": "a.jpg", "question": "what?", "answer": "a cat"}]
+    root = a_folder(tmp_path, {"t.json": json.dumps(rows).encode(), **IMAGES})
+
+    assert held(f"{root}/t.json") == {"a": {"jpg": b"A", "json": b'{"question":"what?","answer":"a cat"}'}}

@@ -129,3 +129,85 @@ def test_the_first_alternative_that_a_sample_has_counts() -> None:
 def test_datasets_without_a_field_map_are_held_to_nothing() -> None:
     assert schema_rules_of(DatasetConfig()) is None
     assert schema_rules_of(DatasetConfig(sample_type="my.module:Sample", sample_loader="a.py:load")) is None
+
+
+CHAT = {"messages": "json", "images": "*"}
+TURNS = [{"from": "human", "value": "<image> hi"}, {"from": "gpt", "value": "hello"}]
+
+
+@pytest.mark.parametrize(
+    ("turns", "images", "findings"),
+    [
+        (TURNS, 1, []),
+        (TURNS, 2, [("WDS161", "1 <image> in its turns, and 2 images")]),
+        (TURNS[1:], 0, [("WDS162", "the first turn is the assistant's")]),
+        ([{"from": "human", "value": " "}], 0, [("WDS161", "turn 0 is empty")]),
+        ("hi", 0, [("WDS161", "expected a list")]),
+    ],
+)
+def test_a_conversation_is_checked_with_its_media(turns: Any, images: int, findings: list[tuple[str, str]]) -> None:
+    parts = {f"{i}.jpg": an_image("JPEG") for i in range(images)}
+    found = checked(
+        "ConversationSample", CHAT, {"json": json.dumps({"messages": turns}).encode(), **parts}, optional=("images",)
+    )
+
+    assert [(code, words in message) for (code, message), (_, words) in zip(found, findings, strict=True)] == [
+        (code, True) for code, _ in findings
+    ]
+
+
+def test_every_medium_of_a_list_is_looked_at() -> None:
+    parts = {"json": json.dumps(TURNS).encode(), "0.jpg": b"plain text"}
+
+    assert ("WDS149", "an item of images must be an image, but its part is text") in checked(
+        "ConversationSample", CHAT, parts
+    )
+
+
+BOXED = {
+    "image": "jpg",
+    "boxes": "json[annotations][*][bbox]",
+    "labels": "json[annotations][*][label]",
+    "box_format": "json[format]",
+}
+
+
+@pytest.mark.parametrize(
+    ("boxes", "box_format", "words"),
+    [
+        ([[0, 0, 48, 32]], "xywh", ""),
+        ([], "xywh", ""),
+        ([[0, 0, 48.4, 32]], "xywh", ""),
+        ([[0, 0, 1, 1]], "normalized_xywh", ""),
+        ([[40, 0, 48, 32]], "xywh", "box 0 reaches outside of the image of 48 x 32 as xywh: [40, 0, 48, 32]"),
+        ([[0, 0, 1, 1], [0.5, 0.5, 1, 1]], "normalized_xywh", "box 1 reaches outside"),
+        ([[-5, 0, 4, 4]], "xyxy", "box 0 reaches outside"),
+        ([[8, 8, 4, 4]], "xyxy", "box 0 has a negative size as xyxy: [8, 8, 4, 4]"),
+        ([[0, 0, 4]], "xyxy", "expected a list of boxes of four numbers, found [0, 0, 4]"),
+        ([[0, 0, 4, 4]], "yxyx", "box_format 'yxyx' is none of"),
+        ([[0, 0, 4000, 4]], None, ""),
+    ],
+)
+def test_boxes_are_checked_with_their_format_and_image(boxes: Any, box_format: str | None, words: str) -> None:
+    value = {"annotations": [{"bbox": box, "label": 1} for box in boxes], "format": box_format}
+    parts = {"jpg": an_image("JPEG"), "json": json.dumps(value).encode()}
+
+    found = checked("DetectionSample", BOXED, parts, optional=("box_format",))
+
+    assert [code for code, _ in found] == (["WDS163"] if words else [])
+    assert all(words in message for _, message in found)
+
+
+def test_a_box_without_its_label_is_named_and_lists_of_other_lengths_contradict() -> None:
+    value = {"annotations": [{"bbox": [0, 0, 4, 4], "label": 1}, {"bbox": [0, 0, 4, 4]}], "format": "xywh"}
+    parts = {"jpg": an_image("JPEG"), "json": json.dumps(value).encode()}
+
+    ((code, message),) = checked("DetectionSample", BOXED, parts)
+    assert (code, message) == (
+        "WDS148",
+        "labels is required by the field map: json[annotations][*][label] is missing",
+    )
+    assert checked("DetectionSample", BOXED, parts, optional=("labels",)) == []
+    apart = {**BOXED, "labels": "json[labels]"}
+    parts["json"] = json.dumps({**value, "labels": [1]}).encode()
+    assert checked("DetectionSample", apart, parts) == [("WDS150", "boxes has 2 items, but labels 1")]

@@ -47,9 +47,9 @@ from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_datase
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.fields import FieldPath, PartAccess, parse_field_path, validate_field_map
+from wdsctl.core.samples.fields import FieldPath, PartAccess, find_parts, parse_field_path, validate_field_map
 from wdsctl.core.samples.naming import FIRST_DOT
-from wdsctl.core.samples.types import CRUDE
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.views.selections import shard_selection
 
@@ -204,7 +204,9 @@ def _without_splits(config: DatasetConfig) -> DatasetConfig:
 
 
 def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> DatasetConfig | None:
-    """The sources' dataset.yaml with the new names of parts; None if the sample type must be detected."""
+    """The sources' dataset.yaml with the new names of parts, without optional fields that no sample has; None if the
+    sample type must be detected.
+    """
     config = written.config
     if written.stream:
         return DatasetConfig(subflavors=config.subflavors if config else {})
@@ -218,11 +220,22 @@ def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> 
     field_map = {name: path for name, path in renamed.items() if path is not None}
     if len(field_map) < len(renamed) or "" in part_filter:
         return None
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES.get(config.sample_type, ())}
+    absent = {
+        name
+        for name, path in field_map.items()
+        if name in config.optional and not find_parts(parse_field_path(path), parts, kinds.get(name, "any"))
+    }
+    field_map = {name: path for name, path in field_map.items() if name not in absent}
     try:
         validate_field_map(config.sample_type, field_map, parts, where="dataset.yaml")
     except (DatasetError, InputError):
         return None
-    optional = (name if name in field_map else _destination_part_name(name, request) or "" for name in config.optional)
+    optional = (
+        name if name in field_map else _destination_part_name(name, request) or ""
+        for name in config.optional
+        if name not in absent
+    )
     return replace(config, field_map=field_map, part_filter=part_filter, optional=tuple(filter(None, optional)))
 
 

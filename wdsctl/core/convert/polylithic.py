@@ -75,6 +75,10 @@ def parts_of(sample):
     return own, line["media"]'''
 
 
+#: Types whose fields are not the values of the field map as they are: see `wdsctl.loader.compose_fields`.
+_COMPOSED_TYPES = ("ConversationSample", "DetectionSample")
+
+
 def blend_yaml(splits: Sequence[str]) -> str:
     """The blend file for the splits of the default set, or `train` if there are none."""
     entries = "".join(
@@ -86,13 +90,14 @@ def blend_yaml(splits: Sequence[str]) -> str:
 def cooker_code(config: DatasetConfig, request: ConvertRequest) -> str:
     """The code of the cooker, which builds the dataset's sample type, or else crude samples with all parts."""
     is_typed = config.sample_type in SAMPLE_TYPES and config.sample_type != CRUDE and bool(config.field_map)
-    names = sorted(["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])], key=str.lower)
+    names = ["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])]
+    names += ["compose_fields"] if is_typed and config.sample_type in _COMPOSED_TYPES else []
     own = _JSONL_PARTS_CODE if request.primary == "jsonl" else _TAR_PARTS_CODE
     imports = "from base64 import b64decode\n\n" if request.primary == "jsonl" else ""
     if is_typed:
         imports += "from wdsctl.core.samples.fields import extract_field, find_parts, parse_field_path\n"
     return _COOKER_TEMPLATE.format(
-        names=", ".join(names),
+        names=", ".join(sorted(names, key=str.lower)),
         own=own,
         helpers=_FIELD_CODE if is_typed else "",
         body=_typed_body(config) if is_typed else _CRUDE_BODY,
@@ -111,11 +116,17 @@ _CRUDE_BODY = f"""\
 
 
 def _typed_body(config: DatasetConfig) -> str:
-    lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
     needed = required_fields(config)
     kinds = {field.name: field.kind for field in SAMPLE_TYPES[config.sample_type]}
+    lines = [f"    return {config.sample_type}(", "        **basic_sample_keys(sample),"]
+    composes = config.sample_type in _COMPOSED_TYPES
+    if composes:
+        lines += ["        **compose_fields(", f"            {config.sample_type},", "            {"]
     for name, source in config.field_map.items():
         options = f", kind={kinds[name]!r}" if kinds[name] in MEDIA_LIST_KINDS else ""
         options += "" if name in needed else ", optional=True"
-        lines.append(f"        {name}=field(sample, media, {source!r}{options}),")
+        value = f"field(sample, media, {source!r}{options}),"
+        lines.append(f"                {name!r}: {value}" if composes else f"        {name}={value}")
+    if composes:
+        lines += ["            },", "        ),"]
     return "\n".join([*lines, "    )"])

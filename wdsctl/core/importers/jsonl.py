@@ -17,9 +17,10 @@ from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.conversations import has_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
 from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, RowMapping, exported_row_mapping
-from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.source import make_conversation_source, make_row_source
 from wdsctl.core.importers.records.text import Record, TextRows, iter_lines, read_text_head
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
@@ -57,6 +58,10 @@ class JsonlImporter:
         values = [row.values for row in first]
         if any(KEY_COLUMN in row for row in values):
             return make_row_source(rows, exported_row_mapping(self.name, options), has_file_references=True)
+        if has_conversations(values):
+            return make_conversation_source(
+                self.name, options, rows, values, os.path.dirname(files[0]) if len(files) == 1 else None
+            )
         media = find_media_fields(self.name, options, values) if values else ()
         base = find_base(os.path.dirname(files[0]), list_references(values, media)) if len(files) == 1 else ""
         shape = RowMapping.from_options(options, base=base, media=media, key=":stem" if media else ":row")

@@ -1,6 +1,7 @@
-"""LLaVA-style JSON: one list of objects such as `{"id", "image", "conversations"}`, with the images next to it.
+"""A JSON list of objects, usually conversations: LLaVA, ShareGPT or OpenAI messages, with their media next to it.
 
-Source: https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md, the format).
+Sources: https://github.com/haotian-liu/LLaVA (docs/Finetune_Custom_Data.md), https://github.com/hiyouga/LLaMA-Factory
+(data/README.md), https://platform.openai.com/docs/api-reference/chat (the formats).
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from itertools import islice
 from wdsctl.core.errors import DatasetError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.conversations import has_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
 from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
-from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition, make_row_source
+from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition, make_conversation_source, make_row_source
 from wdsctl.core.importers.records.text import JsonFile, read_text_head
 from wdsctl.core.importers.records.values import read_head
 from wdsctl.core.json_text import read_json
@@ -25,7 +27,7 @@ class LlavaImporter:
     """Accepts any list of objects: fields that name files become parts, all others one part `json`."""
 
     name = "llava"
-    about = "one JSON list of objects with an image and conversations, as LLaVA has it"
+    about = "one JSON list of conversations (LLaVA, ShareGPT, OpenAI messages) or other objects, and their media"
 
     def recognise(self, path: str) -> FormatMatch | None:
         if not path.lower().endswith(".json") or not os.path.isfile(path):
@@ -33,8 +35,9 @@ class LlavaImporter:
         head = read_head(path)
         if not head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
             return None
-        if b'"conversations"' in head:
-            return FormatMatch(0.9, "a JSON list of objects with conversations")
+        found = next((name for name in ("conversations", "messages") if f'"{name}"'.encode() in head), "")
+        if found:
+            return FormatMatch(0.9, f"a JSON list of objects with {found}")
         return FormatMatch(0.4, "a JSON list")
 
     def open(self, path: str, options: Options) -> Source:
@@ -42,6 +45,8 @@ class LlavaImporter:
         read_text_head(path)
         rows = _ListRows(path)
         first = [row.values for row in islice(rows.rows(0), PROBED_ROWS) if row.fault is None]
+        if has_conversations(first):
+            return make_conversation_source(self.name, options, rows, first, os.path.dirname(path))
         media = find_media_fields(self.name, options, first) if first else ()
         base = find_base(os.path.dirname(path), list_references(first, media))
         key = "id" if first and all("id" in row for row in first) else ":stem" if media else ":row"

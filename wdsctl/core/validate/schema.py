@@ -18,6 +18,7 @@ from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
 from wdsctl.core.media.sniff import sniff
 from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
+from wdsctl.core.validate.composed import check_boxes, check_conversation
 from wdsctl.core.validate.content import json_defect, text_defect
 from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard
 
@@ -39,6 +40,7 @@ _PARALLEL_LISTS = (
     ("lines_boxes", "lines_text"),
     ("words_boxes", "words_text"),
     ("chars_boxes", "chars_text"),
+    *(("boxes", name) for name in ("labels", "label_names", "masks", "is_crowd", "areas", "keypoints")),
 )
 
 _KIND_PHRASES: dict[str, str] = {
@@ -118,8 +120,25 @@ def check_sample_schema(
         values[field.name] = value
         if mismatch := _describe_mismatch(field, value):
             findings.add("WDS149", f"{field.name} {mismatch}", parts[access.part])
+    _check_composed(read, parts, rules, values, findings)
     for inconsistency in _find_inconsistencies(values):
         findings.add("WDS150", inconsistency, next(iter(parts.values())))
+
+
+def _check_composed(
+    read: ReadShard,
+    parts: Mapping[str, PartToCheck],
+    rules: SchemaRules,
+    values: Mapping[str, Any],
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check what several fields must be together."""
+    found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
+    if rules.sample_type == "ConversationSample" and "messages" in values:
+        check_conversation(values, found, parts[found["messages"][0]], findings)
+    if rules.sample_type == "DetectionSample" and isinstance(values.get("boxes"), list):
+        image = parts[found["image"][0]] if found.get("image") else None
+        check_boxes(read, values, image, parts[found["boxes"][0]], findings)
 
 
 def _check_collected(

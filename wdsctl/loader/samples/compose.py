@@ -28,6 +28,12 @@ def compose_function(kind: type[Sample]) -> ComposeFields | None:
     return _compose_detection if issubclass(kind, DetectionSample) else None
 
 
+def compose_fields(kind: type[Sample], values: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a sample of this type from values as a field map gives them. Raises SampleFailed."""
+    compose = compose_function(kind)
+    return values if compose is None else compose(values)
+
+
 def _compose_conversation(values: dict[str, Any]) -> dict[str, Any]:
     images, videos, audios = (list(values.get(name) or ()) for name in _MEDIA_FIELDS)
     try:

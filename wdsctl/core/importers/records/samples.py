@@ -13,6 +13,12 @@ from typing import Any, NamedTuple
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FilePart, Options, Part
+from wdsctl.core.importers.records.conversations import (
+    check_conversation,
+    is_data_url,
+    list_conversation_media,
+    read_data_url,
+)
 from wdsctl.core.importers.records.files import (
     extension_of_content,
     extension_of_name,
@@ -117,7 +123,8 @@ class RowMapping:
     that hold bytes or name files; they are known before the first row, so that parts have the same names in all rows.
     `key`: a field, `:row` (the row's number) or `:stem` (the path of the first file, without its extension). `text`:
     a field that becomes the part `txt`. `allowed_folder`: the folder that the user names, if any; references may be
-    relative to it, and may lead anywhere below it.
+    relative to it, and may lead anywhere below it. `is_conversation`: the rows are conversations, see
+    `records/conversations.py`.
     """
 
     base_folder: str = ""
@@ -125,12 +132,15 @@ class RowMapping:
     key: str = ":row"
     text: str = ""
     allowed_folder: str = ""
+    is_conversation: bool = False
 
     @classmethod
-    def from_options(cls, options: Options, *, media: Iterable[str], key: str, base: str = "") -> RowMapping:
+    def from_options(
+        cls, options: Options, *, media: Iterable[str], key: str, base: str = "", is_conversation: bool = False
+    ) -> RowMapping:
         """Build a mapping from the user's options; the option `key` overrides the argument."""
         key, text = options.get("key") or key, options.get("text", "")
-        return cls(base, tuple(media), key, text, allowed_folder=options.get("base", ""))
+        return cls(base, tuple(media), key, text, options.get("base", ""), is_conversation)
 
 
 def exported_row_mapping(format_name: str, options: Options) -> RowMapping:
@@ -169,6 +179,8 @@ def _part_name(part: RowPart) -> str:
 
 
 def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
+    if mapping.is_conversation:
+        return _conversation_parts(row, mapping)
     rest: dict[str, Any] = {}
     pieces: list[RowPart] = []
     for name, value in row.values.items():
@@ -185,6 +197,33 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
         taken = {piece.name for piece in pieces}
         pieces.append(Part("json" if "json" not in taken else "row.json", encode_json(rest)))
     return _number_duplicates(pieces) if len(pieces) > 1 else pieces
+
+
+def _conversation_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
+    """The media in the order of the conversation, and the JSON with its turns. Raises DatasetError WDS161."""
+    begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
+    try:
+        found = list_conversation_media(row.values, mapping.media)
+        pieces: list[RowPart] = []
+        for place, value in found:
+            medium = read_data_url(value) if is_data_url(value) else value
+            pieces += _media_parts("", medium, begin, f"{row.where}, {place}")
+        if len(pieces) > 1:
+            pieces = [
+                piece._replace(name=f"{i}.{piece.name}")
+                if isinstance(piece, Part)
+                else _with_name(piece, f"{i}.{piece.name}")
+                for i, piece in enumerate(pieces)
+            ]
+        rest = {name: value for name, value in row.values.items() if name not in mapping.media}
+        text = rest.pop(mapping.text) if isinstance(rest.get(mapping.text), str) else None
+        check_conversation(rest, [piece.name for piece in pieces])
+    except WdsctlError as error:
+        error.where = error.where or row.where
+        raise
+    if text is not None:
+        pieces.append(Part("txt", text.encode("utf-8", "surrogateescape")))
+    return [*pieces, Part("json", encode_json(rest))]
 
 
 def _number_duplicates(parts: list[RowPart]) -> list[RowPart]:

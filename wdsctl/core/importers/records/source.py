@@ -7,14 +7,21 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, Part, SampleListing, SourceDescription, SourceEntry
+from wdsctl.core.importers.protocol import FilePart, Options, Part, SampleListing, SourceDescription, SourceEntry
+from wdsctl.core.importers.records.conversations import (
+    conversation_media_fields,
+    describe_conversations,
+    list_conversation_references,
+)
+from wdsctl.core.importers.records.files import find_base
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.text import path_for_message
@@ -93,6 +100,22 @@ def make_row_source(
     samples = RowSampleReader(rows, mapping)
     make = FileReferencingSource if has_file_references else SampleSource
     return make(samples, splits, describe)
+
+
+def make_conversation_source(
+    format_name: str, options: Options, rows: RowReader, first: Sequence[Mapping[str, Any]], folder: str | None
+) -> SampleSource:
+    """Make a source whose samples are conversations.
+
+    `first`: the first rows. `folder`: the one that holds their file, None for several files. Several conversations
+    often share an image, so that only an `id` in every row is a key, never the image's name.
+    """
+    media = conversation_media_fields(format_name, options, first)
+    base = "" if folder is None else find_base(folder, list_conversation_references(first, media))
+    key = "id" if all("id" in row for row in first) else ":row"
+    mapping = RowMapping.from_options(options, base=base, media=media, key=key, is_conversation=True)
+    describe = partial(describe_conversations, first, media, mapping.text)
+    return make_row_source(rows, mapping, has_file_references=True, describe=describe)
 
 
 class SampleSource:

@@ -1,0 +1,134 @@
+"""From a LLaVA file with pictures to messages with each picture in its place."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from tests.build import a_folder
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.dataset.config import load_config
+from wdsctl.loader import (
+    ConversationSample,
+    Cooker,
+    DefaultTaskEncoder,
+    SampleDecoder,
+    WorkerConfig,
+    get_loader,
+    get_train_dataset,
+)
+from wdsctl.loader.runtime.failures import reraise_exception
+
+IMAGES = 12  # so that natural order differs from that of texts
+
+
+def picture(width: int) -> bytes:
+    file = io.BytesIO()
+    Image.new("RGB", (width, 3), (width, 0, 0)).save(file, "PNG")
+    return file.getvalue()
+
+
+def turns(*words: str) -> list[dict[str, str]]:
+    return [{"from": ("human", "gpt")[i % 2], "value": each} for i, each in enumerate(words)]
+
+
+def a_llava_file(folder: Path) -> Path:
+    rows = [
+        {"id": "one", "image": "1.png", "conversations": turns("<image>\nWhat?", "1", "Sure?", "yes")},
+        {
+            "id": "many",
+            "images": [f"{i}.png" for i in range(1, IMAGES + 1)],
+            "conversations": turns("and ".join(["<image>"] * IMAGES), "many"),
+        },
+        {"id": "late", "image": "2.png", "conversations": turns("hi", "hello", "And this?\n<image>", "2")},
+        {"id": "text", "conversations": turns("hi", "hello"), "system": "Be brief."},
+    ]
+    images = {f"images/{i}.png": picture(i) for i in range(1, IMAGES + 1)}
+    return Path(a_folder(folder, {"train.json": json.dumps(rows).encode(), **images})) / "train.json"
+
+
+class Encoder(DefaultTaskEncoder[Any, Any, Any, Any]):
+    decoder = SampleDecoder("torchrgb8")
+
+
+def samples_of(path: Path, encoder: Any = None, workers: int = 0) -> dict[str, ConversationSample]:
+    config = WorkerConfig(0, 1, workers, global_error_handler=reraise_exception)
+    dataset = get_train_dataset(str(path), task_encoder=encoder or Encoder(), worker_config=config)
+    return {sample.__key__: sample for sample in islice(get_loader(dataset), 4)}
+
+
+def shown(sample: ConversationSample) -> list[tuple[str, list[Any]]]:
+    """Roles and items; an image is its width, which is the color of its pixels, too."""
+    messages = []
+    for message in sample.messages:
+        items = []
+        for item in message["content"]:
+            image = item.get("image")
+            if image is not None:
+                assert image[0].unique().tolist() == [image.shape[-1]]
+            items.append(item["text"] if image is None else image.shape[-1])
+        messages.append((message["role"], items))
+    return messages
+
+
+TOLD = {
+    "one": [("user", [1, "What?"]), ("assistant", ["1"]), ("user", ["Sure?"]), ("assistant", ["yes"])],
+    "many": [
+        ("user", [each for i in range(1, IMAGES + 1) for each in (i, "and ")][:-1]),
+        ("assistant", ["many"]),
+    ],
+    "late": [("user", ["hi"]), ("assistant", ["hello"]), ("user", ["And this?", 2]), ("assistant", ["2"])],
+    "text": [("system", ["Be brief."]), ("user", ["hi"]), ("assistant", ["hello"])],
+}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_picture_of_a_llava_file_is_in_its_place_in_the_messages(tmp_path: Path, workers: int) -> None:
+    convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "out"), ConvertRequest())
+
+    config = load_config(str(tmp_path / "out/.wdsctl/dataset.yaml"))
+    assert (config.sample_type, config.field_map, config.optional) == (
+        "ConversationSample",
+        {"messages": "json", "images": "*"},
+        ("images",),
+    )
+    samples = samples_of(tmp_path / "out", workers=workers)
+    assert {key: shown(sample) for key, sample in samples.items()} == TOLD
+    assert [image.shape[-1] for image in samples["many"].images] == list(range(1, IMAGES + 1))
+    assert samples["text"].images == []
+    message = samples["one"].messages[0]
+    assert message["content"][0]["image"] is samples["one"].images[0]
+
+
+def test_the_cooker_of_a_polylithic_conversion_builds_the_same_conversations(tmp_path: Path) -> None:
+    convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "flat"), ConvertRequest())
+    convert([str(tmp_path / "flat")], str(tmp_path / "out"), ConvertRequest(media=("png",), layout="polylithic"))
+    spec = importlib.util.spec_from_file_location("cook_of_a_test", tmp_path / "out/cook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+    class Cooks(Encoder):
+        cookers = (Cooker(module.cook),)
+
+    samples = samples_of(tmp_path / "out/blend.yaml", Cooks())
+
+    assert {key: shown(sample) for key, sample in samples.items()} == TOLD
+
+
+def test_a_batch_of_conversations_has_a_list_for_each_sample(tmp_path: Path) -> None:
+    convert([str(a_llava_file(tmp_path / "raw"))], str(tmp_path / "out"), ConvertRequest())
+
+    (batch,) = islice(get_loader(get_train_dataset(str(tmp_path / "out"), batch_size=4, task_encoder=Encoder())), 1)
+
+    assert sorted(len(images) for images in batch.images) == [0, 1, 1, IMAGES]
+    assert sorted(len(messages) for messages in batch.messages) == [2, 3, 4, 4]

@@ -1,0 +1,146 @@
+"""Rows that are conversations: which rows are, where their media are named, and what becomes of their fields.
+
+The media of a row are numbered in the order of their places in the conversation (`0.jpg`, `1.png`; a single one is
+`jpg`), and the JSON keeps the turns unchanged, so that `normalize_conversation` puts each medium into its place again.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.errors import DatasetError, WdsctlError
+from wdsctl.core.importers.protocol import FieldUse, Options, SourceDescription
+from wdsctl.core.importers.records.files import extension_of_name, find_media_fields
+from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
+from wdsctl.core.samples.conversations import TURNS_KEYS, is_conversation, normalize_conversation
+
+#: Fields of conversation rows whose values are media, by any name of a file.
+_MEDIA_FIELDS = ("image", "images", "video", "videos", "audio", "audios")
+
+#: Keys of a content item under which its medium is.
+_ITEM_KEYS = ("image_url", "video_url", "audio_url", "input_audio", "image", "video", "audio", "url", "path")
+
+#: The pattern takes the parts of each field's media type; `convert` leaves out fields for which no sample has any.
+CONVERSATION_CONFIG = DatasetConfig(
+    "ConversationSample",
+    {"messages": "json", "images": "*", "videos": "*", "audios": "*"},
+    optional=("images", "videos", "audios"),
+)
+
+
+def has_conversations(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether one of the rows has turns under `conversations` or `messages`."""
+    return any(is_conversation(row.get(key)) for row in rows for key in TURNS_KEYS)
+
+
+def conversation_media_fields(format_name: str, options: Options, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """The fields with media: those that `-O files=` names, or else the usual names and those that look like files."""
+    found = find_media_fields(format_name, options, rows)
+    return found if options.get("files") else tuple(dict.fromkeys((*_MEDIA_FIELDS, *found)))
+
+
+def list_conversation_media(row: Mapping[str, Any], fields: Iterable[str]) -> list[tuple[str, Any]]:
+    """(where, value) of each medium: those of the fields, or else those of the content items, in their order.
+
+    A value is a reference, bytes, or both in a dict. Raises DatasetError WDS161 if both have media.
+    """
+    of_fields = [(name, value) for name in fields for value in _flatten(row.get(name))]
+    of_items = [(key, value) for key in TURNS_KEYS for value in _iter_item_media(row.get(key))]
+    if of_fields and of_items:
+        raise DatasetError(
+            f"{of_fields[0][0]} has media, and so have items of {of_items[0][0]}, and no telling their order",
+            hint="name all media in one of the two places",
+            code="WDS161",
+        )
+    return of_fields or of_items
+
+
+def list_conversation_references(rows: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> list[str]:
+    """The files that the rows name."""
+    names = []
+    for row in rows:
+        try:
+            names += [value for _, value in list_conversation_media(row, fields) if isinstance(value, str)]
+        except WdsctlError:
+            continue  # reported when the row is read
+    return [name for name in names if not is_data_url(name)]
+
+
+def is_data_url(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("data:")
+
+
+def read_data_url(url: str) -> bytes:
+    """The bytes of a data: URL. Raises DatasetError WDS232 if they are not base64."""
+    head, comma, data = url.partition(",")
+    try:
+        if not comma or not head.endswith(";base64"):
+            raise ValueError("expected `;base64,`")
+        return b64decode(unquote_to_bytes(data), validate=True)
+    except (ValueError, binascii.Error) as error:
+        hint = "write the file's bytes in base64, or name a file"
+        raise DatasetError(f"the data: URL cannot be read: {error}", hint=hint, code="WDS232") from error
+
+
+def check_conversation(row: Mapping[str, Any], part_names: Iterable[str]) -> None:
+    """Raise DatasetError WDS161 if the row is no conversation, or its media do not fit its tokens."""
+    kinds = [
+        FORMAT_BY_EXTENSION[extension].media_type
+        for name in part_names
+        if (extension := name.rpartition(".")[2]) in FORMAT_BY_EXTENSION
+    ]
+    of_kind = {f"{kind}s": [name for name in kinds if name == kind] for kind in ("image", "video", "audio")}
+    normalize_conversation(row, images=of_kind["images"], videos=of_kind["videos"], audios=of_kind["audios"])
+
+
+def describe_conversations(
+    rows: Sequence[Mapping[str, Any]], fields: Sequence[str], text: str = ""
+) -> SourceDescription:
+    """What becomes of the fields of these rows, in the order of their first appearance."""
+    uses = []
+    for name in dict.fromkeys(name for row in rows for name in row):
+        if name in fields:
+            references = [value for row in rows for value in _flatten(row.get(name))]
+            parts = sorted({extension_of_name(each) or "bin" for each in references if isinstance(each, str)})
+            is_single = all(len(list(_flatten(row.get(name)))) < 2 for row in rows)
+            uses.append(FieldUse(name, ", ".join(part if is_single else f"*.{part}" for part in parts) or "*"))
+        elif name == text:
+            uses.append(FieldUse(name, "txt"))
+        else:
+            has_media = name in TURNS_KEYS and any(True for row in rows for _ in _iter_item_media(row.get(name)))
+            uses.append(FieldUse(name, f"json[{name}]", "its media become parts, too" if has_media else ""))
+    return SourceDescription(tuple(uses), config=CONVERSATION_CONFIG)
+
+
+def _flatten(value: Any) -> Iterator[Any]:
+    if isinstance(value, list | tuple):
+        for each in value:
+            yield from _flatten(each)
+    elif value is not None and value != "":
+        yield value
+
+
+def _iter_item_media(turns: Any) -> Iterator[Any]:
+    """The media that content items name or hold. Items without one are places for media of the fields."""
+    for turn in turns if isinstance(turns, list) else ():
+        content = turn.get("content", turn.get("value")) if isinstance(turn, Mapping) else None
+        for item in content if isinstance(content, list) else ():
+            if isinstance(item, Mapping) and item.get("type", "") != "text":
+                found = next((item[key] for key in _ITEM_KEYS if item.get(key)), None)
+                yield from _flatten(_unwrap(found))
+
+
+def _unwrap(found: Any) -> Any:
+    """`{"url": ...}` of OpenAI's image_url, and `{"data": ..., "format": ...}` of its input_audio."""
+    if not isinstance(found, Mapping):
+        return found
+    if isinstance(found.get("url"), str):
+        return found["url"]
+    if isinstance(found.get("data"), str):
+        return f"data:audio/{found.get('format', '')};base64,{found['data']}"
+    return found
