@@ -79,7 +79,11 @@ def test_new_shards_go_where_shards_are_missing() -> None:
     assert {name: len(parts) for name, parts in allocated.items()} == {"train": 0, "val": 4}
 
 
-def test_auto_is_by_shard_only_where_no_split_stays_empty() -> None:
+def test_auto_is_by_shard_only_where_the_shards_are_enough_for_the_shares() -> None:
     assert resolve_by("auto", 10, SHARES) == "shard"
     assert resolve_by("auto", 3, SHARES) == "sample"
+    assert resolve_by("auto", 15, SHARES) == "sample"  # 12, 2 and 1
+    assert resolve_by("auto", 1000, SHARES) == "shard"
+    assert resolve_by("auto", 10, {"train": 8, "val": 1}) == "shard"
+    assert resolve_by("auto", 10, {"train": 1, "val": 0}) == "sample"
     assert resolve_by("shard", 3, SHARES) == "shard"

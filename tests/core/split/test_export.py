@@ -18,7 +18,7 @@ def test_an_exported_split_imports_as_the_same(tmp_path: Path) -> None:
     one, two = some_shards(tmp_path / "one", 12), some_shards(tmp_path / "two", 12)
     index(one)
     index(two)
-    split_by_ratios(one, {"train": 8, "val": 1, "test": 1})
+    split_by_ratios(one, {"train": 8, "val": 1, "test": 1}, by="shard")
     split_dataset(one, SplitRequest(excludes=Excludes(shards=("shard-003.tar",), keys=("000001", "000007"))))
     report = export_split(one, str(tmp_path / "split.yaml"))
     rule, excludes = read_split_yaml(str(tmp_path / "split.yaml"))

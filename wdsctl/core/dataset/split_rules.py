@@ -18,8 +18,8 @@ from typing import Any, Literal
 from wdsctl.core.errors import UsageError
 from wdsctl.core.json_text import read_json
 
-#: What a rule assigns. `shard`: whole shards; `sample`: samples; `auto`: whole shards unless a split would be empty;
-#: `key`: samples by the hash of their key.
+#: What a rule assigns. `shard`: whole shards; `sample`: samples; `auto`: whole shards unless they are too few for the
+#: shares; `key`: samples by the hash of their key.
 SplitBy = Literal["auto", "shard", "sample", "key"]
 
 #: Names of splits for shares without names.

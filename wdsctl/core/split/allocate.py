@@ -49,6 +49,7 @@ from wdsctl.core.split.assignment import add_samples
 if TYPE_CHECKING:
     from wdsctl.core.index.merge import MergePlan
 
+SHARE_TOLERANCE = 0.1  # `auto` assigns whole shards if every split gets its share of them up to this fraction
 NEW_SAMPLE = -1  # the origin of a sample that the shard did not have before
 
 
@@ -62,10 +63,18 @@ class ShardToAllocate:
 
 
 def resolve_by(by: SplitBy, shards: int, shares: Mapping[str, float]) -> Literal["shard", "sample"]:
-    """Resolve `auto`: whole shards, which load fastest, unless a split would be empty."""
-    if by == "auto":
-        return "shard" if all(allocate_items(shards, shares).values()) else "sample"
-    return "shard" if by == "shard" else "sample"
+    """Resolve `auto`: whole shards, which load fastest, unless they are too few for the shares.
+
+    They are if a split would have a tenth more or less shards than its share, or none.
+    """
+    if by != "auto":
+        return "shard" if by == "shard" else "sample"
+    exact = {name: shards * share / sum(shares.values()) for name, share in shares.items()}
+    counts = allocate_items(shards, shares)
+    fits = all(
+        counts[name] and abs(counts[name] - exact[name]) <= (SHARE_TOLERANCE + 1e-9) * exact[name] for name in shares
+    )
+    return "shard" if fits else "sample"
 
 
 def allocate_shards(
