@@ -11,7 +11,7 @@ from wdsctl.core.convert import exporters
 from wdsctl.core.convert.exporters import WrittenUnit
 from wdsctl.core.dataset.destination import move_unit_files
 from wdsctl.core.errors import WdsctlError
-from wdsctl.core.importers.protocol import DetailedSource, Options, Part
+from wdsctl.core.importers.protocol import DescribedSource, DetailedSource, Options, Part, SourceDescription
 
 Samples = dict[str, dict[str, bytes]]
 
@@ -60,6 +60,19 @@ def refused(path: str | Path, options: Options | None = None, *, form: str = "")
     except WdsctlError as error:
         return error
     raise AssertionError("it was taken")
+
+
+def described(path: str | Path, options: Options | None = None, *, form: str = "") -> SourceDescription:
+    """What a source says becomes of it."""
+    importer = importers.get_importer(form) if form else importers.best_importer(str(path))[0]
+    with importer.open(str(path), options or {}) as source:
+        assert isinstance(source, DescribedSource)
+        return source.describe()
+
+
+def reported(path: str | Path, options: Options | None = None, *, form: str = "") -> list[tuple[str, str, int]]:
+    """The findings of a description: code, severity and count."""
+    return [(each.code, each.severity, each.count) for each in described(path, options, form=form).findings]
 
 
 def written(folder: Path, form: str, samples: Mapping[str, Mapping[str, bytes]], options: Options | None = None) -> str:

@@ -7,22 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.build import a_folder, an_image
-from tests.core.formats import faults, held, refused
+from tests.core.formats import described, faults, held, refused, reported
 from wdsctl.core import importers
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
-from wdsctl.core.importers.protocol import DescribedSource, SourceDescription
 from wdsctl.core.media.kinds import media_extensions
-
-
-def described(root: str | Path, **options: str) -> SourceDescription:
-    with importers.get_importer("imagefolder").open(str(root), options) as source:
-        assert isinstance(source, DescribedSource)
-        return source.describe()
-
-
-def reported(root: str | Path, **options: str) -> list[tuple[str, str, int]]:
-    return [(found.code, found.severity, found.count) for found in described(root, **options).findings]
 
 
 def test_folders_are_classes_numbered_in_the_order_of_their_names(tmp_path: Path) -> None:
@@ -45,7 +34,7 @@ def test_images_of_every_format_are_imported(tmp_path: Path) -> None:
     assert importers.best_importer(root)[0].name == "imagefolder"
     assert {parts.keys() - {"cls", "txt"} == {key[4:]} for key, parts in held(root).items()} == {True}
     assert len(held(root)) == 2 * len(endings)
-    config = described(root).config
+    config = described(root, form="imagefolder").config
     assert config is not None
     assert set(config.field_map["image"].split(",")) == set(endings)
 
@@ -82,7 +71,7 @@ def test_splits_above_the_classes_are_the_splits_of_the_samples(tmp_path: Path) 
 
 def test_samples_are_images_with_a_class_and_its_name(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {"a/1.jpg": b"1", "b/1.PNG": b"2", "b/note.md": b"?"})
-    config = described(root).config
+    config = described(root, form="imagefolder").config
 
     assert config is not None
     assert config.field_map == {"image": "jpg,png", "label": "cls", "label_name": "txt"}
@@ -103,7 +92,7 @@ def test_files_that_are_no_media_in_a_class_are_reported_and_no_samples(tmp_path
     root = a_folder(tmp_path / "raw", {**files, "a/.hidden": b"", "docs/x.pdf": b""})
 
     assert list(held(root, form="imagefolder")) == ["a/1", "b/2"]
-    assert reported(root)[:4] == [
+    assert reported(root, form="imagefolder")[:4] == [
         ("WDS240", "error", 1), ("WDS239", "error", 3), ("WDS239", "warning", 1), ("WDS239", "note", 1),
     ]  # fmt: skip
     report = convert([root], str(tmp_path / "made"), ConvertRequest(from_format="imagefolder"))
@@ -117,7 +106,7 @@ def test_folders_without_media_are_no_classes_but_empty_ones_are(tmp_path: Path)
     (tmp_path / "__MACOSX").mkdir()
 
     assert [parts["cls"] for parts in held(root).values()] == [b"1", b"2", b"2"]
-    messages = [found.message for found in described(root).findings if found.code == "WDS241"]
+    messages = [found.message for found in described(root, form="imagefolder").findings if found.code == "WDS241"]
     assert messages == [
         "1 class, such as a: the folder is empty; the class keeps its number, and has no samples",
         "1 class, such as b: the class has a single sample, which only one split can have",
@@ -132,7 +121,7 @@ def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_pat
 
     assert {key.split("/", 1)[1][0]: parts["cls"] for key, parts in found.items()} == {"a": b"0", "b": b"1"}
     assert not any(key.startswith("extra") for key in found)
-    findings = [found.message for found in described(root).findings]
+    findings = [found.message for found in described(root, form="imagefolder").findings]
     assert findings == [
         "1 file becomes no sample (1 .jpg), such as extra/z/1.jpg: it is no media file in a class folder",
         "1 class, such as a: the split testing has no sample of the class",
@@ -167,7 +156,7 @@ def test_audio_and_video_may_have_classes_too(tmp_path: Path) -> None:
     clips = a_folder(tmp_path / "v", {"run/v_1.avi": b"1", "jump/v_2.avi": b"2"})
 
     assert importers.best_importer(sounds)[0].name == importers.best_importer(clips)[0].name == "imagefolder"
-    configs = [described(root).config for root in (sounds, clips)]
+    configs = [described(root, form="imagefolder").config for root in (sounds, clips)]
     assert [(config.sample_type, config.field_map) for config in configs if config] == [
         ("AudioSample", {"audio": "wav", "text": "txt"}), ("VideoSample", {"video": "avi", "text": "txt"}),
     ]  # fmt: skip
@@ -179,8 +168,12 @@ def test_the_lists_of_speech_commands_are_splits(tmp_path: Path) -> None:
     root = a_folder(tmp_path / "raw", {**files, **lists, "_background_noise_/rain.wav": b"1", "README.md": b""})
 
     assert {parts["txt"] for parts in held(root).values()} == {b"yes", b"no"}
-    assert reported(root)[:3] == [("WDS239", "error", 1), ("WDS239", "warning", 1), ("WDS241", "warning", 1)]
-    assert ("WDS231", "error", 1) in reported(root)
+    assert reported(root, form="imagefolder")[:3] == [
+        ("WDS239", "error", 1),
+        ("WDS239", "warning", 1),
+        ("WDS241", "warning", 1),
+    ]
+    assert ("WDS231", "error", 1) in reported(root, form="imagefolder")
     assert convert([root], str(tmp_path / "made")).datasets[0].splits == {"train": 4, "val": 1, "test": 1}
 
 
@@ -214,7 +207,7 @@ def test_pairs_of_files_and_single_folders_are_raw_folders(tmp_path: Path) -> No
     assert importers.best_importer(pairs)[0].name == importers.best_importer(single)[0].name == "folder"
     assert [importer.name for importer, _ in importers.find_importers(single)] == ["folder", "imagefolder"]
     assert {parts["txt"] for parts in held(single, form="imagefolder").values()} == {b"photos"}
-    assert ("WDS241", "warning", 1) in reported(single)
+    assert ("WDS241", "warning", 1) in reported(single, form="imagefolder")
 
 
 def test_the_mark_changes_with_the_files(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ MODULES = MappingProxyType(
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",
-        "coco": "coco",
+        "coco": "annotations.coco",
         "parquet": "parquet",
         "huggingface": "huggingface",
         "mds": "mds",

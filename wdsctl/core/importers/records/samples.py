@@ -87,7 +87,7 @@ class SourceRow(NamedTuple):
 
     `number` counts from 0 and is the sample's index. `where` names the row in messages. `fault` says why the row has no
     values. `base`: the folder that references are relative to, unless the mapping has one. `split`: one of the source's
-    splits, or empty. `prefix`: the beginning of the key.
+    splits, or empty. `prefix`: the beginning of the key. `parts`: further parts of the sample.
     """
 
     number: int
@@ -97,6 +97,7 @@ class SourceRow(NamedTuple):
     base: str = ""
     prefix: str = ""
     split: str = ""
+    parts: tuple[RowPart, ...] = ()
 
 
 class _ReferenceBase(NamedTuple):
@@ -182,7 +183,7 @@ def _row_parts(row: SourceRow, mapping: RowMapping) -> list[RowPart]:
     if mapping.is_conversation:
         return _conversation_parts(row, mapping)
     rest: dict[str, Any] = {}
-    pieces: list[RowPart] = []
+    pieces: list[RowPart] = [*row.parts]
     for name, value in row.values.items():
         if name in mapping.media:
             begin = _ReferenceBase(mapping.base_folder or row.base, mapping.allowed_folder)
