@@ -102,8 +102,8 @@ def split_by_ratios(
     """Divide the dataset by `ratios`: whole shards, samples, or samples by key. Replaces the default set.
 
     `auto` takes whole shards, which load fastest, unless they are too few for the shares. Raises UsageError WDS210 if a
-    split would be empty anyway, and WDS238 if a sample would leave one of several splits for another, unless it `may_move`.
-    The rule is written to dataset.yaml, if there is one, and new shards follow it.
+    split would be empty anyway, and WDS238 if a sample would leave one of several splits for another, unless it
+    `may_move`. The rule is written to dataset.yaml, if there is one, and new shards follow it.
     """
     request = SplitRequest(rule=SplitRule(dict(ratios), by, seed), may_move=may_move)
     return split_dataset(root, request, catalog=catalog, dry_run=dry_run, progress=progress)
