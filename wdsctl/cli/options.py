@@ -86,6 +86,44 @@ ExcludeOption = Annotated[
     list[str] | None,
     typer.Option("--exclude", metavar="PATTERN", help="Skip shards whose path matches, such as 'val/*' (repeatable)."),
 ]
+#: Of commands that write shards.
+ShardSamplesOption = Annotated[
+    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per shard.")
+]
+ShardSizeOption = Annotated[
+    int,
+    typer.Option(
+        "--shard-size",
+        metavar="SIZE",
+        parser=parse_size_option,
+        show_default=False,
+        help="Maximum bytes per shard, before any re-encoding. [default: 1GiB]",
+    ),
+]
+TemplateOption = Annotated[
+    str,
+    typer.Option(
+        "--template", metavar="T", help="Template of the shard names. Other formats replace .tar by their extension."
+    ),
+]
+#: Of commands that read samples.
+SplitOption = Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")]
+ShardOption = Annotated[
+    str | None, typer.Option("--shard", metavar="PATH", help="Only the sample in shard PATH, if a key is repeated.")
+]
+#: Of commands whose report has all findings, whatever is listed for people.
+LimitOption = Annotated[
+    int,
+    typer.Option(
+        "--limit", metavar="N", min=0, help="Number of entries to list as text, 0 for all. Other formats list all."
+    ),
+]
+#: Of commands with `--sample`.
+SampleSeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of --sample.")]
+TimeoutOption = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel a query after this time.")
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")]
 ByOption = Annotated[
     Literal["auto", "shard", "sample", "key"],
     typer.Option(
@@ -265,10 +303,12 @@ def with_common(function: Callable[..., int]) -> Callable[..., int]:
     return command
 
 
-def make_group() -> typer.Typer:
-    """A command that has commands; without one it shows its help and exits with 2."""
+def make_group(*commands: tuple[str, Callable[..., int], str]) -> typer.Typer:
+    """A command that has commands: (name, function, epilog). Without one it shows its help and exits with 2."""
     group = typer.Typer(rich_markup_mode=None, no_args_is_help=False)
     group.callback(invoke_without_command=True)(exit_with_help)
+    for name, function, epilog in commands:
+        group.command(name, epilog=epilog)(with_common(function))
     return group
 
 

@@ -60,8 +60,6 @@ Examples:
 Training states resume only on generations that are kept.
 """
 
-group = options.make_group()
-
 
 def info(root: options.RootArgument, *, catalog: options.CatalogOption = None, common: options.CommonOptions) -> int:
     """Show versions, generation, tables and files of the catalog."""
@@ -115,12 +113,11 @@ def vacuum(
     return 0
 
 
-for _name, _function, _epilog in (
+group = options.make_group(
     ("info", info, INFO_EPILOG),
     ("check", check, CHECK_EPILOG),
     ("vacuum", vacuum, VACUUM_EPILOG),
-):
-    group.command(_name, epilog=_epilog)(options.with_common(_function))
+)
 
 
 #: Findings listed; --json has all.

@@ -74,8 +74,6 @@ KeyOption = Annotated[
     str, typer.Option("--key", metavar="NAME", help="Read only states under this key, if a file has several.")
 ]
 
-group = options.make_group()
-
 
 def info(files: FilesArgument, *, key: KeyOption = "", common: options.CommonOptions) -> int:
     """Show saved states. Shows step, ranks, lanes, sizes, and which jobs can resume from them."""
@@ -94,7 +92,7 @@ def redistribute(
         int | None, typer.Option("--ranks", metavar="N", min=1, help="Write a file for each of N ranks.")
     ] = None,
     key: KeyOption = "",
-    force: Annotated[bool, typer.Option("--force", help="Overwrite existing files (same as --yes).")] = False,
+    force: options.ForceOption = False,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
 ) -> int:
@@ -121,12 +119,11 @@ def diff(
     return 0 if report.is_same else 1
 
 
-for _name, _function, _epilog in (
+group = options.make_group(
     ("info", info, INFO_EPILOG),
     ("redistribute", redistribute, REDISTRIBUTE_EPILOG),
     ("diff", diff, DIFF_EPILOG),
-):
-    group.command(_name, epilog=_epilog)(options.with_common(_function))
+)
 
 
 #: Entries listed; --json has all.

@@ -37,8 +37,6 @@ Examples:
   WDSCTL_CONFIG=none wdsctl config show       variables alone
 """
 
-group = options.make_group()
-
 
 def show(*, common: options.CommonOptions) -> int:
     """Show which options the configuration sets, and where each value comes from."""
@@ -61,7 +59,7 @@ def show(*, common: options.CommonOptions) -> int:
     return 0
 
 
-group.command("show", epilog=SHOW_EPILOG)(options.with_common(show))
+group = options.make_group(("show", show, SHOW_EPILOG))
 
 
 def render_config(report: Mapping[str, Any]) -> Iterator[RenderableType]:

@@ -55,29 +55,9 @@ FormatOption = Annotated[
         help="Option of the source's format; to.NAME=VALUE is an option of DEST's format (repeatable).",
     ),
 ]
-ShardSamplesOption = Annotated[
-    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per file.")
-]
-ShardSizeOption = Annotated[
-    int,
-    typer.Option(
-        "--shard-size",
-        metavar="SIZE",
-        parser=options.parse_size_option,
-        show_default=False,
-        help="Maximum bytes per file, counted before re-encoding. [default: 1GiB]",
-    ),
-]
-TemplateOption = Annotated[
-    str,
-    typer.Option(
-        "--template", metavar="T", help="Template of the file names; .tar is replaced by the extension of the format."
-    ),
-]
 SortOption = Annotated[Literal["none", "key"], typer.Option("--sort", metavar="key", help="Sort the samples by key.")]
 ShuffleOption = Annotated[bool, typer.Option("--shuffle", help="Shuffle all samples of all sources.")]
 SeedOption = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of --shuffle.")]
-SplitOption = Annotated[str, typer.Option("--split", metavar="NAME", help="Convert only the samples of this split.")]
 WhereOption = Annotated[
     str,
     typer.Option(
@@ -176,13 +156,13 @@ def command(
     from_format: options.FromOption = "",
     to_format: ToOption = "",
     option: FormatOption = None,
-    shard_samples: ShardSamplesOption = 10_000,
-    shard_size: ShardSizeOption = 1 << 30,
-    template: TemplateOption = "shard-{index:06d}.tar",
+    shard_samples: options.ShardSamplesOption = 10_000,
+    shard_size: options.ShardSizeOption = 1 << 30,
+    template: options.TemplateOption = "shard-{index:06d}.tar",
     sort: SortOption = "none",
     shuffle: ShuffleOption = False,
     seed: SeedOption = 0,
-    split: SplitOption = "",
+    split: options.SplitOption = None,
     where: WhereOption = "",
     on_collision: OnCollisionOption = "error",
     apart: ApartOption = "",
@@ -228,7 +208,7 @@ def command(
             shard_size=shard_size,
             template=template,
             seed=seed,
-            split=split,
+            split=split or "",
             where=where,
             on_collision=on_collision,
             apart=apart,

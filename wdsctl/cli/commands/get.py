@@ -43,9 +43,7 @@ def command(
         str | None,
         typer.Option("--output", "-o", metavar="FILE|DIR/|-", help="Write to a file or folder instead of stdout."),
     ] = None,
-    shard: Annotated[
-        str | None, typer.Option("--shard", metavar="PATH", help="Only the sample in shard PATH, if a key is repeated.")
-    ] = None,
+    shard: options.ShardOption = None,
     position: Annotated[
         int | None,
         typer.Option("--position", metavar="N", min=0, help="Only the sample at position N of its shard, from 0."),

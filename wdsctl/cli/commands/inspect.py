@@ -87,11 +87,8 @@ def command(
         int | None, typer.Option("--seed", metavar="S", help="Seed that draws the samples. [default: 0]")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEY", help="Show the sample with this key.")] = None,
-    shard: Annotated[
-        str | None,
-        typer.Option("--shard", metavar="PATH", help="Show only the sample in shard PATH, if a key is repeated."),
-    ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = None,
+    shard: options.ShardOption = None,
+    split: options.SplitOption = None,
     images: ImagesOption = "auto",
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,

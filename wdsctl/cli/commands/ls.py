@@ -48,7 +48,7 @@ def command(
     null: Annotated[
         bool, typer.Option("--null", "-0", help="End names with a NUL byte, and do not quote them.")
     ] = False,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = None,
+    split: options.SplitOption = None,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:

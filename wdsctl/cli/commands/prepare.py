@@ -80,20 +80,6 @@ FormatOption = Annotated[
         "-O", "--option", metavar="NAME=VALUE", help="Option of the source's format, such as key=id (repeatable)."
     ),
 ]
-ShardSamplesOption = Annotated[
-    int, typer.Option("--shard-samples", metavar="N", min=1, help="Maximum number of samples per shard.")
-]
-ShardSizeOption = Annotated[
-    int,
-    typer.Option(
-        "--shard-size",
-        metavar="SIZE",
-        parser=options.parse_size_option,
-        show_default=False,
-        help="Maximum bytes per shard. [default: 1GiB]",
-    ),
-]
-TemplateOption = Annotated[str, typer.Option("--template", metavar="T", help="Template of the shard names.")]
 PartsOption = Annotated[
     str,
     typer.Option(
@@ -142,9 +128,9 @@ def command(
     *,
     from_format: options.FromOption = "",
     option: FormatOption = None,
-    shard_samples: ShardSamplesOption = 10_000,
-    shard_size: ShardSizeOption = 1 << 30,
-    template: TemplateOption = "shard-{index:06d}.tar",
+    shard_samples: options.ShardSamplesOption = 10_000,
+    shard_size: options.ShardSizeOption = 1 << 30,
+    template: options.TemplateOption = "shard-{index:06d}.tar",
     parts: PartsOption = "",
     on_missing: OnMissingOption = "error",
     split: SplitOption = None,

@@ -57,9 +57,7 @@ def command(
         str,
         typer.Option("--encoding", metavar="NAME", help="For JSONL: the encoding of lines that are not UTF-8."),
     ] = "",
-    limit: Annotated[
-        int, typer.Option("--limit", metavar="N", min=0, help="Shards listed, 0 for all; --json always has all.")
-    ] = 20,
+    limit: options.LimitOption = 20,
     dry_run: options.DryRunOption = False,
     wait: options.WaitOption = 0.0,
     workers: options.WorkersOption = None,

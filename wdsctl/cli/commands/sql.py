@@ -49,9 +49,7 @@ def command(
         bool, typer.Option("--tsv", help="Print tab-separated values with a header line. [default elsewhere]")
     ] = False,
     limit: Annotated[int | None, typer.Option("--limit", metavar="N", min=1, help="Print at most N rows.")] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel the query after this time.")
-    ] = None,
+    timeout: options.TimeoutOption = None,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:

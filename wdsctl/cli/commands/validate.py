@@ -88,7 +88,7 @@ def command(
         str,
         typer.Option("--sample", metavar="SHARE", help="Fraction of the samples to check, such as 1%."),
     ] = "100%",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed that selects the samples of --sample.")] = 0,
+    seed: options.SampleSeedOption = 0,
     shards: Annotated[
         list[str] | None,
         typer.Option(
@@ -113,12 +113,7 @@ def command(
         bool, typer.Option("--release", help="Release samples from quarantine, and do nothing else.")
     ] = False,
     fail_on: FailOnOption = "warning",
-    limit: Annotated[
-        int,
-        typer.Option(
-            "--limit", metavar="N", min=0, help="Number of findings to list as text, 0 for all. Other formats list all."
-        ),
-    ] = 20,
+    limit: options.LimitOption = 20,
     format: FormatOption = "text",  # noqa: A002 - the option's name
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="FILE", help="Write the report to FILE, and text to stdout.")

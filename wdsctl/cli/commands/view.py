@@ -97,12 +97,11 @@ Examples:
 
 RootArgument = Annotated[str, typer.Argument(metavar="ROOT", help="The dataset, or ROOT@NAME for a view of it.")]
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The view.", show_default=False)]
+KeysOption = Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show of each view.")]
 UnknownOption = Annotated[
     Literal["error", "skip"],
     typer.Option("--unknown", metavar="error|skip", help="What to do about keys that are not in the dataset."),
 ]
-
-group = options.make_group()
 
 
 def create(
@@ -121,17 +120,14 @@ def create(
             "--keys", metavar="FILE", help="Samples whose keys are in FILE: one per line, or .jsonl; - for stdin."
         ),
     ] = "",
-    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Only samples of this split.")] = "",
+    split: options.SplitOption = None,
     sample: Annotated[
         str, typer.Option("--sample", metavar="SHARE", help="Draw this many of the matching samples: 1% or 1000.")
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the draw.")] = 0,
+    seed: options.SampleSeedOption = 0,
     replace: Annotated[bool, typer.Option("--replace", help="Replace the view of this name.")] = False,
     unknown: UnknownOption = "error",
-    timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel --where and --sql after this time."),
-    ] = None,
+    timeout: options.TimeoutOption = None,
     catalog: options.CatalogOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
@@ -144,7 +140,7 @@ def create(
 
     root, (name,) = parse_views(root, [name], catalog)
     path = os.path.abspath(keys) if keys and keys != STDIN else keys
-    definition = ViewDefinition(where=where, sql=sql, keys=path, split=split, sample=sample, seed=seed)
+    definition = ViewDefinition(where=where, sql=sql, keys=path, split=split or "", sample=sample, seed=seed)
     with show_progress(common.output) as progress:
         report = create_view(
             root,
@@ -175,7 +171,7 @@ def show(
     root: RootArgument,
     name: NameArgument = "",
     *,
-    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show.")] = 5,
+    keys: KeysOption = 5,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
@@ -195,7 +191,7 @@ def diff(
         str, typer.Argument(metavar="B", help="Another view. [default: the current selection of A]")
     ] = "",
     *,
-    keys: Annotated[int, typer.Option("--keys", metavar="N", min=0, help="Number of keys to show for each view.")] = 10,
+    keys: KeysOption = 10,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
@@ -224,7 +220,7 @@ def export(
             "--format", metavar="txt|jsonl", help="Keys, or JSON objects. [default: from FILE's name, else txt]"
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file (same as --yes).")] = False,
+    force: options.ForceOption = False,
     catalog: options.CatalogOption = None,
     common: options.CommonOptions,
 ) -> int:
@@ -257,10 +253,7 @@ def refresh(
     names: Annotated[list[str] | None, typer.Argument(metavar="NAME...", help="Names of views. [default: all]")] = None,
     *,
     unknown: UnknownOption = "error",
-    timeout: Annotated[
-        float,
-        typer.Option("--timeout", metavar="SECONDS", min=0, help="Cancel the query of a view after this time."),
-    ] = 600.0,
+    timeout: options.TimeoutOption = 600.0,
     catalog: options.CatalogOption = None,
     dry_run: options.DryRunOption = False,
     common: options.CommonOptions,
@@ -277,7 +270,7 @@ def refresh(
             root,
             selected,
             skip_unknown=unknown == "skip",
-            timeout_seconds=timeout,
+            timeout_seconds=timeout or 0,
             catalog=catalog,
             dry_run=dry_run,
             progress=progress,
@@ -306,7 +299,7 @@ def delete(
     return 0
 
 
-for _name, _function, _epilog in (
+group = options.make_group(
     ("create", create, CREATE_EPILOG),
     ("list", list_command, LIST_EPILOG),
     ("show", show, SHOW_EPILOG),
@@ -314,8 +307,7 @@ for _name, _function, _epilog in (
     ("export", export, EXPORT_EPILOG),
     ("refresh", refresh, REFRESH_EPILOG),
     ("delete", delete, DELETE_EPILOG),
-):
-    group.command(_name, epilog=_epilog)(options.with_common(_function))
+)
 
 
 NAMES_SHOWN = 10
