@@ -29,6 +29,7 @@ MODULES = MappingProxyType(
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",
+        "json": "json",
         "coco": "annotations.coco",
         "parquet": "parquet",
         "huggingface": "huggingface",
@@ -91,6 +92,10 @@ def best_importer(path: str) -> tuple[Importer, FormatMatch]:
         )
     if len(found) > 1 and found[0][1].score == found[1][1].score:
         first = [(importer, it) for importer, it in found if it.score == found[0][1].score]
+        if all(it.tables for _, it in first):
+            from wdsctl.core.importers.records.tables import several_tables_error
+
+            raise several_tables_error(path, [table for _, it in first for table in it.tables])
         raise InputError(
             join_indented("several formats are possible", *(f"{form.name}: {it.reason}" for form, it in first)),
             where=shown(path),

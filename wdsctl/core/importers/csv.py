@@ -7,76 +7,107 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
+from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
-from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping
-from wdsctl.core.importers.records.source import make_row_source
-from wdsctl.core.importers.records.text import MAX_LINE_BYTES, Record, TextRows, iter_lines, read_text_head
+from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.files import PROBED_ROWS, is_media_path
+from wdsctl.core.importers.records.samples import ROW_OPTIONS
+from wdsctl.core.importers.records.tables import choose_tables, make_mapping, match_folder, open_table
+from wdsctl.core.importers.records.text import (
+    MAX_LINE_BYTES,
+    Record,
+    TextRows,
+    decode_line,
+    iter_lines,
+    read_text_head,
+    text_encoding,
+)
+from wdsctl.core.invocation import current_invocation
 from wdsctl.core.safe_open import regular_file_opener
 from wdsctl.core.text import path_for_message, pluralize
+from wdsctl.core.urls import is_url
 
 _EXTENSIONS = (".csv", ".tsv")
+_PROBED_LINES = 20  # rows that detect the delimiter
+_SEP_LINE = re.compile(r'"?sep=([^\w"\r\n])"?[,;\t|]*\r?\n', re.IGNORECASE)  # Excel's first line
 _DELIMITERS = {"comma": ",", "tab": "\t", "semicolon": ";", "pipe": "|"}
 
 
 class CsvImporter:
-    """Options: `-O delimiter=tab`, `quotes=no` (quotes are plain characters), `columns=a,b` (there is no header)."""
+    """Options: `-O delimiter=tab`, `quotes=no` (quotes are plain characters), `columns=a,b` (there is no header),
+    `header=yes` (the first row is a header, whatever it holds), `encoding=latin1`.
+    """
 
     name = "csv"
-    about = "a CSV or TSV file with columns that name files"
+    about = "a CSV or TSV file with columns that name files, or a folder with one"
 
     def recognise(self, path: str) -> FormatMatch | None:
-        file = _find_table(path)
-        if not file.lower().endswith(_EXTENSIONS) or not os.path.isfile(file):
-            return None
-        return FormatMatch(0.9, f"the name ends in {os.path.splitext(file)[1]}" if file == path else "has metadata.csv")
+        if os.path.isfile(path):
+            is_table = path.lower().endswith(_EXTENSIONS)
+            return FormatMatch(0.9, f"the name ends in {os.path.splitext(path)[1]}") if is_table else None
+        return match_folder(path, _EXTENSIONS, _read_first, 0.8)
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, (*ROW_OPTIONS, "delimiter", "quotes", "columns"))
-        file = _find_table(path)
-        head = read_text_head(file)
-        reader = _CsvReader(
-            _delimiter(file, head, options), given.parse_choice_option(self.name, options, "quotes", ("yes", "no"))
+        given.check_format_options(
+            self.name, options, (*ROW_OPTIONS, "delimiter", "quotes", "columns", "header", "encoding")
         )
-        reader.columns = given.parse_list_option(options, "columns")
-        reader.has_header = not reader.columns
-        reader.columns = reader.columns or _header(file, reader)
-        rows = TextRows([file], reader)
-        first = [row.values for row in islice(rows.rows(0), PROBED_ROWS) if row.fault is None]
-        media = find_media_fields(self.name, options, first or [dict.fromkeys(reader.columns, "")])
-        base = find_base(os.path.dirname(file), list_references(first, media))
-        shape = RowMapping.from_options(options, base=base, media=media, key=":stem" if media else ":row")
-        return make_row_source(rows, shape, has_file_references=bool(media))
+        root = path if os.path.isdir(path) else ""
+        tables = (
+            choose_tables(path, _EXTENSIONS, partial(_read_first, options=options), options)
+            if root
+            else [open_table(path, _read_first(path, options), options)]
+        )
+        readers = [_open_reader(table.path, options) for table in tables]
+        rows = TextRows(
+            [table.path for table in tables],
+            readers,
+            [table.base for table in tables],
+            [table.split for table in tables],
+        )
+        columns = list(dict.fromkeys(column for reader in readers for column in reader.columns))
+        mapping = make_mapping(self.name, options, tables, root, key="", fields=columns)
+        return make_table_source(
+            rows,
+            mapping,
+            lambda: [row for table in tables for row in table.rows],
+            fields=columns,
+            splits=dict.fromkeys(table.split for table in tables if table.split),
+            root=root,
+            has_file_references=bool(mapping.media),
+        )
 
 
 IMPORTER = CsvImporter()
 
 
 class _CsvReader:
-    """Parses the rows of a file into dicts of strings. `columns` are known before the first row is read."""
+    """Parses the rows of a file into dicts of strings.
 
-    def __init__(self, delimiter: str, quotes: str) -> None:
+    `columns` are known before the first row is read. `rows_above`: how many rows precede the first one with values.
+    """
+
+    def __init__(self, delimiter: str, quotes: str, encoding: str) -> None:
         self.columns: tuple[str, ...] = ()
-        self.has_header = True
+        self.rows_above = 0
         self._delimiter = delimiter
+        self._encoding = encoding
         self._quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
 
     def records(self, file: BinaryIO, path: str, offset: int, line: int) -> Iterator[Record]:
-        is_header = self.has_header and offset == 0
-        for record in self.read_rows(file, path, offset, line):
+        skip = self.rows_above if offset == 0 else 0
+        for record in islice(self.read_rows(file, path, offset, line), skip, None):
             cells, fault, *position = record
-            if is_header:
-                is_header = False
-                continue
             values = dict(zip(self.columns, cells, strict=False))
-            yield Record(values, fault or _column_count_error(cells, self.columns, path, position[0]), *position)
+            yield Record(values, fault or _cells_error(cells, self.columns, path, position[0]), *position)
 
     def read_rows(
         self, file: BinaryIO, path: str, offset: int, line: int
@@ -87,8 +118,9 @@ class _CsvReader:
 
         def text() -> Iterator[str]:
             nonlocal end, number
-            for raw, end, number in iter_lines(file, path, offset, line):  # noqa: B007 - `read_rows` uses end and number
-                yield raw.decode("utf-8", "surrogateescape")
+            lines = iter_lines(file, path, offset, line, self._encoding)
+            for raw, end, number in lines:  # noqa: B007 - `read_rows` uses end and number
+                yield decode_line(raw, self._encoding)
 
         cells = csv.reader(text(), delimiter=self._delimiter, quoting=self._quoting, strict=True)
         while True:
@@ -104,17 +136,20 @@ class _CsvReader:
                 yield row, None, first, end, number
 
 
-def _column_count_error(cells: list[str], columns: tuple[str, ...], path: str, line: int) -> WdsctlError | None:
+def _cells_error(cells: list[str], columns: tuple[str, ...], path: str, line: int) -> WdsctlError | None:
     if len(cells) != len(columns):
         return _bad_row_error(f"{pluralize(len(cells), 'field')}, and the header has {len(columns)}", path, line)
+    if any("\0" in cell for cell in cells):
+        return _bad_row_error("it holds a NUL byte", path, line)
     return _encoding_error("row", cells, path, line)
 
 
 def _encoding_error(what: str, cells: list[str], path: str, line: int) -> WdsctlError | None:
-    if any("\udc80" <= letter <= "\udcff" for cell in cells if not cell.isascii() for letter in cell):
+    if any("\ud800" <= letter <= "\udfff" for cell in cells if not cell.isascii() for letter in cell):
         return DatasetError(
-            f"the {what} is not UTF-8",
-            hint="`iconv -f LATIN1 -t UTF-8 OLD > NEW`, with the encoding that the file was written in",
+            f"the {what} is not in the encoding of the file, which is UTF-8 if no option names another",
+            hint="name the encoding that the file was written in, such as `-O encoding=latin1`; or convert the file: "
+            "`iconv -f LATIN1 -t UTF-8 OLD > NEW`",
             where=f"{path_for_message(path)}:{line}",
             code="WDS124",
         )
@@ -136,31 +171,96 @@ def _bad_row_error(why: str, path: str, line: int) -> WdsctlError:
     )
 
 
-def _find_table(path: str) -> str:
-    """The path of the table: the path itself, or `metadata.csv` of a folder of images."""
-    inside = os.path.join(path, "metadata.csv")
-    return inside if os.path.isdir(path) and os.path.isfile(inside) else path
+def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any]]:
+    """The first rows of a table, for recognising it: a first row of data counts as one. Empty if it cannot be read."""
+    try:
+        reader = _open_reader(path, {"header": "auto", **(options or {})}, is_probe=True)
+        rows = TextRows([path], reader).rows(0)
+        return [
+            dict(row.values) for row in islice(rows, PROBED_ROWS) if row.fault is None or row.fault.code == "WDS124"
+        ]
+    except WdsctlError:
+        return []
 
 
-def _delimiter(path: str, head: bytes, options: Options) -> str:
-    text = options.get("delimiter", "")
-    if text:
-        delimiter = _DELIMITERS.get(text, text)
+def _open_reader(path: str, options: Options, *, is_probe: bool = False) -> _CsvReader:
+    """The reader of a file, which knows encoding, delimiter and columns.
+
+    Raises InputError WDS243 if the file has no header, DatasetError WDS124 if the first rows are not in the encoding.
+    `is_probe`: take the columns of a file without a header as they come, and leave encodings to row faults.
+    """
+    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True)
+    encoding = text_encoding(head, options)
+    text = decode_line(head, encoding).removeprefix("\ufeff").lstrip("\r\n ")
+    quotes = given.parse_choice_option("csv", options, "quotes", ("yes", "no"))
+    header = given.parse_choice_option("csv", options, "header", ("auto", "yes"))
+    stated = _SEP_LINE.match(text)
+    delimiter = _delimiter(path, text, options, quotes, stated[1] if stated else "")
+    reader = _CsvReader(delimiter, quotes, encoding)
+    reader.rows_above = 1 if stated else 0
+    reader.columns = given.parse_list_option(options, "columns")
+    if not reader.columns:
+        cells = _read_header(path, reader)
+        if header == "auto" and _is_data(cells):
+            if not is_probe:
+                raise _no_header_error(path, cells, options)
+            reader.columns = tuple(f"column_{i}" for i in range(1, len(cells) + 1))
+        else:
+            reader.columns = _column_names(path, cells)
+            reader.rows_above += 1
+    if not is_probe:
+        first = islice(TextRows([path], reader).rows(0), PROBED_ROWS)
+        fault = next((row.fault for row in first if row.fault and row.fault.code == "WDS124"), None)
+        if fault is not None:
+            raise fault
+    return reader
+
+
+def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str) -> str:
+    """The delimiter that an option, a line `sep=;` or the name of the file says, or else the first rows suggest."""
+    named = options.get("delimiter", "")
+    if named:
+        delimiter = _DELIMITERS.get(named, named)
         if len(delimiter) != 1 or delimiter in '"\r\n' or not delimiter.isascii():
-            raise UsageError(f"csv does not know delimiter={text}", hint=f"one letter, or {', '.join(_DELIMITERS)}")
+            raise UsageError(f"csv does not know delimiter={named}", hint=f"one letter, or {', '.join(_DELIMITERS)}")
         return delimiter
+    if stated:
+        return stated
     if path.lower().endswith(".tsv"):
         return "\t"
-    outside = b"".join(head.lstrip().split(b"\n", 1)[0].split(b'"')[::2])
-    return max(",\t;|", key=lambda delimiter: outside.count(delimiter.encode()))
+    lines = [f"{line}\n" for line in text.split("\n")]
+    outside = "".join(lines[0].split('"')[::2])
+
+    def fitness(delimiter: str) -> tuple[bool, int]:
+        """(whether it divides all of the first rows into equally many cells, its count in the first line)."""
+        quoting = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
+        try:
+            rows = [
+                row for row in islice(csv.reader(lines, delimiter=delimiter, quoting=quoting), _PROBED_LINES) if row
+            ]
+        except csv.Error:
+            rows = []
+        counts = {len(row) for row in (rows[:-1] if len(rows) > 2 else rows)}  # the last one may be cut
+        return len(counts) == 1 and counts != {1}, outside.count(delimiter)
+
+    csv.field_size_limit(MAX_LINE_BYTES)
+    return max(",\t;|", key=fitness)
 
 
-def _header(path: str, reader: _CsvReader) -> tuple[str, ...]:
+def _read_header(path: str, reader: _CsvReader) -> list[str]:
+    """The cells of the first row, after a line `sep=;`."""
     with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
-        cells, fault, *_ = next(reader.read_rows(file, path, 0, 1))
-    fault = fault or _encoding_error("header", cells, path, 1)
+        found = next(islice(reader.read_rows(file, path, 0, 1), reader.rows_above, None), None)
+    if found is None:
+        raise InputError("the file has no rows", hint="check the path", where=path_for_message(path), code="WDS003")
+    cells, fault, line, *_ = found
+    fault = fault or _encoding_error("header", cells, path, line)
     if fault is not None:
         raise fault
+    return cells
+
+
+def _column_names(path: str, cells: list[str]) -> tuple[str, ...]:
     columns = tuple(cell.strip() or f"column_{i}" for i, cell in enumerate(cells))
     times = Counter(columns)
     twice = [column for column in columns if times[column] > 1]
@@ -172,3 +272,38 @@ def _header(path: str, reader: _CsvReader) -> tuple[str, ...]:
             code="WDS232",
         )
     return columns
+
+
+def _is_data(cells: list[str]) -> bool:
+    """Whether a first row is data and no header: a cell names a file or is a URL, or all cells are numbers.
+
+    The numbers 0, 1, 2, ... are names of columns: pandas writes them for a table whose columns have none.
+    """
+    if any(is_media_path(cell) or is_url(cell) for cell in cells):
+        return True
+    return all(map(_is_number, cells)) and [cell.strip() for cell in cells] != [str(i) for i in range(len(cells))]
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _no_header_error(path: str, cells: list[str], options: Options) -> InputError:
+    names = [f"column_{i}" for i in range(1, len(cells) + 1)]
+    files = [i for i, cell in enumerate(cells) if is_media_path(cell)]
+    for i in files:
+        names[i] = "file" if len(files) == 1 else f"file_{i + 1}"
+    verb = current_invocation("convert", ())[0]
+    others = [word for name, value in options.items() for word in ("-O", f"{name}={value}")]
+    command = shell_command(verb, path, "DEST", *others, "-O", f"columns={','.join(names)}")
+    shown = path_for_message(", ".join(cells))[:80]
+    return InputError(
+        f"the table has no header: its first row is data ({shown})",
+        hint=f"name its columns: {command}; `-O header=yes` if this row is the header",
+        where=f"{path_for_message(path)}:1",
+        code="WDS243",
+    )

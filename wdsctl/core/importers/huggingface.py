@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import NamedTuple
 
 from wdsctl.core.errors import DatasetError, InputError, UsageError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source, damaged_file_error, read_json_object
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import find_media_fields, resolve_reference
+from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, resolve_reference
 from wdsctl.core.importers.records.samples import ROW_OPTIONS, RowMapping, SourceRow
-from wdsctl.core.importers.records.source import make_row_source
 from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.text import path_for_message
 
-_STATE, _INFO, _SPLITS = "state.json", "dataset_info.json", "dataset_dict.json"
+_STATE, _INFO, _SPLITS = _METADATA = "state.json", "dataset_info.json", "dataset_dict.json"
+_DESCRIBED_ROWS = 4  # rows that are read to describe the source
 
 
 class HuggingFaceImporter:
@@ -50,10 +52,23 @@ class HuggingFaceImporter:
         schema = arrow.arrow_schema(files[0].path)
         arrow.check_column_names(schema, files[0].path)
         bytes_in = arrow.media_columns(schema)
-        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names)])
-        rows = _ArrowRows(files, _label_names(files[0].folder.path))
-        shape = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
-        return make_row_source(rows, shape, [folder.split for folder in folders if folder.split])
+        labels = _label_names(files[0].folder.path)
+        rows = _ArrowRows(files, labels)
+        # In a table with bytes, a text that looks like a file name is the name of these bytes.
+        looked_at = () if bytes_in else islice(rows.rows(0), PROBED_ROWS)
+        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names), *(row.values for row in looked_at)])
+        mapping = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        described = dict.fromkeys((path, *(folder.path for folder in folders)))
+        return make_table_source(
+            rows,
+            mapping,
+            lambda: [row.values for row in islice(rows.rows(0), _DESCRIBED_ROWS)],
+            fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
+            splits=[folder.split for folder in folders if folder.split],
+            root="" if "split" in options else path,
+            own_files=[os.path.join(folder, name) for folder in described for name in _METADATA],
+            has_file_references=bool(refs) and not bytes_in,
+        )
 
 
 IMPORTER = HuggingFaceImporter()
@@ -84,24 +99,9 @@ class _ArrowRows:
                 if number + batch.num_rows > start:
                     past = max(0, start - number)
                     for i, values in enumerate(arrow.iter_rows(batch, past), number + past):
-                        yield SourceRow(
-                            i,
-                            f"{path_for_message(path)}, row {i:,}",
-                            self._with_label_names(values),
-                            None,
-                            folder,
-                            prefix,
-                            split,
-                        )
+                        arrow.add_label_names(values, self._labels)
+                        yield SourceRow(i, f"{path_for_message(path)}, row {i:,}", values, None, folder, prefix, split)
                 number += batch.num_rows
-
-    def _with_label_names(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Add the name of each label, as `COLUMN_name`."""
-        for column, label_names in self._labels.items():
-            number = values.get(column)
-            if isinstance(number, int) and 0 <= number < len(label_names):
-                values.setdefault(f"{column}_name", label_names[number])
-        return values
 
     def files(self) -> list[str]:
         return [file.path for file in self._files]
@@ -160,10 +160,4 @@ def _label_names(folder: str) -> dict[str, list[str]]:
     """Column -> names of its labels, from dataset_info.json."""
     info = os.path.join(folder, _INFO)
     features = read_json_object(info).get("features") if os.path.isfile(info) else None
-    if not isinstance(features, dict):
-        return {}
-    return {
-        column: [str(name) for name in feature["names"]]
-        for column, feature in features.items()
-        if isinstance(feature, dict) and feature.get("_type") == "ClassLabel" and isinstance(feature.get("names"), list)
-    }
+    return arrow.labels_of_features(features)

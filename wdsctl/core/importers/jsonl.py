@@ -10,75 +10,159 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO
 
-from wdsctl.core.dataset.shard_names import is_jsonl_name
+from wdsctl.core.dataset.shard_names import JSONL_SUFFIXES, is_jsonl_name
 from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.conversations import has_conversations
-from wdsctl.core.importers.records.files import PROBED_ROWS, find_base, find_media_fields, list_references
-from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, RowMapping, exported_row_mapping
-from wdsctl.core.importers.records.source import make_conversation_source, make_row_source
-from wdsctl.core.importers.records.text import Record, TextRows, iter_lines, read_text_head
+from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.files import PROBED_ROWS
+from wdsctl.core.importers.records.samples import (
+    FILES_COLUMN,
+    KEY_COLUMN,
+    ROW_OPTIONS,
+    RowMapping,
+    exported_row_mapping,
+)
+from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.tables import (
+    ReadFirstRows,
+    Table,
+    choose_tables,
+    has_named_files,
+    make_mapping,
+    match_folder,
+    open_table,
+)
+from wdsctl.core.importers.records.text import (
+    Record,
+    TextRows,
+    decode_line,
+    iter_lines,
+    read_text_head,
+    text_encoding,
+)
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
 from wdsctl.core.shards.jsonl_scan import is_truncated_json
 from wdsctl.core.text import path_for_message
 
+_SCORE_ALONE = 0.5  # of a folder whose lines name no files, if there are no media in it
+_MAX_PROBED_FILES = 50  # files of a folder whose first lines decide which fields name files
 _MAX_DEPTH = 2  # levels of folders below the source that are searched
 
 
 class JsonlImporter:
-    """Reads one file, or all JSONL files of a folder, sorted by path."""
+    """Reads one file, or the JSONL files of a folder: those whose lines name files of the folder, or else all of them,
+    sorted by path. Option: `-O encoding=utf-16` (a byte order mark says the same).
+    """
 
     name = "jsonl"
     about = "JSONL, one file or a folder of them, with fields that name files"
 
     def recognise(self, path: str) -> FormatMatch | None:
         if os.path.isfile(path):
-            return FormatMatch(0.8, "the name ends in .jsonl or .ndjson") if is_jsonl_name(path) else None
-        if os.path.isfile(os.path.join(path, "metadata.jsonl")):
-            return FormatMatch(0.95, "has metadata.jsonl")
+            if is_jsonl_name(path):
+                return FormatMatch(0.8, "the name ends in .jsonl or .ndjson")
+            is_lines = path.lower().endswith(".json") and _is_object_per_line(path)
+            return FormatMatch(0.8, "each line is an object") if is_lines else None
+        match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
+        if match is not None and match.score != _SCORE_ALONE:
+            return match
         found = find_file_below(path, is_jsonl_name, depth=_MAX_DEPTH)
         if found is None:
             return None
+        is_exported = _is_exported(found) or os.path.basename(found) == "metadata.jsonl"
         return FormatMatch(
-            0.95 if _is_exported(found) else 0.5, f"has {path_for_message(os.path.relpath(found, path))}"
+            0.95 if is_exported else _SCORE_ALONE, f"has {path_for_message(os.path.relpath(found, path))}"
         )
 
     def open(self, path: str, options: Options) -> Source:
-        given.check_format_options(self.name, options, ROW_OPTIONS)
-        files = _list_files(path)
-        for file in files[:1]:
-            read_text_head(file)
-        rows = TextRows(files, _JsonlReader())
-        first = [row for row in islice(rows.rows(0), PROBED_ROWS) if row.fault is None]
-        values = [row.values for row in first]
-        if any(KEY_COLUMN in row for row in values):
+        given.check_format_options(self.name, options, (*ROW_OPTIONS, "encoding"))
+        root = path if os.path.isdir(path) else ""
+        read = partial(_read_first, options=options)
+        tables = [open_table(path, read(path), options)] if not root else _choose_files(root, read, options)
+        files = [table.path for table in tables]
+        readers = [_make_reader(file, options) for file in (files if len(files) <= _MAX_PROBED_FILES else files[:1])]
+        readers += [readers[0]] * (len(files) - len(readers))
+        rows = TextRows(files, readers, [table.base for table in tables], [table.split for table in tables])
+        first = [row for table in tables for row in table.rows]
+        if any(KEY_COLUMN in row for row in first):
             return make_row_source(rows, exported_row_mapping(self.name, options), has_file_references=True)
-        if has_conversations(values):
-            return make_conversation_source(
-                self.name, options, rows, values, os.path.dirname(files[0]) if len(files) == 1 else None
-            )
-        media = find_media_fields(self.name, options, values) if values else ()
-        base = find_base(os.path.dirname(files[0]), list_references(values, media)) if len(files) == 1 else ""
-        shape = RowMapping.from_options(options, base=base, media=media, key=":stem" if media else ":row")
-        return make_row_source(rows, shape, has_file_references=bool(media))
+        mapping = make_mapping(self.name, options, tables, root, key="") if first else RowMapping()
+        return make_table_source(
+            rows,
+            mapping,
+            lambda: first,
+            splits=dict.fromkeys(table.split for table in tables if table.split),
+            root=root,
+            has_file_references=bool(mapping.media),
+        )
 
 
 IMPORTER = JsonlImporter()
 
 
+def names_files(path: str) -> bool:
+    """Whether the lines of a file, or of the files of a folder, name files that exist."""
+    if os.path.isdir(path):
+        match = match_folder(path, JSONL_SUFFIXES, _read_first, _SCORE_ALONE)
+        return match is not None and match.score > _SCORE_ALONE
+    rows = _read_first(path)
+    return any(FILES_COLUMN in row for row in rows) or has_named_files(path, rows)
+
+
+def _choose_files(root: str, read: ReadFirstRows, options: Options) -> list[Table]:
+    """The files of a folder: those that name files of the folder, or else all of them."""
+    tables = choose_tables(root, JSONL_SUFFIXES, read, options, joins_equal_fields=True, is_needed=False)
+    if tables:
+        return tables
+    files = _list_files(root)
+    probed = [Table(file, read(file), (os.path.dirname(file),)) for file in files[:_MAX_PROBED_FILES]]
+    return probed + [Table(file, (), (os.path.dirname(file),)) for file in files[_MAX_PROBED_FILES:]]
+
+
+def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any]]:
+    """The first rows of a file. Empty if it cannot be read: opening it reports the error."""
+    try:
+        rows = TextRows([path], _make_reader(path, options or {})).rows(0)
+        return [dict(row.values) for row in islice(rows, PROBED_ROWS) if row.fault is None]
+    except WdsctlError:
+        return []
+
+
+def _make_reader(path: str, options: Options) -> _JsonlReader:
+    head = read_text_head(path, encoding=options.get("encoding", ""), takes_utf16=True)
+    return _JsonlReader(text_encoding(head, options))
+
+
+def _is_object_per_line(path: str) -> bool:
+    """Whether the first two lines are one object each, as in JSONL files that are called .json."""
+    lines = given.read_head(path).split(b"\n")
+    try:
+        return len(lines) > 1 and lines[1].startswith(b"{") and isinstance(json.loads(lines[0]), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
 class _JsonlReader:
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+
     def records(self, file: BinaryIO, path: str, offset: int, line: int) -> Iterator[Record]:
         """The lines that are not blank. A line that is no object becomes a row with a fault."""
         begun = line
-        for raw, end, number in iter_lines(file, path, offset, line):
-            text = raw.strip(b" \t\r\n")
+        for raw, end, number in iter_lines(file, path, offset, line, self._encoding):
+            # JSON is UTF-8: json.loads reports other bytes, and decoding every line first would cost time.
+            data = (
+                raw if self._encoding == "utf-8" else decode_line(raw, self._encoding).encode("utf-8", "surrogatepass")
+            )
+            text = data.strip(b" \t\r\n")
             if text:
-                values, fault = _parse_line(text, path, begun, is_last=not raw.endswith(b"\n"))
+                values, fault = _parse_line(text, path, begun, is_last=not data.endswith(b"\n"))
                 yield Record(values, fault, begun, end, number)
             begun = number
 

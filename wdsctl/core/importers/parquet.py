@@ -8,22 +8,35 @@ Source: https://parquet.apache.org/docs/file-format; https://huggingface.co/docs
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Any
 
-from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
+from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FormatMatch, Options, Source
 from wdsctl.core.importers.records import arrow
 from wdsctl.core.importers.records import values as given
-from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields
-from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, RowMapping, SourceRow, exported_row_mapping
+from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.files import PROBED_ROWS
+from wdsctl.core.importers.records.samples import KEY_COLUMN, ROW_OPTIONS, SourceRow, exported_row_mapping
 from wdsctl.core.importers.records.source import make_row_source
+from wdsctl.core.importers.records.tables import (
+    Table,
+    choose_tables,
+    make_mapping,
+    match_folder,
+    open_table,
+    splits_of,
+)
 from wdsctl.core.importers.records.values import find_file_below
 from wdsctl.core.safe_open import check_entries_beneath
 from wdsctl.core.text import path_for_message
 
 _EXTENSIONS = (".parquet", ".pq")
+_SCORE = 0.8
+_DESCRIBED_ROWS = 4  # rows with bytes that are read to describe the source
 _MAX_DEPTH = 3  # levels of folders below the source that are searched
 
 
@@ -37,54 +50,94 @@ class ParquetImporter:
         if os.path.isfile(path):
             return FormatMatch(0.9, "the name ends in .parquet") if path.lower().endswith(_EXTENSIONS) else None
         found = find_file_below(path, lambda name: name.lower().endswith(_EXTENSIONS), depth=_MAX_DEPTH)
-        return FormatMatch(0.8, f"has {path_for_message(os.path.relpath(found, path))}") if found else None
+        if found is None:
+            return None
+        holds_media = FormatMatch(_SCORE, f"has {path_for_message(os.path.relpath(found, path))}")
+        try:
+            if arrow.media_columns(_open_parquet(found).schema_arrow):
+                return holds_media
+        except WdsctlError:
+            return holds_media  # opening reports what is wrong
+        return match_folder(path, _EXTENSIONS, _read_first, _SCORE) or holds_media
 
     def open(self, path: str, options: Options) -> Source:
         given.check_format_options(self.name, options, ROW_OPTIONS)
-        files = (
-            [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if os.path.isdir(path) else []
-        )
+        root = path if os.path.isdir(path) else ""
+        files = [path] if os.path.isfile(path) else sorted(_find_parquet_files(path, path)) if root else []
         if not files:
             raise InputError(
                 "there is no Parquet file", hint="name one, or a folder with some", where=path_for_message(path)
             )
         schema = _open_parquet(files[0]).schema_arrow
         arrow.check_column_names(schema, files[0])
-        rows = ParquetRows(files, tuple(schema.names))
         if KEY_COLUMN in schema.names:
-            return make_row_source(rows, exported_row_mapping(self.name, options))
+            return make_row_source(ParquetRows(files, tuple(schema.names)), exported_row_mapping(self.name, options))
         bytes_in = arrow.media_columns(schema)
         # In a table with bytes, a text that looks like a file name is the name of these bytes.
-        looked_at = () if bytes_in else islice(rows.rows(0), PROBED_ROWS)
-        refs = find_media_fields(self.name, options, [dict.fromkeys(schema.names), *(row.values for row in looked_at)])
-        shape = RowMapping.from_options(options, media=dict.fromkeys((*bytes_in, *refs)), key=":row")
+        if bytes_in:
+            tables = [Table(file, (), (os.path.dirname(file),)) for file in files]
+        elif root:
+            tables = choose_tables(root, _EXTENSIONS, _read_first, options, joins_equal_fields=True, is_needed=False)
+            tables = tables or [Table(file, (), (os.path.dirname(file),)) for file in files]
+        else:
+            tables = [open_table(path, _read_first(path), options)]
+        paths = [table.path for table in tables]
+        splits = splits_of(paths, root) if root else []
+        schema = _open_parquet(paths[0]).schema_arrow
+        labels = arrow.label_names(schema)
+        rows = ParquetRows(paths, tuple(schema.names), [table.base for table in tables], splits, labels)
+        mapping = make_mapping(self.name, options, tables, root, key=":row" if bytes_in else "", fields=schema.names)
+        mapping = replace(mapping, media=tuple(dict.fromkeys((*arrow.media_columns(schema), *mapping.media))))
         # A digest of referenced files would read all rows, and with them all bytes.
-        return make_row_source(rows, shape, has_file_references=bool(refs) and not bytes_in)
+        return make_table_source(
+            rows,
+            mapping,
+            lambda: [row.values for row in islice(rows.rows(0), PROBED_ROWS if not bytes_in else _DESCRIBED_ROWS)],
+            fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
+            splits=dict.fromkeys(splits),
+            root=root,
+            has_file_references=bool(mapping.media) and not bytes_in,
+        )
 
 
 IMPORTER = ParquetImporter()
 
 
 class ParquetRows:
-    """The rows of several files. Skips row groups before the first requested row."""
+    """The rows of several files. Skips row groups before the first requested row.
 
-    def __init__(self, files: Sequence[str], columns: tuple[str, ...]) -> None:
+    `bases`: the folders that references in each file are relative to. `splits`: the split of each file. `labels`:
+    column -> names of its integer labels.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        columns: tuple[str, ...],
+        bases: Sequence[str] = (),
+        splits: Sequence[str] = (),
+        labels: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    ) -> None:
         self._files = files
         self._columns = columns
+        self._bases = bases or [os.path.dirname(path) for path in files]
+        self._splits = splits or [""] * len(files)
+        self._labels = labels
 
     def rows(self, start: int) -> Iterator[SourceRow]:
         number = 0  # number of the row group's first row
-        for path in self._files:
+        for at, path in enumerate(self._files):
             with arrow.translate_arrow_errors(path):
                 file = _open_parquet(path)
                 self._check(file, path)
                 for group in range(file.num_row_groups):
                     facts = file.metadata.row_group(group)
                     if number + facts.num_rows > start:
-                        yield from self._group(file, path, group, number, max(0, start - number))
+                        yield from self._group(file, at, group, number, max(0, start - number))
                     number += facts.num_rows
 
-    def _group(self, file: Any, path: str, group: int, number: int, skip: int) -> Iterator[SourceRow]:
+    def _group(self, file: Any, at: int, group: int, number: int, skip: int) -> Iterator[SourceRow]:
+        path, base, split = self._files[at], self._bases[at], self._splits[at]
         facts = file.metadata.row_group(group)
         at_once = max(1, min(1024, arrow.BATCH_BYTES * facts.num_rows // max(1, facts.total_byte_size)))
         done = 0
@@ -92,7 +145,8 @@ class ParquetRows:
             past = min(batch.num_rows, max(0, skip - done))
             for i, values in enumerate(arrow.iter_rows(batch, past), done + past):
                 where = f"{path_for_message(path)}, row group {group}, row {i}"
-                yield SourceRow(number + i, where, values, None, os.path.dirname(path))
+                arrow.add_label_names(values, self._labels)
+                yield SourceRow(number + i, where, values, None, base, split=split)
             done += batch.num_rows
 
     def _check(self, file: Any, path: str) -> None:
@@ -110,6 +164,19 @@ class ParquetRows:
 
     def close(self) -> None:
         """Do nothing: files are open only while rows are read."""
+
+
+def _read_first(path: str) -> list[dict[str, Any]]:
+    """The first rows of a file, without its bytes. Empty if it cannot be read: opening it reports the error."""
+    try:
+        file = _open_parquet(path)
+        media = arrow.media_columns(file.schema_arrow)
+        columns = [name for name in file.schema_arrow.names if name not in media]
+        with arrow.translate_arrow_errors(path):
+            batches = file.iter_batches(PROBED_ROWS, columns=columns, use_threads=False)
+            return list(islice((row for batch in batches for row in arrow.iter_rows(batch)), PROBED_ROWS))
+    except WdsctlError:
+        return []
 
 
 def _open_parquet(path: str) -> Any:

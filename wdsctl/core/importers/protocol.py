@@ -84,10 +84,14 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True)
 class FormatMatch:
-    """A path looks like an importer's format. `score` is from 0 to 1; `reason` is text for the user."""
+    """A path looks like an importer's format. `score` is from 0 to 1; `reason` is text for the user.
+
+    `tables`: the files below a folder that hold its rows.
+    """
 
     score: float
     reason: str
+    tables: tuple[str, ...] = ()
 
 
 class Source(Protocol):

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from wdsctl.core.catalog.read import Catalog, read_current_generation
 from wdsctl.core.catalog.splits import sample_flags
+from wdsctl.core.dataset.config import load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate
 from wdsctl.core.dataset.shard_names import is_jsonl_name
 from wdsctl.core.errors import UsageError, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
 from wdsctl.core.offsets.read import Offsets
-from wdsctl.core.shards.list import has_shards
+from wdsctl.core.shards.list import has_shards, has_tars
 from wdsctl.core.storage.open import storage_for
 from wdsctl.core.storage.storage import FileRange
 from wdsctl.core.urls import is_url
@@ -238,6 +239,8 @@ class ShardsImporter:
         try:
             sample_index = locate(path)
             if os.path.exists(sample_index.catalog):
+                if _names_files_in_lines(path, sample_index):
+                    return FormatMatch(0.3, "it has a catalog, but its lines name files, which only jsonl reads")
                 return FormatMatch(1.0, "it has a catalog")
             if sample_index.single_file and not is_jsonl_name(sample_index.single_file):
                 return FormatMatch(0.9, "it is a tar")
@@ -258,3 +261,18 @@ class ShardsImporter:
 
 
 IMPORTER = ShardsImporter()
+
+
+def _names_files_in_lines(path: str, location: DatasetLocation) -> bool:
+    """Whether a dataset consists of lines that name files beside them: its shards hold the lines alone.
+
+    A dataset whose dataset.yaml names the stores of its media is a polylithic primary instead.
+    """
+    is_lines = is_jsonl_name(location.single_file) if location.single_file else not has_tars(location.root)
+    if is_url(location.root) or not is_lines:
+        return False
+    from wdsctl.core.importers.jsonl import names_files
+
+    if os.path.exists(location.dataset_yaml) and load_config(location.dataset_yaml).refs:
+        return False
+    return names_files(path)

@@ -7,9 +7,10 @@ Source: https://arrow.apache.org/docs/format/Columnar.html (types), https://www.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
@@ -140,6 +141,41 @@ def _value_type(kind: Any) -> Any:
     """The type of the values themselves, without extension type or dictionary encoding."""
     kind = getattr(kind, "storage_type", kind)
     return kind.value_type if import_arrow_module("pyarrow.types", "the file").is_dictionary(kind) else kind
+
+
+def label_names(schema: Any) -> dict[str, list[str]]:
+    """Column -> names of its labels, from the description of features that Hugging Face datasets add to a schema."""
+    try:
+        features = json.loads((schema.metadata or {}).get(b"huggingface", b"{}"))["info"]["features"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return labels_of_features(features)
+
+
+def labels_of_features(features: Any) -> dict[str, list[str]]:
+    """Column -> names of its labels, or of the labels in its lists. `features`: as Hugging Face describes them."""
+    found: dict[str, list[str]] = {}
+    for column, feature in features.items() if isinstance(features, dict) else ():
+        kind = feature[0] if isinstance(feature, list) and len(feature) == 1 else feature
+        if isinstance(kind, dict) and kind.get("_type") in ("Sequence", "List", "LargeList"):
+            kind = kind.get("feature")
+        if isinstance(kind, dict) and kind.get("_type") == "ClassLabel" and isinstance(kind.get("names"), list):
+            found[column] = [str(name) for name in kind["names"]]
+    return found
+
+
+def add_label_names(values: dict[str, Any], labels: Mapping[str, Sequence[str]]) -> None:
+    """Add the name of each label to a row, as `COLUMN_name`, or the list of names. -1 and null have no name."""
+    for column, names in labels.items():
+        found = values.get(column)
+        if isinstance(found, list):
+            values.setdefault(f"{column}_name", [_label_name(each, names) for each in found])
+        elif (name := _label_name(found, names)) is not None:
+            values.setdefault(f"{column}_name", name)
+
+
+def _label_name(number: Any, names: Sequence[str]) -> str | None:
+    return names[number] if isinstance(number, int) and 0 <= number < len(names) else None
 
 
 def check_column_names(schema: Any, path: str) -> None:

@@ -233,10 +233,11 @@ def list_references(rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) ->
 
 
 def _is_file_field(values: Sequence[Any]) -> bool:
-    return bool(values) and 2 * sum(map(_is_media_path, values)) >= len(values)
+    return bool(values) and 2 * sum(map(is_media_path, values)) >= len(values)
 
 
-def _is_media_path(value: Any) -> bool:
+def is_media_path(value: Any) -> bool:
+    """Whether a value, or every item of a list, looks like the path of a media file."""
     texts = list(_iter_texts(value))
     return bool(texts) and all(
         extension_of_name(text) in _REFERRED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts

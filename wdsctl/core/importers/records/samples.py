@@ -271,6 +271,29 @@ def _media_parts(prefix: str, value: Any, base: _ReferenceBase, where: str) -> I
             )
 
 
+def media_part_names(mapping: RowMapping, field: str, value: Any) -> list[str]:
+    """The names of the parts of a media field, from the value alone; `bin` for a file without an extension."""
+    prefix = "" if len(mapping.media) == 1 else part_name_of_field(field)
+    match value:
+        case None | "":
+            return []
+        case bytes() | bytearray() | memoryview():
+            return [_join_name(prefix, extension_of_content(bytes(value[:_HEAD_BYTES]), len(value)))]
+        case str():
+            return [_join_name(prefix, extension_of_name(value) or "bin")]
+        case {"bytes": data, "path": path}:
+            ending = extension_of_name(path or "")
+            return [_join_name(prefix, ending)] if ending else media_part_names(mapping, field, data)
+        case list() | tuple():
+            return [
+                _join_name(f"{prefix}.{i}" if prefix else str(i), name.removeprefix(f"{prefix}.") if prefix else name)
+                for i, each in enumerate(value)
+                for name in media_part_names(mapping, field, each)
+            ]
+        case _:
+            return []
+
+
 def _make_bytes_part(prefix: str, data: bytes, path: str) -> Part:
     return Part(_join_name(prefix, extension_of_name(path) or extension_of_content(data, len(data))), data)
 

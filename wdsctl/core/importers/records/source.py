@@ -23,6 +23,7 @@ from wdsctl.core.importers.records.conversations import (
 )
 from wdsctl.core.importers.records.files import find_base
 from wdsctl.core.importers.records.samples import RowMapping, RowPart, SourceRow, SourceSample, row_to_sample
+from wdsctl.core.importers.records.survey import RowSurvey, SurveyBuilder, contains, hash_text
 from wdsctl.core.storage.storage import LocalStorage
 from wdsctl.core.text import path_for_message
 
@@ -56,29 +57,49 @@ class RowReader(Protocol):
 
 
 class RowSampleReader:
-    """Makes one sample of each row, as the mapping says."""
+    """Makes one sample of each row, as the mapping says.
+
+    Keys that come from file names are unique after `survey`: if several rows would have one key, each gets the number
+    of its row too.
+    """
 
     def __init__(self, rows: RowReader, mapping: RowMapping) -> None:
         self._rows = rows
-        self._shape = mapping
+        self._mapping = mapping
+        self._survey: tuple[RowSurvey, bytes] | None = None
 
     def samples(self, start: int) -> Iterator[SourceSample]:
+        repeated = self._survey[0].repeated_keys if self._survey and self._mapping.key == ":stem" else ()
         for row in self._rows.rows(start):
-            sample = row_to_sample(row, self._shape)
+            sample = row_to_sample(row, self._mapping)
+            if len(repeated) and sample.fault is None and contains(repeated, hash_text(sample.key)):
+                sample = sample._replace(key=f"{sample.key}-{row.number:09d}")
             yield sample._replace(split=row.split) if row.split else sample
 
     def digest(self) -> bytes:
         return digest_of_files(self._rows.files())
 
+    def survey(self) -> RowSurvey:
+        """What all rows name. Cost: the first call reads all rows."""
+        return self._surveyed()[0]
+
     def references_digest(self) -> bytes:
-        """16 bytes that change when a file that a row names is changed, added or removed. Cost: reads all rows."""
-        digest = blake2b(digest_size=16)
-        for sample in self.samples(0):
-            digest.update(b"\0" if sample.fault is None else sample.fault.code.encode())
-            for piece in sample.parts:
-                if isinstance(piece, FilePart):
-                    digest.update(_file_state(piece.path))
-        return digest.digest()
+        """16 bytes that depend on the files that rows name: which exist, their sizes and times. Cost: as `survey`."""
+        return self._surveyed()[1]
+
+    def _surveyed(self) -> tuple[RowSurvey, bytes]:
+        if self._survey is None:
+            digest = blake2b(digest_size=16)
+            builder = SurveyBuilder(self._mapping)
+            for row in self._rows.rows(0):
+                sample = row_to_sample(row, self._mapping)
+                builder.add(row, sample)
+                digest.update(b"\0" if sample.fault is None else sample.fault.code.encode())
+                for piece in sample.parts:
+                    if isinstance(piece, FilePart):
+                        digest.update(_file_state(piece.path))
+            self._survey = builder.finish(), digest.digest()
+        return self._survey
 
     def close(self) -> None:
         self._rows.close()
@@ -91,15 +112,14 @@ def make_row_source(
     *,
     has_file_references: bool = False,
     describe: Callable[[], SourceDescription] = SourceDescription,
-) -> SampleSource:
+) -> RowSource:
     """Make a source whose samples are rows.
 
     `splits`: the splits that a row may be in. `has_file_references`: whether rows name files; the digest then covers
     these files too. `describe`: see `DescribedSource`.
     """
-    samples = RowSampleReader(rows, mapping)
-    make = FileReferencingSource if has_file_references else SampleSource
-    return make(samples, splits, describe)
+    make = FileReferencingSource if has_file_references else RowSource
+    return make(RowSampleReader(rows, mapping), splits, describe)
 
 
 def make_conversation_source(
@@ -211,8 +231,8 @@ class SampleSource:
         return sample
 
 
-class FileReferencingSource(SampleSource):
-    """A source whose rows name files. Its digest covers these files too."""
+class RowSource(SampleSource):
+    """A source whose samples are rows."""
 
     def __init__(
         self,
@@ -221,15 +241,27 @@ class FileReferencingSource(SampleSource):
         describe: Callable[[], SourceDescription] = SourceDescription,
     ) -> None:
         super().__init__(samples, splits, describe)
-        self._rows = samples
+        self.row_samples = samples
+
+
+class FileReferencingSource(RowSource):
+    """A source whose rows name files. Its digest covers these files too."""
+
+    def entries(self) -> Iterator[SourceEntry]:
+        self.row_samples.survey()  # so that keys are unique
+        return super().entries()
+
+    def list_samples(self) -> Iterator[SampleListing]:
+        self.row_samples.survey()
+        return super().list_samples()
 
     def digest(self) -> bytes:
         """A digest of names, sizes and times of the files that hold the rows, and of the files that the rows name."""
-        return blake2b(self.files_digest() + self._rows.references_digest(), digest_size=16).digest()
+        return blake2b(self.files_digest() + self.row_samples.references_digest(), digest_size=16).digest()
 
     def files_digest(self) -> bytes:
         """A digest of the files that hold the rows, but not of the files that the rows name: reading checks those."""
-        return self._rows.digest()
+        return self.row_samples.digest()
 
 
 def _check_size(part: RowPart) -> RowPart:

@@ -14,16 +14,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Protocol
 
 from wdsctl.core.dataset.shard_names import UNPACK_COMMANDS
-from wdsctl.core.errors import DatasetError, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError, translate_os_errors
+from wdsctl.core.importers.protocol import Options
 from wdsctl.core.importers.records.samples import SourceRow
 from wdsctl.core.importers.records.source import RowCheckpoints, RowPosition
 from wdsctl.core.safe_open import regular_file_opener
+from wdsctl.core.samples.fields import did_you_mean
 from wdsctl.core.tar_header import detect_compression
 from wdsctl.core.text import path_for_message
 
 MAX_LINE_BYTES = 1 << 30  # limit that keeps a file without line ends from filling the memory
 
-_UTF16_BOMS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF16_BOMS = {"utf-16-le": codecs.BOM_UTF16_LE, "utf-16-be": codecs.BOM_UTF16_BE}
+_UTF16_LINE_ENDS = {"utf-16-le": b"\n\0", "utf-16-be": b"\0\n"}
+_MIN_BYTES_PER_NUL = 20  # a file with more NULs than this is binary
+
+#: What `-O encoding=` takes. In all but UTF-16, the byte of a line end is never part of another character.
+ENCODINGS = (
+    *("utf-8", "utf-16", "utf-16-le", "utf-16-be", "latin1", "latin2", "iso-8859-15", "cp1250", "cp1251", "cp1252"),
+    *("koi8-r", "shift-jis", "euc-jp", "euc-kr", "cp949", "gb18030", "big5"),
+)
 
 
 class Record(NamedTuple):
@@ -46,9 +56,21 @@ class RecordReader(Protocol):
 class TextRows:
     """The rows of several files, in the order of the files."""
 
-    def __init__(self, paths: Sequence[str], reader: RecordReader) -> None:
+    def __init__(
+        self,
+        paths: Sequence[str],
+        readers: RecordReader | Sequence[RecordReader],
+        bases: Sequence[str] = (),
+        splits: Sequence[str] = (),
+    ) -> None:
+        """`readers`: one for all files, or one for each.
+
+        `bases`: the folders that references in each file are relative to. `splits`: the split of each file.
+        """
         self._paths = paths
-        self._reader = reader
+        self._readers = readers if isinstance(readers, Sequence) else [readers] * len(paths)
+        self._bases = bases or [os.path.dirname(path) for path in paths]
+        self._splits = splits or [""] * len(paths)
         self._checkpoints = RowCheckpoints()
 
     def rows(self, start: int) -> Iterator[SourceRow]:
@@ -57,14 +79,14 @@ class TextRows:
         number = spot.row
         for at in range(spot.file, len(self._paths)):
             path = self._paths[at]
-            shown, folder = path_for_message(path), os.path.dirname(path)
+            shown, base, split = path_for_message(path), self._bases[at], self._splits[at]
             offset, line = (spot.offset, spot.line) if at == spot.file else (0, 1)
             with translate_os_errors(path, "read"), open(path, "rb", opener=regular_file_opener) as file:
                 file.seek(offset)
-                for record in self._reader.records(file, path, offset, line):
+                for record in self._readers[at].records(file, path, offset, line):
                     if number >= start:
                         where = f"{shown}:{record.first_line}"
-                        yield SourceRow(number, where, record.values, record.fault, folder)
+                        yield SourceRow(number, where, record.values, record.fault, base, split=split)
                     number += 1
                     self._checkpoints.add(RowPosition(number, at, record.end, record.line))
 
@@ -75,28 +97,72 @@ class TextRows:
         """Do nothing: files are open only while rows are read."""
 
 
-def iter_lines(file: BinaryIO, path: str, offset: int, number: int) -> Iterator[tuple[bytes, int, int]]:
+def iter_lines(
+    file: BinaryIO, path: str, offset: int, number: int, encoding: str = "utf-8"
+) -> Iterator[tuple[bytes, int, int]]:
     """Yield (line with its line end, offset of the next line, number of the next line). Skips a byte order mark.
 
     Raises DatasetError WDS232 for a line of more than 1 GiB.
     """
-    while line := file.readline(MAX_LINE_BYTES):
-        if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+    is_utf16 = encoding in _UTF16_BOMS
+    bom = _UTF16_BOMS.get(encoding, codecs.BOM_UTF8)
+    while line := _read_utf16_line(file, encoding) if is_utf16 else file.readline(MAX_LINE_BYTES):
+        if len(line) >= MAX_LINE_BYTES and not line.endswith((b"\n", b"\n\0")):
             raise DatasetError(
                 f"line {number:,} is longer than 1 GiB",
                 hint="this is no file of lines: check what it is with `file`",
                 where=path_for_message(path),
                 code="WDS232",
             )
-        text = line if offset else line.removeprefix(codecs.BOM_UTF8)
+        text = line if offset else line.removeprefix(bom)
         offset += len(line)
         number += 1
         yield text, offset, number
 
 
-def read_text_head(path: str) -> bytes:
+def _read_utf16_line(file: BinaryIO, encoding: str) -> bytes:
+    """Read up to the next line end in UTF-16. The byte 0x0A is half of other characters too."""
+    line = b""
+    while len(line) < MAX_LINE_BYTES and (piece := file.readline(MAX_LINE_BYTES - len(line))):
+        line += piece
+        if encoding == "utf-16-le" and line.endswith(b"\n") and len(line) % 2:
+            line += file.read(1)
+        if line.endswith(_UTF16_LINE_ENDS[encoding]) and len(line) % 2 == 0:
+            break
+    return line
+
+
+def text_encoding(head: bytes, options: Options) -> str:
+    """The encoding of a text file: the option `encoding`, or that of the byte order mark in `head`, or UTF-8.
+
+    Raises UsageError for an encoding that wdsctl does not read.
+    """
+    named = options.get("encoding", "").lower().replace("_", "-")
+    found = next((encoding for encoding, bom in _UTF16_BOMS.items() if head.startswith(bom)), "")
+    if named and named not in ENCODINGS:
+        raise UsageError(
+            f"wdsctl does not read the encoding {named!r}",
+            hint=f"{did_you_mean(named, ENCODINGS)} it reads {', '.join(ENCODINGS)}".strip(),
+        )
+    if named == "utf-16":
+        return found or "utf-16-le"
+    return named or found or "utf-8"
+
+
+def decode_line(line: bytes, encoding: str) -> str:
+    """Decode a line. A byte that is not in the encoding becomes half a surrogate pair, which no text in UTF-8 has."""
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError:
+        if encoding in _UTF16_BOMS:
+            return "\udcff" + line.decode(encoding, "replace")
+        return line.decode(encoding, "surrogateescape")
+
+
+def read_text_head(path: str, *, encoding: str = "", takes_utf16: bool = False) -> bytes:
     """The first 64 KiB of a text file.
 
+    `encoding`: what the user names, if anything. `takes_utf16`: whether the caller reads UTF-16 with a byte order mark.
     Raises DatasetError WDS113 if the file is compressed, WDS120 if it is binary or UTF-16; InputError WDS003 if it is
     empty.
     """
@@ -111,7 +177,11 @@ def read_text_head(path: str) -> bytes:
             where=path_for_message(path),
             code="WDS113",
         )
-    if head.startswith(_UTF16_BOMS) or b"\0" in head:
+    is_utf16 = takes_utf16 and (head.startswith(tuple(_UTF16_BOMS.values())) or encoding.lower().startswith("utf-16"))
+    # A single NUL is the fault of its row; many are another encoding.
+    if not is_utf16 and (
+        head.startswith(tuple(_UTF16_BOMS.values())) or head.count(0) * _MIN_BYTES_PER_NUL >= max(1, len(head))
+    ):
         raise DatasetError(
             "the file is binary, or text that is not UTF-8",
             hint="if it is text, convert it to UTF-8: `iconv -f UTF-16 -t UTF-8 OLD > NEW`",
@@ -182,9 +252,9 @@ class JsonFile:
             if self.first_byte(at) not in (b",", b"]"):
                 raise self._damaged_error("a list goes on without a comma, or is cut", at)
 
-    def members(self) -> Iterator[tuple[str, int]]:
-        """Yield (name, offset of the value) of each member of the file's object."""
-        at = self._skip_blanks(self.value_start() + 1)
+    def members(self, at: int = -1) -> Iterator[tuple[str, int]]:
+        """Yield (name, offset of the value) of each member of the object at offset `at`; by default the file's."""
+        at = self._skip_blanks((self.value_start() if at < 0 else at) + 1)
         while self.first_byte(at) != b"}":
             at = self._skip_blanks(at + 1) if self.first_byte(at) == b"," else at
             stop = self._value_end(at)

@@ -1,0 +1,117 @@
+"""JSON: a list of objects, or an object with one such list; an object of the list is a sample.
+
+Fields that name files become parts, all others one part `json`, as for JSONL.
+
+Source: RFC 8259 (JSON).
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.errors import InputError, WdsctlError
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.description import make_table_source
+from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
+from wdsctl.core.importers.records.samples import ROW_OPTIONS
+from wdsctl.core.importers.records.tables import (
+    choose_tables,
+    first_rows,
+    make_mapping,
+    match_folder,
+    open_table,
+)
+from wdsctl.core.importers.records.text import read_text_head
+from wdsctl.core.invocation import current_invocation
+from wdsctl.core.text import path_for_message
+
+_EXTENSIONS = (".json",)
+
+_FILE_SCORE = 0.6
+
+#: Fields that the formats of conversations read: `llava` takes such a file if it recognises it.
+_CONVERSATION_FIELDS = frozenset({"conversations", "conversation", "messages"})
+
+
+class JsonImporter:
+    """Option: `-O rows=data.items` names the list, if an object has several."""
+
+    name = "json"
+    about = "a JSON list of objects, or an object with one, with fields that name files"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        if os.path.isdir(path):
+            match = match_folder(path, _EXTENSIONS, _read_first, 0.1)
+            # A folder whose JSON files name nothing holds metadata of something else.
+            return match if match is not None and match.score > 0.1 else None
+        if not path.lower().endswith(_EXTENSIONS) or not os.path.isfile(path):
+            return None
+        rows = _read_first(path)
+        if not rows:
+            return None
+        return FormatMatch(0.3 if _CONVERSATION_FIELDS & rows[0].keys() else _FILE_SCORE, "has a list of objects")
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, (*ROW_OPTIONS, "rows"))
+        root = path if os.path.isdir(path) else ""
+        read = partial(_read_first, options=options)
+        tables = choose_tables(root, _EXTENSIONS, read, options) if root else [open_table(path, read(path), options)]
+        for table in tables:
+            read_text_head(table.path)
+        found = [JsonTable(table.path, table.base, table.split, options.get("rows", "")) for table in tables]
+        rows = JsonRows(found)
+        mapping = make_mapping(self.name, options, tables, root, key="")
+        return make_table_source(
+            rows,
+            mapping,
+            lambda: [row for table in tables for row in table.rows],
+            splits=dict.fromkeys(table.split for table in tables if table.split),
+            root=root,
+            has_file_references=bool(mapping.media),
+            more_uses=lambda: [use for table in found for use in _other_members(table)],
+        )
+
+
+IMPORTER = JsonImporter()
+
+
+def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any]]:
+    """The first rows of a file. Empty if it has none, or cannot be read: opening it reports the error."""
+    rows: JsonRows | None = None
+    try:
+        read_text_head(path)
+        rows = JsonRows([JsonTable(path, "", "", (options or {}).get("rows", ""))])
+        return first_rows(lambda: (row.values for row in rows.rows(0) if row.fault is None))
+    except WdsctlError:
+        return []
+    finally:
+        if rows is not None:
+            rows.close()
+
+
+def _other_members(table: JsonTable) -> list[FieldUse]:
+    """What an object holds beside its list of rows.
+
+    Raises InputError WDS244 if it has a second list of objects: either could be the rows. Cost: reads the whole file.
+    """
+    found = find_lists(table.path)
+    lists = [name for name, is_list in found.items() if is_list]
+    if len(lists) > 1 and not table.member:
+        verb = current_invocation("convert", ())[0]
+        commands = [shell_command(verb, table.path, "DEST", "-O", f"rows={name}") for name in lists[:5]]
+        raise InputError(
+            f"the object has several lists of objects: {', '.join(map(path_for_message, lists[:5]))}",
+            hint=f"name one: {', or '.join(commands)}",
+            where=path_for_message(table.path),
+            code="WDS244",
+        )
+    rows = table.member or (lists[0] if lists else "")
+    return [
+        FieldUse(name, "", "describes the whole file, not one of its rows")
+        for name in found
+        if name != rows and not rows.startswith(f"{name}.")
+    ]

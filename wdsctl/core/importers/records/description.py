@@ -1,0 +1,212 @@
+"""Describe a table for people: what becomes of each field, and which files of its folder no row names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wdsctl.core.errors import Finding
+from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
+from wdsctl.core.importers.records.files import PROBED_ROWS, extension_of_name, part_name_of_field
+from wdsctl.core.importers.records.samples import RowMapping, media_part_names
+from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
+from wdsctl.core.importers.records.survey import Hashes, RowSurvey, contains, hash_text
+from wdsctl.core.importers.records.tables import TABLE_EXTENSIONS, iter_files
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
+from wdsctl.core.text import path_for_message, pluralize
+
+_CHUNK_FILES = 1 << 16  # files whose hashes are looked up together
+
+#: Files of a folder that describe it, and hold no data.
+_DOCUMENT_EXTENSIONS = frozenset({"md", "rst", "html", "htm", "py", "sh", "ipynb", "log"})
+_DOCUMENT_NAMES = frozenset(
+    {"readme", "license", "licence", "copying", "notice", "citation", "changelog", "authors", "dataset_info"}
+    | {"dataset_infos", "dataset_dict", "state"}
+)
+
+_MAX_SHOWN_PARTS = 4
+
+
+def make_table_source(
+    rows: RowReader,
+    mapping: RowMapping,
+    first: Callable[[], Sequence[Mapping[str, Any]]],
+    *,
+    fields: Sequence[str] = (),
+    more_uses: Callable[[], Sequence[FieldUse]] = tuple,
+    splits: Iterable[str] = (),
+    root: str = "",
+    own_files: Sequence[str] = (),
+    has_file_references: bool,
+) -> SampleSource:
+    """Make a source of rows that describes itself.
+
+    `first`: the first rows. `fields`: all fields, if the table declares them. `more_uses`: what the file holds beside
+    its rows. `root`: the folder that the user names, whose other files are accounted for; empty if the user names the
+    table. `own_files`: files below `root` that the format reads beside its rows.
+    """
+
+    def describe() -> SourceDescription:
+        some = first()
+        names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
+        uses = describe_fields(mapping, some, names)
+        if not fields and not has_file_references and len(some) >= PROBED_ROWS:
+            uses.append(FieldUse("(other fields of later rows)", "json[...]"))
+        findings: list[Finding] = []
+        if has_file_references:
+            findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
+        has_media = root and any(extension_of_name(path) in MEDIA_EXTENSIONS for path in iter_files(root))
+        if root:
+            # Rows with bytes may also name files, but reading all of them only pays if there are such files.
+            survey = samples.survey() if has_file_references or (has_media and mapping.media) else RowSurvey()
+            findings += left_out_findings(root, survey, [*rows.files(), *own_files])
+        elif has_file_references:
+            findings += unnamed_media_findings(samples.survey())
+        return SourceDescription((*uses, *more_uses()), tuple(findings))
+
+    source = make_row_source(rows, mapping, splits, has_file_references=has_file_references, describe=describe)
+    samples = source.row_samples
+    return source
+
+
+def _fields_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _first_path(samples: RowSampleReader, hashes: Hashes) -> str:
+    """The first path that rows name, of those with these hashes. Cost: reads rows until it is found."""
+    for sample in samples.samples(0):
+        for part in sample.parts:
+            if isinstance(part, FilePart) and contains(hashes, hash_text(os.path.normpath(part.path))):
+                return part.path
+    return ""
+
+
+def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fields: Iterable[str]) -> list[FieldUse]:
+    """What becomes of each field. `rows`: some rows, whose values decide what parts of media are called."""
+    rows = list(rows)
+    uses = []
+    for name in fields:
+        note = "its values are the keys" if name == mapping.key else ""
+        if name in mapping.media:
+            parts = dict.fromkeys(part for row in rows for part in media_part_names(mapping, name, row.get(name)))
+            if not parts:
+                prefix = "" if len(mapping.media) == 1 else f"{part_name_of_field(name)}."
+                parts = {f"{prefix}(extension of the file)": None}
+            shown = list(parts)[:_MAX_SHOWN_PARTS]
+            if mapping.key == ":stem" and name == mapping.media[0]:
+                note = "its path without the extension is the key"
+            uses.append(FieldUse(name, f"{', '.join(shown)}{', ...' if len(parts) > len(shown) else ''}", note))
+        elif name == mapping.text:
+            uses.append(FieldUse(name, "txt", note))
+        else:
+            uses.append(FieldUse(name, f"json[{name}]", note))
+    return uses
+
+
+def row_findings(survey: RowSurvey, find_example: Callable[[Hashes], str]) -> Iterator[Finding]:
+    """Findings about rows that name the same file, and rows that name none.
+
+    `find_example`: the path, of those with the given hashes, that a row names first.
+    """
+    repeated = survey.named[1:][survey.named[1:] == survey.named[:-1]]
+    files = np.unique(repeated)
+    if len(files):
+        times = len(repeated) + len(files)
+        yield Finding(
+            code="WDS250",
+            severity="note",
+            message=f"the rows name {pluralize(len(files), 'file')} {times:,} times (such as "
+            f"{path_for_message(find_example(files))}): each row is a sample with its own copy of the file",
+            count=len(files),
+        )
+    for name, (count, where) in survey.empty.items():
+        yield Finding(
+            code="WDS251",
+            severity="warning",
+            message=f"{pluralize(count, 'row')} without a file in {path_for_message(name)!r} (the first: {where}): "
+            "the samples have no such part",
+            count=count,
+        )
+
+
+def left_out_findings(root: str, survey: RowSurvey, tables: Sequence[str]) -> Iterator[Finding]:
+    """Findings about the files below a folder that no row names. `tables`: the files with the rows.
+
+    Media and other data are errors, since the result lacks them; documents such as README.md are warnings.
+    """
+    own = {os.path.relpath(table, root) for table in tables}
+    counts: dict[str, list[Any]] = {}
+    for path in _unnamed(root, (path for path in iter_files(root) if path not in own), survey):
+        seen = counts.setdefault(_file_group(path), [0, path])
+        seen[0] += 1
+        seen[1] = min(seen[1], path)
+    for group in ("media file", "table", "other file", "document"):
+        if group in counts:
+            count, example = counts[group]
+            yield _left_out_finding(group, count, example)
+
+
+def unnamed_media_findings(survey: RowSurvey) -> Iterator[Finding]:
+    """A finding about media that no row names, in the folders whose files the rows name. A warning: the user named the
+    table, and other tables may name these files.
+    """
+    count, example = 0, ""
+    for folder in sorted(survey.folders):
+        media = (name for name in _file_names(folder) if extension_of_name(name) in MEDIA_EXTENSIONS)
+        for name in _unnamed(folder, media, survey):
+            count += 1
+            example = min(filter(None, (example, os.path.join(folder, name))))
+    if count:
+        yield replace(_left_out_finding("media file", count, example), severity="warning")
+
+
+def _left_out_finding(group: str, count: int, example: str) -> Finding:
+    them = "it" if count == 1 else "them"
+    return Finding(
+        code="WDS239",
+        severity="warning" if group == "document" else "error",
+        message=f"{pluralize(count, group)} that no row names (such as {path_for_message(example)}): "
+        f"no sample has {them}",
+        count=count,
+    )
+
+
+def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str]:
+    """Yield the paths below `root` that no row names."""
+    chunk: list[str] = []
+
+    def missing() -> Iterator[str]:
+        hashes = np.array([hash_text(os.path.normpath(os.path.join(root, path))) for path in chunk], np.uint64)
+        for path, is_named in zip(chunk, np.isin(hashes, survey.named), strict=True):
+            if not is_named:
+                yield path
+
+    for path in paths:
+        chunk.append(path)
+        if len(chunk) == _CHUNK_FILES:
+            yield from missing()
+            chunk.clear()
+    yield from missing()
+
+
+def _file_group(path: str) -> str:
+    name = os.path.basename(path).lower()
+    ending = extension_of_name(name)
+    if ending in MEDIA_EXTENSIONS:
+        return "media file"
+    if ending in _DOCUMENT_EXTENSIONS or name.partition(".")[0] in _DOCUMENT_NAMES:
+        return "document"
+    return "table" if name.endswith(TABLE_EXTENSIONS) else "other file"
+
+
+def _file_names(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if not entry.name.startswith(".") and entry.is_file()]
+    except OSError:
+        return []

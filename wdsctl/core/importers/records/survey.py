@@ -1,0 +1,84 @@
+"""What all rows of a source name, from one pass that also serves the digest: 16 bytes are kept per row."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+from numpy.typing import NDArray
+
+from wdsctl.core.importers.protocol import FilePart
+from wdsctl.core.importers.records.samples import RowMapping, SourceRow, SourceSample
+
+Hashes = NDArray[np.uint64]
+
+
+def hash_text(text: str) -> int:
+    """64 bits of a hash. The chance that any two of 10 million texts share one is below 1 in 300,000."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogateescape"), digest_size=8).digest(), "little")
+
+
+@dataclass(slots=True)
+class RowSurvey:
+    """What one pass over all rows found. `fields`: all fields, in the order in which they appear.
+
+    `empty`: media field -> (rows in which it is empty, the first of them). `folders`: of the files that rows name.
+    `named`: sorted hashes of the paths that rows name. `repeated_keys`: sorted hashes of keys that several rows would
+    have.
+    """
+
+    rows: int = 0
+    fields: dict[str, None] = field(default_factory=dict)
+    empty: dict[str, tuple[int, str]] = field(default_factory=dict)
+    folders: set[str] = field(default_factory=set)
+    named: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    repeated_keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+
+
+class SurveyBuilder:
+    """Collects a `RowSurvey` row by row."""
+
+    def __init__(self, mapping: RowMapping) -> None:
+        self._mapping = mapping
+        self._survey = RowSurvey()
+        self._named = array("Q")
+        self._keys = array("Q")
+
+    def add(self, row: SourceRow, sample: SourceSample) -> None:
+        survey = self._survey
+        survey.rows += 1
+        survey.fields.update(dict.fromkeys(row.values))
+        if sample.fault is not None:
+            return
+        for name in self._mapping.media:
+            if not row.values.get(name):
+                count, first = survey.empty.get(name, (0, row.where))
+                survey.empty[name] = (count + 1, first)
+        for part in sample.parts:
+            if isinstance(part, FilePart):
+                path = os.path.normpath(part.path)
+                survey.folders.add(os.path.dirname(path))
+                self._named.append(hash_text(path))
+        self._keys.append(hash_text(sample.key))
+
+    def finish(self) -> RowSurvey:
+        self._survey.named = _sorted(self._named)
+        keys = _sorted(self._keys)
+        self._survey.repeated_keys = np.unique(keys[1:][keys[1:] == keys[:-1]])
+        return self._survey
+
+
+def contains(hashes: Hashes, value: int) -> bool:
+    """Whether sorted hashes contain a value."""
+    at = int(np.searchsorted(hashes, np.uint64(value)))
+    return at < len(hashes) and int(hashes[at]) == value
+
+
+def _sorted(hashes: array[int]) -> Hashes:
+    """The hashes as a sorted array, in the memory that they are in."""
+    found = np.frombuffer(hashes, np.uint64) if hashes else np.empty(0, np.uint64)
+    found.sort()
+    return found

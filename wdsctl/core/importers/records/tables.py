@@ -1,0 +1,359 @@
+"""Tables beside the files that their rows name: find them in a folder, and decide which of them the samples come from.
+
+A folder may hold a table at its top or one level down, such as `data/train.csv`. The first rows of each table decide
+whether it describes the folder's files. Tables with the names of splits belong together; other tables do not.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple
+
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
+from wdsctl.core.errors import InputError, UsageError, WdsctlError
+from wdsctl.core.importers.protocol import FormatMatch, Options
+from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
+from wdsctl.core.importers.records.samples import RowMapping
+from wdsctl.core.importers.records.values import parse_list_option
+from wdsctl.core.invocation import current_invocation
+from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
+from wdsctl.core.safe_open import is_link_outside
+from wdsctl.core.text import path_for_message, pluralize
+
+Rows = Sequence[Mapping[str, Any]]
+ReadFirstRows = Callable[[str], Rows]  # path -> the first rows; empty if they cannot be read
+
+#: Scores of a folder. A raw folder has 0.2, folders of classes 0.7, a dataset of shards 0.9.
+_NAMES_FILES_SCORE = 0.85
+_NAMES_NOTHING_SCORE = 0.1
+
+TABLE_EXTENSIONS = (".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".parquet", ".pq")
+
+_MAX_TABLES = 50  # files of one format in one folder; more are data, such as a JSON file per picture
+_MAX_FOLDERS = 1_000  # subfolders that are searched for tables
+_MAX_COUNTED_FILES = 10_000
+
+#: Folders with media that references are often relative to.
+_MEDIA_FOLDERS = ("images", "media", "data")
+
+_SPLIT_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+_SHARD_NUMBER = re.compile(r"-\d+-of-\d+$")
+_DIGITS = re.compile(r"\d+")
+
+
+class Table(NamedTuple):
+    """A table. `rows`: the first ones. `bases`: the folder that its references are relative to; several if two folders
+    are equally good. `named`: how many files these rows name.
+    """
+
+    path: str
+    rows: Rows
+    bases: tuple[str, ...]
+    named: int = 0
+    split: str = ""
+
+    @property
+    def base(self) -> str:
+        return self.bases[0]
+
+
+def find_tables(root: str, extensions: Sequence[str]) -> list[str]:
+    """The paths of the tables with these extensions in a folder and its subfolders, sorted.
+
+    Leaves out a file that shares its name with another file, such as `0001.json` beside `0001.jpg`, and all files of a
+    folder with more than 50. Cost: lists the folder and its subfolders.
+    """
+    found, folders = _tables_in(root, root, extensions)
+    for folder in sorted(folders)[:_MAX_FOLDERS]:
+        found += _tables_in(folder, root, extensions)[0]
+    return sorted(found)
+
+
+def _tables_in(folder: str, root: str, extensions: Sequence[str]) -> tuple[list[str], list[str]]:
+    """(tables in a folder, its subfolders). Both are empty if it cannot be listed: opening reports that."""
+    tables: list[os.DirEntry[str]] = []
+    folders: list[str] = []
+    other_stems: set[str] = set()
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name.startswith((".", "_")) or is_link_outside(entry, root):
+                    continue
+                if name.lower().endswith(tuple(extensions)):
+                    if entry.is_file():
+                        tables.append(entry)
+                elif not name.lower().endswith(TABLE_EXTENSIONS):
+                    if folder == root and entry.is_dir():
+                        folders.append(entry.path)
+                    else:
+                        other_stems.add(os.path.splitext(name)[0])
+    except OSError:
+        return [], []
+    alone = [entry.path for entry in tables if os.path.splitext(entry.name)[0] not in other_stems]
+    return (alone if len(alone) <= _MAX_TABLES else []), folders
+
+
+def match_folder(root: str, extensions: Sequence[str], read: ReadFirstRows, score_alone: float) -> FormatMatch | None:
+    """A match if a folder holds tables with these extensions; its score depends on whether their rows name files.
+
+    `score_alone`: the score if no media lie in the folder, so that the tables are all there is.
+    """
+    paths = find_tables(root, extensions)
+    if not paths:
+        return None
+    fitting = [table for table in _probe(root, paths, read) if table.named]
+    if fitting:
+        return FormatMatch(_NAMES_FILES_SCORE, _describe_fit(root, fitting), tuple(table.path for table in fitting))
+    files, media = _count_files(root)
+    shown = path_for_message(os.path.relpath(paths[0], root))
+    if not media:
+        return FormatMatch(score_alone, f"has {shown}", tuple(paths))
+    return FormatMatch(_NAMES_NOTHING_SCORE, f"{shown} names none of the folder's {_count_text(files)}")
+
+
+def choose_tables(
+    root: str,
+    extensions: Sequence[str],
+    read: ReadFirstRows,
+    options: Options,
+    *,
+    joins_equal_fields: bool = False,
+    is_needed: bool = True,
+) -> list[Table]:
+    """The tables of a folder whose rows are the samples: the one that fits, the tables of all splits, or a series.
+
+    If no table names files of the folder, all of them are candidates; unless `is_needed` is false: then there is none.
+
+    `joins_equal_fields`: whether tables with the same fields are one table in several files, whatever their names.
+    Raises InputError WDS252 if several tables fit that do not belong together, WDS003 if there is no table.
+    """
+    tables = _probe(root, find_tables(root, extensions), read, options)
+    fitting = [table for table in tables if table.named] or (tables if is_needed else [])
+    if not fitting and not is_needed:
+        return []
+    if not fitting:
+        raise InputError(
+            f"there is no file that ends in {' or '.join(extensions)}",
+            hint="name the file with the rows",
+            where=path_for_message(root),
+            code="WDS003",
+        )
+    for table in fitting:
+        _check_base(table, root)
+    if len(fitting) == 1:
+        return fitting
+    splits = splits_of([table.path for table in fitting], root)
+    if splits:
+        return [table._replace(split=split) for table, split in zip(fitting, splits, strict=True)]
+    has_equal_fields = len({frozenset(name for row in table.rows for name in row) for table in fitting}) == 1
+    is_series = len({_DIGITS.sub("", os.path.relpath(table.path, root)) for table in fitting}) == 1
+    if has_equal_fields and (joins_equal_fields or is_series):
+        return fitting
+    raise several_tables_error(root, [table.path for table in fitting])
+
+
+def several_tables_error(root: str, paths: Iterable[str]) -> InputError:
+    """The error for tables that all could be the source. Its hint has the command for each."""
+    paths = sorted(paths)
+    verb = current_invocation("convert", ())[0]
+    shown = [path_for_message(os.path.relpath(path, root)) for path in paths]
+    return InputError(
+        f"several tables could describe the folder's files: {', '.join(shown[:5])}{' and more' if shown[5:] else ''}",
+        hint=f"name one: {', or '.join(shell_command(verb, path, 'DEST') for path in paths[:5])}",
+        where=path_for_message(root),
+        code="WDS252",
+    )
+
+
+def open_table(path: str, rows: Rows, options: Options) -> Table:
+    """The table at `path`, when the user names it instead of its folder."""
+    fields = find_media_fields("", options, rows) if rows else ()
+    folder = os.path.dirname(path)
+    bases, named = _find_bases(folder, path, list_references(rows, fields), options)
+    table = Table(path, rows, bases, named)
+    _check_base(table, folder)
+    return table
+
+
+def has_named_files(path: str, rows: Rows) -> bool:
+    """Whether rows of the table at `path` name files that exist."""
+    fields = find_media_fields("", {}, rows) if rows else ()
+    return bool(_find_bases(os.path.dirname(path), path, list_references(rows, fields), {})[1])
+
+
+def make_mapping(
+    format_name: str, options: Options, tables: Sequence[Table], root: str, *, key: str, fields: Sequence[str] = ()
+) -> RowMapping:
+    """How the rows of these tables become samples. Their references are relative to the `base` of each row.
+
+    `root`: the folder that the user names; empty if the user names the table. References may lead anywhere below it.
+    `key`: the field of keys; empty for the names of files, or row numbers if there are none. `fields`: the columns, if
+    the table declares them.
+    """
+    first = [row for table in tables for row in table.rows] or [dict.fromkeys(fields)]
+    media = find_media_fields(format_name, options, first)
+    mapping = RowMapping.from_options(options, media=media, key=key or (":stem" if media else ":row"))
+    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in list_references(first, media))
+    return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
+
+
+def _probe(root: str, paths: Iterable[str], read: ReadFirstRows, options: Options | None = None) -> list[Table]:
+    """Read the first rows of each table, and find the folder that its references are relative to."""
+    tables = []
+    for path in paths:
+        rows = read(path)[:PROBED_ROWS]
+        named = parse_list_option(options or {}, "files")
+        fields = named or (find_media_fields("", {}, rows) if rows else ())
+        bases, count = _find_bases(root, path, list_references(rows, fields), options or {})
+        tables.append(Table(path, rows, bases, count))
+    return tables
+
+
+def _find_bases(root: str, path: str, references: Sequence[str], options: Options) -> tuple[tuple[str, ...], int]:
+    """The folders below `root` that the references of a table may be relative to, and how many of them are files there.
+
+    Tries the folder that the user names, the table's folder, the folders of media below it, `root`, the same below it,
+    and the folder of the table's split; the first one with the most files is the only result. If they have none, tries
+    all subfolders of `root`, of which several may be equally good.
+    """
+    folder = os.path.dirname(path)
+    if not references:
+        return (folder,), 0
+    allowed = options.get("base", "")
+    split_folders = [os.path.join(root, name) for name in _folder_names(split_of(path, root))]
+    near = [os.path.join(each, name) for each in (folder, root) for name in _MEDIA_FOLDERS]
+    usual = [*([allowed] if allowed else []), folder, *near[: len(_MEDIA_FOLDERS)], root, *near, *split_folders]
+    limit = os.path.abspath(allowed or root)
+    counts = {base: _count_existing(base, references, limit) for base in dict.fromkeys(usual)}
+    base = max(counts, key=lambda each: counts[each])
+    if counts[base]:
+        return (base,), counts[base]
+    if allowed:
+        return (folder,), 0
+    counts = {each: count for each in _subfolders(root) if (count := _count_existing(each, references, limit))}
+    most = max(counts.values(), default=0)
+    return tuple(each for each, count in counts.items() if count == most) or (folder,), most
+
+
+def _check_base(table: Table, root: str) -> None:
+    """Raise UsageError if two folders have the files that a table names."""
+    if len(table.bases) > 1:
+        shown = [path_for_message(os.path.relpath(each, root)) for each in table.bases]
+        raise UsageError(
+            f"several folders have the files that the table names: {', '.join(shown[:5])}",
+            hint=f"name the right one: `-O base={path_for_message(table.base)}`",
+            where=path_for_message(table.path),
+        )
+
+
+def _folder_names(split: str) -> list[str]:
+    """The names of folders that may hold the files of a split, such as `train`, `train_images` and `images/train`."""
+    names = [name for name, standard in _SPLIT_NAMES.items() if standard == split]
+    return [form.format(name) for name in names for form in ("{}", "images/{}", "{}/images", "{}_images")]
+
+
+def _count_existing(base: str, references: Iterable[str], limit: str) -> int:
+    """How many different references are files, relative to `base`. Those that lead out of `limit` do not count."""
+    paths = {os.path.normpath(os.path.join(os.path.abspath(base), each)) for each in references if "\0" not in each}
+    return sum(is_below(limit, path) and os.path.isfile(path) for path in paths)
+
+
+def _subfolders(root: str) -> list[str]:
+    try:
+        with os.scandir(root) as entries:
+            found = [
+                entry.path
+                for entry in entries
+                if not entry.name.startswith(".") and entry.is_dir() and not is_link_outside(entry, root)
+            ]
+    except OSError:
+        return []  # opening the source reports the error
+    return sorted(found)[:_MAX_FOLDERS]
+
+
+def split_of(path: str, root: str) -> str:
+    """The split that a table's name says, such as `train.csv` or `train-00000-of-00002.parquet`, or its folder's."""
+    stem = _SHARD_NUMBER.sub("", os.path.splitext(os.path.basename(path))[0]).lower()
+    folder = os.path.dirname(path)
+    above = os.path.basename(folder).lower() if folder != root else ""
+    return _SPLIT_NAMES.get(stem) or _SPLIT_NAMES.get(above, "")
+
+
+def splits_of(paths: Sequence[str], root: str) -> list[str]:
+    """The split of each table, if there are several splits, and each has one table or the numbered files of one.
+
+    Empty otherwise.
+    """
+    splits = [split_of(path, root) for path in paths]
+    stems = [_SHARD_NUMBER.sub("", os.path.splitext(path)[0]) for path in paths]
+    tables = set(zip(splits, stems, strict=True))
+    return splits if all(splits) and len(tables) == len(set(splits)) > 1 else []
+
+
+def _describe_fit(root: str, tables: Sequence[Table]) -> str:
+    """`labels.csv names 4 of the folder's 5 files`."""
+    names = [path_for_message(os.path.relpath(table.path, root)) for table in tables]
+    shown = f"{', '.join(names[:3])}{' and more' if names[3:] else ''}"
+    named = sum(table.named for table in tables)
+    files, media = _count_files(root)
+    files = media if media >= named else files
+    is_cut = any(len(table.rows) >= PROBED_ROWS for table in tables)
+    verb = "name" if len(names) > 1 or is_cut else "names"
+    who = f"the first rows of {shown}" if is_cut else shown
+    return f"{who} {verb} {named:,} of the folder's {_count_text(files)}"
+
+
+def _count_text(files: int) -> str:
+    return f"more than {_MAX_COUNTED_FILES:,} files" if files > _MAX_COUNTED_FILES else pluralize(files, "file")
+
+
+def _count_files(root: str) -> tuple[int, int]:
+    """How many files a folder holds that are no tables, and how many of them are media. Stops after 10,000."""
+    names = [path.lower() for path in islice(iter_files(root), _MAX_COUNTED_FILES + 1)]
+    files = sum(not name.endswith(TABLE_EXTENSIONS) for name in names)
+    return files, sum(name.rpartition(".")[2] in MEDIA_EXTENSIONS for name in names)
+
+
+def iter_files(root: str) -> Iterator[str]:
+    """Yield the paths of the files below a folder, relative to it, without hidden files and those of desktops.
+
+    Follows links that stay inside. Skips what cannot be listed: opening the source reports it.
+    """
+    folders = [""]
+    seen: set[tuple[int, int]] = set()
+    while folders:
+        prefix = folders.pop()
+        folder = os.path.join(root, prefix)
+        try:
+            status = os.stat(folder)
+            if (status.st_dev, status.st_ino) in seen:
+                continue  # a link to a folder above
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name.startswith(".") or entry.name in LITTER_NAMES or is_link_outside(entry, root):
+                        continue
+                    if entry.is_dir():
+                        folders.append(f"{prefix}{entry.name}/")
+                    elif entry.is_file():
+                        yield f"{prefix}{entry.name}"
+        except OSError:
+            continue
+
+
+def first_rows(read: Callable[[], Iterator[Mapping[str, Any]]]) -> Rows:
+    """The first rows that `read` yields; none if it raises: recognising a format never raises."""
+    try:
+        return list(islice(read(), PROBED_ROWS))
+    except (WdsctlError, OSError, ValueError):
+        return []
