@@ -36,6 +36,7 @@ from wdsctl.core.text import path_for_message
 
 _EXTENSIONS = (".parquet", ".pq")
 _SCORE = 0.8
+_METADATA = ("dataset_infos.json", "dataset_info.json")  # of Hugging Face: the schema says the same
 _DESCRIBED_ROWS = 4  # rows with bytes that are read to describe the source
 _MAX_DEPTH = 3  # levels of folders below the source that are searched
 
@@ -96,6 +97,7 @@ class ParquetImporter:
             fields=[*schema.names, *(name for column in labels if (name := f"{column}_name") not in schema.names)],
             splits=dict.fromkeys(splits),
             root=root,
+            own_files=[os.path.join(root, name) for name in _METADATA],
             has_file_references=bool(mapping.media) and not bytes_in,
         )
 

@@ -4,29 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
-from wdsctl.core.importers.records.files import PROBED_ROWS, extension_of_name, part_name_of_field
+from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
+from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
 from wdsctl.core.importers.records.survey import Hashes, RowSurvey, contains, hash_text
-from wdsctl.core.importers.records.tables import TABLE_EXTENSIONS, iter_files
-from wdsctl.core.media.kinds import MEDIA_EXTENSIONS
+from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.text import path_for_message, pluralize
 
 _CHUNK_FILES = 1 << 16  # files whose hashes are looked up together
 
-#: Files of a folder that describe it, and hold no data.
-_DOCUMENT_EXTENSIONS = frozenset({"md", "rst", "html", "htm", "py", "sh", "ipynb", "log"})
-_DOCUMENT_NAMES = frozenset(
-    {"readme", "license", "licence", "copying", "notice", "citation", "changelog", "authors", "dataset_info"}
-    | {"dataset_infos", "dataset_dict", "state"}
-)
+_REASON = "no row names them"
 
 _MAX_SHOWN_PARTS = 4
 
@@ -59,7 +53,7 @@ def make_table_source(
         findings: list[Finding] = []
         if has_file_references:
             findings += row_findings(samples.survey(), lambda hashes: _first_path(samples, hashes))
-        has_media = root and any(extension_of_name(path) in MEDIA_EXTENSIONS for path in iter_files(root))
+        has_media = root and any(map(media_type_of, iter_files(root)))
         if root:
             # Rows with bytes may also name files, but reading all of them only pays if there are such files.
             survey = samples.survey() if has_file_references or (has_media and mapping.media) else RowSurvey()
@@ -134,46 +128,26 @@ def row_findings(survey: RowSurvey, find_example: Callable[[Hashes], str]) -> It
         )
 
 
-def left_out_findings(root: str, survey: RowSurvey, tables: Sequence[str]) -> Iterator[Finding]:
-    """Findings about the files below a folder that no row names. `tables`: the files with the rows.
+def left_out_findings(root: str, survey: RowSurvey, own_files: Iterable[str]) -> list[Finding]:
+    """Findings about the files below a folder that no row names. `own_files`: the files with the rows."""
+    own = {os.path.relpath(path, root) for path in own_files}
+    unnamed = sorted(_unnamed(root, (path for path in iter_files(root) if path not in own), survey))
+    media = [path for path in unnamed if media_type_of(path)]
+    others = [path for path in unnamed if not media_type_of(path)]
+    return [*([unused_finding(media, _REASON)] if media else []), *unused_files_findings(others, _REASON)]
 
-    Media and other data are errors, since the result lacks them; documents such as README.md are warnings.
+
+def unnamed_media_findings(survey: RowSurvey) -> list[Finding]:
+    """A finding about media that no row names, in the folders whose files the rows name.
+
+    A warning: the user named the table, and other tables may name these files.
     """
-    own = {os.path.relpath(table, root) for table in tables}
-    counts: dict[str, list[Any]] = {}
-    for path in _unnamed(root, (path for path in iter_files(root) if path not in own), survey):
-        seen = counts.setdefault(_file_group(path), [0, path])
-        seen[0] += 1
-        seen[1] = min(seen[1], path)
-    for group in ("media file", "table", "other file", "document"):
-        if group in counts:
-            count, example = counts[group]
-            yield _left_out_finding(group, count, example)
-
-
-def unnamed_media_findings(survey: RowSurvey) -> Iterator[Finding]:
-    """A finding about media that no row names, in the folders whose files the rows name. A warning: the user named the
-    table, and other tables may name these files.
-    """
-    count, example = 0, ""
-    for folder in sorted(survey.folders):
-        media = (name for name in _file_names(folder) if extension_of_name(name) in MEDIA_EXTENSIONS)
-        for name in _unnamed(folder, media, survey):
-            count += 1
-            example = min(filter(None, (example, os.path.join(folder, name))))
-    if count:
-        yield replace(_left_out_finding("media file", count, example), severity="warning")
-
-
-def _left_out_finding(group: str, count: int, example: str) -> Finding:
-    them = "it" if count == 1 else "them"
-    return Finding(
-        code="WDS239",
-        severity="warning" if group == "document" else "error",
-        message=f"{pluralize(count, group)} that no row names (such as {path_for_message(example)}): "
-        f"no sample has {them}",
-        count=count,
-    )
+    found = [
+        os.path.join(folder, name)
+        for folder in sorted(survey.folders)
+        for name in sorted(_unnamed(folder, filter(media_type_of, _file_names(folder)), survey))
+    ]
+    return [unused_finding(found, _REASON, severity="warning")] if found else []
 
 
 def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str]:
@@ -192,16 +166,6 @@ def _unnamed(root: str, paths: Iterable[str], survey: RowSurvey) -> Iterator[str
             yield from missing()
             chunk.clear()
     yield from missing()
-
-
-def _file_group(path: str) -> str:
-    name = os.path.basename(path).lower()
-    ending = extension_of_name(name)
-    if ending in MEDIA_EXTENSIONS:
-        return "media file"
-    if ending in _DOCUMENT_EXTENSIONS or name.partition(".")[0] in _DOCUMENT_NAMES:
-        return "document"
-    return "table" if name.endswith(TABLE_EXTENSIONS) else "other file"
 
 
 def _file_names(folder: str) -> list[str]:

@@ -28,7 +28,7 @@ SPLIT_NAMES = frozenset({"train", "training", "val", "valid", "validation", "dev
 _DATED_SPLIT = re.compile(f"({'|'.join(sorted(SPLIT_NAMES, key=len, reverse=True))})[-_]?[0-9]*")
 
 #: A folder that archives made on a Mac have beside their contents.
-_LITTER_FOLDERS = frozenset({"__MACOSX", "@eaDir"})
+LITTER_FOLDERS = frozenset({"__MACOSX", "@eaDir"})
 
 _ARCHIVE_ENDINGS = (
     *(f".tar{ending}" for ending in UNPACK_COMMANDS),
@@ -70,7 +70,7 @@ def list_folder(folder: str, root: str) -> FolderNames:
     folders, files, hidden = [], [], 0
     with os.scandir(folder) as entries:
         for entry in check_entries_beneath(entries, root):
-            if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in _LITTER_FOLDERS:
+            if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
                 hidden += 1
             else:
                 (folders if entry.is_dir() else files).append(entry.name)

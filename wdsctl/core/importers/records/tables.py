@@ -18,6 +18,7 @@ from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
+from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.records.samples import RowMapping
 from wdsctl.core.importers.records.values import parse_list_option
 from wdsctl.core.invocation import current_invocation
@@ -327,7 +328,7 @@ def _count_files(root: str) -> tuple[int, int]:
 def iter_files(root: str) -> Iterator[str]:
     """Yield the paths of the files below a folder, relative to it, without hidden files and those of desktops.
 
-    Follows links that stay inside. Skips what cannot be listed: opening the source reports it.
+    Follows links that stay inside, and yields the others as files. Skips folders that cannot be listed.
     """
     folders = [""]
     seen: set[tuple[int, int]] = set()
@@ -341,9 +342,11 @@ def iter_files(root: str) -> Iterator[str]:
             seen.add((status.st_dev, status.st_ino))
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    if entry.name.startswith(".") or entry.name in LITTER_NAMES or is_link_outside(entry, root):
+                    if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
                         continue
-                    if entry.is_dir():
+                    if is_link_outside(entry, root):
+                        yield f"{prefix}{entry.name}"
+                    elif entry.is_dir():
                         folders.append(f"{prefix}{entry.name}/")
                     elif entry.is_file():
                         yield f"{prefix}{entry.name}"
