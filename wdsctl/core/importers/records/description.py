@@ -10,6 +10,7 @@ import numpy as np
 
 from wdsctl.core.errors import Finding
 from wdsctl.core.importers.protocol import FieldUse, FilePart, SourceDescription
+from wdsctl.core.importers.records.conversations import describe_conversations
 from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
 from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names
@@ -45,9 +46,12 @@ def make_table_source(
     """
 
     def describe() -> SourceDescription:
-        some = first()
+        some, config = first(), None
         names = fields or (samples.survey().fields if has_file_references else _fields_of(some))
         uses = describe_fields(mapping, some, names)
+        if mapping.is_conversation:
+            described = describe_conversations(some, mapping.media, mapping.text)
+            uses, config = list(described.field_uses), described.config
         if not fields and not has_file_references and len(some) >= PROBED_ROWS:
             uses.append(FieldUse("(other fields of later rows)", "json[...]"))
         findings: list[Finding] = []
@@ -60,7 +64,7 @@ def make_table_source(
             findings += left_out_findings(root, survey, [*rows.files(), *own_files])
         elif has_file_references:
             findings += unnamed_media_findings(samples.survey())
-        return SourceDescription((*uses, *more_uses()), tuple(findings))
+        return SourceDescription((*uses, *more_uses()), tuple(findings), config)
 
     source = make_row_source(rows, mapping, splits, has_file_references=has_file_references, describe=describe)
     samples = source.row_samples

@@ -53,7 +53,7 @@ class SurveyBuilder:
         survey.fields.update(dict.fromkeys(row.values))
         if sample.fault is not None:
             return
-        for name in self._mapping.media:
+        for name in () if self._mapping.is_conversation else self._mapping.media:
             if not row.values.get(name):
                 count, first = survey.empty.get(name, (0, row.where))
                 survey.empty[name] = (count + 1, first)

@@ -17,6 +17,11 @@ from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.dataset.raw_folder_walk import LITTER_NAMES
 from wdsctl.core.errors import InputError, UsageError, WdsctlError
 from wdsctl.core.importers.protocol import FormatMatch, Options
+from wdsctl.core.importers.records.conversations import (
+    conversation_media_fields,
+    has_conversations,
+    list_conversation_references,
+)
 from wdsctl.core.importers.records.files import PROBED_ROWS, find_media_fields, is_below, list_references
 from wdsctl.core.importers.records.folder_files import LITTER_FOLDERS
 from wdsctl.core.importers.records.samples import RowMapping
@@ -188,8 +193,7 @@ def open_table(path: str, rows: Rows, options: Options) -> Table:
 
 def has_named_files(path: str, rows: Rows) -> bool:
     """Whether rows of the table at `path` name files that exist."""
-    fields = find_media_fields("", {}, rows) if rows else ()
-    return bool(_find_bases(os.path.dirname(path), path, list_references(rows, fields), {})[1])
+    return bool(_find_bases(os.path.dirname(path), path, _references(rows, {}), {})[1])
 
 
 def make_mapping(
@@ -202,9 +206,16 @@ def make_mapping(
     the table declares them.
     """
     first = [row for table in tables for row in table.rows] or [dict.fromkeys(fields)]
-    media = find_media_fields(format_name, options, first)
-    mapping = RowMapping.from_options(options, media=media, key=key or (":stem" if media else ":row"))
-    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in list_references(first, media))
+    is_conversation = has_conversations(first)
+    if is_conversation:
+        media = conversation_media_fields(format_name, options, first)
+        # Several conversations often share an image, whose name is no key then.
+        key = key or ("id" if all("id" in row for row in first) else ":row")
+    else:
+        media = find_media_fields(format_name, options, first)
+    key = key or (":stem" if media else ":row")
+    mapping = RowMapping.from_options(options, media=media, key=key, is_conversation=is_conversation)
+    leaves = any(os.path.isabs(each) or ".." in each.split("/") for each in _references(first, options))
     return replace(mapping, allowed_folder=root) if leaves and root and not mapping.allowed_folder else mapping
 
 
@@ -213,11 +224,17 @@ def _probe(root: str, paths: Iterable[str], read: ReadFirstRows, options: Option
     tables = []
     for path in paths:
         rows = read(path)[:PROBED_ROWS]
-        named = parse_list_option(options or {}, "files")
-        fields = named or (find_media_fields("", {}, rows) if rows else ())
-        bases, count = _find_bases(root, path, list_references(rows, fields), options or {})
+        bases, count = _find_bases(root, path, _references(rows, options or {}), options or {})
         tables.append(Table(path, rows, bases, count))
     return tables
+
+
+def _references(rows: Rows, options: Options) -> list[str]:
+    """The references in rows: of the fields that `-O files=` names, or of those that look like files."""
+    if has_conversations(rows):
+        return list_conversation_references(rows, conversation_media_fields("", {}, rows))
+    named = parse_list_option(options, "files")
+    return list_references(rows, named or (find_media_fields("", {}, rows) if rows else ()))
 
 
 def _find_bases(root: str, path: str, references: Sequence[str], options: Options) -> tuple[tuple[str, ...], int]:
