@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import RenderableType
 
 from tests.cli.conftest import Stream
 from wdsctl.cli.output import render_text
@@ -55,7 +56,7 @@ def test_no_width_cuts_a_figure(columns: int) -> None:
     st.text(st.sampled_from("ab \t\n\x1b\u202e"), max_size=10),
 )
 def test_labelled_lines_in_a_pipe_are_those_that_rich_draws(rows: list[tuple[str, str]], line: str) -> None:
-    pieces = [line, labelled_lines(rows), "end"]
+    pieces: list[RenderableType] = [line, labelled_lines(rows), "end"]
     table = make_table(("of rich",), [])
 
     assert render_text([*pieces, table], Stream(), is_colored=False) == (

@@ -389,7 +389,6 @@ def test_of_two_forms_that_fit_equally_the_answer_decides(tmp_path: Path, monkey
 @pytest.mark.parametrize(
     ("source", "dest"),
     [("photos/labels.csv", "photos-shards"), ("labels.csv", "labels-shards"), ("a/b/", "a/b-shards")],
-    [("photos/labels.csv", "photos-shards"), ("labels.csv", "labels-shards"), ("a/b/", "a/b-shards")],
 )
 def test_the_default_destination_is_in_no_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, dest: str

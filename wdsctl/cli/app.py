@@ -41,7 +41,7 @@ Results go to stdout, everything else to stderr. --json, --quiet, --no-color,
 
 #: Command -> first paragraph of its help, in the order of `wdsctl --help`.
 SUMMARIES = {
-    "prepare": "Build a training dataset from raw files or existing shards.",
+    "prepare": "Build a training dataset from whatever holds the data.",
     "index": "Update the catalog. Reads only new and changed shards.",
     "split": "Assign samples to splits such as train, val and test. Does not modify shards.",
     "convert": "Write a new dataset from existing ones.",
