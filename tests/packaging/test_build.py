@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import email
+import os
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT, Built
+from tests.packaging.smoke import smoke
+from wdsctl.core.version import VERSION
+
+PACKAGE_FILES = {
+    path.relative_to(ROOT).as_posix()
+    for path in (ROOT / "wdsctl").rglob("*")
+    if path.is_file() and "__pycache__" not in path.parts and path.suffix in (".py", ".typed", ".sql", ".md")
+}
+
+
+def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+    info, data = f"wdsctl-{VERSION}.dist-info/", f"wdsctl-{VERSION}.data/"
+    files = {name for name in names if not name.startswith((info, data))}
+    readmes = {name for name in PACKAGE_FILES if name.endswith("README.md")}  # of rooms, for those who read the code
+    assert files == PACKAGE_FILES - readmes
+    assert files >= {"wdsctl/py.typed", "wdsctl/core/codes.md"}
+    assert [name for name in files if name.endswith(".sql")]
+    assert f"{data}data/share/man/man1/wdsctl.1" in names
+    assert f"{info}licenses/LICENSE" in names
+
+
+def test_the_metadata_has_the_extras_and_no_torch_in_the_base(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        metadata = email.message_from_bytes(archive.read(f"wdsctl-{VERSION}.dist-info/METADATA"))
+    assert metadata["Version"] == VERSION
+    assert metadata["Requires-Python"] == ">=3.10"
+    needed = metadata.get_all("Requires-Dist") or []
+    assert [each for each in needed if each.startswith("torch") and "extra" not in each] == []
+    assert 'torch>=2.4; extra == "loader"' in needed
+    assert set(metadata.get_all("Provides-Extra") or []) >= {"loader", "s3", "gcs", "azure", "parquet", "all", "dev"}
+
+
+def test_the_sdist_builds_the_same_wheel_and_has_no_tests(built: Built, tmp_path: Path) -> None:
+    with tarfile.open(built.sdist) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+        assert {"LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "docs/man/wdsctl.1"} <= set(names)
+        assert [name for name in names if name.startswith(("tests", "benchmarks", "examples"))] == []
+        for member in archive:  # our own file, of a moment ago
+            archive.extract(member, tmp_path, set_attrs=False)
+    (sources,) = tmp_path.iterdir()
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path / "dist"), str(sources)],
+        check=True,
+        capture_output=True,
+        timeout=250,
+    )
+    (wheel,) = (tmp_path / "dist").glob("*.whl")
+    assert contents(wheel) == contents(built.wheel)
+
+
+def contents(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_installed_wheel_is_complete(built: Built, tmp_path: Path) -> None:
+    """Installed without its dependencies, which are those of this environment; elsewhere than the working tree."""
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "site"), built.wheel],
+        check=True,
+        timeout=120,
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": "1"}
+    where = subprocess.run(
+        [sys.executable, "-c", "import wdsctl; print(wdsctl.__file__)"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=env,
+        cwd=tmp_path,
+    )
+    assert where.stdout.startswith(str(tmp_path))
+    smoke((sys.executable, "-m", "wdsctl"), tmp_path / "smoke", env)
+
+
+@pytest.mark.slow
+def test_pip_installs_the_wheel_into_a_fresh_environment_without_torch(built: Built, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True, timeout=120)
+    python = tmp_path / "venv" / "bin" / "python"
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "-c", ROOT / "constraints.txt", built.wheel],
+        check=True,
+        timeout=280,
+        env=env,
+    )
+    listed = subprocess.run([python, "-m", "pip", "list"], check=True, capture_output=True, text=True, env=env)
+    names = {line.split()[0].lower() for line in listed.stdout.splitlines()}
+    assert names.isdisjoint({"torch", "s3fs", "gcsfs", "adlfs", "webdataset", "pyarrow", "aiohttp"})
+    assert (tmp_path / "venv" / "share" / "man" / "man1" / "wdsctl.1").is_file()
+
+    smoke((str(tmp_path / "venv" / "bin" / "wdsctl"),), tmp_path / "smoke", env)
+    without = subprocess.run(
+        [python, "-c", "from wdsctl.loader import get_loader"], capture_output=True, text=True, env=env, check=False
+    )
+    assert "pip install 'wdsctl[loader]'" in without.stderr

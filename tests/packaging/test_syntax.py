@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+MINIMUM = tuple(map(int, re.findall(r"\d+", SETTINGS["project"]["requires-python"])))
+
+
+def refused(source: str) -> bool:
+    try:
+        ast.parse(source, feature_version=MINIMUM)
+    except SyntaxError:
+        return True
+    return False
+
+
+def test_every_file_has_the_syntax_of_the_oldest_python() -> None:
+    files = [path for folder in ("wdsctl", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 300
+    assert [path.relative_to(ROOT).as_posix() for path in files if refused(path.read_text("utf-8"))] == []
+
+
+@pytest.mark.skipif(MINIMUM >= (3, 11), reason="the oldest Python knows this syntax")
+def test_newer_syntax_is_refused() -> None:
+    assert refused("try:\n    pass\nexcept* OSError:\n    pass\n")
+    assert not refused("match x:\n    case 1:\n        pass\n")
+
+
+def test_what_the_project_states_about_python_agrees() -> None:
+    classifiers = SETTINGS["project"]["classifiers"]
+    stated = [re.fullmatch(r"Programming Language :: Python :: 3\.(\d+)", each) for each in classifiers]
+    minors = [int(each[1]) for each in stated if each]
+    assert minors == list(range(MINIMUM[1], max(minors) + 1))
+    assert SETTINGS["tool"]["ruff"]["target-version"] == f"py{MINIMUM[0]}{MINIMUM[1]}"
+    assert f"Python {MINIMUM[0]}.{MINIMUM[1]} or newer" in Path(ROOT, "docs", "install.md").read_text("utf-8")
