@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo demo-media test test-slow fuzz check format docs house bench clean
+.PHONY: help demo demo-media test test-slow matrix fuzz check format docs house bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: check  ## check, then the tests
 
 test-slow: $(READY)  ## kill -9 campaigns and large files
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
+
+matrix: $(READY)  ## install and try for every Python on this machine, and every torch for CPUs
+	@$(BIN)/python -m tests.packaging.matrix $(MATRIX)
 
 fuzz: $(READY)  ## hostile input for what reads data, FUZZ_SECONDS (60) for each target
 	-@$(BIN)/python -m pip install --quiet atheris  # guides by coverage; where it does not install, inputs are drawn

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from benchmarks import (
     folder_bench,
+    install_bench,
     loader_bench,
     media_bench,
     packing_bench,
@@ -42,6 +43,7 @@ class Bench(NamedTuple):
     corpora: Sequence[str]
     rows: Callable[[Wanted, int], Iterable[Row]]
     rounds: int = 5
+    has_peers: bool = True
 
 
 BENCHES = {
@@ -52,6 +54,7 @@ BENCHES = {
     "sources": Bench(sources_bench.CORPORA, sources_bench.sources_rows),
     "plans": Bench(plans_bench.CORPORA, plans_bench.plans_rows),
     "start": Bench(start_bench.CORPORA, start_bench.start_rows),
+    "install": Bench(install_bench.CORPORA, install_bench.install_rows, rounds=3, has_peers=False),
     "states": Bench(states_bench.CORPORA, states_bench.states_rows),
     "media": Bench(media_bench.CORPORA, media_bench.media_rows, rounds=3),
     "packing": Bench(packing_bench.CORPORA, packing_bench.packing_rows),
@@ -63,7 +66,8 @@ BENCHES = {
 
 def main() -> None:
     given = _arguments()
-    ensure_peers()
+    if any(BENCHES[name].has_peers for name in given.only):
+        ensure_peers()
     for name in given.only:
         bench = BENCHES[name]
         _corpora(bench.corpora)

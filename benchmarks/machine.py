@@ -37,8 +37,9 @@ def machine() -> dict[str, str]:
 
 
 def versions() -> dict[str, dict[str, str]]:
-    """Package versions of the environment under test (`ours`) and of the peers'."""
-    return {"ours": _versions(OURS_PYTHON, OUR_PACKAGES), "peers": _versions(PEERS_PYTHON, PEER_PACKAGES)}
+    """Package versions of the environment under test (`ours`) and of the peers', if that was built."""
+    peers = _versions(PEERS_PYTHON, PEER_PACKAGES) if PEERS_PYTHON.exists() else {}
+    return {"ours": _versions(OURS_PYTHON, OUR_PACKAGES), "peers": peers}
 
 
 def _versions(python: Path, packages: Sequence[str]) -> dict[str, str]:

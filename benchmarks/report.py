@@ -37,7 +37,8 @@ def _machine(subject: Subject) -> str:
     ours, peers = (_packages(subject.versions[side]) for side in ("ours", "peers"))
     return (
         f"Taken on {subject.date}: {machine['cpu']}, {machine['cores']} cores, {machine['memory']} of memory, "
-        f"{machine['system']}, Python {machine['python']}. Ours: {ours}. Peers: {peers}."
+        f"{machine['system']}, Python {machine['python']}. Ours: {ours}."
+        f"{f' Peers: {peers}.' if peers else ''}"
     )
 
 

@@ -65,6 +65,12 @@ COLUMNS = {
         Column("held, MB", "held_bytes", 1e6),
         _TREE,
     ),
+    "install": (
+        _WALL,
+        Column("environment, MB", "environment_bytes", 1e6, 0),
+        Column("packages", "packages", decimals=0),
+        _CPU,
+    ),
     "states": (
         Column("state, bytes", "state_bytes", decimals=0),
         Column("of its budget", "budget_share", decimals=2),
@@ -211,6 +217,12 @@ shards: the 0.4 GB of the photographs, 700 samples a shard in place of 1,000, wi
 bytes. Afterwards the samples are counted.
 """
 
+_INSTALL = """\
+`python -m venv`, then `pip install -c constraints.txt` of the repository, with what pip downloaded in its cache: an
+untimed run fills it. torch is the build for CPUs; the one for CUDA, which pip takes from PyPI, is several times as
+large. Afterwards `wdsctl --version` runs there. The environment's size is what its files take on the disk, with pip.
+"""
+
 _STATES = """\
 The 64,000 tiny samples again. The budget of a state: 1 KB, 256 bytes a lane, 16 a source, 8 a pending position. Medians
 of 9 openings; each resumed loader must go on with the very next batch. Allowed to a resumption is the cold start; where
@@ -225,6 +237,7 @@ SUBJECTS = {
     "sources": ("Many sources", _SOURCES),
     "plans": ("Large plans", _PLANS),
     "start": ("Starting", _START),
+    "install": ("Installing", _INSTALL),
     "states": ("States", _STATES),
     "media": ("Facts of media", _MEDIA),
     "packing": ("Packing", _PACKING),

@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.packaging import matrix
+from tests.packaging.matrix import MINIMUM_MINOR, MINIMUM_TORCH, find_pythons, minimum_requirements, not_found
+from tests.packaging.smoke import SmokeFailed, run
+from tests.packaging.test_syntax import MINIMUM, SETTINGS
+
+
+def test_the_minimums_are_the_declared_ones() -> None:
+    assert (3, MINIMUM_MINOR) == MINIMUM
+    assert f"torch>={MINIMUM_TORCH.removesuffix('.0')}" in SETTINGS["project"]["optional-dependencies"]["loader"]
+    assert "numpy==1.26\n" in minimum_requirements()
+    assert len(minimum_requirements().splitlines()) == len(SETTINGS["project"]["dependencies"])
+
+
+def test_the_running_python_is_found() -> None:
+    assert sys.version_info[1] in find_pythons()
+
+
+def test_a_stated_python_that_is_absent_is_named() -> None:
+    assert not_found({}) == [f"3.{minor}" for minor in range(10, 14)]
+    assert not_found({11: ("", ""), 12: ("", "")}) == ["3.10", "3.13"]
+
+
+def test_the_oldest_the_pinned_and_the_newest_torch_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed = "torch (2.15.0)\nAvailable versions: 2.15.0, 2.14.1, 2.13.0+cpu, 2.13.0, 2.4.1, 2.4.0, 2.3.1, 1.13.1\n"
+    monkeypatch.setattr(matrix, "_pip", lambda *_, **__: listed)
+    assert matrix.torch_versions("python", {}) == ["2.4.0", "2.13.0", "2.15.0"]
+
+
+@pytest.mark.parametrize(
+    ("requires", "reason"), [(["filelock"], ""), (["filelock", "nvidia-cublas"], "only a build for CUDA")]
+)
+def test_a_build_for_cuda_is_recognised(monkeypatch: pytest.MonkeyPatch, requires: list[str], reason: str) -> None:
+    import json
+
+    report = json.dumps({"install": [{"metadata": {"requires_dist": requires}}]})
+    monkeypatch.setattr(matrix, "_pip", lambda *_, **__: report)
+    assert matrix.why_not_for_cpus("python", "2.4.0", {}).startswith(reason)
+    assert bool(matrix.why_not_for_cpus("python", "2.4.0", {})) == bool(reason)
+
+
+def test_a_command_that_fails_fails_the_smoke(tmp_path: Path) -> None:
+    with pytest.raises(SmokeFailed, match="ended with 3: why"):
+        run((sys.executable, "-c", "import sys; sys.stderr.write('why'); sys.exit(3)"), {"HOME": str(tmp_path)})
