@@ -82,7 +82,7 @@ def why_not_for_cpus(python: str, version: str, env: Mapping[str, str]) -> str:
             python, "install", "--dry-run", "--no-deps", "--quiet", "--report", "-", f"torch=={version}", env=env
         )
     except SmokeFailed as error:
-        return f"not offered for this Python: {str(error).splitlines()[-1][:100]}"
+        return f"not offered for this Python: {str(error)[:300]}"
     (item,) = json.loads(report)["install"]
     needed = [each for each in item["metadata"].get("requires_dist", ()) if each.startswith(("nvidia-", "cuda-"))]
     return f"only a build for CUDA ({len(needed)} more packages); --cuda installs it" if needed else ""
@@ -100,7 +100,8 @@ def _pip(python: str, *words: str, env: Mapping[str, str]) -> str:
         [python, "-m", "pip", *words], capture_output=True, text=True, env=dict(env), timeout=1800, check=False
     )
     if done.returncode != 0:
-        raise SmokeFailed(f"pip {words[0]} failed: {done.stderr.strip()[-1500:]}")
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise SmokeFailed(f"pip {words[0]} failed: {' '.join(lines)[:1500]}")
     return done.stdout
 
 
