@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.packaging.conftest import ROOT, build, copy_sources
 from tests.packaging.smoke import SmokeFailed, first_batch, smoke
@@ -67,25 +67,31 @@ def _as_tuple(version: str) -> tuple[int, ...]:
 
 
 def torch_versions(python: str, env: Mapping[str, str]) -> list[str]:
-    """The oldest, the pinned and the newest version of torch that the registry offers for a Python."""
+    """The oldest, the pinned and the newest version of torch for a Python: the newest is the one that pip chooses."""
     listed = _pip(python, "index", "versions", "torch", env=env)
     offered = re.findall(r"\d+\.\d+\.\d+", next((line for line in listed.splitlines() if "Available" in line), ""))
+    newest = str(_resolve(python, f"torch>={MINIMUM_TORCH}", env)["version"]).partition("+")[0]
     pins = re.findall(r"^torch==(\S+)", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
     usable = sorted({each for each in offered if _as_tuple(each) >= _as_tuple(MINIMUM_TORCH)}, key=_as_tuple)
-    return list(dict.fromkeys([*usable[:1], *(pin for pin in pins if pin in usable), *usable[-1:]]))
+    return list(dict.fromkeys([*usable[:1], *(pin for pin in pins if pin in usable), newest]))
 
 
 def why_not_for_cpus(python: str, version: str, env: Mapping[str, str]) -> str:
     """Why a torch is not installed; empty if the registry has a build for CPUs, which brings no packages of CUDA."""
     try:
-        report = _pip(
-            python, "install", "--dry-run", "--no-deps", "--quiet", "--report", "-", f"torch=={version}", env=env
-        )
+        metadata = _resolve(python, f"torch=={version}", env)
     except SmokeFailed as error:
         return f"not offered for this Python: {str(error)[:300]}"
-    (item,) = json.loads(report)["install"]
-    needed = [each for each in item["metadata"].get("requires_dist", ()) if each.startswith(("nvidia-", "cuda-"))]
+    needed = [each for each in metadata.get("requires_dist", ()) if each.startswith(("nvidia-", "cuda-"))]
     return f"only a build for CUDA ({len(needed)} more packages); --cuda installs it" if needed else ""
+
+
+def _resolve(python: str, requirement: str, env: Mapping[str, str]) -> dict[str, Any]:
+    """The metadata of what pip would install for a requirement, which is not installed, whatever is there."""
+    words = ("--dry-run", "--ignore-installed", "--no-deps", "--quiet", "--report", "-", requirement)
+    (item,) = json.loads(_pip(python, "install", *words, env=env))["install"]
+    found: dict[str, Any] = item["metadata"]
+    return found
 
 
 def minimum_requirements() -> str:
