@@ -53,6 +53,8 @@ docs: $(READY)  ## write the generated documents
 	$(BIN)/python docs/json_schemas.py
 	$(BIN)/python docs/man_page.py
 	$(BIN)/python docs/schema_text.py
+	$(BIN)/python docs/recording.py
+	$(BIN)/python -m benchmarks.chart
 
 house:  ## figures of the package's structure, before and after the rooms
 	@$(PYTHON) docs/house.py

@@ -1,4 +1,4 @@
-"""`make bench`: environments, corpora, contests, results, report.
+"""`make bench`: environments, corpora, contests, results, report and chart.
 
 python -m benchmarks [--only SUBJECTS] [--loader-workers COUNTS] [--contenders energon,wdsctl] [--rounds N]
 """
@@ -28,6 +28,7 @@ from benchmarks import (
     verbs_bench,
     view_bench,
 )
+from benchmarks.chart import write_charts
 from benchmarks.machine import machine, versions
 from benchmarks.peers import ensure_peers
 from benchmarks.places import PEERS_PYTHON, REPORT, REPOSITORY, RESULTS
@@ -76,6 +77,7 @@ def main() -> None:
             rows = partial(loader_bench.loader_rows, worker_counts=given.loader_workers)
         _measured(name, rows(partial(_is_wanted, given.contenders), given.rounds or bench.rounds))
     write_report()
+    write_charts()
     print(REPORT.relative_to(REPOSITORY))
 
 

@@ -28,7 +28,7 @@ def test_a_raw_folder_becomes_a_dataset(wdsctl: Wdsctl, photos: Path, tmp_path: 
     result = wdsctl("prepare", photos, dest, "--shard-samples", 4, "--split", "2,1")
 
     assert result.code == 0
-    assert result.stdout.startswith(f"{photos} -> {dest}\n  from   folder: has files such as ")
+    assert result.stdout.startswith(f"{photos} -> {dest}\n  from   folder: raw files, such as ")
     assert "\n  write  12 samples in 3 shards, " in result.stdout
     assert str(dest / ".wdsctl" / "dataset.yaml") in result.stdout
     assert result.stderr == f"next: wdsctl inspect {dest}\n"

@@ -33,7 +33,7 @@ class FolderImporter:
             return None
         for name in islice(_walk_names(path), _PROBED_NAMES):
             if split_name(name) and not name.endswith((".tar", ".tgz", ".tar.gz")):
-                return FormatMatch(0.2, f"has files such as {name}")
+                return FormatMatch(0.2, f"raw files, such as {name}")
         return None
 
     def open(self, path: str, options: Options) -> Source:
@@ -105,4 +105,4 @@ def _walk_names(folder: str) -> Iterator[str]:
     """Yield the names of files in a folder and below. Skips folders that cannot be listed: opening reports them."""
     for _, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from files
+        yield from sorted(files)  # the first name is shown as an example
