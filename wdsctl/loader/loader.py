@@ -164,7 +164,10 @@ class Loader:
 
         Does not ask workers: a resumed run makes prefetched batches again. If the first batch of a pass fails, the
         state is that after the last batch of the previous pass, as on ranks that have not begun the next one.
+
+        Writes the trace up to here: a killed job that resumes from this state does not draw its earlier batches again.
         """
+        self._flush_trace()
         before = self._state_before_pass
         return self._open_stream().state_dict() if before is None else copy_json(before)
 
@@ -234,6 +237,9 @@ class Loader:
         """End the workers and close the shards. Iterating again continues from the same position."""
         if self._stream is not None:
             self._stream.close()
+        self._flush_trace()
+
+    def _flush_trace(self) -> None:
         if self._runtime_options.tracer is not None and self._owner_pid == os.getpid():
             self._runtime_options.tracer.flush()
 

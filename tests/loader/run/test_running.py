@@ -40,6 +40,15 @@ def loader_of(path: str, **options: Any) -> Any:
     return get_loader(get_train_dataset(path, batch_size=4, task_encoder=Raw(), **options))
 
 
+def test_the_batches_before_a_state_are_in_the_trace(dataset: str, tmp_path: Path) -> None:
+    loader = loader_of(dataset, trace=tmp_path)
+    taken(loader, 7)
+
+    loader.state_dict()
+
+    assert list(told(read(tmp_path))) == list(range(7))
+
+
 def test_a_full_disk_under_the_trace_ends_no_training_and_is_counted(
     dataset: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -30,7 +30,7 @@ class TraceWriter:
 
     The file is `rank-00003-<microseconds since 1970>.trace`. `run`: facts of the run for the header, JSON. An orderly
     exit loses nothing. A `kill -9` loses the batches since the last block: at most 99, and at most those of 5 seconds
-    before the last one.
+    before the last one. `flush` ends a block; the loader calls it when it saves a state.
 
     Raises StorageError or PermissionDenied if the file cannot be created. Later failures (a full disk) do not end the
     run. The writer repeats failed writes every few seconds; if the buffer is full, it drops and counts the buffered
