@@ -151,6 +151,12 @@ def test_classes_of_two_levels_are_asked_about(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
+def test_splits_without_classes_are_no_classes(tmp_path: Path) -> None:
+    files = {f"{split}/{i}{split}.jpg": b"1" for split in ("train", "val", "unlabeled") for i in range(3)}
+
+    assert importers.best_importer(a_folder(tmp_path, files))[0].name == "folder"
+
+
 def test_audio_and_video_may_have_classes_too(tmp_path: Path) -> None:
     sounds = a_folder(tmp_path / "s", {"yes/1.wav": b"1", "no/1.wav": b"2", "no/2.wav": b"2"})
     clips = a_folder(tmp_path / "v", {"run/v_1.avi": b"1", "jump/v_2.avi": b"2"})

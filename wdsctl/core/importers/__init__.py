@@ -31,6 +31,8 @@ MODULES = MappingProxyType(
         "llava": "llava",
         "json": "json",
         "coco": "annotations.coco",
+        "yolo": "annotations.yolo",
+        "voc": "annotations.voc",
         "parquet": "parquet",
         "huggingface": "huggingface",
         "mds": "mds",

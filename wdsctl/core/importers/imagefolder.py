@@ -143,20 +143,15 @@ def _find_layout(root: str, *, probes: int | None = None) -> _Layout | None:
         top, names, folders = f"{top}{folders[0]}/", inner, below
     splits = {name: split_of_folder(name) for name in folders if name.lower() == split_of_folder(name)}
     by_split = {name: _class_names(root, f"{top}{name}/", probes) for name in splits}
-    is_split = bool(splits) and all(by_split.values()) and (len(splits) == len(folders) or _has_train(splits))
-    if is_split:
-        classes = {name for found in by_split.values() for name in found}
+    if splits and (len(splits) == len(folders) or any(split.startswith("train") for split in splits.values())):
+        # All splits must have classes: train/1.jpg is an image without a class.
+        classes = {name for found in by_split.values() for name in found} if all(by_split.values()) else set()
     else:
-        splits = {}
-        classes = set(_class_names(root, top, probes))
+        splits, classes = {}, set(_class_names(root, top, probes))
     if not classes:
         return None
     layout = _Layout(top, splits, tuple(sorted(classes)), "")
     return layout._replace(nested=_nested_example(root, layout, probes))
-
-
-def _has_train(splits: Mapping[str, str]) -> bool:
-    return any(split.startswith("train") for split in splits.values())
 
 
 def _class_names(root: str, prefix: str, probes: int | None) -> list[str]:

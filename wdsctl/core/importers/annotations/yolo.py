@@ -1,0 +1,418 @@
+"""YOLO: images, and a text file of objects for each, in `images` and `labels` or side by side.
+
+A row of a label file is `class cx cy w h`, in shares of the image's width and height; or `class x1 y1 x2 y2 ...`, a
+polygon, whose bounds are the box; or, if data.yaml has `kpt_shape`, a box and its keypoints. Parts: the image, and
+`json` with `boxes`, `box_format` (normalized_cxcywh), `labels`, `label_names`, and `masks` or `keypoints`.
+
+Source: https://docs.ultralytics.com/datasets/detect/ (and segment, pose), which also defines that an image without a
+label file has no objects.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from wdsctl.core.dataset.config import DatasetConfig
+from wdsctl.core.dataset.yaml_document import parse_yaml
+from wdsctl.core.errors import DatasetError, Finding, InputError, WdsctlError
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Part, Source, SourceDescription
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import extension_of_name
+from wdsctl.core.importers.records.folder_files import (
+    FolderFiles,
+    ListedSamples,
+    list_folder,
+    media_type_of,
+    split_of_folder,
+    unused_files_findings,
+    unused_finding,
+)
+from wdsctl.core.importers.records.samples import SourceSample, safe_key, strip_extension
+from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.importers.records.values import encode_json, read_head
+from wdsctl.core.text import path_for_message, pluralize
+
+_MAX_LABEL_BYTES = 16 << 20
+_MAX_YAML_BYTES = 1 << 20
+_PROBED_LABELS = 5
+_ROW = re.compile(rb"\s*\d+(\.0*)?(\s+[-+0-9.eE]+){4,}\s*")
+_NAME_FILES = ("data.yaml", "data.yml", "dataset.yaml", "dataset.yml", "classes.txt", "obj.names")
+_SPLIT_KEYS = ("train", "val", "test")
+#: How far outside of 0 to 1 a value may be: tools round to few digits.
+_TOLERANCE = 0.01
+
+
+class YoloImporter:
+    """Keys are the paths of the images without the extension. There are no options."""
+
+    name = "yolo"
+    about = "YOLO boxes, polygons or keypoints: a text file for each image"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        root = _root_of(path)
+        try:
+            folders = _label_folders(root)
+            if not folders:
+                return None
+            for folder in folders:
+                names = [name for name in list_folder(folder, root).files if _is_label_name(name)][:_PROBED_LABELS]
+                heads = [read_head(os.path.join(folder, name)) for name in names]
+                rows = [row for head in heads for row in head.splitlines()[:20] if row.strip()]
+                if rows and all(map(_ROW.fullmatch, rows[: len(rows) - 1] or rows)):
+                    shown = path_for_message(os.path.relpath(os.path.join(folder, names[0]), root))
+                    # A file named data.yaml might be a blend file, too: the labels beside it say that it is not.
+                    score = 0.9 if root == path else 0.95
+                    return FormatMatch(score, f"rows of a class and a box in {shown}")
+                if rows:
+                    return None
+        except (OSError, WdsctlError):
+            return None
+        return None
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, ())
+        folder = _YoloFolder(_root_of(path))
+        samples = ListedSamples(folder.files, folder.images, folder.make_sample)
+        return SampleSource(samples, folder.split_names, folder.describe)
+
+
+IMPORTER = YoloImporter()
+
+
+class _Image(NamedTuple):
+    """An image, its label file or "", and its split or ""."""
+
+    path: str
+    label: str
+    split: str
+
+
+class _Objects(NamedTuple):
+    """What a label file says. `masks`, `keypoints`: None if no row has any."""
+
+    labels: list[int]
+    boxes: list[list[float]]
+    masks: list[Any] | None
+    keypoints: list[Any] | None
+
+
+class _YoloFolder:
+    """The images of a folder, with their labels, and the names of classes."""
+
+    def __init__(self, root: str) -> None:
+        self.files = FolderFiles(root)
+        self._settings, self._names_file = _read_settings(self.files)
+        self._names = _class_names(self._settings, f"{path_for_message(root)}/{self._names_file}")
+        self._keypoint_shape = _keypoint_shape(self._settings)
+        self._missing_in_lists: list[str] = []
+        self._list_files: list[str] = []
+        split_of = self._splits_by_list()
+        folders = self._splits_by_folder()
+        paths = [path for path in self.files.paths if media_type_of(path) == "image"]
+        self.images = [
+            _Image(path, self._label_of(path), split_of.get(path) or _split(path, folders)) for path in paths
+        ]
+        if not self.images:
+            raise InputError(
+                "the folder has no images", hint="check the path", where=path_for_message(root), code="WDS003"
+            )
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(image.split for image in self.images if image.split))
+
+    def _label_of(self, path: str) -> str:
+        """The label file of an image: in `labels` for an image in `images`, or else beside it; empty if none."""
+        stem = strip_extension(path)
+        folders = stem.split("/")
+        if "images" in folders[:-1]:
+            at = len(folders) - 2 - folders[-2::-1].index("images")
+            label = "/".join([*folders[:at], "labels", *folders[at + 1 :]]) + ".txt"
+        else:
+            label = f"{stem}.txt"
+        return label if label in self.files.paths else ""
+
+    def _splits_by_list(self) -> dict[str, str]:
+        """Image -> split, from the lists that data.yaml names, and train.txt, val.txt and test.txt."""
+        found: dict[str, str] = {}
+        lists = {f"{split}.txt": split for split in _SPLIT_KEYS}
+        for split in _SPLIT_KEYS:
+            named = self._settings.get(split)
+            for each in named if isinstance(named, list) else [named]:
+                if isinstance(each, str) and each.endswith(".txt"):
+                    lists[_inside(each)] = split
+        for name, split in lists.items():
+            if name not in self.files.paths:
+                continue
+            self._list_files.append(name)
+            folder = os.path.dirname(name)
+            for line in self.files.read(name, 1 << 30).decode("utf-8", "surrogateescape").splitlines():
+                path = line.strip()
+                if os.path.isabs(path):
+                    path = os.path.relpath(path, os.path.abspath(self.files.root))
+                candidates = [os.path.normpath(os.path.join(folder, path)), os.path.normpath(path)]
+                image = next((each for each in candidates if each in self.files.paths), "")
+                if image:
+                    found[image] = split
+                elif line.strip():
+                    self._missing_in_lists.append(line.strip())
+        return found
+
+    def _splits_by_folder(self) -> dict[str, str]:
+        """Folder -> split, from data.yaml: `val: ../valid/images` is the folder `valid/images`."""
+        folders: dict[str, str] = {}
+        for split in _SPLIT_KEYS:
+            named = self._settings.get(split)
+            for each in named if isinstance(named, list) else [named]:
+                if isinstance(each, str) and not each.endswith(".txt"):
+                    folders[f"{_inside(each)}/"] = split
+        return folders
+
+    def make_sample(self, image: _Image) -> SourceSample:
+        """Read the labels of an image. Raises DatasetError WDS232 for rows that are no objects."""
+        objects = self._read_objects(image.label)
+        facts: dict[str, Any] = {"boxes": objects.boxes, "box_format": "normalized_cxcywh", "labels": objects.labels}
+        if self._names:
+            facts["label_names"] = [self._names[label] for label in objects.labels]
+        facts |= {"masks": objects.masks} if objects.masks else {}
+        facts |= {"keypoints": objects.keypoints} if objects.keypoints else {}
+        parts = (self.files.part(extension_of_name(image.path), image.path), Part("json", encode_json(facts)))
+        return SourceSample(safe_key(strip_extension(image.path)), parts, split=image.split)
+
+    def _read_objects(self, label: str) -> _Objects:
+        labels, boxes, masks, keypoints = list[int](), list[list[float]](), list[Any](), list[Any]()
+        if label:
+            text = self.files.read(label, _MAX_LABEL_BYTES).removeprefix(b"\xef\xbb\xbf")
+            for number, row in enumerate(text.splitlines(), 1):
+                if row.strip():
+                    where = f"{path_for_message(os.path.join(self.files.root, label))}:{number}"
+                    kind, values = self._parse_row(row, where)
+                    box, mask, points = self._split_values(values, where)
+                    labels.append(kind)
+                    boxes.append(box)
+                    masks.append(mask)
+                    keypoints.append(points)
+        return _Objects(labels, boxes, masks if any(masks) else None, keypoints if any(keypoints) else None)
+
+    def _parse_row(self, row: bytes, where: str) -> tuple[int, list[float]]:
+        """(class, values) of a row. Raises DatasetError WDS232."""
+        try:
+            number, *values = map(float, row.split())
+        except ValueError as error:
+            raise _row_error("expected numbers, found text", where) from error
+        kind = int(number) if number.is_integer() and number >= 0 else -1
+        if kind < 0 or (self._names and kind not in self._names):
+            known = f"0 to {max(self._names)}" if self._names else "a whole number"
+            raise _row_error(f"the class is {number:g}, expected {known}", where)
+        return kind, values
+
+    def _split_values(self, values: list[float], where: str) -> tuple[list[float], list[list[float]] | None, Any]:
+        """(box, polygons, keypoints) of the values after the class."""
+        points, dimensions = self._keypoint_shape
+        box, rest = values[:4], values[4:]
+        if points and len(rest) == points * dimensions:
+            _check_shares(box + [value for at, value in enumerate(rest) if at % dimensions < 2], where)
+            return box, None, [rest[at : at + dimensions] for at in range(0, len(rest), dimensions)]
+        if points or (rest and (len(values) < 6 or len(values) % 2)) or len(box) < 4:
+            expected = f"4 and {points} x {dimensions} values" if points else "4 values, or pairs for a polygon"
+            raise _row_error(f"the row has {len(values)} values after the class, expected {expected}", where)
+        _check_shares(values, where)
+        if not rest:
+            return box, None, None
+        left, right, top, bottom = min(values[::2]), max(values[::2]), min(values[1::2]), max(values[1::2])
+        return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top], [values], None
+
+    def describe(self) -> SourceDescription:
+        """Cost: reads all label files."""
+        counts: Counter[str] = Counter()
+        example = ""
+        for image in self.images:
+            try:
+                objects = self._read_objects(image.label)
+            except WdsctlError:
+                continue  # reading the sample reports it
+            counts["boxes"] += len(objects.boxes)
+            counts["masks"] += objects.masks is not None
+            counts["keypoints"] += objects.keypoints is not None
+            counts["without objects"] += not objects.boxes
+            outside = sum(map(_is_outside, objects.boxes))
+            example = example or (image.label if outside else "")
+            counts["outside"] += outside
+        return SourceDescription(
+            tuple(self._field_uses(counts)), tuple(self._findings(counts, example)), self._config(counts)
+        )
+
+    def _config(self, counts: Counter[str]) -> DatasetConfig:
+        images = ",".join(sorted({extension_of_name(image.path) for image in self.images}))
+        names = ["boxes", "box_format", "labels", *(["label_names"] if self._names else [])]
+        optional = tuple(name for name in ("masks", "keypoints") if counts[name])
+        return DatasetConfig(
+            "DetectionSample",
+            {"image": images, **{name: f"json[{name}]" for name in (*names, *optional)}},
+            optional=optional,
+        )
+
+    def _field_uses(self, counts: Counter[str]) -> Iterator[FieldUse]:
+        endings = sorted({extension_of_name(image.path) for image in self.images})
+        yield FieldUse("images", ",".join(endings), pluralize(len(self.images), "sample"))
+        labelled = sum(bool(image.label) for image in self.images)
+        note = f"{labelled:,} files, {counts['boxes']:,} boxes: center, width and height as shares of the image"
+        yield FieldUse("label files", "json[boxes], json[labels]", note)
+        for name in ("masks", "keypoints"):
+            if counts[name]:
+                yield FieldUse(f"{name} in label files", f"json[{name}]", f"in {pluralize(counts[name], 'image')}")
+        if self._names:
+            yield FieldUse(f"{self._names_file}: names", "json[label_names]", f"{len(self._names):,} names")
+        else:
+            yield FieldUse("names of classes", "", "there is no data.yaml or classes.txt: labels are numbers only")
+        read = {"names", *_SPLIT_KEYS, "kpt_shape"}
+        for name in self._settings:
+            if name not in read:
+                yield FieldUse(f"{self._names_file}: {name}", "", "about the dataset, not about one sample")
+        by_split = Counter(image.split for image in self.images)
+        for split in self.split_names:
+            yield FieldUse("folders and lists", f"split {split}", pluralize(by_split[split], "sample"))
+
+    def _findings(self, counts: Counter[str], example: str) -> Iterator[Finding]:
+        if counts["outside"]:
+            yield Finding(
+                code="WDS163",
+                severity="warning",
+                message=f"{pluralize(counts['outside'], 'box', 'boxes')} reaching out of the image, such as in "
+                f"{path_for_message(example)}",
+                count=counts["outside"],
+            )
+        without = [image.path for image in self.images if not image.label]
+        if without:
+            yield Finding(
+                code="WDS242",
+                severity="warning",
+                message=f"{pluralize(len(without), 'image')} without a label file, such as "
+                f"{path_for_message(without[0])}: samples without objects",
+                count=len(without),
+            )
+        if self._missing_in_lists:
+            yield Finding(
+                code="WDS231",
+                severity="error",
+                message=f"{pluralize(len(self._missing_in_lists), 'line')} of {', '.join(self._list_files)} without an "
+                f"image, such as {path_for_message(self._missing_in_lists[0])}",
+                count=len(self._missing_in_lists),
+            )
+        used = {self._names_file, *self._list_files}
+        used.update(path for image in self.images for path in image[:2])
+        unused = [path for path in self.files.paths if path not in used]
+        labels = [path for path in unused if _is_label_name(os.path.basename(path)) and self._is_label(path)]
+        if labels:
+            yield unused_finding(labels, "label files without an image")
+        rest = set(unused) - set(labels)
+        yield from unused_files_findings(
+            (path for path in unused if path in rest), "it is no image, and no label file of one", self.files.hidden
+        )
+
+    def _is_label(self, path: str) -> bool:
+        head = read_head(os.path.join(self.files.root, path), 1 << 12).splitlines()
+        return "labels" in path.split("/") or (bool(head) and _ROW.fullmatch(head[0]) is not None)
+
+
+def _root_of(path: str) -> str:
+    """The folder of the dataset: the path itself, or the folder of its data.yaml."""
+    return os.path.dirname(path) or "." if os.path.basename(path) in _NAME_FILES and os.path.isfile(path) else path
+
+
+def _label_folders(root: str) -> list[str]:
+    """Folders that may have label files: those named `labels`, or the root if it has names of classes and images."""
+    top = list_folder(root, root)
+    found = []
+    for outer in ["", *(f"{name}/" for name in top.folders if split_of_folder(name))]:
+        names = top.folders if not outer else list_folder(os.path.join(root, outer), root).folders
+        if "labels" in names and "images" in names:
+            inner = list_folder(os.path.join(root, f"{outer}labels"), root).folders
+            found += [os.path.join(root, f"{outer}labels", name) for name in ("", *inner)]
+    if not found and any(name in top.files for name in _NAME_FILES):
+        found = [os.path.join(root, name) for name in ("", *top.folders)]
+        found = [folder for folder in found if any(media_type_of(name) for name in list_folder(folder, root).files)]
+    return found
+
+
+def _is_label_name(name: str) -> bool:
+    return name.endswith(".txt") and name not in (*_NAME_FILES, *(f"{split}.txt" for split in _SPLIT_KEYS))
+
+
+def _read_settings(files: FolderFiles) -> tuple[dict[str, Any], str]:
+    """(content of data.yaml, its name); the names of classes.txt in the same form; ({}, "") if there is neither."""
+    for name in _NAME_FILES:
+        path = next((each for each in (name, f"labels/{name}") if each in files.paths), "")
+        if not path:
+            continue
+        text = files.read(path, _MAX_YAML_BYTES).decode("utf-8", "surrogateescape")
+        if name.endswith((".yaml", ".yml")):
+            data = parse_yaml(text, os.path.join(files.root, path)).data
+            if isinstance(data, dict) and "names" in data:
+                return dict(data), path
+            continue
+        return {"names": [line.strip() for line in text.splitlines() if line.strip()]}, path
+    return {}, ""
+
+
+def _class_names(settings: Mapping[str, Any], where: str) -> dict[int, str]:
+    """Number -> name, from a list or an object. Raises DatasetError WDS233 for anything else."""
+    names = settings.get("names", [])
+    if isinstance(names, list):
+        return {number: str(name) for number, name in enumerate(names)}
+    if isinstance(names, dict) and all(str(number).isdecimal() for number in names):
+        return {int(number): str(name) for number, name in names.items()}
+    raise DatasetError(
+        "names: expected a list, or an object of numbers and names",
+        hint="correct data.yaml: `names: [cat, dog]`",
+        where=where,
+        code="WDS233",
+    )
+
+
+def _keypoint_shape(settings: Mapping[str, Any]) -> tuple[int, int]:
+    """(keypoints, values of each); (0, 0) if there are none."""
+    shape = settings.get("kpt_shape")
+    if (
+        isinstance(shape, list)
+        and len(shape) == 2
+        and all(isinstance(each, int) for each in shape)
+        and shape[1] in (2, 3)
+    ):
+        return max(shape[0], 0), shape[1]
+    return 0, 0
+
+
+def _inside(reference: str) -> str:
+    """A path of data.yaml relative to its folder. Roboflow writes `../train/images` for `train/images`."""
+    return os.path.normpath(reference).removeprefix("../").rstrip("/")
+
+
+def _split(path: str, folders: Mapping[str, str]) -> str:
+    """The split of an image by its folders: those of data.yaml, or the first that is named like a split."""
+    named = next((split for folder, split in folders.items() if path.startswith(folder)), "")
+    return named or next(filter(None, map(split_of_folder, path.split("/")[:-1])), "")
+
+
+def _check_shares(values: list[float], where: str) -> None:
+    odd = next((value for value in values if not -_TOLERANCE <= value <= 1 + _TOLERANCE), None)
+    if odd is not None:
+        raise _row_error(f"{odd:g} is no share of the image, expected 0 to 1", where)
+
+
+def _is_outside(box: list[float]) -> bool:
+    x, y, width, height = box
+    return any(
+        center - size / 2 < -_TOLERANCE or center + size / 2 > 1 + _TOLERANCE
+        for center, size in ((x, width), (y, height))
+    )
+
+
+def _row_error(what: str, where: str) -> DatasetError:
+    return DatasetError(
+        what, hint="correct the row: `class cx cy w h`, as shares of width and height", where=where, code="WDS232"
+    )
