@@ -1,14 +1,15 @@
 """Pascal VOC: `JPEGImages`, an XML file in `Annotations` for each, lists in `ImageSets/Main`, and masks.
 
-Parts: the image; `json` with `boxes`, `box_format` (xyxy), `label_names`, `difficult` and `annotation`, the whole content
-of the XML; `seg.png` from `SegmentationClass`, and `instances.png` from `SegmentationObject`. The numbers of boxes stay as
-they are in the file: pixels that count from 1, of which the last belongs to the box.
+Parts: the image; `json` with `boxes`, `box_format` (xyxy), `label_names`, `difficult` and `annotation`, the whole
+content of the XML; `seg.png` from `SegmentationClass`, and `instances.png` from `SegmentationObject`. The numbers of
+boxes stay as they are in the file: pixels that count from 1, of which the last belongs to the box.
 
 Source: http://host.robots.ox.ac.uk/pascal/VOC/voc2012/devkit_doc.pdf (the format).
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
@@ -293,6 +294,8 @@ def _box_of(each: Any, where: str) -> list[float] | None:
         return None
     try:
         values = [float(box[name]) for name in _CORNERS]
+        if not all(map(math.isfinite, values)):
+            raise ValueError(values)
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
             f"the bndbox of {each.get('name', 'an object')!r} lacks a number: expected {', '.join(_CORNERS)}",
@@ -329,6 +332,9 @@ def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
             raise _xml_error(f"elements nest deeper than {_MAX_DEPTH}", where)
         stack.append(({f"@{name}": value for name, value in attributes.items()}, []))
 
+    def characters(text: str) -> None:
+        stack[-1][1].append(text)
+
     def end(name: str) -> None:
         children, texts = stack.pop()
         text = "".join(texts).strip()
@@ -337,8 +343,9 @@ def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
         value = children or text
         parent = stack[-1][0]
         if name in parent:
-            known = parent[name]
-            parent[name] = [*known, value] if isinstance(known, list) else [known, value]
+            if not isinstance(parent[name], list):
+                parent[name] = [parent[name]]
+            parent[name].append(value)
         else:
             parent[name] = [value] if name == "object" else value
 
@@ -347,7 +354,7 @@ def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
     parser.ExternalEntityRefHandler = refuse
     parser.StartElementHandler = start
     parser.EndElementHandler = end
-    parser.CharacterDataHandler = lambda text: stack[-1][1].append(text)
+    parser.CharacterDataHandler = characters
     try:
         parser.Parse(data, True)
     except (expat.ExpatError, ValueError, LookupError) as error:
