@@ -36,6 +36,7 @@ FUNCTIONS = ("prepare", "index", "split", "inspect", "validate", "convert")
 
 #: Options of the command line that write or draw an answer, which a function returns.
 OF_THE_TERMINAL = {
+    "prepare": {"explain"},
     "inspect": {"images"},
     "validate": {"format", "output", "limit", "fail_on"},
     "split": {"export", "leaks"},

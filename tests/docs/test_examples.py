@@ -349,7 +349,7 @@ def test_a_block_runs_or_says_why_not(page: Path) -> None:
             assert block.language in RUN.get(page, ()), f"{block}: nothing runs it"
 
 
-def test_the_blocks_of_the_readme_fit_in_80_columns() -> None:
-    lines = re.findall(r"^.{81,}$", README.read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_text_of_the_readme_fits_in_80_columns() -> None:
+    lines = re.findall(r"^(?![|<]|  <|!\[).{81,}$", README.read_text(encoding="utf-8"), re.MULTILINE)
 
     assert lines == []
