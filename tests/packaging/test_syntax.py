@@ -15,7 +15,8 @@ else:
     import tomli as tomllib
 
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
-MINIMUM = tuple(map(int, re.findall(r"\d+", SETTINGS["project"]["requires-python"])))
+_MAJOR, _MINOR = re.findall(r"\d+", SETTINGS["project"]["requires-python"])
+MINIMUM = (int(_MAJOR), int(_MINOR))
 
 
 def refused(source: str) -> bool:
