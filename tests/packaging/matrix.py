@@ -95,7 +95,7 @@ def _resolve(python: str, requirement: str, env: Mapping[str, str]) -> dict[str,
 
 
 def minimum_requirements() -> str:
-    """The declared minimum of every package of the base, as constraints. A series such as 2024.4 is its last release."""
+    """The declared minimum of every package of the base, as constraints. Of a series, its last release."""
     text = (ROOT / "pyproject.toml").read_text()
     base = text[text.index("\ndependencies = [") : text.index("[project.optional-dependencies]")]
     return "\n".join(f"{name}=={version}.*" for name, version in re.findall(r'"([a-z0-9]+)>=([0-9.]+)', base)) + "\n"
