@@ -31,6 +31,11 @@ NUMPY = b"\x93NUMPY\1\0"
 MP4 = b"\0\0\0\x18ftypisom\0\0\2\0isomiso2" + bytes(64)
 
 
+TURNS = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]
+IMAGE_TURNS = [{"role": "user", "content": "<image> hi"}, {"role": "assistant", "content": "hello"}]
+COCO = {"annotations": [{"bbox": [0, 0, 1, 1], "category_id": 3, "iscrowd": 0, "area": 1.5}]}
+
+
 def seen(**parts: bytes | dict[str, Any] | list[Any] | tuple[int, bytes]) -> Evidence:
     """A hundred samples. Underscores in names stand for dots; a dict or list is JSON; (60, x) is in 60 samples."""
     evidence = []
@@ -123,6 +128,62 @@ def reason_against(detection: Detection, sample_type: str) -> str:
         (seen(wav=WAV), "AudioSample", {"audio": "wav"}),
         (seen(wav=WAV, txt=b"hello"), "AudioSample", {"audio": "wav", "text": "txt"}),
         (seen(wav=WAV, json={"transcript": "x"}), "AudioSample", {"audio": "wav", "text": "json[transcript]"}),
+        (seen(wav=WAV, lab=b"hello"), "AudioSample", {"audio": "wav", "text": "lab"}),
+        (
+            seen(wav=WAV, json={"sentence": "x", "locale": "en", "client_id": "s7"}),
+            "TranscriptionSample",
+            {"audio": "wav", "text": "json[sentence]", "language": "json[locale]", "speaker": "json[client_id]"},
+        ),
+        (
+            seen(jpg=JPEG, json=COCO),
+            "DetectionSample",
+            {
+                "image": "jpg",
+                "boxes": "json[annotations][*][bbox]",
+                "labels": "json[annotations][*][category_id]",
+                "is_crowd": "json[annotations][*][iscrowd]",
+                "areas": "json[annotations][*][area]",
+            },
+        ),
+        (
+            seen(jpg=JPEG, json={"boxes": [[0, 0, 1, 1]], "box_format": "xyxy", "label_names": ["cat"]}),
+            "DetectionSample",
+            {
+                "image": "jpg",
+                "boxes": "json[boxes]",
+                "box_format": "json[box_format]",
+                "label_names": "json[label_names]",
+            },
+        ),
+        (
+            seen(jpg=JPEG, json={"annotations": [{"caption": "a dog"}, {"caption": "a cat"}]}),
+            "CaptioningSample",
+            {
+                "image": "jpg",
+                "caption": "json[annotations][0][caption]",
+                "captions": "json[annotations][*][caption]",
+            },
+        ),
+        (seen(jpg=JPEG, json={"bbox": [0, 0, 1, 1]}), "ImageSample", {"image": "jpg"}),
+        (seen(jpg=JPEG, seg_png=PNG), "SegmentationSample", {"image": "jpg", "mask": "seg.png"}),
+        (seen(image_png=PNG, mask_png=PNG), "SegmentationSample", {"image": "image.png", "mask": "mask.png"}),
+        (
+            seen(png=PNG, panoptic_png=PNG, json={"segments_info": [{"id": 7}]}),
+            "SegmentationSample",
+            {"image": "png", "mask": "panoptic.png", "segments": "json[segments_info]"},
+        ),
+        (seen(json={"conversations": TURNS}), "ConversationSample", {"messages": "json"}),
+        (seen(json={"data": {"messages": TURNS}}), "ConversationSample", {"messages": "json[data][messages]"}),
+        (
+            seen(jpg=JPEG, json={"conversations": IMAGE_TURNS, "id": 3}),
+            "ConversationSample",
+            {"messages": "json", "images": "*"},
+        ),
+        (
+            seen(**{"0_jpg": (90, JPEG), "1_png": (20, PNG), "wav": (5, WAV)}, json={"messages": IMAGE_TURNS}),
+            "ConversationSample",
+            {"messages": "json", "images": "*", "audios": "*"},
+        ),
         (
             seen(json={"images": ["1.jpg"], "texts": ["a"], "similarity_matrix": [[0.5]]}),
             "SimilarityInterleavedSample",
@@ -204,7 +265,7 @@ def test_every_other_type_is_rejected_with_a_reason() -> None:
         "AudioSample": "no audio part",
         "TranscriptionSample": "no audio part",
         "DetectionSample": "no boxes: json has caption, width, height",
-        "SegmentationSample": "no mask: json has caption, width, height",
+        "SegmentationSample": "no mask: no image is named like one (seg.png, mask.png)",
         "ConversationSample": "no messages: json has caption, width, height",
     }
 
@@ -244,7 +305,7 @@ def test_the_image_is_the_part_without_a_dot_and_the_other_is_left_over() -> Non
 
 
 def test_the_image_may_be_the_part_whose_name_says_so() -> None:
-    assert infer_sample_type(seen(image_png=PNG, mask_png=PNG)).field_map == {"image": "image.png"}
+    assert infer_sample_type(seen(image_png=PNG, depth_png=PNG)).field_map == {"image": "image.png"}
 
 
 def test_two_images_that_nothing_tells_apart_are_not_guessed_at() -> None:
@@ -335,3 +396,46 @@ def test_a_detection_is_sure_from_eighty_percent_on_if_it_uses_all_media(
     found = infer_sample_type(evidence)
 
     assert (found.is_sure, found.unused_media) == (is_sure, unused)
+
+
+def test_media_of_a_conversation_are_optional_since_some_have_none() -> None:
+    found = infer_sample_type(seen(**{"0_jpg": (60, JPEG)}, json={"messages": IMAGE_TURNS}))
+
+    assert (found.field_map, found.optional) == ({"messages": "json", "images": "*"}, ("images",))
+
+
+def test_a_conversation_whose_media_are_elsewhere_does_not_fit() -> None:
+    found = infer_sample_type(seen(json={"messages": IMAGE_TURNS}))
+
+    assert found.sample_type == CRUDE
+    assert reason_against(found, "ConversationSample") == "the turns refer to media, and no part holds any"
+
+
+@pytest.mark.parametrize(
+    ("line", "sample_type"),
+    [
+        ({"text": "once"}, "TextSample"),
+        ({"messages": TURNS}, "ConversationSample"),
+        ({"messages": IMAGE_TURNS}, CRUDE),
+        ({"messages": TURNS, "image": "1.jpg"}, CRUDE),
+    ],
+)
+def test_lines_of_json_are_texts_or_conversations_without_media(line: dict[str, Any], sample_type: str) -> None:
+    assert infer_sample_type(seen(json=line), is_jsonl=True).sample_type == sample_type
+
+
+def test_images_without_boxes_are_samples_of_detection_too() -> None:
+    heads = (json.dumps(COCO).encode(), b'{"annotations": []}')
+    evidence = Evidence(2, (PartEvidence("jpg", 2, (JPEG,)), PartEvidence("json", 2, heads)))
+
+    assert infer_sample_type(evidence).field_map["boxes"] == "json[annotations][*][bbox]"
+
+
+def test_the_next_best_type_comes_first_among_the_rejected_ones() -> None:
+    found = infer_sample_type(seen(jpg=JPEG, txt=b"a dog"))
+
+    assert [rejected.sample_type for rejected in found.rejected][:2] == ["ImageSample", "ImageClassificationSample"]
+    assert found.rejected[0].reason == "it would leave txt unused"
+    last = [rejected.sample_type for rejected in found.rejected][-7:]
+    assert {"VideoSample", "AudioSample", "ConversationSample"} <= set(last)
+    assert len(found.rejected) == len(SAMPLE_TYPES) - 1

@@ -77,7 +77,11 @@ def test_the_keys_of_json_are_counted_one_level_down() -> None:
         ([[1], [0.5]], "list of numbers"),
         ([["a"], []], "list"),
         ([["a"], [1]], "list"),
-        ([[[1, 2]]], "list"),
+        ([[[1, 2]]], "list of lists"),
+        ([[{"a": 1}]], "list of objects"),
+        ([[{"from": "human", "value": "hi"}]], "conversation"),
+        ([[{"role": "user", "content": "<image> hi"}], [{"role": "user", "content": "hi"}]], "conversation with media"),
+        ([[{"role": "user", "content": "hi"}], []], "conversation"),
         ([{"a": 1}], "object"),
     ],
 )

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from wdsctl.core.samples.detect import FilledField, UnfilledField, fill_field
 from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts
+from wdsctl.core.samples.fill import FilledField, UnfilledField, fill_field
 from wdsctl.core.samples.types import SampleField
 
 IMAGE = SampleField("image", "image")

@@ -176,6 +176,8 @@ def write_dataset_yaml(
     before = load_config(location.dataset_yaml) if there else base
     sample_type, field_map = _resolve_sample_type(found, request, [part.name for part in parts])
     optional = before.optional if before.field_map == field_map else ()
+    if not optional and (sample_type, field_map) == (found.sample_type, found.field_map):
+        optional = found.optional
     config = replace(
         before, sample_type=sample_type, field_map=field_map, optional=optional, sample_loader="", part_filter=()
     )

@@ -1,8 +1,9 @@
 """Choose the sample type that fits the evidence: the type, its field map, the reasons, and the rejected candidates.
 
-Detection tries every type. A type fits if at least 95 % of samples have all that it requires. Of the types that fit,
-the one that leaves the fewest parts unused and fills the most fields wins. If none fits, the type is `CrudeSample`: a
-dict of the parts. A table says which part, or which key of a JSON part, can fill each field.
+A type fits if at least 95 % of samples have all that it requires (`fill` finds the sources of its fields), and if the
+table `_TYPES` finds something in them that a more general type lacks. Its score is the quality of its weakest required
+field, less a cost for every part that it leaves unused, more for every field that it fills. The best score wins. If no
+type fits, the samples are `CrudeSample`: dicts of the parts.
 """
 
 from __future__ import annotations
@@ -10,213 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from wdsctl.core.media.kinds import media_extensions
 from wdsctl.core.samples.evidence import Evidence, JsonKeyFacts, PartEvidence, PartFacts, examine_part, percent
-from wdsctl.core.samples.fields import FieldPath, PartAccess
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.fields import FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.fill import FilledField, fill_field
+from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from wdsctl.core.samples.types import SampleField
-
-
-#: A part or key can fill a field if at least this share of the samples have it.
-MIN_FILLED_SHARE = 0.95
-
-#: The usual part names of a sample's only image, video or audio, the likeliest first.
-_USUAL_MEDIA_NAMES = {
-    "image": (*media_extensions("image"), "image", "img"),
-    "video": (*media_extensions("video"), "video"),
-    "audio": (*media_extensions("audio"), "audio"),
-}
-_TEXT_PARTS = ("txt", "text")
-#: Further names, whose content decides: `label` is the name of a label if it is text; `class` is a label if it is a
-#: number.
-_FURTHER_FIELD_NAMES = {"label_name": ("label", "target", "cls"), "label": ("class", "category")}
-#: JSON keys by the kind of field that they can fill.
-_KEY_KINDS = {
-    "text": {"text"},
-    "integer": {"integer"},
-    "number": {"integer", "number"},
-    "list": {"list", "list of text", "list of numbers"},
-    "object": {"object"},
-}
-
-
-class FilledField(NamedTuple):
-    """A source for a field.
-
-    `quality`: 0 to 1, how clearly the source is this field. `share`: the share of samples that have it. `name`: the
-    name by which detection recognised it.
-    """
-
-    path: FieldPath
-    quality: float
-    share: float
-    name: str
-    reason: str
-
-
-class UnfilledField(NamedTuple):
-    reason: str
-
-
-def fill_field(
-    field: SampleField, facts: Sequence[PartFacts], used_paths: Iterable[str], *, lone_text: bool
-) -> FilledField | UnfilledField:
-    """Return the best source of a field, or why there is none. `used_paths`: the paths that other fields use already.
-
-    `lone_text`: the only text part is a source, whatever its name.
-    """
-    if field.kind in _USUAL_MEDIA_NAMES:
-        return _fill_from_media(field, facts)
-    used = set(used_paths)
-    options: list[FilledField] = [
-        *_parts_by_name(field, facts),
-        *(_parts_named_text(field, facts) if lone_text else ()),
-    ]
-    options += _json_keys_by_name(field, facts, allow_lists=lone_text)
-    options += _only_text(field, facts) if lone_text else ()
-    free = [option for option in options if str(option.path) not in used]
-    for option in free:
-        if option.share >= MIN_FILLED_SHARE:
-            return option
-    if free:
-        return UnfilledField(f"no {field.name}: {free[0].path} is in {percent(free[0].share)} of samples only")
-    return UnfilledField(f"no {field.name}: {_describe_what_there_is(field, facts, lone_text=lone_text)}")
-
-
-def _fill_from_media(field: SampleField, facts: Sequence[PartFacts]) -> FilledField | UnfilledField:
-    usual = _USUAL_MEDIA_NAMES[field.kind]
-    found = [part for part in facts if part.kind == field.kind]
-    if not found:
-        named = [part for part in facts if part.name.lower().rpartition(".")[2] in usual]
-        seen = "; ".join(
-            f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in named
-        )
-        return UnfilledField(f"no {field.kind} part{seen and f': {seen}'}")
-    # A part such as `seg.png` describes an image. The image itself has no dot in its name, or a word such as `image`.
-    best, *others = sorted(found, key=lambda part: (_name_rank(part, usual), -part.share, part.name))
-    rivals = [
-        part
-        for part in others
-        if _name_rank(part, usual) == _name_rank(best, usual) and part.share + best.share > 1.005
-    ]
-    if rivals:
-        names = ", ".join(part.name for part in found)
-        return UnfilledField(f"{len(found)} {field.kind} parts, and no telling which is meant: {names}")
-    chosen = _with_alternatives(best, others)
-    share = min(1.0, sum(part.share for part in chosen))
-    names = ",".join(part.name for part in chosen)
-    if share < MIN_FILLED_SHARE:
-        return UnfilledField(f"no {field.kind} in every sample: {names} is in {percent(share)} only")
-    path = FieldPath(tuple(PartAccess(part.name) for part in chosen))
-    reason = "; ".join(f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in chosen)
-    return FilledField(path, 1.0, share, best.name, f"{field.name}: {reason}")
-
-
-def _name_rank(part: PartFacts, usual: Sequence[str]) -> int:
-    if part.name.lower() in usual:
-        return usual.index(part.name.lower())
-    if not part.prefix:
-        return len(usual)
-    return len(usual) + (1 if set(part.name_words) & set(usual) else 2)
-
-
-def _with_alternatives(best: PartFacts, others: Sequence[PartFacts]) -> list[PartFacts]:
-    """Return `best` and parts that other samples have in its place.
-
-    A part is an alternative only if no sample seems to have it together with `best`: their shares add up to at most 1.
-    """
-    chosen = [best]
-    for part in sorted(others, key=lambda part: -part.share):
-        if part.prefix == best.prefix and sum(one.share for one in chosen) + part.share <= 1.005:
-            chosen.append(part)
-    return chosen
-
-
-def _parts_by_name(field: SampleField, facts: Sequence[PartFacts]) -> list[FilledField]:
-    names = _field_names(field)
-    found = []
-    for part in facts:
-        name = next((name for name in names if name in part.name_words), "")
-        if name and _part_fits(field, part):
-            found.append(_fill_from_part(field, part, 1 - 0.01 * names.index(name), name))
-    return sorted(found, key=lambda option: -option.quality)
-
-
-def _part_fits(field: SampleField, part: PartFacts) -> bool:
-    match field.kind:
-        case "text":
-            return part.kind == "text"
-        case "integer":
-            return part.kind == "integer"
-        case "number":
-            return part.kind in {"integer", "number"}
-        case "list":
-            return part.label == "json/array"
-        case "object":
-            return part.label == "json/object"
-        case _:
-            return part.kind in {"text", "integer", "number"} or part.label == "json/array"
-
-
-def _parts_named_text(field: SampleField, facts: Sequence[PartFacts]) -> list[FilledField]:
-    named = [part for name in _TEXT_PARTS for part in facts if part.name.lower() == name and part.kind == "text"]
-    return [_fill_from_part(field, part, 0.95, part.name) for part in named]
-
-
-def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> list[FilledField]:
-    texts = [part for part in facts if part.kind == "text"]
-    return [_fill_from_part(field, part, 0.85, part.name, ", the only text part") for part in texts if len(texts) == 1]
-
-
-def _fill_from_part(field: SampleField, part: PartFacts, quality: float, name: str, remark: str = "") -> FilledField:
-    reason = f"{field.name}: {part.name} is in {percent(part.share)} of samples, {part.content_summary}{remark}"
-    return FilledField(FieldPath((PartAccess(part.name),)), quality, part.share, name, reason)
-
-
-def _json_keys_by_name(field: SampleField, facts: Sequence[PartFacts], *, allow_lists: bool) -> list[FilledField]:
-    names = _field_names(field)
-    kinds = _KEY_KINDS.get(field.kind)
-    found = []
-    for part in facts:
-        for key in part.keys:
-            name = key.path[-1].lower().replace("-", "_")
-            is_list = allow_lists and field.kind == "text" and key.kind == "list of text"
-            if name not in names or not (is_list or kinds is None or key.kind in kinds):
-                continue
-            path = FieldPath((PartAccess(part.name, (*key.path, 0) if is_list else key.path),))
-            quality = 1 - 0.01 * names.index(name) - 0.02 * (len(key.path) - 1) - 0.1 * is_list
-            seen = f"{key.found} of {key.examined}"
-            reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} looked at)"
-            found.append(FilledField(path, quality, key.share, name, reason))
-    return sorted(found, key=lambda option: -option.quality)
-
-
-def _field_names(field: SampleField) -> tuple[str, ...]:
-    return field.json_names + _FURTHER_FIELD_NAMES.get(field.name, ())
-
-
-def _describe_what_there_is(field: SampleField, facts: Sequence[PartFacts], *, lone_text: bool) -> str:
-    """List the parts and JSON keys in which detection looked for the field."""
-    facts_found = []
-    texts = [part.name for part in facts if part.kind == "text"]
-    if field.kind == "text" and not lone_text and texts:
-        facts_found.append(f"{', '.join(texts)} may be any text")
-    elif field.kind == "text":
-        facts_found.append(
-            f"{len(texts)} text parts, none named like it: {', '.join(texts)}" if texts else "no text part"
-        )
-    for part in (part for part in facts if part.keys):
-        keys = [key.path[0] for key in part.keys if len(key.path) == 1]
-        more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
-        facts_found.append(f"{part.name} has {', '.join(keys[:6])}{more}")
-    return "; ".join(facts_found) or f"nothing is named like it ({', '.join(_field_names(field)[:3])})"
+    from collections.abc import Mapping, Sequence
 
 
 __all__ = ["Detection", "Evidence", "PartEvidence", "RejectedSampleType", "infer_sample_type"]
+
+#: Below this confidence, the user has to confirm the type.
+MIN_SURE_CONFIDENCE = 0.8
+#: Candidates whose scores differ by less than this are rivals.
+_RIVAL_MARGIN = 0.06
 
 _MEDIA = {"image", "video", "audio"}
 #: Kinds of parts that a type should use: if it leaves them unused, another type may be right.
@@ -230,13 +39,53 @@ _MEDIA_REFERENCE_WORDS = {
     "jpg",
     "mp4",
 }
-#: Types whose main text may be the only text part, whatever its name.
-_LONE_TEXT_FIELDS = {"CaptioningSample": "caption", "TextSample": "text", "VideoSample": "text", "AudioSample": "text"}
-_OCR_FIELDS = {field.name for field in SAMPLE_TYPES["OCRSample"]} - {"image", "text"}
-#: Below this confidence, the user has to confirm the type.
-MIN_SURE_CONFIDENCE = 0.8
-#: Candidates whose scores differ by less than this are rivals.
-_RIVAL_MARGIN = 0.06
+_OCR_FIELDS = tuple(field.name for field in SAMPLE_TYPES["OCRSample"] if field.name not in ("image", "text"))
+
+
+class _TypeRule(NamedTuple):
+    """What distinguishes a type.
+
+    `any_text`: the field that the only text fills, whatever its name. `marks`: the type fits only with one of these
+    fields, or if the field `weak[0]` has another name than `weak[1]`, which would say nothing. `without`: why it does
+    not fit otherwise; empty if the first mark's absence says it. `bonus`: added to the score for a mark.
+    """
+
+    any_text: str = ""
+    marks: tuple[str, ...] = ()
+    weak: tuple[str, str] = ("", "")
+    without: str = ""
+    bonus: float = 0.0
+
+
+_QUESTION = _TypeRule("", ("answers",), ("context", "prompt"), "{} may be a caption: there are no answers")
+_OCR = _TypeRule(
+    "",
+    _OCR_FIELDS,
+    ("text", "text"),
+    "{} may be any text: nothing says that it stands in the image (ocr, words_boxes)",
+    bonus=0.1,
+)
+_TYPES: dict[str, _TypeRule] = {
+    "CaptioningSample": _TypeRule("caption"),
+    "ImageClassificationSample": _TypeRule(marks=("label", "label_name")),
+    "TextSample": _TypeRule("text"),
+    "VQASample": _QUESTION,
+    "VidQASample": _QUESTION,
+    "MultiChoiceVQASample": _TypeRule(marks=("choices",), without="no choices", bonus=0.1),
+    "OCRSample": _OCR,
+    "VQAOCRSample": _OCR,
+    "VideoSample": _TypeRule("text"),
+    "AudioSample": _TypeRule("text"),
+    # A text beside audio may describe a sound as well as transcribe speech: AudioSample takes both.
+    "TranscriptionSample": _TypeRule(
+        "text",
+        ("language", "speaker", "segments"),
+        without="nothing says that {} is what is spoken (language, speaker, segments)",
+        bonus=0.1,
+    ),
+    "DetectionSample": _TypeRule(marks=("boxes",), bonus=0.1),
+    "ConversationSample": _TypeRule(marks=("messages",), bonus=0.1),
+}
 
 
 class RejectedSampleType(NamedTuple):
@@ -248,9 +97,10 @@ class RejectedSampleType(NamedTuple):
 class Detection:
     """The detected sample type and field map, with reasons.
 
-    `confidence`: 0 to 1; 0 if no type fits. `kinds`: the content of each part, such as `image/jpeg`. `unused_media`:
-    parts with images, video or audio that no field uses. `reasons`, and the reason of a rejected candidate, are short
-    sentences for a terminal.
+    `confidence`: 0 to 1; 0 if no type fits. `rejected`: all other types, the next best first. `kinds`: the content of
+    each part, such as `image/jpeg`. `unused_media`: parts with images, video or audio that no field uses. `optional`:
+    the fields that some samples may lack. `reasons`, and the reason of a rejected candidate, are short sentences for a
+    terminal.
     """
 
     sample_type: str
@@ -260,6 +110,7 @@ class Detection:
     rejected: tuple[RejectedSampleType, ...]
     kinds: dict[str, str]
     unused_media: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     @property
     def is_sure(self) -> bool:
@@ -275,47 +126,70 @@ class _Candidate(NamedTuple):
     score: float
 
 
+class _Misfit(NamedTuple):
+    """A type that does not fit. `has`: the share of its required fields that are filled."""
+
+    sample_type: str
+    reason: str
+    has: float
+
+
 def infer_sample_type(evidence: Evidence, *, is_jsonl: bool = False) -> Detection:
     """Return the sample type and the field map that fit best. Never fails: if no type fits, it is `CrudeSample`.
 
-    `is_jsonl`: the samples are lines of JSON, which hold no media but may refer to some, so that only `TextSample` can
-    fit.
+    `is_jsonl`: the samples are lines of JSON, which hold no media but may refer to some, so that only types without
+    media can fit.
     """
     facts = tuple(examine_part(part, evidence.samples) for part in evidence.parts if part.samples)
-    outcomes = (
-        [_try_jsonl_text(facts)] if is_jsonl else [_try_sample_type(sample_type, facts) for sample_type in SAMPLE_TYPES]
-    )
+    names = ("TextSample", "ConversationSample") if is_jsonl else tuple(SAMPLE_TYPES)
+    outcomes = [_try_jsonl(name, facts) if is_jsonl else _try_sample_type(name, facts) for name in names]
     kinds = {part.name: part.label for part in facts}
-    rejected = tuple(outcome for outcome in outcomes if isinstance(outcome, RejectedSampleType))
     # sorted() is stable: of equal scores, the type that comes first in SAMPLE_TYPES wins.
+    misfits = sorted((one for one in outcomes if isinstance(one, _Misfit)), key=lambda one: -one.has)
     fits = sorted((one for one in outcomes if isinstance(one, _Candidate)), key=lambda one: -one.score)
+    rejected = tuple(RejectedSampleType(one.sample_type, one.reason) for one in misfits)
     if not fits:
         return Detection(CRUDE, {}, 0.0, _crude_reasons(facts), rejected, kinds)
     best, *others = fits
     rivals = [other for other in others if best.score - other.score < _RIVAL_MARGIN and not _is_subset_of(other, best)]
     lost = tuple(RejectedSampleType(other.sample_type, _why_lost(best, other)) for other in others)
-    field_map = {name: str(filled.path) for name, filled in best.filled.items()}
-    confidence = round(best.confidence * (0.7 if rivals else 1.0), 2)
-    unused = tuple(part.name for part in best.unused if part.kind in _MEDIA)
-    reasons = _reasons(best, rivals, facts)
-    return Detection(best.sample_type, field_map, confidence, reasons, lost + rejected, kinds, unused)
+    return Detection(
+        best.sample_type,
+        {name: str(filled.path) for name, filled in best.filled.items()},
+        round(best.confidence * (0.7 if rivals else 1.0), 2),
+        _reasons(best, rivals, facts),
+        lost + rejected,
+        kinds,
+        tuple(part.name for part in best.unused if part.kind in _MEDIA),
+        tuple(
+            field.name
+            for field in SAMPLE_TYPES[best.sample_type]
+            if field.kind in MEDIA_LIST_KINDS and field.name in best.filled
+        ),
+    )
 
 
-def _try_sample_type(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | RejectedSampleType:
+def _try_sample_type(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Misfit:
+    rule = _TYPES.get(sample_type, _TypeRule())
+    fields = SAMPLE_TYPES[sample_type]
     filled: dict[str, FilledField] = {}
-    for field in SAMPLE_TYPES[sample_type]:
+    missing: dict[str, str] = {}
+    for field in fields:
         taken = [str(other.path) for other in filled.values()]
-        found = fill_field(field, facts, taken, lone_text=_LONE_TEXT_FIELDS.get(sample_type) == field.name)
+        found = fill_field(field, facts, taken, lone_text=rule.any_text == field.name)
         if isinstance(found, FilledField):
             filled[field.name] = found
-        elif field.required:
-            return RejectedSampleType(sample_type, found.reason)
-    why_not = _why_too_general(sample_type, filled, facts)
-    return RejectedSampleType(sample_type, why_not) if why_not else _score_candidate(sample_type, filled, facts)
+        else:
+            missing[field.name] = found.reason
+    required = [field.name for field in fields if field.required]
+    has = sum(name in filled for name in required) / len(required)
+    why_not = next((missing[name] for name in required if name in missing), "")
+    why_not = why_not or _why_too_general(sample_type, rule, filled, missing, facts)
+    return _Misfit(sample_type, why_not, has) if why_not else _score_candidate(sample_type, rule, filled, facts)
 
 
-def _try_jsonl_text(facts: Sequence[PartFacts]) -> _Candidate | RejectedSampleType:
-    """Try `TextSample`, the only type for JSONL.
+def _try_jsonl(sample_type: str, facts: Sequence[PartFacts]) -> _Candidate | _Misfit:
+    """Try a type for lines of JSON.
 
     Lines that refer to media do not fit, because the media belong to the sample.
     """
@@ -326,50 +200,49 @@ def _try_jsonl_text(facts: Sequence[PartFacts]) -> _Candidate | RejectedSampleTy
         if _refers_to_media(key)
     ]
     if keys:
-        return RejectedSampleType("TextSample", f"{', '.join(keys)} may name media, which a cooker brings to the text")
-    found = _try_sample_type("TextSample", facts)
-    if isinstance(found, _Candidate) and not all(access.steps for access in found.filled["text"].path.alternatives):
-        return RejectedSampleType("TextSample", "no key of the objects is named like text")
+        return _Misfit(sample_type, f"{', '.join(keys)} may name media, which a cooker brings to the text", 0.0)
+    found = _try_sample_type(sample_type, facts)
+    is_whole_line = isinstance(found, _Candidate) and not any(
+        access.steps for filled in found.filled.values() for access in filled.path.alternatives
+    )
+    if sample_type == "TextSample" and is_whole_line:
+        return _Misfit(sample_type, "no key of the objects is named like text", 0.0)
     return found
 
 
 def _refers_to_media(key: JsonKeyFacts) -> bool:
-    words = set(key.path[-1].lower().replace("-", "_").split("_"))
-    return bool(words & _MEDIA_REFERENCE_WORDS) and key.kind in ("text", "list of text", "object", "list")
+    words = set(str(key.path[-1]).lower().replace("-", "_").split("_"))
+    is_name = bool(words & _MEDIA_REFERENCE_WORDS) and (key.kind in ("text", "object") or key.kind.startswith("list"))
+    return is_name or key.kind == "conversation with media"
 
 
-def _why_too_general(sample_type: str, filled: Mapping[str, FilledField], facts: Sequence[PartFacts]) -> str:
-    """Return why a type does not fit although its required fields are filled; empty if it fits.
-
-    It does not fit if nothing distinguishes it from a more general type.
-    """
-    match sample_type:
-        case "ImageClassificationSample" if not {"label", "label_name"} & set(filled):
-            return _why_no_label(facts)
-        case "VQASample" | "VidQASample" if filled["context"].name == "prompt" and "answers" not in filled:
-            return f"{filled['context'].path} may be a caption: there are no answers"
-        case "MultiChoiceVQASample" if "choices" not in filled:
-            return "no choices"
-        case "OCRSample" | "VQAOCRSample" if not (_OCR_FIELDS & set(filled) or filled["text"].name != "text"):
-            return f"{filled['text'].path} may be any text: nothing says that it stands in the image (ocr, words_boxes)"
-        case "TextSample" if any(part.kind in _MEDIA for part in facts):
-            return f"there are {', '.join(sorted({part.kind for part in facts} & _MEDIA))} parts"
-    return ""
-
-
-def _why_no_label(facts: Sequence[PartFacts]) -> str:
-    tries = [
-        fill_field(field, facts, (), lone_text=False)
-        for field in SAMPLE_TYPES["ImageClassificationSample"]
-        if not field.required
-    ]
-    return "; ".join(found.reason for found in tries[:1] if isinstance(found, UnfilledField)) or "no label"
+def _why_too_general(
+    sample_type: str,
+    rule: _TypeRule,
+    filled: Mapping[str, FilledField],
+    missing: Mapping[str, str],
+    facts: Sequence[PartFacts],
+) -> str:
+    """Return why a type does not fit although its required fields are filled; empty if it fits."""
+    media = sorted({part.kind for part in facts} & _MEDIA)
+    if sample_type == "TextSample" and media:
+        return f"there are {', '.join(media)} parts"
+    if sample_type == "ConversationSample" and not media and "with media" in filled["messages"].reason:
+        return "the turns refer to media, and no part holds any"
+    field, name = rule.weak
+    if not rule.marks or set(rule.marks) & set(filled) or (field in filled and filled[field].name != name):
+        return ""
+    text = next((filled[each].path for each in (field, rule.any_text) if each in filled), "")
+    return rule.without.format(text) if rule.without else missing[rule.marks[0]]
 
 
-def _score_candidate(sample_type: str, filled: dict[str, FilledField], facts: Sequence[PartFacts]) -> _Candidate:
-    used = {access.part for one in filled.values() for access in one.path.alternatives}
-    unused = tuple(part for part in facts if part.name not in used and part.share >= 0.05)
+def _score_candidate(
+    sample_type: str, rule: _TypeRule, filled: dict[str, FilledField], facts: Sequence[PartFacts]
+) -> _Candidate:
     kinds = {field.name: field.kind for field in SAMPLE_TYPES[sample_type]}
+    names = [part.name for part in facts]
+    used = {part for name, one in filled.items() for part in find_parts(one.path, names, kinds[name])}
+    unused = tuple(part for part in facts if part.name not in used and part.share >= 0.05)
     required = [filled[field.name] for field in SAMPLE_TYPES[sample_type] if field.required]
     plain = min(one.quality for one in required) * min(one.share for one in required)
     costs = [(part, _unused_part_cost(part, {kinds[name] for name in filled})) for part in unused]
@@ -378,9 +251,9 @@ def _score_candidate(sample_type: str, filled: dict[str, FilledField], facts: Se
     cost = sum(cost for part, cost in costs if part.kind in _USEFUL_KINDS)
     confidence = max(0.05, plain - min(0.6, cost + min(0.1, extra_cost)))
     weight = max(0.05, plain - min(0.6, cost + extra_cost))
-    detail = [name for name in filled if kinds[name] not in _MEDIA]
-    is_marked = bool((_OCR_FIELDS | {"choices"}) & set(detail))
-    return _Candidate(sample_type, filled, unused, confidence, weight + 0.05 * len(detail) + 0.1 * is_marked)
+    details = [name for name in filled if kinds[name] not in _MEDIA]
+    bonus = rule.bonus if set(rule.marks) & set(filled) else 0.0
+    return _Candidate(sample_type, filled, unused, confidence, weight + 0.05 * len(details) + bonus)
 
 
 def _unused_part_cost(part: PartFacts, kinds: set[str]) -> float:

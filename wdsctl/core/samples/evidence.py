@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.media.kinds import FORMAT_BY_EXTENSION
 from wdsctl.core.media.sniff import SniffedContent, sniff
+from wdsctl.core.samples.conversations import is_conversation, normalize_conversation
+from wdsctl.core.samples.fields import EVERY_ITEM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,13 +75,15 @@ class Evidence:
 
 
 class JsonKeyFacts(NamedTuple):
-    """A key of a JSON part.
+    """A key of a JSON part: of the object, of an object directly inside, or of all objects in a list, whose path has
+    `EVERY_ITEM`.
 
     `share`: the share of all samples in which the key is present and not null. `found`: how many of the `examined`
-    objects have it. `kind`: text, integer, number, boolean, object, list, list of text, list of numbers, or mixed.
+    objects have it. `kind`: text, integer, number, boolean, object, list (also "list of text", "list of numbers",
+    "list of lists", "list of objects"), conversation, "conversation with media", or mixed.
     """
 
-    path: tuple[str, ...]
+    path: tuple[str | None, ...]
     share: float
     kind: str
     found: int
@@ -204,15 +209,17 @@ def _display_name(content: SniffedContent) -> str:
 def _json_key_facts(wholes: Sequence[bytes], share: float) -> tuple[JsonKeyFacts, ...]:
     """Return the keys of the objects and of objects directly inside them, in order of first appearance."""
     objects = [parsed for parsed in map(_parse_json, wholes) if isinstance(parsed, dict)]
-    kinds: dict[tuple[str, ...], list[str]] = {}
+    kinds: dict[tuple[str | None, ...], list[str]] = {}
     for path, value in chain.from_iterable(map(_walk_json_keys, objects)):
         if value is not None:
             kinds.setdefault(path, []).append(_value_kind(value))
     looked = len(objects)
-    return tuple(
-        JsonKeyFacts(path, share * len(found) / looked, _merge_kinds(set(found)), len(found), looked)
-        for path, found in kinds.items()
-    )
+    facts = []
+    for path, found in kinds.items():
+        # An empty list has every key that the items of other lists have.
+        count = len(found) + sum(EVERY_ITEM in path and each.get(path[0]) == [] for each in objects)
+        facts.append(JsonKeyFacts(path, share * count / looked, _merge_kinds(set(found)), count, looked))
+    return tuple(facts)
 
 
 def _parse_json(head: bytes) -> Any:
@@ -222,11 +229,15 @@ def _parse_json(head: bytes) -> Any:
         return None
 
 
-def _walk_json_keys(value: dict[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _walk_json_keys(value: dict[str, Any]) -> Iterator[tuple[tuple[str | None, ...], Any]]:
     for key, inner in value.items():
         yield (key,), inner
         if isinstance(inner, dict):
             yield from (((key, below), deep) for below, deep in inner.items())
+        elif isinstance(inner, list) and inner and all(isinstance(item, dict) for item in inner):
+            for below in inner[0]:
+                if all(item.get(below) is not None for item in inner):
+                    yield (key, EVERY_ITEM, below), [item[below] for item in inner]
 
 
 def _value_kind(value: object) -> str:
@@ -240,14 +251,28 @@ def _value_kind(value: object) -> str:
         case float():
             return "number"
         case list():
-            return _list_kind({_value_kind(item) for item in value})
+            return _conversation_kind(value) or _list_kind({_value_kind(item) for item in value})
         case _:
             return "object"
+
+
+def _conversation_kind(value: list[Any]) -> str:
+    if not is_conversation(value):
+        return ""
+    try:
+        normalize_conversation(value)
+    except DatasetError:
+        return "conversation with media"
+    return "conversation"
 
 
 def _list_kind(kinds: set[str]) -> str:
     if kinds == {"text"}:
         return "list of text"
+    if kinds == {"object"}:
+        return "list of objects"
+    if kinds and all(kind.startswith("list") for kind in kinds):
+        return "list of lists"
     return "list of numbers" if kinds and kinds <= {"integer", "number"} else "list"
 
 
@@ -256,4 +281,6 @@ def _merge_kinds(kinds: set[str]) -> str:
         return next(iter(kinds))
     if kinds == {"integer", "number"}:
         return "number"
-    return "list" if all(kind.startswith("list") for kind in kinds) else "mixed"
+    if not all(kind.startswith(("list", "conversation")) for kind in kinds):
+        return "mixed"
+    return max((kind for kind in kinds if kind.startswith("conversation")), default="list")

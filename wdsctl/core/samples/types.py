@@ -33,14 +33,14 @@ class SampleField(NamedTuple):
 
 CAPTION_NAMES = ("caption", "captions", "text", "description", "alt_text", "title", "prompt")
 QUESTION_NAMES = ("question", "context", "query", "instruction", "prompt")
-TRANSCRIPT_NAMES = ("transcript", "transcription", "text", "sentence", "normalized_text")
+TRANSCRIPT_NAMES = ("transcript", "transcription", "text", "sentence", "lab", "normalized_text")
 ANSWERS_NAMES = ("answers", "answer", "response", "label")
 
 SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
     "CaptioningSample": (
         SampleField("image", "image"),
         SampleField("caption", "text", json_names=CAPTION_NAMES),
-        SampleField("captions", "list", required=False, json_names=("captions",)),
+        SampleField("captions", "list", required=False, json_names=("captions", "caption")),
     ),
     "ImageSample": (SampleField("image", "image"),),
     "ImageClassificationSample": (
@@ -108,12 +108,17 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
             "text", "text", required=False, json_names=("text", "caption", "description", "transcript", "title")
         ),
         SampleField("audio", "audio", required=False),
-        SampleField("captions", "list", required=False, json_names=("captions",)),
+        SampleField("captions", "list", required=False, json_names=("captions", "caption")),
         SampleField("segments", "list", required=False, json_names=("segments",)),
     ),
     "AudioSample": (
         SampleField("audio", "audio"),
-        SampleField("text", "text", required=False, json_names=("text", "transcript", "transcription", "caption")),
+        SampleField(
+            "text",
+            "text",
+            required=False,
+            json_names=("text", "transcript", "transcription", "sentence", "lab", "caption"),
+        ),
     ),
     "TranscriptionSample": (
         SampleField("audio", "audio"),
@@ -143,7 +148,7 @@ SAMPLE_TYPES: dict[str, tuple[SampleField, ...]] = {
         SampleField("images", "images", required=False),
         SampleField("videos", "videos", required=False),
         SampleField("audios", "audios", required=False),
-        SampleField("tools", "any", required=False, json_names=("tools",)),
+        SampleField("tools", "any", required=False),
     ),
 }
 

@@ -1,0 +1,286 @@
+"""Fill the fields of a sample type: the table of ways in which a part, or a key of a JSON part, can be the source of a
+field, the clearest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from wdsctl.core.media.kinds import media_extensions
+from wdsctl.core.samples.evidence import JsonKeyFacts, PartFacts, percent
+from wdsctl.core.samples.fields import EVERY_ITEM, FieldPath, PartAccess, find_parts
+from wdsctl.core.samples.types import MEDIA_LIST_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from wdsctl.core.samples.types import SampleField
+
+
+#: A part or key can fill a field if at least this share of the samples have it.
+MIN_FILLED_SHARE = 0.95
+#: The usual part names of a sample's only image, video or audio, the likeliest first.
+_USUAL_MEDIA_NAMES = {
+    "image": (*media_extensions("image"), "image", "img"),
+    "video": (*media_extensions("video"), "video"),
+    "audio": (*media_extensions("audio"), "audio"),
+}
+#: Words in the name of an image that holds ids, not a picture.
+_MASK_WORDS = {"mask", "masks", "seg", "segmentation", "semantic", "panoptic", "label", "labels"}
+#: Further names, whose content decides: `label` is the name of a label if it is text; `class` is a label if it is a
+#: number.
+_FURTHER_FIELD_NAMES = {"label_name": ("label", "target", "cls"), "label": ("class", "category")}
+_LISTS = ("list", "list of text", "list of numbers", "list of lists", "list of objects")
+#: Whole parts by the kind of field that they can fill: kinds of content, or labels such as `json/array`.
+_PART_KINDS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "integer": ("integer",),
+    "number": ("integer", "number"),
+    "list": ("json/array",),
+    "object": ("json/object",),
+    "any": ("text", "integer", "number", "json/array"),
+}
+#: JSON keys by the kind of field that they can fill; the second table overrides it for fields by name.
+_KEY_KINDS: dict[str, tuple[str, ...]] = {
+    "text": ("text",),
+    "integer": ("integer",),
+    "number": ("integer", "number"),
+    "list": _LISTS,
+    "object": ("object",),
+}
+_KEY_KINDS_OF_FIELD: dict[str, tuple[str, ...]] = {
+    "boxes": ("list of lists", "list"),  # "list of numbers" is one box
+    "labels": ("list of numbers", "list of text", "list"),
+    "label_names": ("list of text",),
+    "captions": ("list of text",),
+    "messages": ("conversation", "conversation with media"),
+}
+
+
+class FilledField(NamedTuple):
+    """A source for a field.
+
+    `quality`: 0 to 1, how clearly the source is this field. `share`: the share of samples that have it. `name`: the
+    name by which detection recognised it.
+    """
+
+    path: FieldPath
+    quality: float
+    share: float
+    name: str
+    reason: str
+
+
+class UnfilledField(NamedTuple):
+    reason: str
+
+
+class _Way(NamedTuple):
+    """A way to fill a field: sources are sought by `find`, the best first, and are of `quality` or a little less.
+
+    `takes_any_text`: only for the field `_TypeRule.any_text`.
+    """
+
+    quality: float
+    find: Callable[[SampleField, Sequence[PartFacts]], Iterable[FilledField]]
+    takes_any_text: bool = False
+
+
+def fill_field(
+    field: SampleField, facts: Sequence[PartFacts], used_paths: Iterable[str], *, lone_text: bool
+) -> FilledField | UnfilledField:
+    """Return the best source of a field, or why there is none. `used_paths`: the paths that other fields use already.
+
+    `lone_text`: the only text part is a source, whatever its name.
+    """
+    if field.kind in _USUAL_MEDIA_NAMES:
+        return _fill_from_media(field, facts)
+    used = set(used_paths)
+    free = [
+        found._replace(quality=found.quality * way.quality)
+        for way in _WAYS
+        if lone_text or not way.takes_any_text
+        for found in sorted(way.find(field, facts), key=lambda found: -found.quality)
+        if str(found.path) not in used or field.kind in MEDIA_LIST_KINDS  # lists of other media have the same pattern
+    ]
+    best = next((found for found in free if found.share >= MIN_FILLED_SHARE), None)
+    if best is not None:
+        return best
+    if free:
+        return UnfilledField(f"no {field.name}: {free[0].path} is in {percent(free[0].share)} of samples only")
+    return UnfilledField(f"no {field.name}: {_describe_what_there_is(field, facts, lone_text=lone_text)}")
+
+
+def _fill_from_media(field: SampleField, facts: Sequence[PartFacts]) -> FilledField | UnfilledField:
+    usual = _USUAL_MEDIA_NAMES[field.kind]
+    found = [part for part in facts if part.kind == field.kind]
+    if not found:
+        named = [part for part in facts if part.name.lower().rpartition(".")[2] in usual]
+        seen = "; ".join(
+            f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in named
+        )
+        return UnfilledField(f"no {field.kind} part{seen and f': {seen}'}")
+    # A part such as `seg.png` describes an image. The image itself has no dot in its name, or a word such as `image`.
+    found = [part for part in found if not _is_mask(part)] or found
+    best, *others = sorted(found, key=lambda part: (_name_rank(part, usual), -part.share, part.name))
+    rivals = [
+        part
+        for part in others
+        if _name_rank(part, usual) == _name_rank(best, usual) and part.share + best.share > 1.005
+    ]
+    if rivals:
+        names = ", ".join(part.name for part in found)
+        return UnfilledField(f"{len(found)} {field.kind} parts, and no telling which is meant: {names}")
+    chosen = _with_alternatives(best, others)
+    share = min(1.0, sum(part.share for part in chosen))
+    names = ",".join(part.name for part in chosen)
+    if share < MIN_FILLED_SHARE:
+        return UnfilledField(f"no {field.kind} in every sample: {names} is in {percent(share)} only")
+    path = FieldPath(tuple(PartAccess(part.name) for part in chosen))
+    reason = "; ".join(f"{part.name} is in {percent(part.share)} of samples, {part.content_summary}" for part in chosen)
+    return FilledField(path, 1.0, share, best.name, f"{field.name}: {reason}")
+
+
+def _name_rank(part: PartFacts, usual: Sequence[str]) -> int:
+    if part.name.lower() in usual:
+        return usual.index(part.name.lower())
+    if not part.prefix:
+        return len(usual)
+    return len(usual) + (1 if set(part.name_words) & set(usual) else 2)
+
+
+def _with_alternatives(best: PartFacts, others: Sequence[PartFacts]) -> list[PartFacts]:
+    """Return `best` and parts that other samples have in its place.
+
+    A part is an alternative only if no sample seems to have it together with `best`: their shares add up to at most 1.
+    """
+    chosen = [best]
+    for part in sorted(others, key=lambda part: -part.share):
+        if part.prefix == best.prefix and sum(one.share for one in chosen) + part.share <= 1.005:
+            chosen.append(part)
+    return chosen
+
+
+def _is_mask(part: PartFacts) -> bool:
+    """Whether an image holds ids by its name. JPEG would change them."""
+    return part.kind == "image" and part.format != "jpeg" and bool(_MASK_WORDS & set(part.name_words))
+
+
+def _parts_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    names = _field_names(field)
+    for part in facts:
+        name = next((name for name in names if name in part.name_words), "")
+        if name and _part_fits(field, part):
+            yield _from_part(field, part, name, penalty=0.01 * names.index(name))
+
+
+def _masks(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    if field.kind == "mask":
+        yield from (_from_part(field, part, part.name) for part in facts if _is_mask(part))
+
+
+def _media_lists(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """All media of a type, which only some samples may have."""
+    media = [part for part in facts if part.kind == MEDIA_LIST_KINDS.get(field.kind)]
+    path = FieldPath((PartAccess("*", is_pattern=True),))
+    names = find_parts(path, [part.name for part in media], field.kind)
+    if names:
+        listed = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        yield FilledField(path, 1.0, 1.0, "*", f"{field.name}: all {field.kind} of a sample ({listed})")
+
+
+def _parts_called_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    for name in ("txt", "text"):
+        for part in facts:
+            if part.name.lower() == name and part.kind == "text":
+                yield _from_part(field, part, part.name)
+
+
+def _only_text(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    texts = [part for part in facts if part.kind == "text"]
+    if len(texts) == 1:
+        yield _from_part(field, texts[0], texts[0].name, remark=", the only text part")
+
+
+def _keys_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    kinds = _KEY_KINDS_OF_FIELD.get(field.name) or _KEY_KINDS.get(field.kind)
+    for part in facts:
+        for key in part.keys:
+            if kinds is None or key.kind in kinds:
+                # `messages` takes the whole object, whose system prompt and tools belong to the conversation.
+                is_whole = field.name == "messages" and len(key.path) == 1
+                yield from _from_key(field, part, key, () if is_whole else key.path)
+
+
+def _first_items_by_name(field: SampleField, facts: Sequence[PartFacts]) -> Iterator[FilledField]:
+    """The first of several texts: `json[captions][0]`, `json[annotations][0][caption]`."""
+    for part in facts:
+        for key in part.keys:
+            if field.kind == "text" and key.kind == "list of text":
+                if EVERY_ITEM not in key.path:
+                    yield from _from_key(field, part, key, (*key.path, 0))
+                elif field.name == "caption":
+                    yield from _from_key(
+                        field, part, key, tuple(0 if step is EVERY_ITEM else step for step in key.path)
+                    )
+
+
+#: The ways to fill a field that is no image, video or audio.
+_WAYS = (
+    _Way(1.0, _media_lists),
+    _Way(1.0, _masks),
+    _Way(1.0, _parts_by_name),
+    _Way(0.95, _parts_called_text, takes_any_text=True),
+    _Way(1.0, _keys_by_name),
+    _Way(0.9, _first_items_by_name, takes_any_text=True),
+    _Way(0.85, _only_text, takes_any_text=True),
+)
+
+
+def _from_part(
+    field: SampleField, part: PartFacts, name: str, *, penalty: float = 0.0, remark: str = ""
+) -> FilledField:
+    reason = f"{field.name}: {part.name} is in {percent(part.share)} of samples, {part.content_summary}{remark}"
+    return FilledField(FieldPath((PartAccess(part.name),)), 1 - penalty, part.share, name, reason)
+
+
+def _from_key(
+    field: SampleField, part: PartFacts, key: JsonKeyFacts, steps: tuple[str | int | None, ...]
+) -> Iterator[FilledField]:
+    names = _field_names(field)
+    name = str(key.path[-1]).lower().replace("-", "_")
+    if name not in names:
+        return
+    path = FieldPath((PartAccess(part.name, steps),))
+    quality = 1 - 0.01 * names.index(name) - 0.02 * (len(key.path) - 1)
+    seen = f"{key.found} of {key.examined}"
+    reason = f"{field.name}: {path} is in {percent(key.share)} of samples, {key.kind} ({seen} looked at)"
+    yield FilledField(path, quality, key.share, name, reason)
+
+
+def _part_fits(field: SampleField, part: PartFacts) -> bool:
+    return not {part.kind, part.label}.isdisjoint(_PART_KINDS.get(field.kind, ()))
+
+
+def _field_names(field: SampleField) -> tuple[str, ...]:
+    return field.json_names + _FURTHER_FIELD_NAMES.get(field.name, ())
+
+
+def _describe_what_there_is(field: SampleField, facts: Sequence[PartFacts], *, lone_text: bool) -> str:
+    """List the parts and JSON keys in which detection looked for the field."""
+    if field.kind == "mask":
+        return "no image is named like one (seg.png, mask.png)"
+    facts_found = []
+    texts = [part.name for part in facts if part.kind == "text"]
+    if field.kind == "text" and not lone_text and texts:
+        facts_found.append(f"{', '.join(texts)} may be any text")
+    elif field.kind == "text":
+        facts_found.append(
+            f"{len(texts)} text parts, none named like it: {', '.join(texts)}" if texts else "no text part"
+        )
+    for part in (part for part in facts if part.keys):
+        keys = [str(key.path[0]) for key in part.keys if len(key.path) == 1]
+        more = f" and {len(keys) - 6} more" if len(keys) > 6 else ""
+        facts_found.append(f"{part.name} has {', '.join(keys[:6])}{more}")
+    return "; ".join(facts_found) or f"nothing is named like it ({', '.join(_field_names(field)[:3])})"
