@@ -121,7 +121,7 @@ def test_a_dataset_is_prepared_indexed_inspected_split_validated_and_converted(s
     assert isinstance(indexed, IndexReport)
     assert [column.name for column in indexed.columns] == ["bytes"]
     assert isinstance(summary, InspectReport)
-    assert {each.name: each.samples for each in summary.splits} == {"train": 4, "val": 4, "test": 4}
+    assert {each.name: each.samples for each in summary.splits} == {"train": 6, "val": 3, "test": 3}
     assert isinstance(divided, SplitReport)
     assert {each.name: each.samples for each in wdsctl.inspect(shards).splits} == {"train": 9, "val": 3}
     assert isinstance(checked, ValidateReport)
