@@ -33,6 +33,7 @@ MODULES = MappingProxyType(
         "coco": "annotations.coco",
         "yolo": "annotations.yolo",
         "voc": "annotations.voc",
+        "speech": "annotations.speech",
         "parquet": "parquet",
         "huggingface": "huggingface",
         "mds": "mds",
