@@ -10,6 +10,8 @@ import pytest
 
 from tests.build import a_folder
 from tests.core.formats import faults, held, refused
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.errors import WdsctlError
 
 FILES = {"a/1.jpg": b"one", "a/2.jpg": b"two!", "m/1.png": b"mask"}
 
@@ -173,7 +175,9 @@ def test_absolute_paths_are_read_below_the_folder_that_is_named(tmp_path: Path) 
     rows = tmp_path / "labels" / "rows.csv"
     rows.write_text(f"file,text\n{root}/pictures/1.jpg,one\n../pictures/2.jpg,two\n")
 
-    assert {fault.code for fault in faults(str(rows)).values()} == {"WDS230"}
+    error = refused(str(rows))
+    assert error.code == "WDS230"
+    assert f"-O base={root}`" in error.hint
     made = held(str(rows), {"base": root})
     assert {key: parts["jpg"] for key, parts in made.items()} == {"pictures/1": b"x", "pictures/2": b"y"}
 
@@ -186,3 +190,133 @@ def test_very_many_columns_take_linear_time(tmp_path: Path) -> None:
 
     (parts,) = held(f"{root}/t.csv").values()
     assert len(json.loads(parts["json"])) == count
+
+
+ROWS = "image;caption\na/1.jpg;h\u00e9llo, w\u00f6rld\na/2.jpg;two\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "options"),
+    [
+        ("utf-8-sig", {}),
+        ("utf-16", {}),
+        ("utf-16-le", {"encoding": "utf-16-le"}),
+        ("utf-16-be", {"encoding": "utf-16-be"}),
+        ("latin-1", {"encoding": "latin1"}),
+        ("cp1252", {"encoding": "cp1252"}),
+    ],
+)
+def test_encodings_are_read_by_their_byte_order_mark_or_their_name(
+    tmp_path: Path, encoding: str, options: dict[str, str]
+) -> None:
+    root = a_folder(tmp_path, {**FILES, "t.csv": ROWS.encode(encoding)})
+
+    assert held(f"{root}/t.csv", options) == {
+        "a/1": {"jpg": b"one", "json": '{"caption":"h\u00e9llo, w\u00f6rld"}'.encode()},
+        "a/2": {"jpg": b"two!", "json": b'{"caption":"two"}'},
+    }
+
+
+@pytest.mark.parametrize("order", ["utf-16-le", "utf-16-be"])
+def test_letters_that_hold_the_byte_of_a_line_end_do_not_end_a_line_of_utf_16(tmp_path: Path, order: str) -> None:
+    words = ["\u0a0a\u010a\u0a00", "\u0a0d", "x"]
+    mark = b"\xff\xfe" if order == "utf-16-le" else b"\xfe\xff"
+    rows = "id,text\n" + "".join(f"{i},{word}\n" for i, word in enumerate(words))
+    root = a_folder(tmp_path, {"t.csv": mark + rows.encode(order)})
+
+    found = held(f"{root}/t.csv", {"key": "id"})
+
+    assert [json.loads(parts["json"])["text"] for parts in found.values()] == words
+
+
+@pytest.mark.parametrize("name", ["t.csv", "in/t.csv"])
+def test_an_encoding_that_is_not_named_is_refused_with_line_and_commands(tmp_path: Path, name: str) -> None:
+    root = a_folder(tmp_path, {**FILES, name: ROWS.replace("a/", "../a/" if "in" in name else "a/").encode("cp1252")})
+
+    error = refused(f"{root}/{name}", {"base": root})
+
+    assert (error.code, error.where.rpartition("/")[2]) == ("WDS124", "t.csv:2")
+    assert "-O encoding=latin1" in error.hint
+    assert "iconv -f LATIN1 -t UTF-8" in error.hint
+
+
+def test_a_late_row_in_another_encoding_fails_alone(tmp_path: Path) -> None:
+    rows = b"id,text\n" + b"1,x\n" * 150 + b"2,\xe9\n" + b"3,y\n"
+    root = a_folder(tmp_path, {"t.csv": rows})
+
+    assert {place: error.code for place, error in faults(f"{root}/t.csv").items()} == {150: "WDS124"}
+
+
+def test_bytes_that_the_named_encoding_does_not_have_are_refused(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"id,text\n1,\x81\n", "u.csv": "id,text\n1,x\n".encode("utf-16")[:-1]})
+
+    assert refused(f"{root}/t.csv", {"encoding": "cp1252"}).code == "WDS124"
+    assert refused(f"{root}/u.csv").code == "WDS124"
+    assert refused(f"{root}/t.csv", {"encoding": "utf-7"}).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "values"),
+    [
+        (b"sep=;\r\nid;text\r\n1;a,b\r\n", {"id": "1", "text": "a,b"}),
+        (b'\xef\xbb\xbf"sep=|"\nid|text\n1|a;b\n', {"id": "1", "text": "a;b"}),
+        ("sep=\t\nid\ttext\n1\ta b\n".encode("utf-16"), {"id": "1", "text": "a b"}),
+        (b"id;a, b\n1;c\n2;d\n", {"id": "1", "a, b": "c"}),
+        (b'id|text\n1|"a\nb"\n2|c\n', {"id": "1", "text": "a\nb"}),
+    ],
+)
+def test_the_delimiter_is_stated_or_divides_all_rows_alike(
+    tmp_path: Path, table: bytes, values: dict[str, str]
+) -> None:
+    root = a_folder(tmp_path, {"t.csv": table})
+
+    assert json.loads(next(iter(held(f"{root}/t.csv").values()))["json"]) == values
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        (b"a/1.jpg,3\na/2.jpg,4\n", "file,column_2"),
+        (b"3,a/1.jpg\n4,a/2.jpg\n", "column_1,file"),
+        (b"a/1.jpg,m/1.png\n", "file_1,file_2"),
+        (b"0.5,7\n1.5,8\n", "column_1,column_2"),
+        (b"http://x/y,7\n", "column_1,column_2"),
+    ],
+)
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_a_first_row_of_data_is_no_header_and_the_command_says_so(
+    tmp_path: Path, table: bytes, columns: str, *, is_folder: bool
+) -> None:
+    root = a_folder(tmp_path, {**(FILES if b"a/" in table else {}), "t.csv": table})
+    source = root if is_folder else f"{root}/t.csv"
+
+    error = refused(source)
+
+    assert error.code == "WDS243"
+    assert f"`wdsctl convert {root}/t.csv DEST -O columns={columns}`" in error.hint
+    assert len(held(source, {"columns": columns}, form="csv")) == table.count(b"\n")
+    assert len(held(source, {"header": "yes"}, form="csv")) == table.count(b"\n") - 1
+
+
+def test_the_numbers_that_pandas_gives_to_columns_are_a_header(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"0,1\nx,y\n"})
+
+    assert held(f"{root}/t.csv") == {"000000000": {"json": b'{"0":"x","1":"y"}'}}
+
+
+def test_a_header_without_rows_has_no_samples(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"id,text\n", "u.csv": b"sep=;\n"})
+
+    assert held(f"{root}/t.csv") == {}
+    assert refused(f"{root}/u.csv").code == "WDS003"
+    with pytest.raises(WdsctlError) as error:
+        convert([f"{root}/t.csv"], str(tmp_path / "out"))
+    assert error.value.code == "WDS003"
+
+
+def test_a_nul_byte_is_the_fault_of_its_row(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"t.csv": b"id,text\n" + b"1,some text that is long enough\n" * 9 + b"2,a\0b\n3,x\n"})
+
+    (error,) = faults(f"{root}/t.csv").values()
+
+    assert (error.code, error.where) == ("WDS232", f"{root}/t.csv:11")

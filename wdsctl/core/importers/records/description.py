@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from wdsctl.core.importers.records.files import PROBED_ROWS, part_name_of_field
 from wdsctl.core.importers.records.folder_files import media_type_of, unused_files_findings, unused_finding
 from wdsctl.core.importers.records.samples import RowMapping, media_part_names
 from wdsctl.core.importers.records.source import RowReader, RowSampleReader, SampleSource, make_row_source
-from wdsctl.core.importers.records.survey import Hashes, RowSurvey, contains, hash_text
+from wdsctl.core.importers.records.survey import RowSurvey, contains, hash_text, repeated_values
 from wdsctl.core.importers.records.tables import iter_files
 from wdsctl.core.text import path_for_message, pluralize
 
@@ -75,7 +76,7 @@ def _fields_of(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 
 
-def _first_path(samples: RowSampleReader, hashes: Hashes) -> str:
+def _first_path(samples: RowSampleReader, hashes: array[int]) -> str:
     """The first path that rows name, of those with these hashes. Cost: reads rows until it is found."""
     for sample in samples.samples(0):
         for part in sample.parts:
@@ -106,15 +107,14 @@ def describe_fields(mapping: RowMapping, rows: Iterable[Mapping[str, Any]], fiel
     return uses
 
 
-def row_findings(survey: RowSurvey, find_example: Callable[[Hashes], str]) -> Iterator[Finding]:
+def row_findings(survey: RowSurvey, find_example: Callable[[array[int]], str]) -> Iterator[Finding]:
     """Findings about rows that name the same file, and rows that name none.
 
     `find_example`: the path, of those with the given hashes, that a row names first.
     """
-    repeated = survey.named[1:][survey.named[1:] == survey.named[:-1]]
-    files = np.unique(repeated)
-    if len(files):
-        times = len(repeated) + len(files)
+    files = repeated_values(survey.named)
+    if files:
+        times = len(survey.named) - len(np.unique(survey.named)) + len(files)
         yield Finding(
             code="WDS250",
             severity="note",

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from stat import S_ISREG
 from typing import Any
 
 from wdsctl.core.errors import DatasetError, UsageError, WdsctlError, wdsctl_error_from
@@ -42,7 +43,7 @@ def make_file_part(name: str, base: str, reference: str, where: str, *, allowed:
     )
     try:
         status = os.stat(path)
-        if not os.path.isfile(path):
+        if not S_ISREG(status.st_mode):
             raise _missing_file_error(reference, "this is no file", where, _BASE_OPTION_HINT)
         return FilePart(name, path, 0, status.st_size, allowed or base)
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -69,10 +69,10 @@ class RowSampleReader:
         self._survey: tuple[RowSurvey, bytes] | None = None
 
     def samples(self, start: int) -> Iterator[SourceSample]:
-        repeated = self._survey[0].repeated_keys if self._survey and self._mapping.key == ":stem" else ()
+        repeated = self._survey[0].repeated_keys if self._survey and self._mapping.key == ":stem" else None
         for row in self._rows.rows(start):
             sample = row_to_sample(row, self._mapping)
-            if len(repeated) and sample.fault is None and contains(repeated, hash_text(sample.key)):
+            if repeated and sample.fault is None and contains(repeated, hash_text(sample.key)):
                 sample = sample._replace(key=f"{sample.key}-{row.number:09d}")
             yield sample._replace(split=row.split) if row.split else sample
 

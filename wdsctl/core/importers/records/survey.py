@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -35,7 +36,7 @@ class RowSurvey:
     empty: dict[str, tuple[int, str]] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
     named: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
-    repeated_keys: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    repeated_keys: array[int] = field(default_factory=lambda: array("Q"))
 
 
 class SurveyBuilder:
@@ -66,15 +67,21 @@ class SurveyBuilder:
 
     def finish(self) -> RowSurvey:
         self._survey.named = _sorted(self._named)
-        keys = _sorted(self._keys)
-        self._survey.repeated_keys = np.unique(keys[1:][keys[1:] == keys[:-1]])
+        self._survey.repeated_keys = repeated_values(_sorted(self._keys))
         return self._survey
 
 
-def contains(hashes: Hashes, value: int) -> bool:
+def contains(hashes: array[int], value: int) -> bool:
     """Whether sorted hashes contain a value."""
-    at = int(np.searchsorted(hashes, np.uint64(value)))
-    return at < len(hashes) and int(hashes[at]) == value
+    at = bisect_left(hashes, value)
+    return at < len(hashes) and hashes[at] == value
+
+
+def repeated_values(hashes: Hashes) -> array[int]:
+    """The values that sorted hashes contain several times, each once, sorted."""
+    found = array("Q")
+    found.frombytes(np.unique(hashes[1:][hashes[1:] == hashes[:-1]]).tobytes())
+    return found
 
 
 def _sorted(hashes: array[int]) -> Hashes:

@@ -171,23 +171,41 @@ def choose_tables(
 def several_tables_error(root: str, paths: Iterable[str]) -> InputError:
     """The error for tables that all could be the source. Its hint has the command for each."""
     paths = sorted(paths)
-    verb = current_invocation("convert", ())[0]
     shown = [path_for_message(os.path.relpath(path, root)) for path in paths]
     return InputError(
         f"several tables could describe the folder's files: {', '.join(shown[:5])}{' and more' if shown[5:] else ''}",
-        hint=f"name one: {', or '.join(shell_command(verb, path, 'DEST') for path in paths[:5])}",
+        hint=f"name one: {', or '.join(_command(path, root) for path in paths[:5])}",
         where=path_for_message(root),
         code="WDS252",
     )
 
 
+def _command(path: str, base: str) -> str:
+    """The command that takes one table, with references relative to `base`, which may be a folder above it."""
+    verb = current_invocation("convert", ())[0]
+    options = () if os.path.dirname(path) == base.rstrip("/") else ("-O", f"base={base}")
+    return shell_command(verb, path, "DEST", *options)
+
+
 def open_table(path: str, rows: Rows, options: Options) -> Table:
-    """The table at `path`, when the user names it instead of its folder."""
-    fields = find_media_fields("", options, rows) if rows else ()
+    """The table at `path`, when the user names it instead of its folder.
+
+    Raises InputError WDS230 if the files that it names are not in its folder, but beside its folder.
+    """
     folder = os.path.dirname(path)
-    bases, named = _find_bases(folder, path, list_references(rows, fields), options)
+    root = options.get("base", "") or folder
+    references = _references(rows, options)
+    bases, named = _find_bases(root, path, references, options)
+    above = os.path.dirname(os.path.abspath(folder))
+    if references and not named and "base" not in options and _find_bases(above, path, references, {})[1]:
+        raise InputError(
+            f"the files that the table names are outside of its folder, below {path_for_message(above)}",
+            hint=f"allow that folder: {_command(path, above)}",
+            where=path_for_message(path),
+            code="WDS230",
+        )
     table = Table(path, rows, bases, named)
-    _check_base(table, folder)
+    _check_base(table, root)
     return table
 
 
