@@ -119,6 +119,9 @@ def test_the_version_is_told(wdsctl: Wdsctl, option: str) -> None:
     [
         (["index"], "missing argument 'ROOT'", "`wdsctl index --help`"),
         (["indx", "x"], "'indx'. Did you mean 'index'?", "`wdsctl --help`"),
+        (["look", "x"], "no such command 'look'", "`wdsctl inspect` is the nearest command"),
+        (["import", "x"], "no such command 'import'", "`wdsctl prepare` is the nearest command"),
+        (["view", "shards"], "no such command 'shards'", "`wdsctl inspect shards --samples 3`"),
         (["index", "x", "--rebild"], "no such option: --rebild (Possible options: --rebuild)", "`wdsctl index --help`"),
         (["prepare", "a", "b", "--shard-size", "3x"], "for '--shard-size': '3x' is no size", "`wdsctl prepare --help`"),
         (["prepare", "a", "--by", "colour"], "'--by'", "`wdsctl prepare --help`"),

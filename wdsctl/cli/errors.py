@@ -141,7 +141,39 @@ def convert_typer_error(
     if source is not None and source.name in {"DEFAULT_MAP", "ENVIRONMENT"}:
         _, origin = (origins or {}).get(parameter, ("", ""))
         return UsageError(message, where=origin, hint="correct the value there, or pass the option", code="WDS010")
+    unknown = _UNKNOWN_COMMAND.match(message)
+    if unknown and (meant := _meant_command(command, unknown[1])):
+        return UsageError(message, hint=meant)
     return UsageError(message, hint=f"`{command} --help` lists what it accepts")
+
+
+_UNKNOWN_COMMAND = re.compile(r"no such command '(.+)'$")
+#: What people type first -> the command that does it.
+_OTHER_WORDS = {
+    "prepare": "add build create import ingest load make pack shard write",
+    "inspect": "browse cat describe head info look peek preview sample samples show stat summary",
+    "inspect --stats": "analyze count histogram stats",
+    "validate": "check fsck lint test verify",
+    "repair": "fix heal mend",
+    "convert": "export merge pack repack reshard transcode",
+    "ls": "keys list shards",
+    "sql": "filter find query search select",
+    "log": "history runs",
+    "view": "subset subsets views",
+    "checksum": "hash md5 sha256",
+}
+
+
+def _meant_command(command: str, word: str) -> str:
+    """A hint that names the command for a word that is none; empty if no command is known to be meant."""
+    if command == "wdsctl view" and re.search(r"[./]|^\w+$", word):
+        return f"`wdsctl inspect {word} --samples 3` shows samples; a view is a saved selection of them"
+    meant = [known for known, words in _OTHER_WORDS.items() if word.lower() in words.split()]
+    return (
+        f"`wdsctl {meant[0]}` is the nearest command; `wdsctl --help` lists all"
+        if command == "wdsctl" and meant
+        else ""
+    )
 
 
 def mention_configured_options(error: WdsctlError, origins: Mapping[str, tuple[str, str]]) -> None:
