@@ -42,6 +42,7 @@ def prepare(
     shard_samples: int = 10_000,
     shard_size: int | str = 1 << 30,
     template: str = "shard-{index:06d}.tar",
+    layout: Literal["", "monolithic", "polylithic"] = "",
     parts: Names = "",
     on_missing: Literal["error", "skip", "keep"] = "error",
     split: str | Mapping[str, float] | None = None,
@@ -74,6 +75,8 @@ def prepare(
 
     `shard_samples`, `shard_size` (bytes, or text such as "500MB"): maximum samples and bytes of a shard.
     `template`: names of the shards.
+    `layout`: one dataset, or media in another than labels, with each file once. By default, polylithic if files that
+    several rows name cost 64 MiB and 10 % of the data.
     `parts`: the parts of a complete sample, such as "jpg,txt".
     `on_missing`: what to do about incomplete samples, stray files and unreadable files.
     `split`: "8,1,1", or shares by name. None keeps existing splits, or puts all samples into train.
@@ -120,6 +123,7 @@ def prepare(
         shard_samples=shard_samples,
         shard_size=parse_size_bytes(shard_size),
         template=template,
+        layout=layout,
         parts=parse_part_names(parts),
         on_missing=on_missing,
         split=parse_split_shares(split) if isinstance(split, str) and split else split or None,

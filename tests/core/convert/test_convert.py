@@ -199,7 +199,7 @@ def test_odd_names_go_through(tmp_path: Path) -> None:
     [
         {"template": "all.tar"},
         {"seed": 3},
-        {"layout": "polylithic"},
+        {"layout": "polylithic", "to_format": "folder"},
         {"media": ("jpg",)},
         {"compress": "gz", "to_format": "folder"},
         {"apart": "colour"},

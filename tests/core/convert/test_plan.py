@@ -80,7 +80,7 @@ def test_a_plan_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(InputError):
         plan(tmp_path / "p", Numbers(0), ConvertRequest())
     with pytest.raises(UsageError, match="needs a source that lists its parts"):
-        plan(tmp_path / "p", Numbers(5), ConvertRequest(media=("mp4",)))
+        plan(tmp_path / "p", Numbers(5), ConvertRequest(layout="polylithic", media=("mp4",)))
 
     assert list(tmp_path.iterdir()) == []
 

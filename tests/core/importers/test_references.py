@@ -34,23 +34,23 @@ def spelled(draw: st.DrawFn) -> bytes:
 def test_a_line_gives_back_every_byte_of_every_part(parts: dict[str, bytes]) -> None:
     given_parts = [Part(name, data) for name, data in sorted(parts.items())]
 
-    line = encode_line("k/1", given_parts, ["mp4", "left.jpg"])
+    line = encode_line("k/1", given_parts, {"mp4": "k/1.mp4", "left.jpg": "k/0.left.jpg"})
 
     assert b"\n" not in line
     read: dict[str, Any] = json.loads(line)
     assert decode_line(read) == given_parts
-    assert (read["key"], read["media"]) == ("k/1", {"left.jpg": "k/1.left.jpg", "mp4": "k/1.mp4"})
+    assert (read["key"], read["media"]) == ("k/1", {"left.jpg": "k/0.left.jpg", "mp4": "k/1.mp4"})
 
 
 @pytest.mark.parametrize(
     "data", [b"NaN", b"[Infinity]", b'{"a": 1, "a": 2}', b"[" * 100_000, b"1e400", b'"\\ud800"', b"\xff"]
 )
 def test_json_that_json_would_not_give_back_is_kept_as_it_is(data: bytes) -> None:
-    assert decode_line(json.loads(encode_line("k", [Part("json", data)], []))) == [Part("json", data)]
+    assert decode_line(json.loads(encode_line("k", [Part("json", data)], {}))) == [Part("json", data)]
 
 
 def test_plain_json_stands_in_the_line_as_json() -> None:
-    line = json.loads(encode_line("k", [Part("json", b'{"q": [1, 2]}')], []))
+    line = json.loads(encode_line("k", [Part("json", b'{"q": [1, 2]}')], {}))
     assert line["parts"] == {"json": {"q": [1, 2]}}
 
 
@@ -62,4 +62,4 @@ def test_lines_of_others_are_refused(line: dict[str, Any]) -> None:
 
 
 def test_references_are_entries_of_the_media() -> None:
-    assert make_references_part("ü/1", ["b", "a"]) == Part("refs.json", '{"a":"ü/1.a","b":"ü/1.b"}'.encode())
+    assert make_references_part({"b": "ü/1.b", "a": "ü/1.a"}) == Part("refs.json", '{"a":"ü/1.a","b":"ü/1.b"}'.encode())

@@ -85,7 +85,12 @@ LayoutOption = Annotated[
     ),
 ]
 MediaOption = Annotated[
-    str, typer.Option("--media", metavar="PARTS", help="For polylithic: the parts to store in DEST/media.")
+    str,
+    typer.Option(
+        "--media",
+        metavar="PARTS",
+        help="For polylithic: the parts to store in DEST/media. [default: media and other files that rows name]",
+    ),
 ]
 PrimaryOption = Annotated[
     Literal["tar", "jsonl"],
@@ -288,6 +293,7 @@ def render_convert(report: ConvertReport) -> Iterator[RenderableType]:
         rows.append(("dataset", _dataset(report, dataset)))
     if len(shown) > DATASETS_SHOWN:
         rows.append(("", f"... and {format_count(len(shown) - DATASETS_SHOWN)} more"))
+    rows += [("layout", report.layout)] if report.layout else []
     rows += [("note", note) for note in report.notes]
     yield labelled_lines(rows)
     yield from finding_lines(sort_by_severity(report.findings))

@@ -80,6 +80,16 @@ FormatOption = Annotated[
         "-O", "--option", metavar="NAME=VALUE", help="Option of the source's format, such as key=id (repeatable)."
     ),
 ]
+LayoutOption = Annotated[
+    Literal["", "monolithic", "polylithic"],
+    typer.Option(
+        "--layout",
+        metavar="monolithic|polylithic",
+        show_default=False,
+        help="Write one dataset, or DEST/primary and DEST/media with each file once. "
+        "[default: polylithic if files that several rows name cost 64 MiB and 10 %]",
+    ),
+]
 PartsOption = Annotated[
     str,
     typer.Option(
@@ -131,6 +141,7 @@ def command(
     shard_samples: options.ShardSamplesOption = 10_000,
     shard_size: options.ShardSizeOption = 1 << 30,
     template: options.TemplateOption = "shard-{index:06d}.tar",
+    layout: LayoutOption = "",
     parts: PartsOption = "",
     on_missing: OnMissingOption = "error",
     split: SplitOption = None,
@@ -196,6 +207,7 @@ def command(
         shard_samples=shard_samples,
         shard_size=shard_size,
         template=template,
+        layout=layout,
         parts=parse_part_names(parts),
         on_missing=on_missing,
         split=parse_split_shares(split) if split else None,
@@ -222,7 +234,7 @@ def command(
         again = [("--catalog", catalog)] if catalog else []
         again += [("--allow-path", folder) for folder in allowed]
         options_again = "".join(f" {name} {shell_argument(value)}" for name, value in again)
-        output.note(f"next: wdsctl {verb} {shell_argument(report.dest)}{options_again}")
+        output.note(f"next: wdsctl {verb} {shell_argument(report.primary or report.dest)}{options_again}")
     if outcome.has_prompted:
         output.note("the same without questions:", *wizard.command_lines(outcome.command, terminal_width(sys.stderr)))
     codes = [errors.index_exit_code(report.index)] if report.index is not None else []
@@ -281,9 +293,11 @@ def _steps(report: PrepareReport, type_note: str, *, explain: bool) -> Iterator[
         yield from _index(report.index, with_changes=report.conversion is None)
     if report.detection is not None and report.index is not None:
         yield from [("type", type_note)] if type_note else detection_rows(report.detection, explain=explain)
-        yield "", display_path(os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml"))
+        config = os.path.join(os.path.dirname(report.index.catalog), "dataset.yaml")
+        yield "", display_path(os.path.join(report.dest, "monolithic.yaml") if report.primary else config)
     elif report.form is not None and report.conversion is not None and not report.dry_run:
-        yield "type", f"{report.conversion.datasets[-1].sample_type or 'none'} (defined by {report.form.name})"
+        sample_type = report.sample_type or report.conversion.datasets[-1].sample_type or "none"
+        yield "type", f"{sample_type} (defined by {report.form.name})"
     if report.split is not None:
         yield "split", rule_text(report.split)
         yield "", splits_table(report.split.splits)
@@ -323,6 +337,7 @@ def _conversion(report: ConvertReport) -> list[tuple[str, RenderableType]]:
     amount = f"{'about ' if report.dry_run else ''}{format_size(report.size_bytes)}"
     done = report.samples - report.failed
     rows.append(("write", f"{would}{format_count(done, 'sample')} in {format_count(report.files, 'shard')}, {amount}"))
+    rows += [("layout", report.layout)] if report.layout else []
     return rows + [("", line) for line in left_out_lines(report)]
 
 

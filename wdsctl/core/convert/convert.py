@@ -30,7 +30,7 @@ from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.finish import finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
 from wdsctl.core.convert.parts import check_part_rules
-from wdsctl.core.convert.plan import write_plan
+from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile
 from wdsctl.core.convert.report import (
     all_failed_error,
@@ -43,6 +43,7 @@ from wdsctl.core.convert.report import (
     write_finished,
 )
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest, ResolvedRequest
+from wdsctl.core.convert.sharing import DEFAULT_MEDIA
 from wdsctl.core.convert.sources import OpenSources, check_sources_unchanged, open_sources, source_digests
 from wdsctl.core.convert.unit import unit_path
 from wdsctl.core.convert.write import UNIT_RESULTS_FILE, finish_export, write_units
@@ -59,7 +60,7 @@ from wdsctl.core.shards.write import check_limits
 from wdsctl.core.urls import normalize_root, redact_secrets
 
 #: Raise this version when a change makes the same plan give other bytes.
-OUTPUT_VERSION = "wdsctl convert 2"
+OUTPUT_VERSION = "wdsctl convert 3"
 
 
 def convert(
@@ -76,6 +77,8 @@ def convert(
     request = request or ConvertRequest()
     dest = normalize_root(dest)
     check_request(request, len(sources))
+    if request.layout in ("polylithic", "auto") and not request.media:
+        request = replace(request, media=DEFAULT_MEDIA)
     check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
     check_not_in_dataset(dest)
     if request.dry_run:
@@ -116,19 +119,20 @@ def check_request(request: ConvertRequest, sources: int) -> None:
         raise UsageError("nothing to convert", hint="`wdsctl convert SOURCE... DEST`")
     if request.seed and request.order != "shuffle":
         raise UsageError("--seed needs --shuffle", hint="add --shuffle, or leave the seed out")
-    if request.layout == "polylithic" and (not request.media or target.name != "shards"):
+    is_polylithic = request.layout in ("polylithic", "auto")
+    if is_polylithic and target.name != "shards":
         raise UsageError(
-            "--layout polylithic needs --media, and can only write shards",
-            hint="such as `--layout polylithic --media mp4,wav`",
+            f"--layout {request.layout} can only write shards",
+            hint="such as `--layout polylithic --media mp4,wav`, without --to",
         )
-    if request.media and request.layout != "polylithic":
+    if request.media and not is_polylithic:
         raise UsageError("--media needs --layout polylithic", hint="add it, or leave --media out")
-    if request.primary != "tar" and request.layout != "polylithic":
+    if request.primary != "tar" and not is_polylithic:
         raise UsageError(
             "--primary needs --layout polylithic",
-            hint="add `--layout polylithic --media PARTS`; to write JSONL files only, pass `--to jsonl` instead",
+            hint="add `--layout polylithic`; to write JSONL files only, pass `--to jsonl` instead",
         )
-    if request.compress == "gz" and (target.name != "shards" or request.layout == "polylithic"):
+    if request.compress == "gz" and (target.name != "shards" or is_polylithic):
         raise UsageError("--compress gz works only with monolithic shards", hint="leave one of the options out")
     if request.apart == "split" and request.split:
         raise UsageError("--split selects one split, and --apart split needs several", hint="leave one of them out")
@@ -148,7 +152,7 @@ def _run_conversion(
     """
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
-        resolved = _resolve(request, opened)
+        resolved = _resolve(request, opened)  # of `request`, whose layout the plan may decide
         fingerprint = _fingerprint(request, opened)
         inputs = describe_inputs(request, opened)
         plan_path = os.path.join(work, PLAN_FILE)
@@ -170,6 +174,9 @@ def _run_conversion(
         discard_other_plan(work, fingerprint, inputs, dest, request, location)
         if not os.path.exists(plan_path):
             _write_plan(plan_path, opened, request, fingerprint, inputs, progress)
+        with PlanFile(plan_path) as plan:
+            request = planned_request(request, plan)
+        resolved = replace(resolved, request=request)
         if location is None:
             return preview_conversion(plan_path, opened, dest, request, started)
         with PlanFile(plan_path) as plan:
@@ -229,6 +236,7 @@ def _adopt_finished(
         _write_plan(plan_path, opened, resolved.request, fingerprint, inputs, progress)
         with PlanFile(plan_path) as plan:
             inputs = inputs | {"plan": plan.digest()}
+            resolved = replace(resolved, request=planned_request(resolved.request, plan))
         check_same_content(before, inputs, plan_path, resolved, dest, location, progress)
     finally:
         remove_path(folder)

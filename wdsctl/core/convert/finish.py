@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
+from typing import Literal
 
 import numpy as np
 
@@ -121,7 +122,12 @@ def finish_datasets(
         notes.append("compressed shards cannot be used for training: `wdsctl convert` unpacks them")
     if request.media:
         for folder in sorted({unit.folder for unit in units}):
-            _write_side_files(join_beneath(outer_location.root_to_write, folder), config, request, split_names)
+            root = join_beneath(outer_location.root_to_write, folder)
+            facts = {"version": 1, "primary": "primary", "media": "media", "form": request.primary}
+            facts |= {"parts": request.media, "part_samples": read_json(plan.facts()["part_samples"])}
+            facts |= {"shared": True} if plan.has_shared_parts() else {}
+            write_text(os.path.join(root, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
+            write_training_files(root, config, request.primary, split_names)
         notes.append("train from blend.yaml, with the cooker in cook.py next to it")
     return tuple(datasets), [*findings, *dropped_findings(dropped)], notes
 
@@ -355,14 +361,11 @@ def _write_splits(location: DatasetLocation, splits: Mapping[str, Sequence[Split
                 draft.splits.add_split_shards(split_set, name, parts)
 
 
-def _write_side_files(
-    folder: str, config: DatasetConfig | None, request: ConvertRequest, split_names: Sequence[str]
+def write_training_files(
+    folder: str, config: DatasetConfig | None, primary_form: Literal["tar", "jsonl"], split_names: Iterable[str]
 ) -> None:
-    """Write the files for training from primary and media, and for converting them back."""
-    facts = {"version": 1, "primary": "primary", "media": "media", "form": request.primary, "parts": request.media}
-    write_text(os.path.join(folder, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
+    """Write the files for training from primary and media: blend.yaml, cook.py, and last the config of the samples."""
     write_text(os.path.join(folder, "blend.yaml"), blend_yaml([name for name in split_names if "/" not in name]))
-    write_text(os.path.join(folder, "cook.py"), cooker_code(config or DatasetConfig(), request))
-    path = os.path.join(folder, MONOLITHIC_CONFIG_FILE)
+    write_text(os.path.join(folder, "cook.py"), cooker_code(config or DatasetConfig(), primary_form))
     if config is not None:
-        write_text(path, dump_config(config))
+        write_text(os.path.join(folder, MONOLITHIC_CONFIG_FILE), dump_config(config))

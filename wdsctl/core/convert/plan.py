@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,12 +22,15 @@ from wdsctl.core.convert.parts import (
     is_separated_part,
     list_unmatched_options,
     renamed_part_name,
+    transcoded_name,
 )
-from wdsctl.core.convert.plan_file import create_plan
+from wdsctl.core.convert.plan_file import PlanFile, create_plan
 from wdsctl.core.convert.request import ConvertRequest, OnCollision, Stream
+from wdsctl.core.convert.sharing import DEFAULT_MEDIA, FileReferences, RepeatedFiles, file_digester
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.hashing import derive_seed, hash_one_value
 from wdsctl.core.importers.protocol import DetailedSource, SampleListing, Source
+from wdsctl.core.json_text import read_json
 from wdsctl.core.progress import Progress
 from wdsctl.core.tar_header import END_OF_ARCHIVE, member_bytes, padded_size
 from wdsctl.core.text import path_for_message, pluralize
@@ -166,18 +169,33 @@ def write_plan(
     with create_plan(path) as connection:
         progress.phase("list")
         counts = _ListingCounts()
-        rows = _entry_rows(sources, request, grouper, splits, counts, progress)
+        references = FileReferences(connection)
+        rows = _entry_rows(sources, request, grouper, splits, counts, references, progress)
         connection.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         _check_renames(request, counts)
         folders = grouper.folder_names if grouper is not None else [""]
         connection.executemany("INSERT INTO grp VALUES (?, ?)", enumerate(folders))
         progress.phase("plan")
         repeated = resolve_key_collisions(connection, request.on_collision, source_names)
-        if request.order != "none" or grouper is not None:
+        is_ordered = request.order != "none" or grouper is not None
+        if is_ordered:
             by = {"none": "g", "key": "key, g", "shuffle": "rank, g"}[request.order]
             group = "grp, " if grouper is not None else ""
             connection.execute(f"INSERT INTO ordered(g) SELECT g FROM entry ORDER BY {group}{by}")
             connection.execute("INSERT INTO meta VALUES ('ordered', ?)", (by,))
+        if request.media:
+            found = references.find_repeated(is_ordered=is_ordered)
+            request = _resolve_layout(request, counts.part_names, found)
+            if request.media:
+                references.share_repeated()
+            written = {name: _written_name(name, request) for name in counts.part_names}
+            part_samples = {new: counts.part_names[name] for name, new in sorted(written.items()) if new is not None}
+            facts = {
+                **facts,
+                "media": json.dumps(request.media),
+                "repeated_files": json.dumps(found),
+                "part_samples": json.dumps(part_samples),
+            }
         plan = PlanCounts(_write_unit_rows(connection, request), repeated, counts.bare, counts.apart)
         if not plan.samples:
             raise _empty_plan_error(plan)
@@ -193,6 +211,37 @@ def write_plan(
     return plan
 
 
+def _resolve_layout(request: ConvertRequest, part_names: Iterable[str], found: RepeatedFiles) -> ConvertRequest:
+    """Decide the layout `auto`, and limit the default selection of media to the extensions that occur."""
+    if request.layout == "auto" and not found.are_costly:
+        return replace(request, layout="", media=())
+    media = request.media
+    if media == DEFAULT_MEDIA:
+        names = {new for name in part_names if (new := renamed_part_name(request.parts, name)) is not None}
+        occurring = tuple(each for each in media if any(is_separated_part(name, (each,)) for name in names))
+        media = occurring or media
+    return replace(request, layout="polylithic", media=media)
+
+
+def _written_name(name: str, request: ConvertRequest) -> str | None:
+    new_name = renamed_part_name(request.parts, name)
+    return None if new_name is None else transcoded_name(new_name, request.image, request.audio)
+
+
+def planned_request(request: ConvertRequest, plan: PlanFile) -> ConvertRequest:
+    """The request with the layout and the media that the plan has."""
+    if not request.media:
+        return request
+    media = tuple(read_json(plan.facts()["media"]))
+    return replace(request, layout="polylithic" if media else "", media=media)
+
+
+def repeated_files(plan: PlanFile) -> RepeatedFiles | None:
+    """The repeated files that the plan found; None if it did not look for any."""
+    text = plan.facts().get("repeated_files")
+    return None if text is None else RepeatedFiles(*read_json(text))
+
+
 @dataclass(slots=True)
 class _ListingCounts:
     """`renamed`: samples with a renamed part, by its old name; `name_taken`: those that also have the new name."""
@@ -201,7 +250,7 @@ class _ListingCounts:
     apart: int = 0
     renamed: Counter[str] = field(default_factory=Counter)
     name_taken: Counter[str] = field(default_factory=Counter)
-    part_names: set[str] = field(default_factory=set)  # filled if an option selects parts
+    part_names: Counter[str] = field(default_factory=Counter)  # samples by part, if an option selects parts
 
 
 def _entry_rows(
@@ -210,19 +259,21 @@ def _entry_rows(
     grouper: SampleGrouper | None,
     splits: Sequence[Sequence[int]],
     counts: _ListingCounts,
+    references: FileReferences,
     progress: Progress,
 ) -> Iterator[tuple[int, int, int, str, int, int, int, int, int]]:
     salt = derive_seed("convert", request.seed) if request.order == "shuffle" else None
     g = reported = 0
     for number, source in enumerate(sources):
         translate_bits = _split_bits_translator(splits[number] if number < len(splits) else ())
-        for listing, size, media in _sized_samples(source, request, counts):
+        for listing, size, media, named in _sized_samples(source, request, counts):
             group = grouper.group_number(source, number, listing) if grouper is not None else 0
             if group is None:
                 counts.apart += 1
                 continue
             rank = 0 if salt is None else hash_one_value(salt, g) - _SIGN_OFFSET
             bits = listing.splits and translate_bits(listing.splits)
+            references.add(g, named)
             yield g, number, listing.sample_index, listing.key, size, media, group, bits, rank
             g += 1
             if g - reported == _PROGRESS_SAMPLES:
@@ -259,16 +310,16 @@ def _split_bits_translator(numbers: Sequence[int]) -> Callable[[int], int]:
 
 def _sized_samples(
     source: Source, request: ConvertRequest, counts: _ListingCounts
-) -> Iterator[tuple[SampleListing, int, int]]:
-    """Yield (sample, its bytes in a tar, its bytes in the media dataset)."""
+) -> Iterator[tuple[SampleListing, int, int, list[_Reference]]]:
+    """Yield (sample, its bytes in a tar, its bytes in the media dataset, its references to files for that dataset)."""
     if not isinstance(source, DetailedSource):
-        if request.media:
+        if request.layout == "polylithic":
             raise UsageError(
                 "--layout polylithic needs a source that lists its parts, and this format does not",
                 hint="convert to shards first, then convert these with --layout polylithic",
             )
         for sample_index, (key, size) in enumerate(source.entries()):
-            yield SampleListing(sample_index, key, ()), size + _UNKNOWN_OVERHEAD_BYTES, 0
+            yield SampleListing(sample_index, key, ()), size + _UNKNOWN_OVERHEAD_BYTES, 0, []
         return
     measure = _tar_size_function(request)
     rules = request.parts
@@ -280,22 +331,33 @@ def _sized_samples(
             for name, is_taken in find_renamed_parts(rules, tuple(name for name, _ in listing.parts)):
                 counts.renamed[name] += 1
                 counts.name_taken[name] += is_taken
-        size, media = measure(listing.key, listing.parts)
+        size, media, references = measure(listing)
         if size or not listing.parts:  # no parts: the sample has a fault, which reading reports
-            yield listing, size or _UNKNOWN_OVERHEAD_BYTES, media
+            yield listing, size or _UNKNOWN_OVERHEAD_BYTES, media, references
         else:
             counts.bare += 1
 
 
-def _tar_size_function(request: ConvertRequest) -> Callable[[str, Iterable[tuple[str, int]]], tuple[int, int]]:
-    """A function of a sample's key and parts: (its bytes in a tar, its bytes in the media dataset)."""
-    rules, separated = request.parts, request.media
-    is_plain = rules == PartRules()
+#: (part, digest of its file and of how it is written, bytes in a tar)
+_Reference = tuple[str, bytes, int]
 
-    def measure(key: str, parts: Iterable[tuple[str, int]]) -> tuple[int, int]:
+
+def _tar_size_function(request: ConvertRequest) -> Callable[[SampleListing], tuple[int, int, list[_Reference]]]:
+    """A function of a sample: (its bytes in a tar, its bytes in the media dataset, its references to files there)."""
+    rules = request.parts
+    is_plain = rules == PartRules()
+    digest = file_digester(request)
+
+    @lru_cache(maxsize=10_000)
+    def is_media(name: str) -> bool:
+        return bool(request.media) and is_separated_part(name, request.media)
+
+    def measure(listing: SampleListing) -> tuple[int, int, list[_Reference]]:
         total = media = 0
+        references: list[_Reference] = []
+        key = listing.key
         length = len(key.encode("utf-8", "surrogatepass"))
-        for name, size in parts:
+        for i, (name, size) in enumerate(listing.parts):
             new = name if is_plain else renamed_part_name(rules, name)
             if new is None:
                 continue
@@ -304,9 +366,12 @@ def _tar_size_function(request: ConvertRequest) -> Callable[[str, Iterable[tuple
             else:
                 member_size = member_bytes(f"{key}.{new}".encode("utf-8", "surrogatepass"), size)
             total += member_size
-            if separated and is_separated_part(new, separated):
+            if is_media(new):
                 media += member_size
-        return total, media
+                file = digest(new, listing.files[i]) if listing.files and listing.files[i] else None
+                if file is not None:
+                    references.append((name, file, member_size))
+        return total, media, references
 
     return measure
 

@@ -40,6 +40,9 @@ CREATE TABLE ordered(pos INTEGER PRIMARY KEY, g INTEGER NOT NULL);
 CREATE TABLE unit(
   id INTEGER PRIMARY KEY, stream TEXT NOT NULL, grp INTEGER NOT NULL, name TEXT NOT NULL, first INTEGER NOT NULL,
   last INTEGER NOT NULL, samples INTEGER NOT NULL, size INTEGER NOT NULL);
+CREATE TABLE shared(
+  pos INTEGER NOT NULL, part TEXT NOT NULL, owner INTEGER NOT NULL, owner_part TEXT NOT NULL, PRIMARY KEY(pos, part));
+CREATE INDEX shared_by_owner ON shared(owner);
 """
 
 
@@ -56,6 +59,14 @@ class PlannedSample(NamedTuple):
     sample_index: int
     key: str
     splits: int
+
+
+class SharedPart(NamedTuple):
+    """Where the media dataset holds the file of a part: as `part` of the sample with `key` at position `owner`."""
+
+    owner: int
+    key: str
+    part: str
 
 
 class PlannedUnit(NamedTuple):
@@ -129,6 +140,35 @@ class PlanFile:
         kinds: tuple[ValueType, ...] = ("count", "count", "count", "int", "count")
         return np.fromiter(self._rows("source, place, splits, media", first, last, kinds), ORIGIN_DTYPE)
 
+    def shared_parts(self, first: int, last: int) -> dict[int, dict[str, SharedPart]]:
+        """Position -> part -> where its file is stored, for the parts whose file an earlier part stores."""
+        found: dict[int, dict[str, SharedPart]] = {}
+        joined = "entry ON entry.g = owner"
+        if self._is_ordered():
+            joined = "ordered ON ordered.pos = owner JOIN entry ON entry.g = ordered.g"
+        columns = "shared.pos, part, owner, key, owner_part"
+        query = f"SELECT {columns} FROM shared JOIN {joined} WHERE shared.pos BETWEEN ? AND ?"
+        kinds: tuple[ValueType, ...] = ("count", "text", "count", "text", "text")
+        with _translate_read_errors(self.path):
+            for position, part, *where in check_row_types(self._connection.execute(query, (first, last)), *kinds):
+                found.setdefault(position, {})[part] = SharedPart(*where)
+        return found
+
+    def users_of(self, owner: int) -> list[tuple[str, int, str]]:
+        """The uses of files of the sample at this position: (its part, position of the user, key of the user)."""
+        joined = "entry ON entry.g = shared.pos"
+        if self._is_ordered():
+            joined = "ordered ON ordered.pos = shared.pos JOIN entry ON entry.g = ordered.g"
+        query = (
+            f"SELECT owner_part, shared.pos, key FROM shared JOIN {joined} WHERE owner = ? ORDER BY shared.pos, part"
+        )
+        with _translate_read_errors(self.path):
+            return list(check_row_types(self._connection.execute(query, (owner,)), "text", "count", "text"))
+
+    def has_shared_parts(self) -> bool:
+        with _translate_read_errors(self.path):
+            return self._connection.execute("SELECT 1 FROM shared LIMIT 1").fetchone() is not None
+
     def split_counts(self) -> dict[int, int]:
         """Split bits -> the number of samples that are in exactly these splits."""
         query = "SELECT splits, count(*) FROM entry GROUP BY splits"
@@ -146,17 +186,25 @@ class PlanFile:
         last = max((unit.last for unit in units), default=-1)
         for row in self._rows("source, key, size, splits", 0, last, ("count", "count", "text", "count", "int")):
             hashed.update(repr(row).encode("utf-8", "surrogatepass"))
+        query = "SELECT pos, part, owner, owner_part FROM shared ORDER BY pos, part"
+        with _translate_read_errors(self.path):
+            for row in check_row_types(self._connection.execute(query), "count", "text", "count", "text"):
+                hashed.update(repr(row).encode("utf-8", "surrogatepass"))
         return hashed.hexdigest()
 
     def _rows(self, columns: str, first: int, last: int, kinds: Sequence[ValueType]) -> Iterator[tuple[Any, ...]]:
         query = f"SELECT g, {columns} FROM entry WHERE g BETWEEN ? AND ? ORDER BY g"
         with _translate_read_errors(self.path):
-            if self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None:
+            if self._is_ordered():
                 query = (
                     f"SELECT pos, {columns} FROM ordered JOIN entry ON entry.g = ordered.g "
                     "WHERE pos BETWEEN ? AND ? ORDER BY pos"
                 )
             yield from check_row_types(self._connection.execute(query, (first, last)), *kinds)
+
+    def _is_ordered(self) -> bool:
+        """Whether positions differ from the order of the sources."""
+        return self._connection.execute("SELECT 1 FROM meta WHERE key = 'ordered'").fetchone() is not None
 
 
 _UNIT_COLUMN_KINDS: tuple[ValueType, ...] = ("count", "text", "text", "text", "count", "count", "count", "count")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Literal
 
-from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
 from wdsctl.core.importers.references import REFERENCES_PART
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
@@ -87,13 +87,13 @@ def blend_yaml(splits: Sequence[str]) -> str:
     return _BLEND_TEMPLATE + entries
 
 
-def cooker_code(config: DatasetConfig, request: ConvertRequest) -> str:
+def cooker_code(config: DatasetConfig, primary_form: Literal["tar", "jsonl"]) -> str:
     """The code of the cooker, which builds the dataset's sample type, or else crude samples with all parts."""
     is_typed = config.sample_type in SAMPLE_TYPES and config.sample_type != CRUDE and bool(config.field_map)
     names = ["basic_sample_keys", "cooker", *([config.sample_type] if is_typed else [])]
     names += ["compose_fields"] if is_typed and config.sample_type in _COMPOSED_TYPES else []
-    own = _JSONL_PARTS_CODE if request.primary == "jsonl" else _TAR_PARTS_CODE
-    imports = "from base64 import b64decode\n\n" if request.primary == "jsonl" else ""
+    own = _JSONL_PARTS_CODE if primary_form == "jsonl" else _TAR_PARTS_CODE
+    imports = "from base64 import b64decode\n\n" if primary_form == "jsonl" else ""
     if is_typed:
         imports += "from wdsctl.core.samples.fields import extract_field, find_parts, parse_field_path\n"
     return _COOKER_TEMPLATE.format(

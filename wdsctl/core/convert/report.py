@@ -12,6 +12,7 @@ from typing import Any
 
 from wdsctl.core.convert.carry import DroppedItem, dropped_findings, plan_carry
 from wdsctl.core.convert.destination import FINISHED_FILE
+from wdsctl.core.convert.plan import repeated_files
 from wdsctl.core.convert.plan_file import PlanFile, PlannedUnit, UnitResult
 from wdsctl.core.convert.request import ConvertedDataset, ConvertReport, ConvertRequest, ConvertSource
 from wdsctl.core.convert.sources import OpenSources
@@ -24,7 +25,7 @@ from wdsctl.core.urls import redact_secrets
 LEFT_OUT_SUFFIX = ": the sample is left out"
 KEPT_SUFFIX = ": the sample is unchanged"
 
-_SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart")
+_SAVED_FIELDS = ("form", "samples", "files", "size_bytes", "failed", "kept", "repeated", "bare", "apart", "layout")
 
 
 def preview_conversion(
@@ -93,6 +94,19 @@ def build_report(
         up_to_date=False,
         dry_run=False,
         seconds=time.monotonic() - started,
+        layout=_layout_note(plan) if request.media else "",
+    )
+
+
+def _layout_note(plan: PlanFile) -> str:
+    found = repeated_files(plan)
+    if found is None or not found.references:
+        return ""
+    repeated, total = found.size_bytes / 1e6, found.total_bytes / 1e6
+    parts, files = pluralize(found.references, "part"), pluralize(found.files, "file")
+    return (
+        f"polylithic: {parts} repeat one of {files}, each stored once, which saves {repeated:,.1f} of {total:,.1f} MB "
+        "(--layout monolithic repeats them)"
     )
 
 

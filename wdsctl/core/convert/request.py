@@ -21,7 +21,7 @@ from wdsctl.core.invocation import parse_part_names
 
 OnCollision = Literal["error", "prefix", "keep-first"]
 OnSampleError = Literal["error", "skip", "keep"]
-LayoutName = Literal["", "monolithic", "polylithic"]
+LayoutName = Literal["", "monolithic", "polylithic", "auto"]
 SampleOrder = Literal["none", "key", "shuffle"]
 #: A dataset of a polylithic layout; empty for any other layout.
 Stream = Literal["", "primary", "media"]
@@ -33,7 +33,8 @@ class ConvertRequest:
 
     `from_format`: empty to recognise the format. `to_format`: empty for shards. `format_options`: options of the
     importer and, with the prefix `to.`, of the exporter. For a polylithic layout, `media` selects the parts of the
-    media dataset, and `primary` is the format of the primary.
+    media dataset (empty: all media and files that rows name), and `primary` is the format of the primary. The layout
+    `auto` is polylithic if files that several samples name cost much space (`wdsctl.core.convert.sharing`).
     """
 
     from_format: str = ""
@@ -175,6 +176,7 @@ class ConvertReport:
     Samples of the plan: `samples` counts all; `failed` those that are not in the destination; `kept` those that are
     unchanged since a part could not be transcoded. Samples that the plan leaves out: `repeated` had a key that occurred
     before; `bare` had no part to write; `apart` belong to no output dataset. `kept_files`: files of an earlier run.
+    `layout`: for a polylithic layout of samples that share files, what sharing saves; text for the user.
     """
 
     sources: tuple[ConvertSource, ...]
@@ -196,3 +198,4 @@ class ConvertReport:
     up_to_date: bool
     dry_run: bool
     seconds: float
+    layout: str = ""

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
+from operator import itemgetter
 from typing import NamedTuple, cast
 
 from wdsctl.core import importers
@@ -23,7 +24,7 @@ from wdsctl.core.convert.parts import (
     renamed_part_name,
     transcoded_name,
 )
-from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, UnitResult
+from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
@@ -98,16 +99,23 @@ def _convert_samples(
     left_out, as_is = frozenset(job.left_out), frozenset(job.as_is)
     is_plain_copy = request.keeps_parts and not job.unit.stream
     samples = plan.samples(job.unit.first, job.unit.last)
+    has_shared_parts = bool(job.unit.stream) and plan.has_shared_parts()
     while block := list(islice(samples, _PREFETCH_SAMPLES)):
         _prefetch(sources, block)
+        shared_parts = plan.shared_parts(block[0].position, block[-1].position) if has_shared_parts else {}
         for sample in block:
             if sample.position in left_out:
                 continue
             source = _open_source(sources[sample.source_index])
             is_kept = sample.position in as_is
+            shared = shared_parts.get(sample.position, {})
+            count = len(failures)
             parts = _convert_sample(
-                source, request, job.unit, sample, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
+                source, request, job.unit, sample, shared, failures, is_kept=is_kept, is_plain_copy=is_plain_copy
             )
+            if parts is None and has_shared_parts and job.unit.stream == "media":
+                users = plan.users_of(sample.position)
+                parts = _convert_used_parts(source, request, job.unit, sample, users, failures[count:], failures)
             if parts:
                 yield sample.key, iter(parts)
 
@@ -133,14 +141,17 @@ def _convert_sample(
     request: ConvertRequest,
     unit: PlannedUnit,
     sample: PlannedSample,
+    shared: Mapping[str, SharedPart],
     failures: list[SampleFailure],
     *,
     is_kept: bool,
     is_plain_copy: bool,
+    only: str = "",
 ) -> list[AnyPart] | None:
     """The parts of a sample in this unit, sorted by name; None if the sample fails and is left out.
 
-    `is_kept`: do not transcode parts. `is_plain_copy`: write all parts unchanged.
+    `shared`: the parts whose files the media dataset has under another entry. `is_kept`: do not transcode parts.
+    `is_plain_copy`: write all parts unchanged. `only`: read no part but this.
     """
     try:
         if is_plain_copy and source.detailed is not None:
@@ -148,7 +159,7 @@ def _convert_sample(
             _check_has_parts(copied)
             _check_unique_names(copied)
             return copied
-        parts, media = _read_parts(source, request, unit, sample, is_kept=is_kept)
+        parts, media = _read_parts(source, request, unit, sample, shared, is_kept=is_kept, only=only)
         if not unit.stream:
             _check_has_parts(parts)
     except StorageDown:
@@ -163,6 +174,36 @@ def _convert_sample(
         keeps = request.on_error == "keep" and error.code == "WDS341"
         _note_failure(error, request, sample, failures, is_kept=keeps)
         return _arrange_parts(request, unit, sample, parts, media) if keeps else None
+
+
+def _convert_used_parts(
+    source: _OpenSource,
+    request: ConvertRequest,
+    unit: PlannedUnit,
+    sample: PlannedSample,
+    users: Sequence[tuple[str, int, str]],
+    own_failures: Sequence[SampleFailure],
+    failures: list[SampleFailure],
+) -> list[AnyPart]:
+    """The parts of a failed sample that other samples use, sorted by name, each by itself.
+
+    A part that fails is a failure of all its users. `users`: (part, position of the user, its key).
+    """
+    written: dict[str, AnyPart] = {}
+    failed = {sample.position}
+    for name, using in groupby(sorted(users), key=itemgetter(0)):
+        attempt: list[SampleFailure] = []
+        parts = _convert_sample(
+            source, request, unit, sample, {}, attempt, is_kept=False, is_plain_copy=False, only=name
+        )
+        if parts and parts[0].name not in written:
+            written[parts[0].name] = parts[0]
+            continue
+        for _, position, key in using:
+            if position not in failed:
+                failed.add(position)
+                failures.append((attempt or own_failures)[0]._replace(position=position, key=key))
+    return [written[name] for name in sorted(written)]
 
 
 def _note_failure(
@@ -182,21 +223,34 @@ def _note_failure(
 
 
 def _read_parts(
-    source: _OpenSource, request: ConvertRequest, unit: PlannedUnit, sample: PlannedSample, *, is_kept: bool
-) -> tuple[list[AnyPart], list[str]]:
-    """(the parts of this unit under their new names, the names of the sample's parts in the media dataset)."""
-    media: list[str] = []
+    source: _OpenSource,
+    request: ConvertRequest,
+    unit: PlannedUnit,
+    sample: PlannedSample,
+    shared: Mapping[str, SharedPart],
+    *,
+    is_kept: bool,
+    only: str = "",
+) -> tuple[list[AnyPart], dict[str, str]]:
+    """(the parts of this unit under their new names, part of the sample -> its entry in the media dataset)."""
+    media: dict[str, str] = {}
+
+    def written_name(name: str) -> str:
+        new_name = renamed_part_name(request.parts, name) or name
+        return new_name if is_kept else transcoded_name(new_name, request.image, request.audio)
 
     def is_selected(name: str) -> bool:
         new_name = renamed_part_name(request.parts, name)
-        if new_name is None:
+        if new_name is None or (only and name != only):
             return False
         if not unit.stream:
             return True
-        is_media = is_separated_part(new_name, request.media)
-        if is_media:
-            media.append(new_name if is_kept else transcoded_name(new_name, request.image, request.audio))
-        return is_media == (unit.stream == "media")
+        if not is_separated_part(new_name, request.media):
+            return unit.stream == "primary"
+        stored = shared.get(name)
+        key, part = (sample.key, name) if stored is None else (stored.key, stored.part)
+        media[written_name(name)] = f"{key}.{written_name(part)}"
+        return unit.stream == "media" and stored is None
 
     found: tuple[AnyPart, ...]
     if source.detailed is not None:
@@ -241,7 +295,7 @@ def _transcode(request: ConvertRequest, part: AnyPart) -> AnyPart:
 
 
 def _arrange_parts(
-    request: ConvertRequest, unit: PlannedUnit, sample: PlannedSample, parts: list[AnyPart], media: list[str]
+    request: ConvertRequest, unit: PlannedUnit, sample: PlannedSample, parts: list[AnyPart], media: Mapping[str, str]
 ) -> list[AnyPart]:
     """Sort the parts by name; for a primary, add the references to the media, or encode all as one line.
 
@@ -255,7 +309,7 @@ def _arrange_parts(
         raise _duplicate_part_error(REFERENCES_PART)
     if request.primary == "jsonl":
         return [Part("json", encode_line(sample.key, arranged, media))]
-    return sorted([*arranged, make_references_part(sample.key, media)], key=lambda part: part.name)
+    return sorted([*arranged, make_references_part(media)], key=lambda part: part.name)
 
 
 def _duplicate_part_error(name: str) -> DatasetError:

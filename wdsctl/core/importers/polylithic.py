@@ -16,8 +16,16 @@ from typing import Any
 
 from wdsctl.core.blend.yaml_tree import from_yaml, node_value, resolve_aux_path
 from wdsctl.core.dataset.location import DatasetLocation, locate
-from wdsctl.core.errors import DatasetError, InputError, PermissionDenied, UsageError
-from wdsctl.core.importers.protocol import FilePart, FormatMatch, Options, Part, SampleListing, SourceEntry
+from wdsctl.core.errors import DatasetError, InputError, UsageError
+from wdsctl.core.importers.protocol import (
+    FilePart,
+    FormatMatch,
+    Options,
+    Part,
+    SampleListing,
+    SourceEntry,
+    file_identity,
+)
 from wdsctl.core.importers.references import (
     REFERENCES_PART,
     MediaStore,
@@ -42,13 +50,14 @@ class Layout:
     """The primary and the stores of a polylithic dataset.
 
     `fields`: the JSON fields that name media; empty for a primary that `convert` wrote. `stores`: one per field.
-    `form`: the format of the primary, `tar` or `jsonl`.
+    `form`: the format of the primary, `tar` or `jsonl`. `is_shared`: whether samples refer to media under other keys.
     """
 
     primary: str
     stores: tuple[str, ...]
     fields: tuple[str, ...] = ()
     form: str = "tar"
+    is_shared: bool = False
 
 
 class PolylithicSource:
@@ -76,7 +85,7 @@ class PolylithicSource:
 
     @property
     def store(self) -> PreparedMediaStore | None:
-        """The store whose samples have the same keys as the primary; None if fields name the media, or for a folder."""
+        """The media dataset of a primary that `convert` wrote; None if fields name the media, or for a folder."""
         store = None if self._layout.fields else self._stores[0]
         return store if isinstance(store, PreparedMediaStore) else None
 
@@ -112,24 +121,31 @@ class PolylithicSource:
 
     def list_samples(self) -> Iterator[SampleListing]:
         for known in self._primary.list_samples():
-            yield known._replace(parts=tuple(sorted(self._list_parts(known))))
+            parts = sorted(self._list_parts(known))
+            files = tuple(file for *_, file in parts)
+            yield known._replace(
+                parts=tuple((name, size) for name, size, _ in parts), files=files if any(files) else ()
+            )
 
-    def _list_parts(self, known: SampleListing) -> list[tuple[str, int]]:
-        """(name, bytes) of all parts; empty if the sample has a fault, which is raised when the sample is read."""
+    def _list_parts(self, known: SampleListing) -> list[tuple[str, int, str]]:
+        """(name, bytes, file) of all parts; empty if the sample has a fault, which is raised when it is read."""
         if self._is_listed_by_key:
             own = [part for part in known.parts if part[0] != REFERENCES_PART]
-            return [*own, *self._stores[0].parts(known.key)]
+            return [(*part, "") for part in (*own, *self._stores[0].parts(known.key))]
         try:
             parts, references = self._primary_parts(known.sample_index)
             media = [(name, store.find_entry(entry)) for name, store, entry in references]
         except DatasetError:
             return []
-        return [*((part.name, len(part.data)) for part in parts), *((name or it.name, it.size) for name, it in media)]
+        return [
+            *((part.name, len(part.data), "") for part in parts),
+            *((name or it.name, it.size, file_identity(it)) for name, it in media),
+        ]
 
     @property
     def _is_listed_by_key(self) -> bool:
         """Whether the key alone locates all parts of a sample, so that listing reads no samples."""
-        return not self._layout.fields and self._layout.form != "jsonl"
+        return not (self._layout.fields or self._layout.is_shared) and self._layout.form != "jsonl"
 
     def read(self, sample_index: int) -> tuple[Part, ...]:
         return tuple(Part(part.name, part.data) for part in self.read_selected(sample_index, lambda _name: True))
@@ -210,7 +226,7 @@ class PolylithicImporter:
 
     def recognise(self, path: str) -> FormatMatch | None:
         """Match `polylithic.json` in a folder, or a YAML file."""
-        if os.path.isfile(os.path.join(path, MARKER_FILE)):
+        if is_polylithic(path):
             return FormatMatch(1.0, f"there is a {MARKER_FILE} in it")
         if path.lower().endswith((".yaml", ".yml")) and os.path.isfile(path):
             return FormatMatch(0.9, "it is a blend file")
@@ -225,23 +241,42 @@ class PolylithicImporter:
         if unknown:
             raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="it has media, store and split")
         if os.path.isdir(path):
-            return PolylithicSource(_read_layout(path))
+            return PolylithicSource(read_layout(path))
         return PolylithicSource(_layout_of_blend(path, options))
 
 
-def _read_layout(path: str) -> Layout:
+def is_polylithic(path: str) -> bool:
+    """Whether `convert` wrote primary and media into this folder."""
+    return os.path.isfile(os.path.join(path, MARKER_FILE))
+
+
+def read_marker(path: str) -> dict[str, Any]:
+    """What `convert` recorded of a polylithic dataset. Raises InputError."""
     try:
         with open(os.path.join(path, MARKER_FILE), encoding="utf-8", opener=regular_file_opener) as file:
             content = read_json(file.read())
+    except (OSError, ValueError) as error:
+        raise _bad_marker_error(path, str(error)) from error
+    if not isinstance(content, dict):
+        raise _bad_marker_error(path, "it is no JSON object")
+    return content
+
+
+def read_layout(path: str) -> Layout:
+    """The layout of a folder that `convert` wrote. Raises InputError, PermissionDenied."""
+    content = read_marker(path)
+    try:
         primary, media = os.path.join(path, content["primary"]), os.path.join(path, content["media"])
-        check_beneath(primary, path)
-        check_beneath(media, path)
-        return Layout(primary, (media,), (), content["form"])
-    except PermissionDenied:
-        raise
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"its {MARKER_FILE} cannot be read: {error}"
-        raise InputError(message, where=path, hint="convert the original again") from error
+        form = content["form"]
+    except (KeyError, TypeError) as error:
+        raise _bad_marker_error(path, str(error)) from error
+    check_beneath(primary, path)
+    check_beneath(media, path)
+    return Layout(primary, (media,), (), form, is_shared=content.get("shared") is True)
+
+
+def _bad_marker_error(path: str, problem: str) -> InputError:
+    return InputError(f"its {MARKER_FILE} cannot be read: {problem}", where=path, hint="convert the original again")
 
 
 def _layout_of_refs(path: str, options: Options) -> Layout:

@@ -117,12 +117,22 @@ class Source(Protocol):
 
 
 class SampleListing(NamedTuple):
-    """A sample in the listing of a `DetailedSource`. `splits`: one bit per split, in the order of `split_names`."""
+    """A sample in the listing of a `DetailedSource`. `splits`: one bit per split, in the order of `split_names`.
+
+    `files`: for each of `parts`, its `file_identity` if it is a range of a file, which other samples may name too; else
+    empty. An empty tuple: no part is one.
+    """
 
     sample_index: int
     key: str
     parts: tuple[tuple[str, int], ...]  # (name, bytes)
     splits: int = 0
+    files: tuple[str, ...] = ()
+
+
+def file_identity(part: FilePart) -> str:
+    """A text that is equal for parts with the same range of the same file."""
+    return f"{os.path.normpath(part.path)}\0{part.offset}\0{part.size}"
 
 
 class FieldUse(NamedTuple):

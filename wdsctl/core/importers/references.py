@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from wdsctl.core.catalog.read import read_current_generation
@@ -42,20 +42,20 @@ _JSON_STYLES: Mapping[str, dict[str, Any]] = {
 _MAX_JSON_BYTES = 1 << 20  # longer JSON is stored as text
 
 
-def make_references_part(key: str, media: Iterable[str]) -> Part:
-    """The part that names the media of a sample."""
-    return Part(REFERENCES_PART, _dump_json({name: f"{key}.{name}" for name in sorted(media)}))
+def make_references_part(media: Mapping[str, str]) -> Part:
+    """The part that names the media of a sample. `media`: part -> entry of the media dataset."""
+    return Part(REFERENCES_PART, _dump_json(dict(sorted(media.items()))))
 
 
-def encode_line(key: str, parts: Sequence[Part | FilePart], media: Iterable[str]) -> bytes:
-    """Encode a sample without its media as one line, without the line end."""
+def encode_line(key: str, parts: Sequence[Part | FilePart], media: Mapping[str, str]) -> bytes:
+    """Encode a sample without its media as one line, without the line end. `media`: part -> its entry."""
     values: dict[str, Any] = {}
     spelled: dict[str, str] = {}
     for part in parts:
         values[part.name], how = _encode_value(part.data, is_json=part.name.rpartition(".")[2] == "json")
         if how:
             spelled[part.name] = how
-    line: dict[str, Any] = {"key": key, "media": {name: f"{key}.{name}" for name in sorted(media)}, "parts": values}
+    line: dict[str, Any] = {"key": key, "media": dict(sorted(media.items())), "parts": values}
     return _dump_json(line | ({"as": spelled} if spelled else {}))
 
 

@@ -174,7 +174,7 @@ def write_dataset_yaml(
     if must_be_sure and is_doubtful(found, request):
         return found, False
     before = load_config(location.dataset_yaml) if there else base
-    sample_type, field_map = _resolve_sample_type(found, request, [part.name for part in parts])
+    sample_type, field_map = resolve_sample_type(found, request, [part.name for part in parts])
     optional = before.optional if before.field_map == field_map else ()
     if not optional and (sample_type, field_map) == (found.sample_type, found.field_map):
         optional = found.optional
@@ -229,7 +229,7 @@ def detect_dataset_type(location: DatasetLocation, generation: int) -> Detection
         storage.close()
 
 
-def _resolve_sample_type(
+def resolve_sample_type(
     detection: Detection, request: SampleTypeRequest, names: Sequence[str]
 ) -> tuple[str, dict[str, str]]:
     """The sample type and field map: the user's, completed by the detection if the types agree.

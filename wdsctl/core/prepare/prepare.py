@@ -12,8 +12,10 @@ from wdsctl.core.catalog.history import RunRecord, record_run
 from wdsctl.core.catalog.ledger import Ledger
 from wdsctl.core.catalog.open_catalog import open_catalog_connection
 from wdsctl.core.catalog.presence import check_holds_no_dataset, check_not_in_dataset
+from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.finish import write_training_files
 from wdsctl.core.convert.request import ConvertReport, ConvertRequest
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
@@ -22,15 +24,18 @@ from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.files import make_folder
+from wdsctl.core.importers.polylithic import is_polylithic, read_layout
 from wdsctl.core.index.index import (
     IndexReport,
     check_new_catalog,
+    index_dataset,
     index_locked,
     index_staged,
     is_energon_imported,
     lacking_field_findings,
 )
 from wdsctl.core.index.key_until import check_rule_unchanged, stored_rule, write_rule
+from wdsctl.core.index.request import MediaRequest
 from wdsctl.core.index.write_dataset_yaml import (
     SampleTypeRequest,
     as_usage_errors,
@@ -40,6 +45,7 @@ from wdsctl.core.index.write_dataset_yaml import (
 )
 from wdsctl.core.invocation import describe_request
 from wdsctl.core.media.selection import parse_media_selection
+from wdsctl.core.prepare.polylithic import resolve_polylithic_config
 from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.prepare.source import (
     IN_PLACE,
@@ -79,6 +85,8 @@ class PrepareReport:
     dry_run: bool
     form: SourceForm | None = None  # None: the user selected shards
     conversion: ConvertReport | None = None  # of a source that is neither raw files nor shards
+    primary: str = ""  # the primary of a polylithic `dest`
+    sample_type: str = ""  # of the complete samples of a polylithic `dest`
 
 
 def prepare(
@@ -97,9 +105,12 @@ def prepare(
     if request.index.selection is None and dest is None:
         spec = parse_root_spec(source)
         source, request = spec.root, replace(request, index=replace(request.index, selection=spec.selection))
+    if dest is None and request.index.selection is None and is_polylithic(source):
+        return _prepare_polylithic(source, request, progress)
     form = recognise_form(source, dest, request.from_format) if request.index.selection is None else None
     if form is not None and form.name not in (IN_PLACE, RAW_FOLDER):
         return _prepare_from_format(source, dest, form, request, progress)
+    _check_no_layout(form, request)
     if dest is not None:
         check_source_and_dest(source, dest, request)
     from_folder = form is not None and (dest is not None or form.name == RAW_FOLDER)
@@ -146,7 +157,7 @@ def _prepare_from_format(
     if conversion.dry_run:
         return _dry_run_report(source, dest, form, None, None, conversion)
     index = replace(request.index, key=None, exclude=(), missing="error")
-    here = replace(request, from_format=IN_PLACE, format_options={}, index=index)
+    here = replace(request, from_format=IN_PLACE, format_options={}, layout="", index=index)
     report = prepare(dest, None, here, progress=progress)
     return replace(
         report,
@@ -154,6 +165,43 @@ def _prepare_from_format(
         form=form,
         conversion=conversion,
         up_to_date=report.up_to_date and conversion.up_to_date,
+    )
+
+
+def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress) -> PrepareReport:
+    """Prepare the primary and the media of a polylithic dataset, and the files for training from both.
+
+    The sample type and the media facts are of the complete samples: the former is in monolithic.yaml, the latter in the
+    catalog of the media.
+    """
+    layout = read_layout(folder)
+    media_request = replace(request.index, exclude=None, missing="error", key=None, key_until=None)
+    if request.index.media.selection is not None:
+        index_dataset(RootSpec(layout.stores[0], None), media_request, wait=request.wait, progress=progress)
+    plain = replace(request.index, media=MediaRequest())
+    here = replace(
+        request, from_format="", layout="", sample_type="", field_map={}, redetect=False, catalog=None, index=plain
+    )
+    report = prepare(layout.primary, None, here, progress=progress)
+    if report.dry_run or report.index is None:
+        return replace(report, source=redact_secrets(folder), dest=redact_secrets(folder))
+    type_request = SampleTypeRequest(request.sample_type, request.field_map, request.redetect)
+    with hold_lock(locate(folder, writing=True).lock, wait=request.wait, note=progress.note):
+        detection, config, is_new = resolve_polylithic_config(
+            folder, report.index.samples, type_request, take_unsure=request.take_unsure
+        )
+        if is_new or not report.up_to_date:
+            with Catalog(locate(layout.primary).catalog) as catalog:
+                names = [split.name for split in catalog.splits()]
+            write_training_files(folder, config, "jsonl" if layout.form == "jsonl" else "tar", names)
+    return replace(
+        report,
+        source=redact_secrets(folder),
+        dest=redact_secrets(folder),
+        detection=detection,
+        up_to_date=report.up_to_date and not is_new,
+        primary=redact_secrets(layout.primary),
+        sample_type=config.sample_type,
     )
 
 
@@ -179,6 +227,7 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
         shard_samples=request.shard_samples,
         shard_size=request.shard_size,
         template=request.template,
+        layout={"": "auto", "monolithic": "", "polylithic": "polylithic"}[request.layout],
         workers=request.index.workers,
         wait=request.wait,
         restart=request.moved,
@@ -294,6 +343,14 @@ def _take_over_energon(
     return import_energon_meta(
         location, indexed, request.index.workers, progress, request=type_request, with_splits=request.split is None
     )
+
+
+def _check_no_layout(form: SourceForm | None, request: PrepareRequest) -> None:
+    """Raises UsageError if the request names a layout, which raw files and shards do not have."""
+    if request.layout:
+        what = "raw files" if form is not None and form.name == RAW_FOLDER else "shards"
+        hint = "leave --layout out; `wdsctl convert SOURCE DEST --layout polylithic` stores media separately"
+        raise UsageError(f"--layout applies to sources whose rows name files, and this source is {what}", hint=hint)
 
 
 def _check_options(request: PrepareRequest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from wdsctl.core.dataset.raw_folder import OnMissing
 from wdsctl.core.dataset.split_rules import SplitBy
@@ -21,6 +22,8 @@ class PrepareRequest:
     shard_samples: int = 10_000
     shard_size: int = 1 << 30  # bytes of the tar
     template: str = "shard-{index:06d}.tar"
+    # Of a source whose rows name files. Empty: polylithic if files that several rows name cost much space.
+    layout: Literal["", "monolithic", "polylithic"] = ""
     # Raw folders
     parts: tuple[str, ...] = ()  # those of a complete sample; empty: those that most samples have
     on_missing: OnMissing = "error"

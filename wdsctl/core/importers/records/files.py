@@ -175,7 +175,7 @@ _EXTENSION_PATTERN = re.compile(r"[A-Za-z0-9_-]{1,16}")
 _NOT_NAME_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 
 #: A column whose values end in one of these extensions is taken for a column of references.
-_REFERRED_EXTENSIONS = MEDIA_EXTENSIONS | {
+REFERENCED_EXTENSIONS = MEDIA_EXTENSIONS | {
     *("npy", "npz", "pt", "pth", "h5", "safetensors", "ply", "glb", "obj", "pdf", "nii", "dcm")
 }
 
@@ -241,7 +241,7 @@ def is_media_path(value: Any) -> bool:
     """Whether a value, or every item of a list, looks like the path of a media file."""
     texts = list(_iter_texts(value))
     return bool(texts) and all(
-        extension_of_name(text) in _REFERRED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts
+        extension_of_name(text) in REFERENCED_EXTENSIONS and not is_url(text) and "\n" not in text for text in texts
     )
 
 

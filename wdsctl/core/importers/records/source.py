@@ -15,7 +15,15 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 from wdsctl.core.errors import DatasetError, InputError, translate_os_errors
-from wdsctl.core.importers.protocol import FilePart, Options, Part, SampleListing, SourceDescription, SourceEntry
+from wdsctl.core.importers.protocol import (
+    FilePart,
+    Options,
+    Part,
+    SampleListing,
+    SourceDescription,
+    SourceEntry,
+    file_identity,
+)
 from wdsctl.core.importers.records.conversations import (
     conversation_media_fields,
     describe_conversations,
@@ -180,7 +188,8 @@ class SampleSource:
         """The samples of `entries`, with their parts."""
         for sample_index, sample in enumerate(self._samples.samples(0)):
             parts = tuple((piece.name, part_size(piece)) for piece in sample.parts)
-            yield SampleListing(sample_index, sample.key, parts, self._bits.get(sample.split, 0))
+            files = tuple(file_identity(piece) if isinstance(piece, FilePart) else "" for piece in sample.parts)
+            yield SampleListing(sample_index, sample.key, parts, self._bits.get(sample.split, 0), files)
 
     def read(self, sample_index: int) -> tuple[Part, ...]:
         """The parts of one sample. Raises the sample's fault, if it has one."""

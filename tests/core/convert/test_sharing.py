@@ -1,0 +1,296 @@
+"""A polylithic layout stores a file that several samples name once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import an_image
+from tests.core.conversions import content, files, members, to
+from tests.killing import died, moments
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.parts import PartRules, parse_image
+from wdsctl.core.convert.plan_file import PlanFile, create_plan
+from wdsctl.core.convert.request import ConvertRequest
+from wdsctl.core.convert.sharing import MIN_REPEATED_BYTES, FileReferences, RepeatedFiles, file_digester
+from wdsctl.core.errors import CatalogError
+
+Rows = list[dict[str, Any]]
+
+
+def questions(root: Path, pictures: int = 6, each: int = 4, *, mixed: bool = False) -> Path:
+    """A JSONL file with several rows for each picture; `mixed`: in an order that mixes the pictures."""
+    rows = [
+        {"id": f"{i}-{k}", "image": f"images/{i}.jpg", "question": f"{k}?"}
+        for i in range(pictures)
+        for k in range(each)
+    ]
+    if mixed:
+        random.Random(1).shuffle(rows)
+    return a_table(root, rows, {f"images/{i}.jpg": b"picture %d" % i * 50 for i in range(pictures)})
+
+
+def a_table(root: Path, rows: Rows, data: dict[str, bytes]) -> Path:
+    for name, each in data.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(each)
+    table = root / "rows.jsonl"
+    table.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return table
+
+
+def poly(dest: Path, source: Path, **options: Any) -> Any:
+    form = {"from_format": "jsonl", "format_options": {"key": "id"}, "layout": "polylithic"}
+    return to(dest, source, **{**form, **options})
+
+
+def resolved(dest: Path) -> dict[str, dict[str, bytes]]:
+    """Key -> part -> bytes of the complete samples, by tarfile and json alone."""
+    media = content(dest / "media")
+    samples: dict[str, dict[str, bytes]] = {}
+    for name, data in members(dest / "primary"):
+        key, _, part = name.partition(".")
+        own = samples.setdefault(key, {})
+        own |= {each: media[entry] for each, entry in json.loads(data).items()} if part == "refs.json" else {part: data}
+    return samples
+
+
+def monolithic(dest: Path, source: Path, **options: Any) -> dict[str, dict[str, bytes]]:
+    poly(dest, source, **{"layout": "", **options})
+    samples: dict[str, dict[str, bytes]] = {}
+    for name, data in members(dest):
+        key, _, part = name.partition(".")
+        samples.setdefault(key, {})[part] = data
+    return samples
+
+
+@pytest.mark.parametrize("options", [{}, {"order": "key"}, {"order": "shuffle", "seed": 3}, {"shard_samples": 5}])
+def test_each_file_is_stored_once_and_every_sample_reaches_its_bytes(tmp_path: Path, options: dict[str, Any]) -> None:
+    source = questions(tmp_path / "a", mixed=True)
+
+    report = poly(tmp_path / "p", source, **options)
+
+    stored = [data for _, data in members(tmp_path / "p" / "media")]
+    assert len(stored) == len(set(stored)) == 6
+    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, **options)
+    assert report.layout.startswith("polylithic: 18 parts repeat one of 6 files, each stored once")
+    first = next(iter(resolved(tmp_path / "p")))
+    assert f"{first}.jpg" in content(tmp_path / "p" / "media")
+
+
+def test_any_number_of_workers_gives_the_same_bytes(tmp_path: Path) -> None:
+    source = questions(tmp_path / "a", 9, 5, mixed=True)
+    for workers in (1, 3):
+        poly(tmp_path / str(workers), source, workers=workers, shard_samples=7, order="shuffle")
+
+    assert files(tmp_path / "1") == files(tmp_path / "3")
+
+
+@pytest.mark.parametrize("primary", ["tar", "jsonl"])
+def test_converted_back_they_are_the_original_samples(tmp_path: Path, primary: str) -> None:
+    source = questions(tmp_path / "a", mixed=True)
+    monolithic(tmp_path / "m", source)
+    poly(tmp_path / "p", source, primary=primary)
+
+    to(tmp_path / "back", tmp_path / "p")
+    to(tmp_path / "again", tmp_path / "p", layout="polylithic", media=("jpg",), order="key")
+
+    assert files(tmp_path / "back") == files(tmp_path / "m")
+    assert len(members(tmp_path / "again" / "media")) == 6
+    assert resolved(tmp_path / "again") == resolved(tmp_path / "p") or primary == "jsonl"
+
+
+def test_a_sample_with_two_media_shares_one_of_them(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "left": "x.jpg", "right": "a.jpg"},
+        {"id": "b", "left": "b.jpg", "right": "x.jpg"},
+        {"id": "c", "left": "x.jpg", "right": "x.jpg"},
+    ]
+    source = a_table(tmp_path / "a", rows, {name: name.encode() for name in ("x.jpg", "a.jpg", "b.jpg")})
+
+    poly(tmp_path / "p", source)
+
+    assert content(tmp_path / "p" / "media") == {
+        "a.left.jpg": b"x.jpg",
+        "a.right.jpg": b"a.jpg",
+        "b.left.jpg": b"b.jpg",
+    }
+    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source)
+
+
+def test_rows_of_missing_files_fail_and_own_nothing(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "left": "x.jpg", "right": "none.jpg"},
+        {"id": "b", "left": "x.jpg", "right": "y.jpg"},
+        {"id": "c", "left": "y.jpg", "right": "none.jpg"},
+        {"id": "d", "left": "x.jpg", "right": "y.jpg"},
+    ]
+    source = a_table(tmp_path / "a", rows, {"x.jpg": b"x", "y.jpg": b"y"})
+
+    report = poly(tmp_path / "p", source)
+
+    assert report.failed == 2
+    assert [(each.code, each.count) for each in report.findings] == [("WDS231", 2)]
+    assert content(tmp_path / "p" / "media") == {"b.left.jpg": b"x", "b.right.jpg": b"y"}
+    assert sorted(resolved(tmp_path / "p")) == ["b", "d"]
+
+
+def test_the_file_of_a_sample_that_fails_stays_for_the_others(tmp_path: Path) -> None:
+    rows = [
+        {"id": "a", "left": "good.png", "right": "bad.png"},
+        {"id": "b", "left": "good.png", "right": "fine.png"},
+        {"id": "c", "left": "bad.png", "right": "fine.png"},
+        {"id": "d", "left": "bad.png", "right": "bad.png"},
+    ]
+    good, fine = an_image("PNG"), an_image("PNG")
+    source = a_table(tmp_path / "a", rows, {"good.png": good, "fine.png": fine, "bad.png": b"no image"})
+    image = parse_image("webp", parts=("*.png",))
+
+    report = poly(tmp_path / "p", source, image=image)
+
+    assert report.failed == 3
+    assert list(resolved(tmp_path / "p")) == ["b"]
+    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, image=image)
+
+
+def test_parts_that_are_written_in_different_ways_share_nothing(tmp_path: Path) -> None:
+    rows = [{"id": "a", "left": "x.png", "right": "x.png"}, {"id": "b", "left": "x.png", "right": "x.png"}]
+    source = a_table(tmp_path / "a", rows, {"x.png": an_image("PNG")})
+    image = parse_image("webp", parts=("left.png",))
+
+    poly(tmp_path / "p", source, image=image)
+    poly(tmp_path / "k", source, image=image, on_error="keep")
+
+    assert sorted(content(tmp_path / "p" / "media")) == ["a.left.webp", "a.right.png"]
+    assert sorted(content(tmp_path / "k" / "media")) == ["a.left.webp", "a.right.png", "b.left.webp"]
+    expected = monolithic(tmp_path / "m", source, image=image)
+    assert resolved(tmp_path / "p") == resolved(tmp_path / "k") == expected
+
+
+def test_renamed_parts_refer_to_the_renamed_entry(tmp_path: Path) -> None:
+    rules = PartRules(rename=(("jpg", "photo.jpg"),))
+    source = questions(tmp_path / "a", 2, 3)
+
+    poly(tmp_path / "p", source, parts=rules)
+
+    assert sorted(content(tmp_path / "p" / "media")) == ["0-0.photo.jpg", "1-0.photo.jpg"]
+    assert resolved(tmp_path / "p") == monolithic(tmp_path / "m", source, parts=rules)
+
+
+def test_datasets_of_groups_share_no_files_with_each_other(tmp_path: Path) -> None:
+    rows = [{"id": f"{i}", "image": "x.jpg", "who": "ab"[i % 2]} for i in range(6)]
+    source = a_table(tmp_path / "a", rows, {"x.jpg": b"x"})
+
+    poly(tmp_path / "p", source, apart="json:who")
+
+    for name, first in (("a", "0"), ("b", "1")):
+        assert content(tmp_path / "p" / name / "media") == {f"{first}.jpg": b"x"}
+        assert len(resolved(tmp_path / "p" / name)) == 3
+
+
+def test_a_file_that_vanishes_fails_all_its_samples(tmp_path: Path) -> None:
+    source = questions(tmp_path / "a", 2, 3)
+
+    class Removing:
+        def phase(self, name: str, *, items: int | None = None, size_bytes: int | None = None) -> None:
+            if name == "write media":
+                (tmp_path / "a" / "images" / "1.jpg").unlink()
+
+        def advance(self, **_: Any) -> None: ...
+
+        def note(self, message: str) -> None: ...
+
+    options = ConvertRequest(from_format="jsonl", format_options={"key": "id"}, layout="polylithic")
+    report = convert([str(source)], str(tmp_path / "p"), options, progress=Removing())
+
+    assert report.failed == 3
+    assert list(resolved(tmp_path / "p")) == ["0-0", "0-1", "0-2"]
+    assert [(each.code, each.count) for each in report.findings] == [("WDS231", 3)]
+
+
+@pytest.mark.parametrize(("size", "total", "costly"), [(1, 2, False), (2, 30, False), (1, 10, True), (5, 10, True)])
+def test_the_layout_auto_needs_many_bytes_and_a_large_share(size: int, total: int, costly: bool) -> None:
+    unit = MIN_REPEATED_BYTES if costly or total > 10 else MIN_REPEATED_BYTES // 4
+    assert RepeatedFiles(1, 1, size * unit, total * unit).are_costly is costly
+
+
+def test_the_layout_auto_decides_by_the_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = questions(tmp_path / "a")
+    assert poly(tmp_path / "small", source, layout="auto").layout == ""
+    assert content(tmp_path / "small") == content_of(monolithic(tmp_path / "m", source))
+
+    monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
+    report = poly(tmp_path / "large", source, layout="auto")
+    assert report.layout.startswith("polylithic: 18 parts")
+    assert len(members(tmp_path / "large" / "media")) == 6
+    assert poly(tmp_path / "large", source, layout="auto").layout == report.layout  # the second run changes nothing
+
+
+def content_of(samples: dict[str, dict[str, bytes]]) -> dict[str, bytes]:
+    return {f"{key}.{part}": data for key, parts in samples.items() for part, data in parts.items()}
+
+
+def test_a_plan_says_who_uses_a_file(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan")
+    with create_plan(path) as connection:
+        rows = [(g, 0, g, f"k{g}", 2000, 1024, 0, 0, 0) for g in range(3)]
+        connection.executemany("INSERT INTO entry VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        references = FileReferences(connection)
+        for g in range(3):
+            references.add(g, [("jpg", b"same", 1024)])
+        assert references.find_repeated(is_ordered=False) == RepeatedFiles(2, 1, 2048, 6000)
+        references.share_repeated()
+    with PlanFile(path) as plan:
+        assert plan.has_shared_parts()
+        assert plan.shared_parts(0, 1) == {1: {"jpg": (0, "k0", "jpg")}}
+        assert plan.users_of(0) == [("jpg", 1, "k1"), ("jpg", 2, "k2")]
+        assert [int(each["media"]) for each in plan.origins(0, 2)] == [1024, 0, 0]
+
+
+def test_one_file_under_two_names_of_parts_of_one_kind_is_one_file() -> None:
+    digest = file_digester(ConvertRequest())
+    assert digest("left.jpg", "/a") == digest("right.jpg", "/a") != digest("left.jpg", "/b")
+    assert digest("left.jpg", "/a") != digest("left.png", "/a")
+
+
+def test_a_damaged_plan_is_refused(tmp_path: Path) -> None:
+    path = str(tmp_path / "plan")
+    with create_plan(path) as connection:
+        connection.execute("INSERT INTO shared VALUES (0, 'jpg', -5, 'jpg')")
+        connection.execute("INSERT INTO entry VALUES (-5, 0, 0, 'k', 1, 1, 0, 0, 0)")
+    with PlanFile(path) as plan, pytest.raises(CatalogError, match="damaged"):
+        plan.shared_parts(0, 0)
+
+
+KILLED = """
+from __future__ import annotations
+import sys
+from wdsctl.core.convert.convert import convert
+from wdsctl.core.convert.request import ConvertRequest
+if __name__ == "__main__":
+    request = ConvertRequest(
+        from_format="jsonl", format_options={"key": "id"}, layout="polylithic", shard_samples=5, workers=2
+    )
+    convert([sys.argv[1]], sys.argv[2], request)
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_ends_in_the_same_bytes(tmp_path: Path) -> None:
+    source, dest, count = questions(tmp_path / "a", mixed=True), tmp_path / "b", tmp_path / "count"
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    command = [sys.executable, str(script), str(source)]
+    for moment in moments([*command, str(tmp_path / "whole")], "replace", 6, count):
+        assert died([*command, str(dest)], moment, count)
+        subprocess.run([*command, str(dest)], check=True)
+        assert files(dest) == files(tmp_path / "whole")
+        os.rename(dest, tmp_path / f"done-{moment}")

@@ -1,0 +1,83 @@
+"""Detect the sample type of a polylithic dataset, whose samples have parts in the primary and in the media."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from wdsctl.core.convert.finish import MONOLITHIC_CONFIG_FILE
+from wdsctl.core.dataset.config import DatasetConfig, load_config
+from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.errors import InputError, UsageError
+from wdsctl.core.importers.polylithic import IMPORTER, read_marker
+from wdsctl.core.index.write_dataset_yaml import (
+    EVIDENCE_HEAD_BYTES,
+    MAX_WHOLE_JSON_BYTES,
+    SampleTypeRequest,
+    is_doubtful,
+    resolve_sample_type,
+)
+from wdsctl.core.samples.detect import Detection, infer_sample_type
+from wdsctl.core.samples.evidence import Evidence, PartEvidence, percent
+from wdsctl.core.samples.fields import format_field_map_text
+
+_EVIDENCE_SAMPLES = 32  # spread over the dataset
+
+
+def resolve_polylithic_config(
+    folder: str, samples: int, request: SampleTypeRequest, *, take_unsure: bool
+) -> tuple[Detection | None, DatasetConfig, bool]:
+    """(detection, config of the complete samples, whether it is new), from the user's options or by detection.
+
+    `samples`: of the primary. Cost: reads at most 32 samples. Raises UsageError WDS221 if the detection is not sure.
+    """
+    path = os.path.join(folder, MONOLITHIC_CONFIG_FILE)
+    before = load_config(path) if os.path.exists(path) else None
+    if before is not None and not request:
+        return None, before, False
+    evidence = _collect_evidence(folder, samples)
+    detection = infer_sample_type(evidence, is_jsonl=False)
+    if is_doubtful(detection, request) and not take_unsure:
+        raise _doubtful_error(folder, detection)
+    sample_type, field_map = resolve_sample_type(detection, request, [part.name for part in evidence.parts])
+    config = DatasetConfig(sample_type, field_map, before.subflavors if before is not None else {})
+    return detection, config, config != before
+
+
+def _collect_evidence(folder: str, samples: int) -> Evidence:
+    """The part counts that `convert` recorded, and the contents of some samples. Raises InputError for a bad record."""
+    counts = read_marker(folder).get("part_samples")
+    if not isinstance(counts, dict) or not all(isinstance(count, int) for count in counts.values()):
+        raise InputError(
+            "polylithic.json does not count the samples by part",
+            where=folder,
+            hint="convert the original again with this version of wdsctl",
+        )
+    heads: dict[str, list[tuple[bytes, int]]] = {name: [] for name in counts}
+    with IMPORTER.open(folder, {}) as source:
+        for index in sorted(set(np.linspace(0, samples - 1, _EVIDENCE_SAMPLES).astype(int).tolist())):
+            for part in source.read_selected(index, heads.__contains__):
+                data = part.data
+                is_json = len(data) <= MAX_WHOLE_JSON_BYTES and data.lstrip()[:1] in (b"{", b"[")
+                heads[part.name].append((data if is_json else data[:EVIDENCE_HEAD_BYTES], len(data)))
+    parts = (
+        PartEvidence(name, count, tuple(head for head, _ in heads[name]), tuple(size for _, size in heads[name]))
+        for name, count in counts.items()
+    )
+    return Evidence(max(samples, *counts.values()), tuple(parts))
+
+
+def _doubtful_error(folder: str, detection: Detection) -> UsageError:
+    unused = f", and would leave {' and '.join(detection.unused_media)} unused" if detection.unused_media else ""
+    field_map = format_field_map_text(detection.field_map)
+    take = shell_command("prepare", folder, "--sample-type", detection.sample_type, "--field-map", field_map)
+    return UsageError(
+        f"the samples look like {detection.sample_type}: {', '.join(detection.field_map.values())}; that is not sure "
+        f"({percent(detection.confidence)}){unused}. Shards, catalogs and splits are made; only "
+        f"{MONOLITHIC_CONFIG_FILE} is not written",
+        where=folder,
+        hint=f"{take} takes it, {shell_command('prepare', folder, '--sample-type', 'CrudeSample')} hands out all parts "
+        "as they are",
+        code="WDS221",
+    )
