@@ -119,3 +119,42 @@ def test_files_outside_the_folder_and_rows_by_indices_are_refused(tmp_path: Path
     assert refused(outside).code == "WDS230"
     assert "flatten_indices" in refused(chosen).hint
     assert refused(broken).code == "WDS233"
+
+
+def test_every_column_and_every_other_file_is_described(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "d")
+    (path / "extra.jpg").write_bytes(b"x")
+    importer, _ = importers.best_importer(str(path))
+
+    with importer.open(str(path), {}) as source:
+        about = source.describe()  # type: ignore[attr-defined]
+
+    assert [use[:2] for use in about.field_uses] == [
+        ("image", "jpg"), ("label", "json[label]"), ("text", "json[text]"), ("label_name", "json[label_name]"),
+    ]  # fmt: skip
+    assert [(found.code, found.severity, found.count) for found in about.findings] == [("WDS239", "error", 1)]
+
+
+def test_splits_are_described_without_findings(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        a_dataset(tmp_path / "d" / split, files=1, rows=2)
+    (tmp_path / "d" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+
+    report = convert([str(tmp_path / "d")], str(tmp_path / "out"))
+
+    assert report.findings == ()
+    assert [use.name for use in report.sources[0].fields] == ["image", "label", "text", "label_name"]
+
+
+def test_texts_that_name_files_of_the_dataset_are_references(tmp_path: Path) -> None:
+    path = a_dataset(tmp_path / "d", files=1)
+    table = pa.table({"image": ["0.jpg", "1.jpg"], "label": [0, 1]})
+    with pa.OSFile(str(path / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as out:
+        out.write_table(table)
+    for i in range(2):
+        (path / f"{i}.jpg").write_bytes(JPEG + bytes([i]))
+
+    assert [(parts["jpg"], json.loads(parts["json"])["label_name"]) for parts in held(path).values()] == [
+        (JPEG + b"\0", "cat"),
+        (JPEG + b"\1", "dog"),
+    ]

@@ -14,6 +14,8 @@ import pytest
 
 from tests.build import a_folder
 from tests.core.formats import faults, held, refused
+from wdsctl.core import importers
+from wdsctl.core.convert.convert import convert
 from wdsctl.core.importers.parquet import IMPORTER
 
 JPEG, PNG = b"\xff\xd8\xff\xe0 a photo", b"\x89PNG\r\n\x1a\n a drawing"
@@ -126,3 +128,94 @@ def test_times_in_lists_and_far_ones_are_no_damage(tmp_path: Path) -> None:
     (parts,) = held(a_table(tmp_path / "t.parquet", columns)).values()
 
     assert json.loads(parts["json"]) == {"seen": ["1970-01-01T00:00:00.000000001"], "far": 2**62}
+
+
+def test_columns_that_name_files_of_the_folder_become_parts(tmp_path: Path) -> None:
+    files = {f"images/{i}.jpg": b"picture %d" % i for i in range(3)}
+    root = a_folder(tmp_path, files)
+    table = pa.table({"image": ["0.jpg", "1.jpg"], "boxes": [[{"x": 1}], []], "n": [1, None]})
+    pq.write_table(table, f"{root}/t.parquet")
+
+    importer, match = importers.best_importer(root)
+    with importer.open(root, {}) as source:
+        about = source.describe()  # type: ignore[attr-defined]
+
+    assert (importer.name, match.reason) == ("parquet", "t.parquet names 2 of the folder's 3 files")
+    expected = {
+        "0": {"jpg": b"picture 0", "json": b'{"boxes":[{"x":1}],"n":1}'},
+        "1": {"jpg": b"picture 1", "json": b'{"boxes":[],"n":null}'},
+    }
+    assert held(root) == held(f"{root}/t.parquet") == expected
+    assert [use[:2] for use in about.field_uses] == [("image", "jpg"), ("boxes", "json[boxes]"), ("n", "json[n]")]
+    assert [(found.code, found.severity, found.count) for found in about.findings] == [("WDS239", "error", 1)]
+
+
+def test_a_table_of_other_things_does_not_win_over_the_files_beside_it(tmp_path: Path) -> None:
+    root = a_folder(tmp_path, {"0.jpg": b"x", "1.jpg": b"y"})
+    pq.write_table(pa.table({"id": ["a"]}), f"{root}/t.parquet")
+
+    assert importers.best_importer(root)[0].name == "folder"
+
+
+def test_bytes_in_all_forms_are_described_by_their_parts(tmp_path: Path) -> None:
+    jpeg, png = b"\xff\xd8\xff\xe0 photo", b"\x89PNG\r\n\x1a\n picture"
+    table = pa.table(
+        {
+            "image": [{"bytes": jpeg, "path": "a.jpg"}],
+            "views": [[{"bytes": png, "path": None}, {"bytes": jpeg, "path": None}]],
+            "text": ["x"],
+        }
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    (tmp_path / "README.md").write_text("about")
+    (tmp_path / "left.jpg").write_bytes(b"left")
+
+    importer, _ = importers.best_importer(str(tmp_path))
+    with importer.open(str(tmp_path), {}) as source:
+        about = source.describe()  # type: ignore[attr-defined]
+
+    assert held(tmp_path) == {
+        "000000000": {"image.jpg": jpeg, "views.0.png": png, "views.1.jpg": jpeg, "json": b'{"text":"x"}'}
+    }
+    assert {use.name: use.becomes for use in about.field_uses} == {
+        "image": "image.jpg", "views": "views.0.png, views.1.jpg", "text": "json[text]",
+    }  # fmt: skip
+    assert [(found.code, found.severity, found.count) for found in about.findings] == [
+        ("WDS239", "error", 1), ("WDS239", "warning", 1),
+    ]  # fmt: skip
+
+
+def test_files_with_names_of_splits_are_splits(tmp_path: Path) -> None:
+    (tmp_path / "in" / "data").mkdir(parents=True)
+    for split, files in (("train", 2), ("validation", 1), ("test", 1)):
+        for i in range(files):
+            table = pa.table({"image": [b"\xff\xd8\xff" + f"{split}{i}".encode()], "n": [i]})
+            pq.write_table(table, tmp_path / "in" / "data" / f"{split}-{i:05d}-of-{files:05d}.parquet")
+
+    report = convert([str(tmp_path / "in")], str(tmp_path / "out"))
+
+    assert report.datasets[0].splits == {"train": 2, "val": 1, "test": 1}
+
+
+def test_names_of_classes_arrive_from_the_schema(tmp_path: Path) -> None:
+    features = {
+        "label": {"names": ["cat", "dog"], "_type": "ClassLabel"},
+        "tags": {"feature": {"names": ["in", "out"], "_type": "ClassLabel"}, "_type": "Sequence"},
+        "n": {"dtype": "int64", "_type": "Value"},
+    }
+    table = pa.table({"label": [1, -1], "tags": [[0, 1], []], "n": [1, 1]})
+    table = table.replace_schema_metadata({"huggingface": json.dumps({"info": {"features": features}})})
+    pq.write_table(table, tmp_path / "t.parquet")
+
+    assert [json.loads(parts["json"]) for parts in held(tmp_path / "t.parquet").values()] == [
+        {"label": 1, "tags": [0, 1], "n": 1, "label_name": "dog", "tags_name": ["in", "out"]},
+        {"label": -1, "tags": [], "n": 1, "tags_name": []},
+    ]
+
+
+@pytest.mark.parametrize("metadata", [b"{", b"[]", b'{"info": 1}', b'{"info": {"features": [1]}}'])
+def test_odd_descriptions_of_features_are_ignored(tmp_path: Path, metadata: bytes) -> None:
+    table = pa.table({"label": [1]}).replace_schema_metadata({"huggingface": metadata})
+    pq.write_table(table, tmp_path / "t.parquet")
+
+    assert held(tmp_path / "t.parquet") == {"000000000": {"json": b'{"label":1}'}}
