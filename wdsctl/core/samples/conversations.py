@@ -38,7 +38,7 @@ _ITEM_TYPES: dict[str, Literal["text", "image", "video", "audio"]] = {
     **dict.fromkeys(("image", "image_url", "input_image"), "image"),
     **dict.fromkeys(("video", "video_url", "input_video"), "video"),
     **dict.fromkeys(("audio", "audio_url", "input_audio"), "audio"),
-}  # type: ignore[dict-item]
+}
 
 #: A token, with the line breaks that divide it from text.
 _TOKEN = re.compile(r"[\r\n]*<(image|video|audio)>[\r\n]*")

@@ -11,16 +11,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wdsctl.core.catalog.ledger_checks import LocatedFindingCollector, PartToCheck
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
+from wdsctl.core.errors import DatasetError
 from wdsctl.core.json_text import read_json
+from wdsctl.core.media.facts import ImageFacts
 from wdsctl.core.media.kinds import MAX_DECODABLE_BYTES, MEDIA_KINDS, part_kind
+from wdsctl.core.media.probe import probe_media
 from wdsctl.core.media.sniff import sniff
+from wdsctl.core.samples.boxes import BOX_FORMATS, convert_boxes, read_boxes
+from wdsctl.core.samples.conversations import begins_with_assistant, normalize_conversation
 from wdsctl.core.samples.fields import FieldPath, PathStep, find_parts, follow_steps, is_collecting, parse_field_map
 from wdsctl.core.samples.types import MEDIA_LIST_KINDS, SAMPLE_TYPES, FieldKind, SampleField
-from wdsctl.core.validate.composed import check_boxes, check_conversation
+from wdsctl.core.text import short_repr
 from wdsctl.core.validate.content import json_defect, text_defect
-from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard
+from wdsctl.core.validate.headers import HEADER_READ_BYTES, ReadShard, part_byte_range, read_part_header
 
 #: The kind of all items of a field's list.
 LIST_ITEM_KINDS: dict[str, FieldKind] = {
@@ -42,6 +49,9 @@ _PARALLEL_LISTS = (
     ("chars_boxes", "chars_text"),
     *(("boxes", name) for name in ("labels", "label_names", "masks", "is_crowd", "areas", "keypoints")),
 )
+
+#: Pixels that a box may reach outside of its image, since tools round.
+_BOX_TOLERANCE = 1
 
 _KIND_PHRASES: dict[str, str] = {
     "integer": "a whole number",
@@ -135,10 +145,82 @@ def _check_composed(
     """Check what several fields must be together."""
     found = {field.name: find_parts(path, parts, field.kind) for field, path in rules.field_paths}
     if rules.sample_type == "ConversationSample" and "messages" in values:
-        check_conversation(values, found, parts[found["messages"][0]], findings)
+        _check_conversation(values, found, parts[found["messages"][0]], findings)
     if rules.sample_type == "DetectionSample" and isinstance(values.get("boxes"), list):
         image = parts[found["image"][0]] if found.get("image") else None
-        check_boxes(read, values, image, parts[found["boxes"][0]], findings)
+        _check_boxes(read, values, image, parts[found["boxes"][0]], findings)
+
+
+def _check_conversation(
+    values: Mapping[str, Any],
+    media: Mapping[str, tuple[str, ...]],
+    part: PartToCheck,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check whether the turns of a sample are a conversation with its media. `media`: the parts of each list."""
+    try:
+        conversation = normalize_conversation(
+            values["messages"],
+            images=media.get("images", ()),
+            videos=media.get("videos", ()),
+            audios=media.get("audios", ()),
+            tools=values.get("tools"),
+        )
+    except DatasetError as error:
+        findings.add("WDS161", error.message, part)
+        return
+    if begins_with_assistant(conversation):
+        findings.add("WDS162", "the first turn is the assistant's", part, "warning")
+
+
+def _check_boxes(
+    read: ReadShard,
+    values: Mapping[str, Any],
+    image: PartToCheck | None,
+    part: PartToCheck,
+    findings: LocatedFindingCollector,
+) -> None:
+    """Check the boxes of a sample. If their format is known, also their sizes and whether they are in the image, whose
+    header is read.
+    """
+    try:
+        boxes = read_boxes(values["boxes"])
+    except DatasetError as error:
+        findings.add("WDS163", error.message, part)
+        return
+    box_format = values.get("box_format")
+    if box_format is None or not len(boxes):
+        return
+    if box_format not in BOX_FORMATS:
+        findings.add("WDS163", f"box_format {short_repr(box_format)} is none of {', '.join(BOX_FORMATS)}", part)
+        return
+    width, height = _image_size(read, image)
+    if not width:
+        return
+    corners = convert_boxes(boxes, box_format, "xyxy", width=width, height=height)
+    negative = np.flatnonzero((corners[:, 2:] < corners[:, :2]).any(axis=1))
+    if len(negative):
+        found = short_repr(values["boxes"][negative[0]])
+        findings.add("WDS163", f"box {negative[0]} has a negative size as {box_format}: {found}", part, "warning")
+    limit = np.asarray([width, height], np.float32) + _BOX_TOLERANCE
+    outside = np.flatnonzero((corners[:, :2] < -_BOX_TOLERANCE).any(axis=1) | (corners[:, 2:] > limit).any(axis=1))
+    if len(outside):
+        found = short_repr(values["boxes"][outside[0]])
+        message = f"box {outside[0]} reaches outside of the image of {width} x {height} as {box_format}: {found}"
+        findings.add("WDS163", message, part, "warning")
+
+
+def _image_size(read: ReadShard, image: PartToCheck | None) -> tuple[int, int]:
+    """(width, height) in pixels, of the stored and the upright image the larger; zeros if the header cannot be read,
+    which the level `headers` reports.
+    """
+    if image is None or not image.size:
+        return 0, 0
+    head, content = read_part_header(read, image)
+    facts = probe_media(part_byte_range(read, image, head), content) if content.kind == "image" else None
+    if not isinstance(facts, ImageFacts):
+        return 0, 0
+    return max(facts.width, facts.display_width), max(facts.height, facts.display_height)
 
 
 def _check_collected(
