@@ -51,6 +51,7 @@ def prepare(
     sample_type: str = "",
     field_map: str | Mapping[str, str] = "",
     redetect: bool = False,
+    overwrite: bool = False,
     key: str | None = None,
     key_until: Literal["first-dot", "last-dot", "known-extension"] | None = None,
     media: str | bool | None = None,
@@ -83,6 +84,7 @@ def prepare(
     `by`, `seed`: as in `wdsctl.split`.
     `sample_type`, `field_map`: detected by default; `redetect` detects them again.
     `key`, `key_until`, `media`, `media_index`, `exclude`, `missing`, `sample_rows`, `hashed`: as in `wdsctl.index`.
+    `overwrite`: replace what `dest` holds of another source, once the new dataset is complete; not for raw files.
     `wait`: seconds to wait for another writer.
     `workers`: number of processes. None: the usable CPUs, at most 16.
     `yes`: accept an uncertain detection, let samples change their split, and accept a `source` that has moved and
@@ -137,6 +139,7 @@ def prepare(
         wait=wait,
         may_move=yes,
         moved=yes,
+        overwrite=overwrite,
         take_unsure=yes,
     )
     return run_prepare(spec.root, _path_or_none("dest", dest), request, progress=progress)
@@ -495,6 +498,7 @@ def convert(
     audio_parts: Names = "",
     on_error: Literal["skip", "keep", "error"] = "skip",
     compress: Literal["none", "gz"] = "none",
+    overwrite: bool = False,
     wait: float = 0.0,
     workers: int | None = None,
     dry_run: bool = False,
@@ -517,6 +521,7 @@ def convert(
     `audio` ("opus:64k"), `rate` (Hz), `audio_parts`: how to re-encode audio.
     `on_error`: what to do about samples that cannot be re-encoded.
     `compress`: "gz" compresses the shards, for transfer.
+    `overwrite`: replace what another conversion wrote to `dest`, once the new dataset is complete.
     `yes`: start again although another conversion into `dest` is unfinished.
     """
     from wdsctl.core.convert.convert import convert as run_convert
@@ -548,6 +553,7 @@ def convert(
             wait=wait,
             restart=yes,
             dry_run=dry_run,
+            overwrite=overwrite,
         ),
         sort=sort,
         shuffle=shuffle,

@@ -320,6 +320,12 @@ def exit_with_help(context: typer.Context) -> None:
         raise typer.Exit(2 if is_group else 0)
 
 
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace what another conversion wrote to DEST, once the new dataset is complete."
+    ),
+]
 FromOption = Annotated[
     str, typer.Option("--from", metavar="FORMAT", help="Format of the source. [default: detected]", show_default=False)
 ]

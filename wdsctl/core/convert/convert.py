@@ -29,6 +29,7 @@ from wdsctl.core.convert.destination import (
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
 from wdsctl.core.convert.finish import finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
+from wdsctl.core.convert.overwrite import DIFFERENT_CONVERSION, check_replaceable, draft_path, replace_destination
 from wdsctl.core.convert.parts import check_part_rules
 from wdsctl.core.convert.plan import planned_request, write_plan
 from wdsctl.core.convert.plan_file import PlanFile
@@ -72,10 +73,24 @@ def convert(
     workers gives the same bytes. After a finished run, the same command changes nothing. `convert` leaves out and
     counts samples that cannot be read or transcoded, unless `on_error` says otherwise.
     Raises UsageError, InputError, DatasetError, PermissionDenied, StorageError, CatalogError.
-    Memory: some tens of MB per worker, plus its largest sample.
+    Memory: some tens of MB per worker, plus its largest sample. `overwrite` replaces the result of another conversion,
+    which stays until the new one is complete.
     """
     request = request or ConvertRequest()
     dest = normalize_root(dest)
+    if not request.overwrite:
+        return _convert(sources, dest, request, progress)
+    can_replace = check_replaceable(dest)
+    try:
+        return _convert(sources, dest, request, progress)
+    except UsageError as error:
+        if error.code != DIFFERENT_CONVERSION or not can_replace:
+            raise
+    report = _convert(sources, draft_path(dest), request, progress)
+    return report if request.dry_run else replace_destination(dest, report, progress)
+
+
+def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progress: Progress) -> ConvertReport:
     check_request(request, len(sources))
     if request.layout in ("polylithic", "auto") and not request.media:
         request = replace(request, media=DEFAULT_MEDIA)

@@ -61,6 +61,7 @@ class ConvertRequest:
     wait: float = 0.0  # seconds to wait for the lock of the destination
     restart: bool = False  # remove the output of an unfinished conversion with other options
     dry_run: bool = False
+    overwrite: bool = False  # replace what another conversion wrote to the destination
     finish: bool = True  # detect the sample type, and put all samples in `train`; `prepare` does both itself
 
     @property

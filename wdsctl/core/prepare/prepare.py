@@ -231,6 +231,7 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
         workers=request.index.workers,
         wait=request.wait,
         restart=request.moved,
+        overwrite=request.overwrite,
         dry_run=request.index.dry_run,
         finish=False,
     )

@@ -27,6 +27,7 @@ class PrepareRequest:
     # Raw folders
     parts: tuple[str, ...] = ()  # those of a complete sample; empty: those that most samples have
     on_missing: OnMissing = "error"
+    overwrite: bool = False  # replace what was written to DEST from another source that is no raw folder
     moved: bool = False  # the source is the folder that DEST was made from, at another path
     # Splits. None: keep those of the catalog or dataset.yaml; for a new dataset, all samples are `train`.
     split: Mapping[str, float] | None = None
