@@ -13,6 +13,7 @@ from wdsctl.core.convert.parts import PartRules
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.errors import DatasetError, InputError, UsageError, WdsctlError
 from wdsctl.core.importers.polylithic import IMPORTER
+from wdsctl.core.index.index import index
 from wdsctl.core.index.request import IndexRequest
 from wdsctl.core.prepare.prepare import prepare
 from wdsctl.core.prepare.request import PrepareRequest
@@ -103,7 +104,7 @@ def test_lists_of_names_give_numbered_parts(tmp_path: Path) -> None:
     a_folder(tmp_path / "files", {"a.png": b"one", "b.png": b"two", "c.wav": b"three"})
     lines = [{"pictures": ["a.png", None, "b.png"], "sound": "c.wav"}, {"pictures": []}]
     (tmp_path / "lines.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    prepare(str(tmp_path / "lines.jsonl"), None, PrepareRequest())
+    index(str(tmp_path / "lines.jsonl"))
     (tmp_path / "blend.yaml").write_text("splits: {train: {path: lines.jsonl, aux: {all: filesystem://files}}}\n")
 
     with IMPORTER.open(str(tmp_path / "blend.yaml"), {"media": "pictures,sound"}) as source:

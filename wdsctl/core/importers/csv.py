@@ -233,7 +233,7 @@ def _delimiter(path: str, text: str, options: Options, quotes: str, stated: str)
 
     def fitness(delimiter: str) -> tuple[bool, int]:
         """(whether it divides all of the first rows into equally many cells, its count in the first line)."""
-        quoting = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if quotes == "yes" else csv.QUOTE_NONE
         try:
             rows = [
                 row for row in islice(csv.reader(lines, delimiter=delimiter, quoting=quoting), _PROBED_LINES) if row

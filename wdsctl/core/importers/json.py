@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from functools import partial
-from typing import Any
 
 from wdsctl.core.dataset.location import shell_command
 from wdsctl.core.errors import InputError, WdsctlError
@@ -19,6 +18,7 @@ from wdsctl.core.importers.records.description import make_table_source
 from wdsctl.core.importers.records.json_rows import JsonRows, JsonTable, find_lists
 from wdsctl.core.importers.records.samples import ROW_OPTIONS
 from wdsctl.core.importers.records.tables import (
+    Rows,
     choose_tables,
     first_rows,
     make_mapping,
@@ -79,7 +79,7 @@ class JsonImporter:
 IMPORTER = JsonImporter()
 
 
-def _read_first(path: str, options: Options | None = None) -> list[dict[str, Any]]:
+def _read_first(path: str, options: Options | None = None) -> Rows:
     """The first rows of a file. Empty if it has none, or cannot be read: opening it reports the error."""
     rows: JsonRows | None = None
     try:
