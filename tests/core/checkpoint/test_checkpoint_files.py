@@ -127,3 +127,4 @@ def test_names_can_always_be_sorted(names: list[str]) -> None:
 
 def test_ten_comes_after_nine() -> None:
     assert sorted(["r10.pt", "r9.pt", "r1.pt"], key=natural_sort_key) == ["r1.pt", "r9.pt", "r10.pt"]
+    assert min("9" * 5000, "1" + "0" * 5000, key=natural_sort_key) == "9" * 5000  # too long for int()

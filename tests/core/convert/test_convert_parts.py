@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,3 +86,45 @@ def test_keys_that_repeat_in_one_source_get_a_number(tmp_path: Path) -> None:
     to(tmp_path / "b", source, on_collision="prefix")
 
     assert content(tmp_path / "b") == {"a.txt": b"0", "2/a.txt": b"1", "3/a.txt": b"2"}
+
+
+TURNS = b'{"messages": [{"role": "user", "content": "<image> and <image>"}, {"role": "assistant", "content": "yes"}]}'
+
+
+def conversations(root: Path, images: str) -> str:
+    """A sample with two images, and a field map that takes them as a list."""
+    image = an_image("PNG")
+    source = a_dataset(root, {"0.tar": {"a.0.png": image, "a.1.png": image, "a.json": TURNS}})
+    field_map = {"messages": "json", "images": images}
+    prepare(source, None, PrepareRequest(sample_type="ConversationSample", field_map=field_map, split={"train": 1}))
+    return source
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "expected"),
+    [
+        ("*", {}, "*"),
+        ("*.png", {"image": parse_image("jpeg:80", parts=("*.png",))}, "*.png,*.jpg"),
+        ("*.png", {"image": parse_image("jpeg:80", parts=("1.png",))}, "*.png,1.jpg"),
+        ("*.png", {"parts": PartRules(rename=(("1.png", "1.apng"),))}, "*.png,1.apng"),
+        ("0.png,1.png", {"image": parse_image("jpeg:80", parts=("*.png",))}, "0.jpg,1.jpg"),
+    ],
+)
+def test_a_list_of_media_takes_them_under_their_new_names(
+    tmp_path: Path, images: str, options: dict[str, Any], expected: str
+) -> None:
+    to(tmp_path / "b", conversations(tmp_path / "a", images), **options)
+
+    config = load_config(locate(str(tmp_path / "b")).dataset_yaml)
+    assert (config.sample_type, config.field_map) == (
+        "ConversationSample",
+        {"messages": "json", "images": expected},
+    )
+
+
+def test_a_rename_that_would_move_an_image_in_its_conversation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"the field images takes \* in the order of their names") as refused:
+        to(tmp_path / "b", conversations(tmp_path / "a", "*"), parts=PartRules(rename=(("0.png", "first.png"),)))
+
+    assert refused.value.hint
+    assert not (tmp_path / "b").exists()

@@ -46,7 +46,22 @@ def test_a_value_is_found_in_a_key(spec: str, key: str, value: str | None) -> No
     assert parse_value_spec(spec).value_from_key(key) == value
 
 
-@pytest.mark.parametrize("spec", ["", "json", "json:", "json:a..b", "json:a[b]", "part:a,b", "part:a[", "key:(", "x:y"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "",
+        "json",
+        "json:",
+        "json:a..b",
+        "json:a[b]",
+        "part:a,b",
+        "part:a[",
+        "part:*.json",
+        "part:json[a][*]",
+        "key:(",
+        "x:y",
+    ],
+)
 def test_what_says_nothing_is_refused(spec: str) -> None:
     with pytest.raises(UsageError):
         parse_value_spec(spec)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.build import a_dataset
+from tests.build import a_dataset, an_image
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.index.index import index
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.core.progress import SilentProgress
 from wdsctl.core.validate.validate import ValidateRequest, validate
 from wdsctl.core.views.definition import ViewDefinition
@@ -70,3 +72,23 @@ def test_a_view_that_is_not_there_is_an_error_with_the_names_that_are(tmp_path: 
 def test_a_verb_of_whole_datasets_says_that_it_takes_no_view(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not on views such as 'some'"):
         index(f"{a_dataset_with_a_view(tmp_path)}@some")
+
+
+def test_samples_without_any_part_of_a_pattern_are_named(tmp_path: Path) -> None:
+    turns = b'{"messages": [{"role": "user", "content": "hi"}]}'
+    image = an_image("PNG")
+    members = {"a.0.png": image, "a.1.png": image, "a.json": turns, "b.json": turns, "c.txt": b"x", "c.json": turns}
+    root = str(a_dataset(tmp_path, {"one.tar": members}))
+    field_map = {"messages": "json", "images": "*.png"}
+    prepare(root, None, PrepareRequest(sample_type="ConversationSample", field_map=field_map, split={"train": 1}))
+
+    told = [
+        (found.code, found.message, found.count)
+        for found in validate(root, ValidateRequest(levels=("structure",))).findings
+    ]
+
+    assert ("WDS108", "samples without *.png", 2) in told
+    # Parts that the pattern takes are not odd because only some samples have them.
+    assert [message for code, message, _ in told if code == "WDS109"] == [
+        "1 of 3 samples have a part 'txt', and no field is made of it"
+    ]

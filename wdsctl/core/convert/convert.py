@@ -27,7 +27,7 @@ from wdsctl.core.convert.destination import (
     discard_other_plan,
 )
 from wdsctl.core.convert.exporters.shards import EXPORTER as SHARDS
-from wdsctl.core.convert.finish import finish_datasets
+from wdsctl.core.convert.finish import check_renames_in_lists, common_config, finish_datasets
 from wdsctl.core.convert.groups import SampleGrouper
 from wdsctl.core.convert.overwrite import DIFFERENT_CONVERSION, check_replaceable, draft_path, replace_destination
 from wdsctl.core.convert.parts import check_part_rules
@@ -167,6 +167,7 @@ def _run_conversion(
     """
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
+        check_renames_in_lists(common_config(opened.configs), request)
         resolved = _resolve(request, opened)  # of `request`, whose layout the plan may decide
         fingerprint = _fingerprint(request, opened)
         inputs = describe_inputs(request, opened)

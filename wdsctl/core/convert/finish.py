@@ -38,7 +38,7 @@ from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import hold_lock
 from wdsctl.core.dataset.split_rules import SplitRule, split_set_and_name
 from wdsctl.core.directories import join_beneath
-from wdsctl.core.errors import DatasetError, Finding, InputError
+from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
 from wdsctl.core.importers.polylithic import MARKER_FILE
 from wdsctl.core.index.index import IndexRequest, index_staged
@@ -48,7 +48,14 @@ from wdsctl.core.index.write_dataset_yaml import SampleTypeRequest, write_datase
 from wdsctl.core.json_text import read_json
 from wdsctl.core.media.selection import parse_media_selection
 from wdsctl.core.progress import Progress
-from wdsctl.core.samples.fields import FieldPath, PartAccess, find_parts, parse_field_path, validate_field_map
+from wdsctl.core.samples.fields import (
+    FieldPath,
+    PartAccess,
+    find_parts,
+    is_collecting,
+    parse_field_path,
+    validate_field_map,
+)
 from wdsctl.core.samples.naming import FIRST_DOT
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split
@@ -243,6 +250,28 @@ def _destination_config(location: DatasetLocation, written: _WrittenDataset) -> 
         if name not in absent
     )
     return replace(config, field_map=field_map, part_filter=part_filter, optional=tuple(filter(None, optional)))
+
+
+def check_renames_in_lists(config: DatasetConfig | None, request: ConvertRequest) -> None:
+    """Raises UsageError for a rename that would change the order of the media in a list, which is that of their names.
+
+    A new extension is not refused: the order is that of the rest of the name.
+    """
+    if config is None or not request.parts.rename:
+        return
+    kinds = {field.name: field.kind for field in SAMPLE_TYPES.get(config.sample_type, ())}
+    for name, source in config.field_map.items():
+        path, kind = parse_field_path(source), kinds.get(name, "any")
+        has_several = len(path.alternatives) > 1 or any(access.is_pattern for access in path.alternatives)
+        for old, new in request.parts.rename:
+            moves = old.rpartition(".")[0] != new.rpartition(".")[0]
+            if moves and has_several and is_collecting(path, kind) and find_parts(path, (old,), kind):
+                raise UsageError(
+                    f"the field {name} takes {source} in the order of their names, and {new!r} may come elsewhere than "
+                    f"{old!r}",
+                    where="--rename-part",
+                    hint=f"leave the rename out; if no sample has several, write `{name}: {old}` in dataset.yaml first",
+                )
 
 
 def _rename_field_parts(source: str, request: ConvertRequest) -> str | None:
