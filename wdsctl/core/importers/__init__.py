@@ -26,6 +26,7 @@ MODULES = MappingProxyType(
         "polylithic": "polylithic",
         "folder": "folder",
         "imagefolder": "imagefolder",
+        "scenes": "scenes",
         "csv": "csv",
         "jsonl": "jsonl",
         "llava": "llava",

@@ -1,0 +1,145 @@
+"""A folder for each sample: `0001/rgb.jpg` and `0001/depth.png` are the parts `rgb.jpg` and `depth.png` of `0001`.
+
+All folders have files of the same names. Folders named like splits, above them, are splits.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from wdsctl.core.errors import Finding, InputError, WdsctlError
+from wdsctl.core.importers.protocol import FieldUse, FormatMatch, Options, Source, SourceDescription
+from wdsctl.core.importers.records import values as given
+from wdsctl.core.importers.records.files import extension_of_name
+from wdsctl.core.importers.records.folder_files import (
+    FolderFiles,
+    FolderNames,
+    ListedSamples,
+    media_type_of,
+    split_of_folder,
+    unused_files_findings,
+    walk_folders,
+)
+from wdsctl.core.importers.records.samples import SourceSample, safe_key
+from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.samples.naming import split_name
+from wdsctl.core.text import path_for_message, pluralize
+
+_PROBED_FOLDERS = 20
+_USUAL_SHARE = 0.8  # a name is usual if so many folders have it
+
+
+class ScenesImporter:
+    """Keys are the paths of the folders. There are no options."""
+
+    name = "scenes"
+    about = "a folder for each sample, with files of the same names"
+
+    def recognise(self, path: str) -> FormatMatch | None:
+        if not os.path.isdir(path):
+            return None
+        try:
+            below = ((prefix, names) for prefix, names in walk_folders(path) if prefix and names.files)
+            probed = list(islice(below, _PROBED_FOLDERS))
+        except (OSError, WdsctlError):
+            return None
+        usual = _usual_names(names for _, names in probed)
+        stems = Counter(key[0] for key in map(split_name, usual) if key)
+        words = [stem for stem in stems if not re.search("[0-9]", stem)]
+        is_leaf = all(not names.folders for _, names in probed)
+        if len(probed) < 2 or len(stems) < 2 or not words or not is_leaf or not any(map(media_type_of, usual)):
+            return None
+        shown = ", ".join(path_for_message(name) for name in usual[:2])
+        # left.jpg, left.json, right.jpg and right.json may be one sample or two.
+        score = 0.2 if max(stems.values()) > 1 else 0.8
+        return FormatMatch(score, f"all folders have files named {shown}")
+
+    def open(self, path: str, options: Options) -> Source:
+        given.check_format_options(self.name, options, ())
+        folder = _SceneFolder(path)
+        samples = ListedSamples(folder.files, folder.scenes, folder.make_sample)
+        return SampleSource(samples, folder.split_names, folder.describe)
+
+
+IMPORTER = ScenesImporter()
+
+
+class _Scene(NamedTuple):
+    """A folder with files. `prefix`: its path with a trailing slash."""
+
+    prefix: str
+    names: tuple[str, ...]
+    split: str
+
+
+class _SceneFolder:
+    def __init__(self, root: str) -> None:
+        self.files = FolderFiles(root)
+        by_folder: dict[str, list[str]] = {}
+        for path in self.files.paths:
+            folder, slash, name = path.rpartition("/")
+            if slash and extension_of_name(name):
+                by_folder.setdefault(f"{folder}/", []).append(name)
+        splits = {prefix: next(filter(None, map(split_of_folder, prefix.split("/")[:-2])), "") for prefix in by_folder}
+        self.scenes = [
+            _Scene(prefix, tuple(names), splits[prefix])
+            for prefix, names in by_folder.items()
+            if any(map(media_type_of, names))
+        ]
+        if not self.scenes:
+            raise InputError(
+                "no folder has media files",
+                hint="check the path: every sample needs a folder of its own",
+                where=path_for_message(root),
+                code="WDS003",
+            )
+
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(scene.split for scene in self.scenes if scene.split))
+
+    def make_sample(self, scene: _Scene) -> SourceSample:
+        parts = tuple(self.files.part(name, f"{scene.prefix}{name}") for name in scene.names)
+        return SourceSample(safe_key(scene.prefix.rstrip("/")), parts, split=scene.split)
+
+    def describe(self) -> SourceDescription:
+        return SourceDescription(tuple(self._field_uses()), tuple(self._findings()))
+
+    def _field_uses(self) -> Iterator[FieldUse]:
+        yield FieldUse("folders", "keys", pluralize(len(self.scenes), "sample"))
+        for name, count in sorted(Counter(name for scene in self.scenes for name in scene.names).items()):
+            yield FieldUse(name, name, pluralize(count, "file"))
+        by_split = Counter(scene.split for scene in self.scenes)
+        for split in self.split_names:
+            yield FieldUse("folders", f"split {split}", pluralize(by_split[split], "sample"))
+
+    def _findings(self) -> Iterator[Finding]:
+        usual = _usual_names(FolderNames([], list(scene.names), 0) for scene in self.scenes)
+        lacking = [(scene, name) for scene in self.scenes for name in usual if name not in scene.names]
+        if lacking:
+            scene, name = lacking[0]
+            count = len({each.prefix for each, _ in lacking})
+            yield Finding(
+                code="WDS201",
+                severity="error",
+                message=f"{pluralize(count, 'folder')} without a file that most have, such as "
+                f"{path_for_message(scene.prefix)} without {path_for_message(name)}: the samples have what there is",
+                count=count,
+            )
+        used = {f"{scene.prefix}{name}" for scene in self.scenes for name in scene.names}
+        unused = (path for path in self.files.paths if path not in used)
+        yield from unused_files_findings(unused, "it is in no folder of a sample", self.files.hidden)
+
+
+def _usual_names(folders: Iterator[FolderNames]) -> list[str]:
+    """The names of files that at least 80 % of the folders have."""
+    counts: Counter[str] = Counter()
+    number = 0
+    for number, names in enumerate(folders, 1):  # noqa: B007 - the last number counts
+        counts.update(name for name in names.files if extension_of_name(name))
+    return sorted(name for name, count in counts.items() if count >= _USUAL_SHARE * number)
