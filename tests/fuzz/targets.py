@@ -30,6 +30,7 @@ from wdsctl.core.dataset.config import dump_config, parse_config
 from wdsctl.core.dataset.location import locate
 from wdsctl.core.energon.split_yaml import parse_split_yaml
 from wdsctl.core.errors import WdsctlError
+from wdsctl.core.importers import protocol as importers_protocol
 from wdsctl.core.importers.records.files import resolve_reference
 from wdsctl.core.index.index import index
 from wdsctl.core.media.keyframes import KeyframeIndex
@@ -326,6 +327,49 @@ def run_importers(data: bytes) -> None:
                 assert entry.key
 
 
+def run_annotations(data: bytes) -> None:
+    """An annotation file of each format, with one image beside it: every entry has a key, and is read or refused."""
+    files = {"coco": "c/annotations/a_val.json", "voc": "v/Annotations/a.xml", "yolo": "y/labels/a.txt"}
+    for form, name in {**files, "speech": "s/a.trans.txt"}.items():
+        path = os.path.join(_folder(), name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        _file(name, data)
+        top = name.split("/")[0]
+        for image in ("val/a.png", "JPEGImages/a.png", "images/a.png", "a.wav"):
+            os.makedirs(os.path.dirname(os.path.join(_folder(), top, image)), exist_ok=True)
+            _file(f"{top}/{image}", b"")
+        _find_and_read(form, os.path.join(_folder(), top))
+
+
+def _find_and_read(form: str, root: str) -> None:
+    importer = importers.get_importer(form)
+    importer.recognise(root)
+    with suppress(WdsctlError), importer.open(root, {}) as source:
+        assert isinstance(source, importers_protocol.DescribedSource)
+        source.describe()
+        for number, entry in zip(range(3), source.entries(), strict=False):
+            assert entry.key
+            with suppress(WdsctlError):
+                source.read(number)
+
+
+def _annotations() -> Sequence[bytes]:
+    box = {"image_id": 1, "id": 2, "category_id": 1, "bbox": [0, 0, 1, 1], "segmentation": [[0, 0, 1, 1, 2, 2]]}
+    segments = {"image_id": 1, "file_name": "a.png", "segments_info": [{"id": 1, "category_id": 1}]}
+    content = {
+        "images": [{"id": 1, "file_name": "a.png", "width": 4, "height": 4}],
+        "annotations": [box, {"image_id": 1, "id": 2, "caption": "a"}, segments],
+        "categories": [{"id": 1, "name": "cat", "supercategory": "x"}],
+    }
+    xml = b"<annotation><size><width>4</width><height>4</height></size><object><name>a</name><bndbox><xmin>1</xmin>"
+    return [
+        json.dumps(content).encode(),
+        xml + b"<ymin>1</ymin><xmax>2</xmax><ymax>2</ymax></bndbox></object></annotation>",
+        b"0 0.5 0.5 0.1 0.1\n1 0 0 0.5 0.5 1 1\n",
+        b"a HELLO\nb THERE\n",
+    ]
+
+
 def run_sniff(data: bytes) -> None:
     assert sniff(data).kind
 
@@ -351,6 +395,7 @@ TARGETS: dict[str, Target] = {
     "output": Target(run_output),
     "key_list": Target(run_key_list),
     "importers": Target(run_importers),
+    "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
 }
 

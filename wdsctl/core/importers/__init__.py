@@ -1,8 +1,8 @@
 """Recognise and read the formats that datasets come in: one module per format, imported on first use.
 
 `protocol` defines what an importer and an open source do. `find_importers` asks each importer whether a path looks like
-its format, and gets a score and a reason. `records` has the code that formats with rows share. `prepare` and `convert`
-import this room.
+its format, and gets a score and a reason. `annotations` has the formats of media with annotation files. `records` has
+the code that formats share. `prepare` and `convert` import this room.
 """
 
 from __future__ import annotations

@@ -162,7 +162,10 @@ class SourceDescription(NamedTuple):
 @runtime_checkable
 class DescribedSource(Protocol):
     def describe(self) -> SourceDescription:
-        """Describe the source. Called once a run, never in workers. Cost: at most a listing of the folder."""
+        """Describe the source. Called once a run, never in workers.
+
+        Cost: at most a listing of the folder, and one reading of its annotation files.
+        """
 
 
 @runtime_checkable

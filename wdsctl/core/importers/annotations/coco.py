@@ -343,9 +343,10 @@ class _ImageRows:
     ) -> SourceRow:
         """Add the segments of a panoptic annotation to the record, and its PNG to the row."""
         segments = note["segments_info"] if isinstance(note["segments_info"], list) else []
-        named = [(segment, file.category(segment)) for segment in segments if isinstance(segment, dict)]
+        categories = [file.category(segment) if isinstance(segment, dict) else None for segment in segments]
         record["segments_info"] = [
-            segment if category is None else {**segment, "category": category} for segment, category in named
+            segment if category is None else {**segment, "category": category}
+            for segment, category in zip(segments, categories, strict=True)
         ]
         record["segments_file_name"] = note.get(_FILE_NAME_FIELD)
         try:
