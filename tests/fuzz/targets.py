@@ -39,6 +39,7 @@ from wdsctl.core.offsets.block_checksums import append_checksums
 from wdsctl.core.offsets.key_list import read_key_list
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.safe_open import is_beneath
+from wdsctl.core.samples.conversations import normalize_conversation
 from wdsctl.core.samples.key_rules import SampleLayout, choose_key_rule
 from wdsctl.core.samples.naming import KEY_RULES, dotless_key, possible_keys, split_name_by_rule
 from wdsctl.core.shards.jsonl_scan import scan_jsonl
@@ -370,6 +371,27 @@ def _annotations() -> Sequence[bytes]:
     ]
 
 
+def run_conversation(data: bytes) -> None:
+    """Every image of a conversation that is taken has one place, in order."""
+    with suppress(WdsctlError):
+        messages = normalize_conversation(data, images=[1, 2]).messages
+        placed = [item["image"] for message in messages for item in message["content"] if item["type"] == "image"]
+        if placed != [1, 2]:
+            raise AssertionError(f"the images are at {placed}")
+
+
+def _conversations() -> Sequence[bytes]:
+    told = [{"from": "human", "value": "<image> and <image>"}, {"from": "gpt", "value": "yes"}]
+    content = [{"type": "image_url", "image_url": {"url": "a.jpg"}}, {"type": "text", "text": "<image> hi"}]
+    calls = [{"from": "function_call", "value": '{"name": "x"}'}, {"role": "tool", "content": "y"}]
+    return [
+        json.dumps(told).encode(),
+        json.dumps({"messages": [{"role": "user", "content": content}], "system": "z", "tools": "[]"}).encode(),
+        json.dumps({"conversations": [*told, *calls]}).encode(),
+        b'{"question": "who?", "answer": "me"}',
+    ]
+
+
 def run_sniff(data: bytes) -> None:
     assert sniff(data).kind
 
@@ -397,6 +419,7 @@ TARGETS: dict[str, Target] = {
     "importers": Target(run_importers),
     "annotations": Target(run_annotations, _annotations),
     "sniff": Target(run_sniff, _heads),
+    "conversation": Target(run_conversation, _conversations),
 }
 
 

@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.build import a_folder
+from tests.build import a_dataset, a_folder
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.request import ConvertRequest
 from wdsctl.core.dataset.config import load_config
+from wdsctl.core.prepare.prepare import prepare
+from wdsctl.core.prepare.request import PrepareRequest
 from wdsctl.loader import (
     ConversationSample,
     Cooker,
@@ -132,3 +134,24 @@ def test_a_batch_of_conversations_has_a_list_for_each_sample(tmp_path: Path) -> 
 
     assert sorted(len(images) for images in batch.images) == [0, 1, 1, IMAGES]
     assert sorted(len(messages) for messages in batch.messages) == [2, 3, 4, 4]
+
+
+def test_conversations_in_tars_are_found_with_images_that_some_lack(tmp_path: Path) -> None:
+    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    seen = [{"role": "user", "content": "<image>hi"}, {"role": "assistant", "content": "hello"}]
+    files = {}
+    for i in range(4):
+        files[f"{i}.json"] = json.dumps({"messages": seen if i % 2 else chat}).encode()
+        if i % 2:
+            files[f"{i}.png"] = picture(i)
+    root = a_dataset(tmp_path, {"one.tar": files})
+
+    prepare(root, None, PrepareRequest(split={"train": 1}))
+
+    config = load_config(str(tmp_path / ".wdsctl/dataset.yaml"))
+    assert (config.sample_type, config.field_map, config.optional) == (
+        "ConversationSample",
+        {"messages": "json", "images": "*"},
+        ("images",),
+    )
+    assert sorted(len(sample.images) for sample in samples_of(tmp_path).values()) == [0, 0, 1, 1]

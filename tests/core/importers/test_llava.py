@@ -143,6 +143,7 @@ def test_media_in_data_urls_are_decoded_and_named_by_their_content(tmp_path: Pat
         (conversation("<image> hi", "x", image="data:image/png;base64,?"), "WDS232", "the data: URL cannot be read"),
         (conversation("<image> hi", "x", image="data:text,hi"), "WDS232", "the data: URL cannot be read"),
         (conversation("<image> hi", "x", image={"a": 1}), "WDS232", "expected a file or bytes"),
+        (conversation("<image> hi", "x", image=[["a.jpg"]]), "WDS232", "found a list in a list"),
         (
             {
                 "messages": [{"role": "user", "content": [{"type": "image", "image": "a.jpg"}]}],

@@ -105,24 +105,36 @@ def describe_conversations(
     uses = []
     for name in dict.fromkeys(name for row in rows for name in row):
         if name in fields:
-            references = [value for row in rows for value in _flatten(row.get(name))]
-            parts = sorted({extension_of_name(each) or "bin" for each in references if isinstance(each, str)})
-            is_single = all(len(list(_flatten(row.get(name)))) < 2 for row in rows)
+            values = [_list_readable(_flatten(row.get(name))) for row in rows]
+            parts = sorted(
+                {extension_of_name(each) or "bin" for some in values for each in some if isinstance(each, str)}
+            )
+            is_single = all(len(some) < 2 for some in values)
             uses.append(FieldUse(name, ", ".join(part if is_single else f"*.{part}" for part in parts) or "*"))
         elif name == text:
             uses.append(FieldUse(name, "txt"))
         else:
-            has_media = name in TURNS_KEYS and any(True for row in rows for _ in _iter_item_media(row.get(name)))
+            has_media = name in TURNS_KEYS and any(_list_readable(_iter_item_media(row.get(name))) for row in rows)
             uses.append(FieldUse(name, f"json[{name}]", "its media become parts, too" if has_media else ""))
     return SourceDescription(tuple(uses), config=CONVERSATION_CONFIG)
 
 
+def _list_readable(media: Iterator[Any]) -> list[Any]:
+    """The media; none if they cannot be read, which the row reports."""
+    try:
+        return list(media)
+    except WdsctlError:
+        return []
+
+
 def _flatten(value: Any) -> Iterator[Any]:
-    if isinstance(value, list | tuple):
-        for each in value:
-            yield from _flatten(each)
-    elif value is not None and value != "":
-        yield value
+    """The media of a field: one, or a list of them. Raises DatasetError WDS232 for a list in a list."""
+    for each in value if isinstance(value, list | tuple) else (value,):
+        if isinstance(each, list | tuple):
+            hint = "write one list of files; `-O files=` says which fields are files"
+            raise DatasetError("expected a file or bytes, found a list in a list", hint=hint, code="WDS232")
+        if each is not None and each != "":
+            yield each
 
 
 def _iter_item_media(turns: Any) -> Iterator[Any]:
