@@ -391,8 +391,9 @@ class _ImageRows:
         images = pluralize(len(self._images), "image")
         yield FieldUse("images", f"{','.join(sorted(self._extensions)) or 'bin'}, json", f"{images}, a sample each")
         if counts["bbox"]:
-            note = "boxes as xywh: left, top, width and height in pixels"
-            yield FieldUse("annotations with boxes", "json[annotations]", f"{counts['bbox']:,}; {note}")
+            note = "boxes are xywh: left, top, width and height in pixels"
+            records = pluralize(counts["bbox"], "record")
+            yield FieldUse("annotations with boxes", "json[annotations]", f"{records}, joined by id; {note}")
         for kind in ("segmentation", "keypoints"):
             if counts[kind]:
                 yield FieldUse(f"annotations[{kind}]", f"json[annotations][*][{kind}]", f"{counts[kind]:,}")
@@ -419,17 +420,18 @@ class _ImageRows:
                 yield FieldUse(group.prefix.rstrip("/"), f"split {group.split}")
 
     def _findings(self) -> Iterator[Finding]:
-        for kind, code, what in (
-            ("outside", "WDS163", "box reaches more than a pixel out of the image"),
-            ("bad bbox", "WDS163", "annotation has a bbox that is not four numbers: kept in other_annotations"),
-            ("missing images", "WDS232", "annotation of an image that the files do not list: left out"),
-            ("missing categories", "WDS232", "annotation of a category that the files do not list: left out"),
+        for kind, code, one, many, what in (
+            ("outside", "WDS163", "box", "boxes", "reaching more than a pixel out of the image"),
+            ("bad bbox", "WDS163", "annotation", "", "whose bbox is not four numbers, kept in other_annotations"),
+            ("missing images", "WDS232", "annotation", "", "of an image that the files do not list, left out"),
+            ("missing categories", "WDS232", "annotation", "", "of a category that the files do not list, left out"),
         ):
             if self._counts[kind]:
+                count = pluralize(self._counts[kind], one, many)
                 yield Finding(
                     code=code,
                     severity="error" if code == "WDS232" else "warning",
-                    message=f"{self._counts[kind]:,} times: {what}, such as {self._examples[kind]}",
+                    message=f"{count} {what}, such as {self._examples[kind]}",
                     count=self._counts[kind],
                 )
         with_captions = sum(any("caption" in note for note in self._parsed_notes(row)) for row in self._caption_rows())

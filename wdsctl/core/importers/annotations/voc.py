@@ -185,7 +185,7 @@ class _VocFolder:
             objects = content.get("object", []) if isinstance(content, dict) else []
             counts["objects without a box"] += len(objects) - len(facts["boxes"])
             outside = sum(_is_outside(box, content.get("size")) for box in facts["boxes"])
-            example = example or (image.annotation if outside else "")
+            example = example or (path_for_message(image.annotation) if outside else "")
             counts["outside"] += outside
         return SourceDescription(
             tuple(self._field_uses(counts)), tuple(self._findings(counts, example)), self._config()
@@ -223,13 +223,18 @@ class _VocFolder:
         return [path for path in self.files.paths if pattern.fullmatch(path) and path not in self._lists]
 
     def _findings(self, counts: Counter[str], example: str) -> Iterator[Finding]:
-        for code, count, what in (
-            ("WDS163", counts["outside"], f"box reaching out of the image, such as in {path_for_message(example)}"),
-            ("WDS163", counts["objects without a box"], "object without a bndbox: only json[annotation] has it"),
-            ("WDS212", len(self._twice), f"image in two lists, such as {self._twice[:1]}: the first list decides"),
+        twice = (
+            f"in two lists, such as {path_for_message(self._twice[0])}: the first list decides" if self._twice else ""
+        )
+        for code, count, one, many, what in (
+            ("WDS163", counts["outside"], "box", "boxes", f"reaching out of the image, such as in {example}"),
+            ("WDS163", counts["objects without a box"], "object", "", "without a bndbox: only json[annotation] has it"),
+            ("WDS212", len(self._twice), "image", "", twice),
         ):
             if count:
-                yield Finding(code=code, severity="warning", message=f"{count:,} times: {what}", count=count)
+                yield Finding(
+                    code=code, severity="warning", message=f"{pluralize(count, one, many)} {what}", count=count
+                )
         if self._missing_in_lists:
             yield Finding(
                 code="WDS231",
