@@ -81,6 +81,7 @@ class Dataset:
         CatalogError if the catalog cannot be used. WDS236: torch is not installed.
         """
         from wdsctl.core.dataset.location import locate_view
+        from wdsctl.core.dataset.polylithic import find_polylithic_folder
 
         with require_packages("wdsctl.Dataset"):
             from wdsctl.loader.decoding import SampleDecoder
@@ -94,7 +95,14 @@ class Dataset:
             raise UsageError(f"root names the view {named!r}, and view={view!r}", hint="pass one of them")
         decoder = decode if isinstance(decode, SampleDecoder) else SampleDecoder() if decode else None
         choice = SampleChoice(split, view or named or None, decoder, crude or decoder is None, trust_code)
-        self._reader = SampleReader(location, choice, folder)
+        polylithic = find_polylithic_folder(path, folder)
+        self._reader: SampleReader
+        if polylithic is None:
+            self._reader = SampleReader(location, choice, folder)
+        else:
+            from wdsctl.loader.stores.completed import CompletedReader
+
+            self._reader = CompletedReader(polylithic, choice, folder)
         self._positions = range(self._reader.n)
 
     def __len__(self) -> int:
@@ -251,16 +259,13 @@ class Dataset:
         )
 
     def _chosen(self, choice: SampleChoice) -> Self:
-        from wdsctl.loader.reading.sample_reader import SampleReader
-
         if self._positions != range(self._reader.n):
             raise UsageError(
                 "a slice of a dataset has no splits or views",
                 where=self.root,
                 hint='select before slicing: ds.split("val")[:10]',
             )
-        location = self._reader.location
-        reader = SampleReader(location, choice, location.meta)
+        reader = self._reader.with_choice(choice)
         return self._with(reader, range(reader.n))
 
     def _with(self, reader: SampleReader, positions: range) -> Self:

@@ -36,11 +36,11 @@ from wdsctl.core.convert.sources import OpenSources
 from wdsctl.core.dataset.config import DatasetConfig, dump_config, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command
 from wdsctl.core.dataset.lock import hold_lock
+from wdsctl.core.dataset.polylithic import MARKER_FILE, MONOLITHIC_CONFIG_FILE
 from wdsctl.core.dataset.split_rules import SplitRule, split_set_and_name
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, Finding, InputError, UsageError
 from wdsctl.core.files import remove_tree, write_text
-from wdsctl.core.importers.polylithic import MARKER_FILE
 from wdsctl.core.index.index import IndexRequest, index_staged
 from wdsctl.core.index.media import update_media
 from wdsctl.core.index.request import MediaRequest
@@ -60,9 +60,6 @@ from wdsctl.core.samples.naming import FIRST_DOT
 from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
 from wdsctl.core.split.split import ensure_split
 from wdsctl.core.views.selections import shard_selection
-
-#: The dataset.yaml of the complete samples, next to primary and media.
-MONOLITHIC_CONFIG_FILE = "monolithic.yaml"
 
 #: The files that a conversion writes next to primary and media.
 SIDE_FILES = (MARKER_FILE, "blend.yaml", "cook.py", MONOLITHIC_CONFIG_FILE)

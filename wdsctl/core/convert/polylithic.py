@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from wdsctl.core.dataset.config import DatasetConfig, required_fields
-from wdsctl.core.importers.references import REFERENCES_PART
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.samples.types import CRUDE, MEDIA_LIST_KINDS, SAMPLE_TYPES
 
 _BLEND_TEMPLATE = """\

@@ -26,11 +26,12 @@ from wdsctl.core.convert.parts import (
 )
 from wdsctl.core.convert.plan_file import PlanFile, PlannedSample, PlannedUnit, SharedPart, UnitResult
 from wdsctl.core.convert.request import ConvertRequest, ResolvedRequest, SourceSpec
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.directories import join_beneath
 from wdsctl.core.errors import DatasetError, StorageDown, WdsctlError
 from wdsctl.core.files import open_file_draft
 from wdsctl.core.importers.protocol import DetailedSource, FilePart, Part, Source
-from wdsctl.core.importers.references import REFERENCES_PART, encode_line, make_references_part
+from wdsctl.core.importers.references import encode_line, make_references_part
 
 AnyPart = Part | FilePart
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from wdsctl.core.blend.yaml_tree import from_yaml, node_value, resolve_aux_path
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.polylithic import MARKER_FILE, REFERENCES_PART, is_polylithic, read_polylithic_folder
 from wdsctl.core.errors import DatasetError, InputError, UsageError
 from wdsctl.core.importers.protocol import (
     FilePart,
@@ -27,7 +28,6 @@ from wdsctl.core.importers.protocol import (
     file_identity,
 )
 from wdsctl.core.importers.references import (
-    REFERENCES_PART,
     MediaStore,
     PreparedMediaStore,
     decode_line,
@@ -36,10 +36,9 @@ from wdsctl.core.importers.references import (
 )
 from wdsctl.core.importers.shards import SHARDS_OPTIONS, ShardsSource
 from wdsctl.core.json_text import read_json
-from wdsctl.core.safe_open import check_beneath, check_store, regular_file_opener
+from wdsctl.core.safe_open import check_store, regular_file_opener
 from wdsctl.core.validate.refs import values_at_path
 
-MARKER_FILE = "polylithic.json"
 LARGE_PART_BYTES = 64 << 20  # media of this size and more are returned as ranges
 
 _MEDIA_OPTION_HINT = "such as `-O media=image`, or `-O media=image,sound` where a sample has two"
@@ -241,42 +240,13 @@ class PolylithicImporter:
         if unknown:
             raise UsageError(f"polylithic has no option {unknown[0]!r}", hint="it has media, store and split")
         if os.path.isdir(path):
-            return PolylithicSource(read_layout(path))
+            return PolylithicSource(_read_layout(path))
         return PolylithicSource(_layout_of_blend(path, options))
 
 
-def is_polylithic(path: str) -> bool:
-    """Whether `convert` wrote primary and media into this folder."""
-    return os.path.isfile(os.path.join(path, MARKER_FILE))
-
-
-def read_marker(path: str) -> dict[str, Any]:
-    """What `convert` recorded of a polylithic dataset. Raises InputError."""
-    try:
-        with open(os.path.join(path, MARKER_FILE), encoding="utf-8", opener=regular_file_opener) as file:
-            content = read_json(file.read())
-    except (OSError, ValueError) as error:
-        raise _bad_marker_error(path, str(error)) from error
-    if not isinstance(content, dict):
-        raise _bad_marker_error(path, "it is no JSON object")
-    return content
-
-
-def read_layout(path: str) -> Layout:
-    """The layout of a folder that `convert` wrote. Raises InputError, PermissionDenied."""
-    content = read_marker(path)
-    try:
-        primary, media = os.path.join(path, content["primary"]), os.path.join(path, content["media"])
-        form = content["form"]
-    except (KeyError, TypeError) as error:
-        raise _bad_marker_error(path, str(error)) from error
-    check_beneath(primary, path)
-    check_beneath(media, path)
-    return Layout(primary, (media,), (), form, is_shared=content.get("shared") is True)
-
-
-def _bad_marker_error(path: str, problem: str) -> InputError:
-    return InputError(f"its {MARKER_FILE} cannot be read: {problem}", where=path, hint="convert the original again")
+def _read_layout(path: str) -> Layout:
+    folder = read_polylithic_folder(path)
+    return Layout(folder.primary, (folder.media,), (), folder.form, is_shared=folder.is_shared)
 
 
 def _layout_of_refs(path: str, options: Options) -> Layout:

@@ -22,14 +22,13 @@ from typing import Any, Protocol
 
 from wdsctl.core.catalog.read import read_current_generation
 from wdsctl.core.dataset.location import DatasetLocation, locate
+from wdsctl.core.dataset.polylithic import REFERENCES_PART
 from wdsctl.core.errors import DatasetError, translate_os_errors
 from wdsctl.core.importers.protocol import FilePart, Part
 from wdsctl.core.importers.shards import shards_digest
 from wdsctl.core.offsets.key_index import open_key_index
 from wdsctl.core.offsets.read import Offsets
 from wdsctl.core.samples.naming import possible_keys, split_name
-
-REFERENCES_PART = "refs.json"
 
 #: Style of JSON -> the arguments of `json.dumps` that write it.
 _JSON_STYLES: Mapping[str, dict[str, Any]] = {

@@ -6,11 +6,11 @@ import os
 
 import numpy as np
 
-from wdsctl.core.convert.finish import MONOLITHIC_CONFIG_FILE
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import shell_command
+from wdsctl.core.dataset.polylithic import MONOLITHIC_CONFIG_FILE, read_marker
 from wdsctl.core.errors import InputError, UsageError
-from wdsctl.core.importers.polylithic import IMPORTER, read_marker
+from wdsctl.core.importers.polylithic import IMPORTER
 from wdsctl.core.index.write_dataset_yaml import (
     EVIDENCE_HEAD_BYTES,
     MAX_WHOLE_JSON_BYTES,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,15 +17,15 @@ from wdsctl.core.catalog.read import Catalog
 from wdsctl.core.catalog.stage import stage_catalog
 from wdsctl.core.convert.convert import convert
 from wdsctl.core.convert.finish import write_training_files
-from wdsctl.core.convert.request import ConvertReport, ConvertRequest
+from wdsctl.core.convert.request import ConvertReport, ConvertRequest, LayoutName
 from wdsctl.core.dataset.destination import check_destination
 from wdsctl.core.dataset.location import DatasetLocation, locate, note_catalog_location, shell_command
 from wdsctl.core.dataset.lock import check_lock_held, hold_lock
+from wdsctl.core.dataset.polylithic import is_polylithic, read_polylithic_folder
 from wdsctl.core.dataset.raw_folder import RawListing
 from wdsctl.core.dataset.root_spec import RootSpec, parse_root_spec
 from wdsctl.core.errors import CatalogError, DatasetError, UsageError
 from wdsctl.core.files import make_folder
-from wdsctl.core.importers.polylithic import is_polylithic, read_layout
 from wdsctl.core.index.index import (
     IndexReport,
     check_new_catalog,
@@ -174,10 +175,10 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
     The sample type and the media facts are of the complete samples: the former is in monolithic.yaml, the latter in the
     catalog of the media.
     """
-    layout = read_layout(folder)
+    layout = read_polylithic_folder(folder)
     media_request = replace(request.index, exclude=None, missing="error", key=None, key_until=None)
     if request.index.media.selection is not None:
-        index_dataset(RootSpec(layout.stores[0], None), media_request, wait=request.wait, progress=progress)
+        index_dataset(RootSpec(layout.media), media_request, wait=request.wait, progress=progress)
     plain = replace(request.index, media=MediaRequest())
     here = replace(
         request, from_format="", layout="", sample_type="", field_map={}, redetect=False, catalog=None, index=plain
@@ -193,7 +194,7 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         if is_new or not report.up_to_date:
             with Catalog(locate(layout.primary).catalog) as catalog:
                 names = [split.name for split in catalog.splits()]
-            write_training_files(folder, config, "jsonl" if layout.form == "jsonl" else "tar", names)
+            write_training_files(folder, config, layout.form, names)
     return replace(
         report,
         source=redact_secrets(folder),
@@ -203,6 +204,10 @@ def _prepare_polylithic(folder: str, request: PrepareRequest, progress: Progress
         primary=redact_secrets(layout.primary),
         sample_type=config.sample_type,
     )
+
+
+#: The layout of `prepare` -> that of `convert`.
+_CONVERT_LAYOUTS: Mapping[str, LayoutName] = {"": "auto", "monolithic": "", "polylithic": "polylithic"}
 
 
 def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequest:
@@ -227,7 +232,7 @@ def conversion_request(form: SourceForm, request: PrepareRequest) -> ConvertRequ
         shard_samples=request.shard_samples,
         shard_size=request.shard_size,
         template=request.template,
-        layout={"": "auto", "monolithic": "", "polylithic": "polylithic"}[request.layout],
+        layout=_CONVERT_LAYOUTS[request.layout],
         workers=request.index.workers,
         wait=request.wait,
         restart=request.moved,

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 from wdsctl.core.blend import Leaf
 from wdsctl.core.catalog.read import read_generation_and_split
 from wdsctl.core.catalog.splits import SplitShard
 from wdsctl.core.dataset.config import DatasetConfig, parse_config, read_config_text
-from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.location import DatasetLocation, locate, locate_view
+from wdsctl.core.dataset.polylithic import PolylithicFolder, find_polylithic_folder
 from wdsctl.core.energon.meta import find_meta_file
 from wdsctl.core.energon.split_file import find_split_file, read_split_from_file
 from wdsctl.core.errors import CatalogError, InputError, StateMismatch, UsageError
@@ -29,6 +30,7 @@ from wdsctl.loader.reading.source import SplitSource
 from wdsctl.loader.reading.user_code import resolve_user_code
 from wdsctl.loader.recipe.dataset import Dataset, locate_errors
 from wdsctl.loader.stores import FileStore, PreparedStore, open_store
+from wdsctl.loader.stores.completed import CompletedSource
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,8 @@ class OpenSplit:
     """A split of a dataset in one generation: what all references to it share.
 
     `full_selection`: the split; `selection`: what is read of it, less if a view is named. `view_hash`: of the view, or
-    empty. `split_name`: its name in the catalog; empty for a split of a file.
+    empty. `split_name`: its name in the catalog; empty for a split of a file. `polylithic`: the folder that was named,
+    if the dataset is its primary.
     """
 
     location: DatasetLocation
@@ -46,6 +49,7 @@ class OpenSplit:
     full_selection: SampleSelection
     view_hash: str = ""
     split_name: str = ""
+    polylithic: PolylithicFolder | None = None
 
 
 class SourceOrigin(NamedTuple):
@@ -146,6 +150,10 @@ class SourceOpener:
         raw = self._dataset.raw
         is_shared = raw == "bytes" and not is_url(opened.location.root)
         make = SplitSource if joined is None else joined.open_source
+        sample_type = opened.config.sample_type if joined is None else joined.joiner.sample_type
+        if opened.polylithic is not None:
+            media = self._open_aux_store(opened.polylithic.media, leaf)
+            make = partial(CompletedSource, media=media, is_jsonl=opened.polylithic.form == "jsonl")
         source = make(
             opened.location.root,
             opened.offsets,
@@ -159,7 +167,7 @@ class SourceOpener:
             storage=self._local_storage if is_shared else None,
             decode_functions=functions,
             raw=raw,
-            aux=self._open_aux_stores(leaf, opened.config.sample_type if joined is None else joined.joiner.sample_type),
+            aux=self._open_aux_stores(leaf, sample_type),
             view_hash=opened.view_hash,
             full_selection=opened.full_selection if opened.view_hash else selection,
             is_member=is_member,
@@ -203,6 +211,10 @@ class SourceOpener:
 
     def _open_split(self, leaf: Leaf, generation: int | None) -> OpenSplit:
         location, view = locate_view(leaf.path, self._dataset.catalog)
+        polylithic = find_polylithic_folder(leaf.path, self._dataset.catalog)
+        if polylithic is not None:
+            _check_no_join(leaf)
+            location = locate(polylithic.primary, self._dataset.catalog)
         file = leaf.split_config or self._dataset.split_config
 
         def opened(location: DatasetLocation) -> tuple[int, list[SplitShard]]:
@@ -240,13 +252,13 @@ class SourceOpener:
             )
         full_selection = SampleSelection(offsets, of_split) if view else selection
         split_name = "" if file else leaf.split_part
-        return OpenSplit(
-            location, offsets, selection, self._read_config(location, leaf), full_selection, view_hash, split_name
-        )
+        config = self._read_config(location, leaf, "" if polylithic is None else polylithic.config)
+        return OpenSplit(location, offsets, selection, config, full_selection, view_hash, split_name, polylithic)
 
-    def _read_config(self, location: DatasetLocation, leaf: Leaf) -> DatasetConfig:
+    def _read_config(self, location: DatasetLocation, leaf: Leaf, default: str) -> DatasetConfig:
+        """The config of a leaf. `default`: the path of the file, if it is not the dataset.yaml of the location."""
         name = leaf.dataset_config or self._dataset.dataset_config
-        path = find_meta_file(location, name) if name else location.dataset_yaml
+        path = find_meta_file(location, name) if name else default or location.dataset_yaml
         if name and not os.path.exists(path):
             raise InputError(
                 f"there is no dataset_config {name!r}", where=path, hint="name a file next to dataset.yaml"
@@ -261,6 +273,16 @@ class SourceOpener:
         if text not in self._configs:
             self._configs[text] = parse_config(text, path)
         return self._configs[text]
+
+
+def _check_no_join(leaf: Leaf) -> None:
+    """Raises UsageError for a join whose primary is a polylithic folder."""
+    if leaf.join is not None:
+        raise UsageError(
+            "the first dataset of a join cannot be the folder of a polylithic dataset",
+            where=leaf.where or leaf.path,
+            hint="`wdsctl convert FOLDER DEST` makes one dataset of it, which joins",
+        )
 
 
 def _gone_error(location: DatasetLocation, what: str) -> StateMismatch:

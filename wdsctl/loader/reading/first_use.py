@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from wdsctl.core.dataset.location import DatasetLocation, locate_view
+from wdsctl.core.dataset.polylithic import find_polylithic_folder
 from wdsctl.core.errors import CatalogError, InputError
 from wdsctl.core.urls import is_url
 from wdsctl.loader.runtime.logs import logger
@@ -47,7 +48,8 @@ def check_dataset_exists(path: str, catalog: str | None) -> None:
     use. Costs a few file system calls; URLs are not requested."""
     from wdsctl.core.energon.meta import energon_meta
 
-    location, _ = locate_view(path, catalog)
+    polylithic = find_polylithic_folder(path, catalog)
+    location, _ = locate_view(path if polylithic is None else polylithic.primary, catalog)
     if os.path.exists(location.catalog) or is_url(location.root):
         return
     with energon_meta(location.root, location.single_file) as meta:

@@ -76,6 +76,10 @@ class SampleReader:
         self.__dict__.update(state)
         self._lock, self._pid = RLock(), -1
 
+    def with_choice(self, choice: SampleChoice) -> SampleReader:
+        """Another choice of samples of the same dataset."""
+        return SampleReader(self.location, choice, self.location.meta)
+
     @property
     def sample_type(self) -> str:
         with self._opened():
@@ -179,10 +183,10 @@ class SampleReader:
             chosen = require_unchanged_view(location, choice.view).selection
             split_shards = list(intersect_selections({part.shard: part for part in split_shards}, chosen).values())
         self._selection = SampleSelection(self._offsets, split_shards)
-        config = DatasetConfig(sample_type=CRUDE)
-        if not choice.is_crude and os.path.exists(location.dataset_yaml):
-            config = parse_config(read_config_text(location.dataset_yaml), location.dataset_yaml)
-        self._config = resolve_user_code(config, location, location.dataset_yaml, trust_code=choice.trust_code)
+        config, path = DatasetConfig(sample_type=CRUDE), self._config_path
+        if not choice.is_crude and os.path.exists(path):
+            config = parse_config(read_config_text(path), path)
+        self._config = resolve_user_code(config, location, path, trust_code=choice.trust_code)
         self._key_index = None
         self._open_sources()
 
@@ -190,6 +194,10 @@ class SampleReader:
         self._source = self._new_source(self._config, self.choice.decoder)
         self._raw_source = None
         self._pid = os.getpid()
+
+    @property
+    def _config_path(self) -> str:
+        return self.location.dataset_yaml
 
     def _new_source(self, config: DatasetConfig, decoder: SampleDecoder | None) -> SplitSource:
         location, name = self.location, self.choice.split or ""

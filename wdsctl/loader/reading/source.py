@@ -140,6 +140,11 @@ class SplitSource:
         """The number of samples: positions are 0 to n - 1."""
         return self.selection.n
 
+    @property
+    def stores(self) -> Mapping[str, FileStore]:
+        """All stores that samples are read from, by name."""
+        return self.aux
+
     @cached_property
     def digest(self) -> str:
         """A digest of the data: see `SampleSelection.digest`."""
@@ -292,7 +297,7 @@ class SplitSource:
     def close(self) -> None:
         """Close storage and stores, also for other sources that share them. The next read opens them again."""
         self._storage.close()
-        for store in self.aux.values():
+        for store in self.stores.values():
             store.close()
 
     # For `SourceInfo`, on access.

@@ -101,8 +101,8 @@ def recipe_facts(dataset: Dataset, streams: OpenBlend) -> dict[str, Any]:
 
 def store_digests(streams: OpenBlend) -> dict[str, str]:
     """The contents of auxiliary stores, by their names in blend files: 8 hex digits for all stores of one name."""
-    names = sorted({name for source in streams.sources for name in source.aux})
-    held = {name: [[s.number, s.aux[name].digest] for s in streams.sources if name in s.aux] for name in names}
+    names = sorted({name for source in streams.sources for name in source.stores})
+    held = {name: [[s.number, s.stores[name].digest] for s in streams.sources if name in s.stores] for name in names}
     return {name: json_digest(each)[:8] for name, each in held.items()}
 
 

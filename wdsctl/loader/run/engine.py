@@ -263,6 +263,6 @@ def _store_facts(streams: OpenBlend) -> dict[str, Any]:
     stores = [
         {"source": source.number, "name": name, "path": store.path, "digest": store.digest}
         for source in streams.sources
-        for name, store in source.aux.items()
+        for name, store in source.stores.items()
     ]
     return {"aux": stores} if stores else {}

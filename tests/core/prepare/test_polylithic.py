@@ -1,0 +1,170 @@
+"""`prepare` of rows that share files: primary and media, a sample type, splits and files for training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.build import an_image
+from tests.core.conversions import files, members
+from wdsctl.core.catalog.read import Catalog
+from wdsctl.core.dataset.config import load_config
+from wdsctl.core.dataset.location import locate
+from wdsctl.core.errors import UsageError
+from wdsctl.core.index.request import IndexRequest, MediaRequest
+from wdsctl.core.prepare.prepare import PrepareReport, prepare
+from wdsctl.core.prepare.request import PrepareRequest
+from wdsctl.core.samples.detect import Detection
+
+OPTIONS: dict[str, Any] = {"format_options": {"key": "id"}, "take_unsure": True}
+
+
+@pytest.fixture
+def costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeats of some bytes are many."""
+    monkeypatch.setattr("wdsctl.core.convert.sharing.MIN_REPEATED_BYTES", 1000)
+
+
+def questions(root: Path, pictures: int = 5, each: int = 4) -> str:
+    root.mkdir()
+    for i in range(pictures):
+        (root / f"{i}.png").write_bytes(an_image("PNG") + bytes(i))
+    rows = [
+        {"id": f"{i}-{k}", "image": f"{i}.png", "question": f"what {k}?", "answer": f"this {i}"}
+        for k in range(each)
+        for i in range(pictures)
+    ]
+    (root / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(root / "rows.jsonl")
+
+
+def run(source: str, dest: Path | None, **options: Any) -> PrepareReport:
+    return prepare(source, None if dest is None else str(dest), PrepareRequest(**{**OPTIONS, **options}))
+
+
+def split_sizes(root: Path) -> dict[str, int]:
+    with Catalog(locate(str(root)).catalog) as catalog:
+        return {split.name: split.samples for split in catalog.splits()}
+
+
+@pytest.mark.usefixtures("costly")
+def test_files_of_many_rows_are_stored_once_by_default_and_it_is_said(tmp_path: Path) -> None:
+    report = run(questions(tmp_path / "a"), tmp_path / "d", split={"train": 8, "val": 2}, split_by="sample")
+
+    assert report.conversion is not None
+    assert report.conversion.layout.startswith("polylithic: 15 parts repeat one of 5 files, each stored once")
+    assert "--layout monolithic" in report.conversion.layout
+    assert len(members(tmp_path / "d" / "media")) == 5
+    assert (report.dest, report.primary) == (str(tmp_path / "d"), str(tmp_path / "d" / "primary"))
+    assert report.sample_type == "VQASample"
+    assert load_config(str(tmp_path / "d" / "monolithic.yaml")).field_map["image"] == "png"
+    assert split_sizes(tmp_path / "d" / "primary") == {"train": 16, "val": 4}
+    assert '"val"' in (tmp_path / "d" / "blend.yaml").read_text()
+    assert "VQASample" in (tmp_path / "d" / "cook.py").read_text()
+
+
+def test_little_is_stored_as_one_dataset_without_a_word(tmp_path: Path) -> None:
+    report = run(questions(tmp_path / "a"), tmp_path / "d")
+
+    assert report.conversion is not None
+    assert (report.conversion.layout, report.primary) == ("", "")
+    assert len(members(tmp_path / "d")) == 40
+
+
+@pytest.mark.usefixtures("costly")
+def test_the_layout_can_be_chosen(tmp_path: Path) -> None:
+    source = questions(tmp_path / "a")
+    run(source, tmp_path / "mono", layout="monolithic")
+    run(source, tmp_path / "auto")
+    run(source, tmp_path / "poly", layout="polylithic")
+
+    assert len(members(tmp_path / "mono")) == 40
+    assert files(tmp_path / "auto") == files(tmp_path / "poly")
+
+
+@pytest.mark.usefixtures("costly")
+def test_a_second_run_changes_nothing_and_keeps_what_users_wrote(tmp_path: Path) -> None:
+    source = questions(tmp_path / "a")
+    run(source, tmp_path / "d", split={"train": 8, "val": 2})
+    (tmp_path / "d" / "cook.py").write_text("# mine\n")
+    before = files(tmp_path / "d")
+
+    again = run(source, tmp_path / "d")
+    in_place = run(str(tmp_path / "d"), None, format_options={})
+
+    assert again.up_to_date
+    assert in_place.up_to_date
+    assert files(tmp_path / "d") == before
+
+
+@pytest.mark.usefixtures("costly")
+@pytest.mark.parametrize("name", ["resolve_polylithic_config", "write_training_files"])
+def test_stopped_before_its_last_step_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    source = questions(tmp_path / "a")
+    run(source, tmp_path / "whole", split={"train": 8, "val": 2})
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr(f"wdsctl.core.prepare.prepare.{name}", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(source, tmp_path / "d", split={"train": 8, "val": 2})
+    run(source, tmp_path / "d", split={"train": 8, "val": 2})
+
+    assert files(tmp_path / "d") == files(tmp_path / "whole")
+
+
+@pytest.mark.usefixtures("costly")
+def test_media_facts_are_those_of_the_media(tmp_path: Path) -> None:
+    run(questions(tmp_path / "a"), tmp_path / "d", index=IndexRequest(media=MediaRequest(selection="auto")))
+
+    with Catalog(locate(str(tmp_path / "d" / "media")).catalog) as catalog:
+        assert catalog.media_settings() is not None
+
+
+@pytest.mark.usefixtures("costly")
+def test_the_sample_type_can_be_named_later(tmp_path: Path) -> None:
+    run(questions(tmp_path / "a"), tmp_path / "d")
+
+    fields = {"image": "png", "caption": "json[answer]"}
+    report = run(str(tmp_path / "d"), None, format_options={}, sample_type="CaptioningSample", field_map=fields)
+
+    assert report.sample_type == "CaptioningSample"
+    assert load_config(str(tmp_path / "d" / "monolithic.yaml")).field_map == fields
+    assert "CaptioningSample" in (tmp_path / "d" / "cook.py").read_text()
+
+
+@pytest.mark.usefixtures("costly")
+def test_a_doubtful_type_is_refused_after_everything_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = questions(tmp_path / "a")
+    monkeypatch.setattr(Detection, "is_sure", property(lambda _: False))
+
+    with pytest.raises(UsageError) as caught:
+        run(source, tmp_path / "d", take_unsure=False)
+
+    assert caught.value.code == "WDS221"
+    assert f"wdsctl prepare {tmp_path / 'd'} --sample-type VQASample" in caught.value.hint
+    assert split_sizes(tmp_path / "d" / "primary") == {"train": 20}
+    assert not (tmp_path / "d" / "monolithic.yaml").exists()
+
+
+@pytest.mark.usefixtures("costly")
+def test_a_dry_run_says_what_would_be_written(tmp_path: Path) -> None:
+    report = run(questions(tmp_path / "a"), tmp_path / "d", index=IndexRequest(dry_run=True))
+
+    assert report.conversion is not None
+    assert [Path(each.path).name for each in report.conversion.datasets] == ["media", "primary"]
+    assert report.conversion.layout.startswith("polylithic")
+    assert not (tmp_path / "d").exists()
+
+
+def test_raw_files_and_shards_have_no_layout(tmp_path: Path) -> None:
+    questions(tmp_path / "a")
+    (tmp_path / "a" / "rows.jsonl").unlink()
+
+    with pytest.raises(UsageError, match="raw files"):
+        run(str(tmp_path / "a"), tmp_path / "d", layout="polylithic", format_options={}, from_format="folder")

@@ -1,0 +1,71 @@
+"""The folder of a polylithic dataset: a primary with the samples, the media that they refer to, and what says so."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Literal, NamedTuple
+
+from wdsctl.core.dataset.location import parse_root
+from wdsctl.core.errors import InputError
+from wdsctl.core.json_text import read_json
+from wdsctl.core.safe_open import check_beneath, regular_file_opener
+
+MARKER_FILE = "polylithic.json"
+
+#: The dataset.yaml of the complete samples, next to primary and media.
+MONOLITHIC_CONFIG_FILE = "monolithic.yaml"
+
+#: The part of a sample of the primary, if it is in tars, that names its media: part -> entry of the media dataset.
+REFERENCES_PART = "refs.json"
+
+
+class PolylithicFolder(NamedTuple):
+    """Where primary and media are, and the form of the primary. `config`: the dataset.yaml of the complete samples,
+    which may not exist. `is_shared`: whether samples refer to media under the keys of other samples.
+    """
+
+    primary: str
+    media: str
+    form: Literal["tar", "jsonl"]
+    config: str
+    is_shared: bool
+
+
+def is_polylithic(path: str) -> bool:
+    """Whether `convert` wrote primary and media into this folder."""
+    return os.path.isfile(os.path.join(path, MARKER_FILE))
+
+
+def read_marker(path: str) -> dict[str, Any]:
+    """What `convert` recorded of a polylithic dataset. Raises InputError."""
+    try:
+        with open(os.path.join(path, MARKER_FILE), encoding="utf-8", opener=regular_file_opener) as file:
+            content = read_json(file.read())
+    except (OSError, ValueError) as error:
+        raise _bad_marker_error(path, str(error)) from error
+    if not isinstance(content, dict):
+        raise _bad_marker_error(path, "it is no JSON object")
+    return content
+
+
+def read_polylithic_folder(path: str) -> PolylithicFolder:
+    """Raises InputError, and PermissionDenied if the record leads out of the folder."""
+    content = read_marker(path)
+    names, form = (content.get("primary"), content.get("media")), content.get("form")
+    if not all(isinstance(name, str) and name for name in names) or form not in ("tar", "jsonl"):
+        raise _bad_marker_error(path, "it does not name primary, media and the form of the primary")
+    primary, media = (os.path.join(path, str(name)) for name in names)
+    check_beneath(primary, path)
+    check_beneath(media, path)
+    config = os.path.join(path, MONOLITHIC_CONFIG_FILE)
+    return PolylithicFolder(primary, media, form, config, content.get("shared") is True)
+
+
+def find_polylithic_folder(text: str, catalog: str | None = None) -> PolylithicFolder | None:
+    """The polylithic dataset that `ROOT` or `ROOT@VIEW` names; None for any other dataset."""
+    root = parse_root(text, catalog).root
+    return read_polylithic_folder(root) if is_polylithic(root) else None
+
+
+def _bad_marker_error(path: str, problem: str) -> InputError:
+    return InputError(f"its {MARKER_FILE} cannot be read: {problem}", where=path, hint="convert the original again")
