@@ -40,6 +40,7 @@ from wdsctl.core.importers.records.folder_files import (
 )
 from wdsctl.core.importers.records.samples import SourceSample, failed_sample, row_number_key, safe_key, strip_extension
 from wdsctl.core.importers.records.source import SampleSource
+from wdsctl.core.media.kinds import MediaType
 from wdsctl.core.safe_open import check_entries_beneath, regular_file_opener
 from wdsctl.core.samples.naming import split_name
 from wdsctl.core.text import join_with_and, path_for_message, pluralize
@@ -389,7 +390,7 @@ class _ClassFolderSamples:
         """Do nothing: no file stays open."""
 
 
-def _class_config(files: Counter[str], media_types: set[str | None]) -> DatasetConfig | None:
+def _class_config(files: Counter[str], media_types: set[MediaType | None]) -> DatasetConfig | None:
     """The sample type and field map; None if the media are of several types, or there are none."""
     extensions = ",".join(sorted(files))
     if media_types == {"image"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,7 @@ def an_annotation(*objects: tuple[str, str, str, str, str]) -> bytes:
 DOG = ("dog", "1", "2", "48", "32")
 
 
-def a_voc(root: Path, top: str = "", **more: bytes) -> str:
+def a_voc(root: Path, more: Mapping[str, bytes] | None = None, *, top: str = "") -> str:
     files = {
         "JPEGImages/a.jpg": an_image("JPEG"),
         "JPEGImages/b.jpg": an_image("JPEG"),
@@ -42,7 +43,7 @@ def a_voc(root: Path, top: str = "", **more: bytes) -> str:
         "ImageSets/Main/dog_train.txt": b"a  1\n",
         "SegmentationClass/a.png": an_image("PNG"),
         "SegmentationObject/a.png": an_image("PNG"),
-        **more,
+        **(more or {}),
     }
     return a_folder(root, {f"{top}{name}": data for name, data in files.items()})
 
@@ -83,8 +84,8 @@ def test_a_prepared_folder_has_the_splits_of_its_lists_and_is_read_as_detection_
 
 
 def test_several_years_are_read_together(tmp_path: Path) -> None:
-    root = a_voc(tmp_path, "VOC2007/")
-    a_voc(tmp_path, "VOC2012/")
+    root = a_voc(tmp_path, top="VOC2007/")
+    a_voc(tmp_path, top="VOC2012/")
 
     assert list(held(root)) == ["VOC2007/a", "VOC2007/b", "VOC2012/a", "VOC2012/b"]
 
@@ -92,7 +93,7 @@ def test_several_years_are_read_together(tmp_path: Path) -> None:
 def test_files_and_boxes_that_do_not_fit_are_reported(tmp_path: Path) -> None:
     root = a_voc(
         tmp_path,
-        **{
+        {
             "Annotations/b.xml": an_annotation(("dog", "1", "1", "60", "5")),
             "Annotations/lost.xml": an_annotation(),
             "JPEGImages/c.jpg": b"",
@@ -122,7 +123,7 @@ def test_files_and_boxes_that_do_not_fit_are_reported(tmp_path: Path) -> None:
     ],
 )
 def test_xml_that_is_damaged_or_declares_entities_is_refused(tmp_path: Path, data: bytes) -> None:
-    root = a_voc(tmp_path, **{"Annotations/a.xml": data})
+    root = a_voc(tmp_path, {"Annotations/a.xml": data})
 
     found = faults(root)
 
@@ -132,13 +133,13 @@ def test_xml_that_is_damaged_or_declares_entities_is_refused(tmp_path: Path, dat
 
 
 def test_a_box_without_numbers_fails_its_sample(tmp_path: Path) -> None:
-    root = a_voc(tmp_path, **{"Annotations/a.xml": an_annotation(("dog", "nan", "1", "2", "3"))})
+    root = a_voc(tmp_path, {"Annotations/a.xml": an_annotation(("dog", "nan", "1", "2", "3"))})
 
     assert {place: error.code for place, error in faults(root).items()} == {0: "WDS232"}
 
 
 def test_masks_without_xml_of_the_images_are_segmentations(tmp_path: Path) -> None:
-    root = a_voc(tmp_path, **{"Annotations/z.xml": an_annotation()})
+    root = a_voc(tmp_path, {"Annotations/z.xml": an_annotation()})
     for name in "ab":
         (tmp_path / "Annotations" / f"{name}.xml").unlink()
 

@@ -329,7 +329,7 @@ def parse_xml(data: bytes, where: str) -> dict[str, Any] | str:
     """
     stack: list[tuple[dict[str, Any], list[str]]] = [({}, [])]
 
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any) -> int:
         raise _xml_error("it declares entities, which can expand without end", where)
 
     def start(_: str, attributes: dict[str, str]) -> None:

@@ -67,7 +67,7 @@ class FolderNames(NamedTuple):
 
 def list_folder(folder: str, root: str) -> FolderNames:
     """List a folder. Raises PermissionDenied WDS409 if an entry leads out of `root`, OSError."""
-    folders, files, hidden = [], [], 0
+    folders, files, hidden = list[str](), list[str](), 0
     with os.scandir(folder) as entries:
         for entry in check_entries_beneath(entries, root):
             if entry.name.startswith(".") or entry.name in LITTER_NAMES or entry.name in LITTER_FOLDERS:
