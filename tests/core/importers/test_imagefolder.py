@@ -130,6 +130,16 @@ def test_all_splits_number_classes_alike_and_a_lacking_class_is_reported(tmp_pat
         assert getattr(source, "split_names", ()) == ("training", "dev", "testing")
 
 
+def test_a_split_without_the_classes_of_the_others_is_an_error(tmp_path: Path) -> None:
+    files = {f"train/{name}/{i}{name}.jpg": b"1" for name in "ab" for i in range(2)}
+    root = a_folder(tmp_path, files | {f"val/images/{i}.jpg": b"1" for i in range(2)})
+
+    errors = [found.message for found in described(root, form="imagefolder").findings if found.severity == "error"]
+
+    assert len(errors) == 2
+    assert errors[1].startswith("1 class, such as images: only the split val has the class")
+
+
 def test_classes_may_have_folders_around_them(tmp_path: Path) -> None:
     files = {f"data/{split}/{name}/images/{i}.jpg": b"1" for split in ("train", "val") for name in "ab" for i in "01"}
     root = a_folder(tmp_path, files)

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.errors import Finding, InputError, WdsctlError, translate_os_errors
+from wdsctl.core.errors import Finding, InputError, Severity, WdsctlError, translate_os_errors
 from wdsctl.core.importers.protocol import (
     FieldUse,
     FilePart,
@@ -379,7 +379,11 @@ class _ClassFolderSamples:
             yield _class_finding(single, "the class has a single sample, which only one split can have")
         for split in self.split_names:
             lacking = [name for name in self._numbers if totals[name] and not classes[split, name]]
-            if lacking and len(self.split_names) > 1:
+            own = [name for name in self._numbers if classes[split, name]]
+            if len(self.split_names) > 1 and own and all(totals[name] == classes[split, name] for name in own):
+                what = f"only the split {split} has the class, and no other class: its folders may be no classes"
+                yield _class_finding(own, what, severity="error")
+            elif lacking and len(self.split_names) > 1:
                 yield _class_finding(lacking, f"the split {split} has no sample of the class")
 
     def digest(self) -> bytes:
@@ -402,10 +406,10 @@ def _class_config(files: Counter[str], media_types: set[MediaType | None]) -> Da
     return None
 
 
-def _class_finding(names: list[str], what: str) -> Finding:
+def _class_finding(names: list[str], what: str, *, severity: Severity = "warning") -> Finding:
     return Finding(
         code="WDS241",
-        severity="warning",
+        severity=severity,
         message=f"{pluralize(len(names), 'class', 'classes')}, such as {path_for_message(names[0])}: {what}",
         count=len(names),
     )
