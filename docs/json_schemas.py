@@ -32,6 +32,7 @@ ANSWERS: dict[str, tuple[str, ...]] = {
     "explain": ("cli.commands.explain:ExplainReport",),
     "get": ("core.inspect.get:GetReport",),
     "index": ("core.index.index:IndexReport", "core.index.media_folder:MediaFolderReport"),
+    "init": ("core.init.init:InitReport",),
     "inspect": (
         "core.inspect.inspect:InspectReport",
         "core.inspect.media_folder:MediaFolderInspectReport",

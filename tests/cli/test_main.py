@@ -20,6 +20,7 @@ COMMANDS = (
     "index",
     "split",
     "convert",
+    "init",
     "inspect",
     "get",
     "ls",

@@ -38,6 +38,7 @@ VIEWS = ROOT / "docs" / "views.md"
 SPLITS = ROOT / "docs" / "splits.md"
 CONVERT = ROOT / "docs" / "convert.md"
 FORMATS = ROOT / "docs" / "formats.md"
+INIT = ROOT / "docs" / "init.md"
 INSPECT = ROOT / "docs" / "inspect.md"
 HISTORY = ROOT / "docs" / "history.md"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
@@ -65,6 +66,7 @@ RUN = {
     SPLITS: ("sh", "python"),
     CONVERT: ("sh", "python"),
     FORMATS: ("sh",),
+    INIT: ("sh",),
     INSPECT: ("sh",),
     HISTORY: ("sh",),
     CONFIGURATION: ("sh",),
@@ -302,6 +304,15 @@ def test_the_guide_to_history_works() -> None:
     assert "nothing differs (by keys, and the bytes of parts" in printed[2]
     assert printed[3].splitlines()[-1].endswith("prepare raw shards --shard-samples 10 --split 8,1,1 --no-input")
     assert [line.split()[1] for line in printed[5].splitlines()] == [f"shard-00000{i}.tar" for i in range(6)]
+
+
+@pytest.mark.usefixtures("dataset")
+def test_the_guide_to_training_scripts_works() -> None:
+    [(_, [wrote, first, second])] = run_page(INIT)
+    assert wrote.startswith("wrote train.py, blend.yaml, README.md to shards-train\n")
+    assert "step 4  loss" in first
+    assert second.startswith("resumed after step 4 ")
+    assert "step 6  loss" in second
 
 
 @pytest.mark.usefixtures("folder")

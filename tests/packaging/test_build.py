@@ -17,7 +17,7 @@ from wdsctl.core.version import VERSION
 PACKAGE_FILES = {
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "wdsctl").rglob("*")
-    if path.is_file() and "__pycache__" not in path.parts and path.suffix in (".py", ".typed", ".sql", ".md")
+    if path.is_file() and "__pycache__" not in path.parts and path.suffix in (".py", ".typed", ".sql", ".md", ".txt")
 }
 
 
@@ -30,6 +30,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: Built) -> None:
     assert files == PACKAGE_FILES - readmes
     assert files >= {"wdsctl/py.typed", "wdsctl/core/codes.md"}
     assert [name for name in files if name.endswith(".sql")]
+    assert "wdsctl/core/init/templates/loop.py.txt" in files
     assert f"{data}data/share/man/man1/wdsctl.1" in names
     assert f"{info}licenses/LICENSE" in names
 

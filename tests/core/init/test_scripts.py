@@ -1,0 +1,97 @@
+"""Each script runs as written, in a process of its own: it trains, saves, resumes at the right step, validates."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.core.init.datasets import SOURCES, make
+from wdsctl.core.init.init import init
+
+#: One thread: on a machine with few processors, more would wait for one another.
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def run(folder: Path, *options: str, ranks: int = 1) -> str:
+    script = [str(folder / "train.py"), *options]
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}"] if ranks > 1 else []
+    result = subprocess.run(
+        [sys.executable, *launcher, *script], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def losses(output: str) -> dict[int, float]:
+    return {int(step): float(loss) for step, loss in re.findall(r"^step (\d+)  loss (\S+)$", output, re.MULTILINE)}
+
+
+def write(tmp_path: Path, name: str, split: str = "train=2,val=1") -> Path:
+    root = make(tmp_path / "data set", name, split=split)
+    report = init(root, str(tmp_path / "run"), box_format="xywh" if name == "detect" else None)
+    assert report.kind == name.split(maxsplit=1)[0]
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_script_trains_and_resumes_where_it_ended(name: str, tmp_path: Path) -> None:
+    folder = write(tmp_path, name)
+    first = run(folder, "--steps", "2", "--workers", "0")
+    assert list(losses(first)) == [1, 2]
+    assert re.search(r"^step 2  validation loss \d+\.\d+$", first, re.MULTILINE)
+    assert "0 failed" in first
+    second = run(folder, "--steps", "4", "--workers", "0")
+    assert second.startswith("resumed after step 2 ")
+    assert list(losses(second)) == [4]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "blend.yaml", "checkpoint.pt", "train.py"]
+
+
+def test_a_resumed_run_has_the_losses_of_an_uninterrupted_one(tmp_path: Path) -> None:
+    folder = write(tmp_path, "text")
+    whole = losses(run(folder, "--steps", "4", "--every", "1", "--checkpoint", str(tmp_path / "whole.pt")))
+    parts = losses(run(folder, "--steps", "2", "--every", "1")) | losses(run(folder, "--steps", "4", "--every", "1"))
+    assert whole == parts
+    assert list(whole) == [1, 2, 3, 4]
+
+
+def test_without_a_validation_split_a_script_trains_alone(tmp_path: Path) -> None:
+    folder = write(tmp_path, "classify", split="train=1")
+    assert "val:" not in (folder / "blend.yaml").read_text().replace("# ", "")
+    output = run(folder, "--steps", "2", "--workers", "0")
+    assert list(losses(output)) == [1, 2]
+    assert "validation" not in output
+
+
+def test_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:
+    folder = write(tmp_path, "vlm")
+    output = run(folder, "--steps", "2", "--workers", "0", "--batch-size", "2", ranks=2)
+    assert list(losses(output)) == [1, 2]  # the first rank alone speaks
+    assert "resumed after step 2" in run(folder, "--steps", "3", "--workers", "0", "--batch-size", "2")
+
+
+def test_a_checkpoint_of_other_data_is_refused_with_the_reason(tmp_path: Path) -> None:
+    folder = write(tmp_path, "captions")
+    run(folder, "--steps", "1", "--workers", "0")
+    make(tmp_path / "other", "captions", split="train=1")
+    blend = folder / "blend.yaml"
+    blend.write_text(blend.read_text().replace("data set", "other"))
+    result = subprocess.run(
+        [sys.executable, str(folder / "train.py")], env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith("error: WDS501")
+
+
+@pytest.mark.parametrize("options", [("--steps", "0"), ("--workers", "-1")])
+def test_options_that_make_no_sense_are_refused(options: tuple[str, ...], tmp_path: Path) -> None:
+    folder = write(tmp_path, "classify")
+    result = subprocess.run(
+        [sys.executable, str(folder / "train.py"), *options], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 2
+    assert "must be at least" in result.stderr

@@ -1,0 +1,117 @@
+"""`wdsctl init`: a training script for a prepared dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from wdsctl.cli import options
+from wdsctl.core.invocation import worker_count
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from wdsctl.core.init.init import InitReport
+    from wdsctl.core.init.kinds import TrainingKind
+
+
+EPILOG = """
+\b
+Examples:
+  wdsctl init shards/                  writes shards-train/
+  wdsctl init shards/ run1             into another folder
+  wdsctl init coco/ run2 --captions    fails if the samples have no captions
+  python shards-train/train.py --steps 100
+
+\b
+The script fits the sample type: conversations and questions about images,
+captions, speech, classes, texts, or boxes. It trains a small model on one
+or several GPUs, or on a CPU, validates, saves and resumes. It needs
+pip install 'wdsctl[loader]'. See docs/init.md.
+"""
+
+DestArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="DEST",
+        help="The folder to write to. [default: NAME-train in the working directory]",
+        show_default=False,
+    ),
+]
+
+
+def command(
+    root: options.RootArgument,
+    dest: DestArgument = None,
+    *,
+    vlm: Annotated[
+        bool, typer.Option("--vlm", help="Conversations or questions about images: loss over the answers.")
+    ] = False,
+    captions: Annotated[bool, typer.Option("--captions", help="Captions of images.")] = False,
+    speech: Annotated[bool, typer.Option("--speech", help="Transcripts of speech, by CTC.")] = False,
+    classify: Annotated[bool, typer.Option("--classify", help="Classes of images.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="A language model, with packing.")] = False,
+    detect: Annotated[bool, typer.Option("--detect", help="Boxes of objects in images.")] = False,
+    box_format: Annotated[
+        Literal["xywh", "xyxy", "cxcywh", "normalized_xywh", "normalized_xyxy", "normalized_cxcywh"] | None,
+        typer.Option(
+            "--box-format",
+            metavar="FORMAT",
+            help="The numbers of a box, if samples do not say: xywh, xyxy or cxcywh, also with normalized_.",
+        ),
+    ] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
+    common: options.CommonOptions,
+) -> int:
+    """Write a training script, a blend file and a README for a dataset."""
+    from wdsctl.cli.progress import show_progress
+    from wdsctl.core.errors import UsageError
+    from wdsctl.core.init.init import init
+
+    flags: dict[TrainingKind, bool] = {
+        "vlm": vlm,
+        "captions": captions,
+        "speech": speech,
+        "classify": classify,
+        "text": text,
+        "detect": detect,
+    }
+    chosen = [name for name, is_set in flags.items() if is_set]
+    if len(chosen) > 1:
+        raise UsageError(
+            f"--{chosen[0]} and --{chosen[1]} are different scripts",
+            hint="pass one of them, or none for the sample type",
+        )
+    with show_progress(common.output) as progress:
+        report = init(
+            root,
+            dest,
+            kind=chosen[0] if chosen else None,
+            box_format=box_format,
+            overwrite=common.yes,
+            dry_run=dry_run,
+            workers=worker_count(workers),
+            progress=progress,
+        )
+    common.output.answer("init", report, render_init)
+    return 0
+
+
+def render_init(report: InitReport) -> Iterator[RenderableType]:
+    from wdsctl.cli.formatting import display_path, format_count
+    from wdsctl.core.dataset.location import quote_shell_word
+    from wdsctl.core.text import pluralize
+
+    names = ", ".join(report.files)
+    yield f"{'would write' if report.dry_run else 'wrote'} {names} to {display_path(report.folder)}"
+    classes = "" if report.classes is None else f", {pluralize(report.classes, 'class', 'classes')}"
+    yield f"{report.sample_type}: {report.about}{classes}"
+    val = f"{format_count(report.val_samples)} in {report.val_split}" if report.val_split else "no validation split"
+    yield f"{format_count(report.train_samples, 'sample')} in train, {val}"
+    if report.unlabelled:
+        yield f"note: {format_count(report.unlabelled, 'sample')} without a label; the loader skips them"
+    if not report.dry_run:
+        yield f"next: cd {quote_shell_word(display_path(report.folder))} && python train.py --steps 100"
