@@ -115,7 +115,4 @@ def make(root: Path, name: str, *, split: str = "train=2,val=1") -> str:
     }
     a_dataset(root, shards)
     wdsctl.prepare(root, sample_type=sample_type, field_map=field_map, split=split, workers=1)
-    if name == "vlm":
-        with open(root / ".wdsctl/dataset.yaml", "a", encoding="utf-8") as file:
-            file.write("optional: [images]\n")
     return str(root)
