@@ -92,8 +92,6 @@ def convert(
 
 def _convert(sources: Sequence[str], dest: str, request: ConvertRequest, progress: Progress) -> ConvertReport:
     check_request(request, len(sources))
-    if request.layout in ("polylithic", "auto") and not request.media:
-        request = replace(request, media=DEFAULT_MEDIA)
     check_destination([parse_root(normalize_root(source)).root for source in sources], dest)
     check_not_in_dataset(dest)
     if request.dry_run:
@@ -168,9 +166,11 @@ def _run_conversion(
     started = time.monotonic()
     with closing(open_sources(sources, request, work, progress)) as opened:
         check_renames_in_lists(common_config(opened.configs), request)
-        resolved = _resolve(request, opened)  # of `request`, whose layout the plan may decide
         fingerprint = _fingerprint(request, opened)
         inputs = describe_inputs(request, opened)
+        if request.layout in ("polylithic", "auto") and not request.media:
+            request = replace(request, media=DEFAULT_MEDIA)  # the plan keeps those that occur
+        resolved = _resolve(request, opened)
         plan_path = os.path.join(work, PLAN_FILE)
         finished = load_finished(work)
         if finished is not None and location is not None:

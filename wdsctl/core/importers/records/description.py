@@ -119,7 +119,7 @@ def row_findings(survey: RowSurvey, find_example: Callable[[array[int]], str]) -
             code="WDS250",
             severity="note",
             message=f"the rows name {pluralize(len(files), 'file')} {times:,} times (such as "
-            f"{path_for_message(find_example(files))}): each row is a sample with its own copy of the file",
+            f"{path_for_message(find_example(files))}): each row is a sample",
             count=len(files),
         )
     for name, (count, where) in survey.empty.items():
