@@ -128,6 +128,8 @@ ASKED: dict[str, list[tuple[str, ...]]] = {
     "checksum": [("ROOT",)],
     "trace": [("ROOT",), ("BLEND",)],
     "explain": [(CANARY,)],
+    "doctor": [("ROOT",)],
+    "init": [("ROOT", "DEST")],
     "catalog info": [("ROOT",)],
     "catalog check": [("ROOT",)],
     "catalog vacuum": [("ROOT",)],

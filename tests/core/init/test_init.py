@@ -46,7 +46,7 @@ def constant(folder: Path, name: str) -> Any:
 
 
 def of_classes(root: Path, labels: list[Any]) -> str:
-    members = {}
+    members: dict[str, bytes] = {}
     for i, label in enumerate(labels):
         members |= {f"{i}.jpg": an_image(i), f"{i}.json": as_json({"label": label})}
     a_dataset(root, {"a.tar": members})

@@ -25,7 +25,7 @@ def test_a_box_is_the_same_in_every_format(source: str, target: str) -> None:
     converted = convert_boxes([BOX[source]], source, target, width=100, height=50)
 
     assert converted.dtype == np.float32
-    np.testing.assert_allclose(converted, [BOX[target]], rtol=1e-6)
+    np.testing.assert_allclose(converted, np.array([BOX[target]], np.float32), rtol=1e-6)
 
 
 def test_boxes_outside_of_the_image_are_not_cut() -> None:

@@ -56,7 +56,7 @@ def test_the_keys_of_json_are_counted_one_level_down() -> None:
 
     keys = examine_part(PartEvidence("json", 8, heads), 10).keys
 
-    assert {".".join(key.path): (key.share, key.kind) for key in keys} == {
+    assert {".".join(map(str, key.path)): (key.share, key.kind) for key in keys} == {
         "caption": (0.4, "text"),
         "width": (0.8, "number"),
         "meta": (0.8, "object"),

@@ -14,8 +14,7 @@ from wdsctl.core.dataset.location import locate, shell_command
 from wdsctl.core.dataset.raw_folder import ALTERNATIVE_SEPARATOR
 from wdsctl.core.dataset.shard_names import split_file_root, unpack_command
 from wdsctl.core.errors import InputError, UsageError, join_indented
-from wdsctl.core.importers.protocol import DetailedSource
-from wdsctl.core.media.kinds import MEDIA_KINDS, part_kind
+from wdsctl.core.importers.jsonl import names_files
 from wdsctl.core.shards.list import (
     COMPRESSED_TAR_SUFFIXES,
     ForbiddenFolder,
@@ -28,7 +27,6 @@ from wdsctl.core.urls import is_url, redact_secrets
 
 #: Forms that `prepare` reads itself. Every other form is read by the importer of its format, and written to DEST.
 IN_PLACE, RAW_FOLDER = "shards", "folder"
-_PROBED_SAMPLES = 100  # of JSONL, to see whether it names media files
 _PROBED_NAMES = 1000  # of a folder that has compressed tars
 #: Matches whose scores differ by less fit equally well.
 _SCORE_TOLERANCE = 0.001
@@ -83,7 +81,7 @@ def recognise_form(source: str, dest: str | None = None, from_format: str = "") 
     if len(forms) > 1 and forms[0].score - forms[1].score < _SCORE_TOLERANCE:
         tied = [each for each in forms if forms[0].score - each.score < _SCORE_TOLERANCE]
         raise AmbiguousFormError([SourceForm(each.name, each.reason) for each in tied], source, dest)
-    if forms[0].name == "jsonl" and (dest is None or len(forms) > 1) and not _names_media("jsonl", source):
+    if forms[0].name == "jsonl" and (dest is None or len(forms) > 1) and not names_files(source):
         if dest is None and has_shards(*split_file_root(source)):
             reason = "JSONL that names no media files beside it"
             return SourceForm(IN_PLACE, reason, tuple(RejectedForm(each.name, each.reason) for each in forms[1:]))
@@ -130,15 +128,6 @@ def _has_mostly_other_files(source: str) -> bool:
     """Whether most of the first files of a folder are not compressed tars: these are parts of samples, then."""
     names = list(islice((name for _, _, names in os.walk(source) for name in names), _PROBED_NAMES))
     return 2 * sum(name.lower().endswith(COMPRESSED_TAR_SUFFIXES) for name in names) < len(names)
-
-
-def _names_media(form: str, source: str) -> bool:
-    """Whether the first samples of a source with rows have media files, which exist."""
-    with importers.get_importer(form).open(source, {}) as opened:
-        listed = opened.list_samples() if isinstance(opened, DetailedSource) else ()
-        return any(
-            part_kind(name) in MEDIA_KINDS for sample in islice(listed, _PROBED_SAMPLES) for name, _ in sample.parts
-        )
 
 
 def check_is_raw_folder(source: str, *, are_shards: bool) -> None:
