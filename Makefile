@@ -4,8 +4,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+EXAMPLES := $(VENV)/.examples
 
-.PHONY: help demo demo-media test test-slow matrix fuzz check format docs house bench clean
+.PHONY: help demo demo-media demo-vlm demo-speech test test-slow matrix fuzz check format docs house bench clean
 
 help:  ## what can be made
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,11 +17,21 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(READY)
 
+$(EXAMPLES): $(READY)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[examples]'
+	@touch $(EXAMPLES)
+
 demo: $(READY)  ## raw photographs to training batches, saved and resumed
 	@$(BIN)/python examples/demo.py
 
 demo-media: $(READY)  ## questions about photographs, sounds and clips that lie apart from them
 	@$(BIN)/python examples/demo_media.py
+
+demo-vlm: $(EXAMPLES)  ## LLaVA-style conversations to packs for a vision-language model, on one rank and two
+	@$(BIN)/python examples/demo_vlm.py
+
+demo-speech: $(READY)  ## recordings and transcripts to batches of similar durations
+	@$(BIN)/python examples/demo_speech.py
 
 check: $(READY)  ## lint, types, import rules, generated documents
 	$(BIN)/ruff check .
@@ -34,7 +45,7 @@ check: $(READY)  ## lint, types, import rules, generated documents
 test: check  ## check, then the tests
 	$(BIN)/python -m pytest -m 'not slow' -n auto --maxprocesses 4
 
-test-slow: $(READY)  ## kill -9 campaigns and large files
+test-slow: $(EXAMPLES)  ## kill -9 campaigns and large files
 	$(BIN)/python -m pytest -m slow -n 2 --dist worksteal
 
 matrix: $(READY)  ## install and try for every Python on this machine, and every torch for CPUs

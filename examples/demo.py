@@ -6,6 +6,7 @@ import argparse
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from typing import NoReturn
 HERE = Path(__file__).resolve().parent
 STEPS, SAVE_AT = 60, 30
 DIGESTS = 5  # as train_captions.py prints by default
+PROCESS = re.compile(r"process (\d+)")  # of a training that is to be killed
 
 
 class Parser(argparse.ArgumentParser):
@@ -81,17 +83,33 @@ def train(folder: Path, *arguments: str) -> list[str]:
     return example(folder, "train_captions.py", "photos", "--steps", str(STEPS), *arguments)
 
 
-def step(folder: Path, typed: list[str], command: list[str]) -> list[str]:
-    """Show the command as a user would type it, run it, pass on what it prints; returns its lines."""
+def step(folder: Path, typed: list[str], command: list[str], *, kill_at: int = 0) -> list[str]:
+    """Show the command as a user would type it, run it, pass on what it prints; returns its lines.
+
+    `kill_at`: the step of a training at which the process that trains gets SIGKILL. It must print its process id.
+    """
     print("\n".join(wrapped(typed)), flush=True)
-    lines = []
-    with subprocess.Popen(command, cwd=folder, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+    lines: list[str] = []
+    errors = subprocess.DEVNULL if kill_at else None  # a launcher reports the death of its rank at length
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=errors, text=True
+    ) as process:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             lines.append(line.rstrip("\n"))
-    if process.returncode:
+            if kill_at and re.match(rf"step +{kill_at} ", line):
+                os.kill(next(int(found[1]) for each in lines if (found := PROCESS.search(each))), signal.SIGKILL)
+    if kill_at:
+        check_killed(typed, process.returncode)
+    elif process.returncode:
         raise DemoError(f"`{shlex.join(typed)}` ended with exit code {process.returncode}")
     return lines
+
+
+def check_killed(typed: list[str], exit_code: int) -> None:
+    if not exit_code:
+        raise DemoError(f"`{shlex.join(typed)}` was killed, and ended with exit code 0")
+    print(f"killed: exit code {exit_code}")
 
 
 def wrapped(typed: list[str]) -> list[str]:
