@@ -63,7 +63,7 @@ def dial(digits: list[int], rng: np.random.Generator) -> Wave:
     pieces = [np.zeros(rng.integers(400, 1200))]
     for digit in digits:
         time = np.arange(rng.integers(800, 1600)) / RATE
-        tone = sum(np.sin(2 * np.pi * pitch * time) for pitch in TONES[digit])
+        tone = np.sum([np.sin(2 * np.pi * pitch * time) for pitch in TONES[digit]], axis=0)
         pieces += [rng.uniform(0.1, 0.3) * tone, np.zeros(rng.integers(300, 800))]
     recording = np.concatenate(pieces)
     return recording + rng.normal(0, 0.01, len(recording))

@@ -72,7 +72,8 @@ def start_ranks() -> None:
     if "RANK" in os.environ:
         dist.init_process_group("gloo")
     else:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        alone = dist.HashStore()  # type: ignore[attr-defined]
+        dist.init_process_group("gloo", store=alone, rank=0, world_size=1)
     print(f"rank {dist.get_rank()} of {dist.get_world_size()}: process {os.getpid()}", flush=True)
 
 
