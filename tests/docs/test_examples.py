@@ -257,7 +257,8 @@ def test_the_guide_to_jsonl_works_and_prints_what_it_says(module: ModuleType) ->
 @pytest.mark.usefixtures("folder")
 def test_the_guide_to_media_apart_from_labels_works_and_prints_what_it_says(module: ModuleType) -> None:
     printed = [output for _, outputs in run_page(POLYLITHIC) for output in outputs]
-    assert "60 samples" in printed[-1]
+    assert "60 samples" in printed[1]
+    assert "120 samples" in printed[-1]
     run_python(POLYLITHIC, module)
 
 

@@ -132,7 +132,9 @@ def finish_datasets(
             facts |= {"shared": True} if plan.has_shared_parts() else {}
             write_text(os.path.join(root, MARKER_FILE), json.dumps(facts, indent=2) + "\n")
             write_training_files(root, config, request.primary, split_names)
-        notes.append("train from blend.yaml, with the cooker in cook.py next to it")
+        notes.append(
+            "DEST trains by its path as one dataset; blend.yaml and cook.py in it are for training with cookers"
+        )
     return tuple(datasets), [*findings, *dropped_findings(dropped)], notes
 
 
