@@ -75,7 +75,7 @@ def test_samples_that_are_left_out_end_in_code_5(tmp_path: Path, capsys: pytest.
         ["a", "b", "--rename-part", "jpg"],
         ["a", "b", "-O", "x"],
         ["a", "b", "-O", "x=1", "-O", "x=2"],
-        ["a", "b", "--layout", "polylithic"],
+        ["a", "b", "--layout", "polylithic", "--to", "folder"],
         ["a", "a"],
     ],
 )
