@@ -184,6 +184,28 @@ def test_a_validation_split_may_have_another_name(tmp_path: Path) -> None:
     assert blend["splits"]["val"]["blend"][0]["split_part"] == "dev"
 
 
+def test_a_polylithic_dataset_is_named_by_its_folder(tmp_path: Path) -> None:
+    wdsctl.convert(make(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
+    report = init(str(tmp_path / "poly"), str(tmp_path / "run"))
+    assert (report.kind, report.train_samples, report.val_samples) == ("vlm", 16, 8)
+    blend = yaml.safe_load((tmp_path / "run/blend.yaml").read_text())
+    assert blend["splits"]["train"]["blend"][0]["path"] == str(tmp_path / "poly")
+    error = refusal(str(tmp_path / "poly/primary"))
+    assert error.hint == f"name the folder of both: `wdsctl init {tmp_path / 'poly'}`"
+
+
+def test_conversations_with_videos_are_refused(tmp_path: Path) -> None:
+    turns = as_json({"conversations": [{"from": "human", "value": "<video>"}, {"from": "gpt", "value": "b"}]})
+    a_dataset(tmp_path / "data", {"a.tar": {"0.json": turns, "0.mp4": b"film"}})
+    wdsctl.prepare(
+        tmp_path / "data",
+        sample_type="ConversationSample",
+        field_map={"messages": "json", "videos": "*"},
+        split="train=1",
+    )
+    assert "the conversations have videos" in refusal(str(tmp_path / "data")).message
+
+
 def refusal(root: str, **options: Any) -> WdsctlError:
     with pytest.raises(WdsctlError) as caught:
         init(root, root + "-run", **options)
@@ -214,7 +236,6 @@ def test_samples_without_a_type_are_refused(tmp_path: Path) -> None:
         ("sample_type: SegmentationSample\nfield_map: {image: jpg, mask: jpg}\n", "no script for SegmentationSample"),
         ("sample_type: mine.samples:Own\n", "no script for mine.samples:Own"),
         ("sample_type: VQASample\nfield_map: {image: jpg, context: txt}\n", "no answers"),
-        ("sample_type: ConversationSample\nfield_map: {messages: txt, videos: '*'}\n", "reads images alone"),
         ("sample_type: CaptioningSample\nsample_loader: load.py:load\n", "names code"),
     ],
 )

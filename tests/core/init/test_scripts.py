@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import wdsctl
 from tests.core.init.datasets import SOURCES, make
 from wdsctl.core.init.init import init
 
@@ -65,6 +66,14 @@ def test_without_a_validation_split_a_script_trains_alone(tmp_path: Path) -> Non
     output = run(folder, "--steps", "2", "--workers", "0")
     assert list(losses(output)) == [1, 2]
     assert "validation" not in output
+
+
+def test_the_script_of_a_polylithic_dataset_trains(tmp_path: Path) -> None:
+    wdsctl.convert(make(tmp_path / "data", "vlm"), tmp_path / "poly", layout="polylithic", media="png")
+    init(str(tmp_path / "poly"), str(tmp_path / "run"))
+    output = run(tmp_path / "run", "--steps", "1", "--workers", "0")
+    assert "step 1  validation loss" in output
+    assert "0 failed" in output
 
 
 def test_two_ranks_train_and_one_goes_on(tmp_path: Path) -> None:

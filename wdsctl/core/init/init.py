@@ -13,6 +13,7 @@ from wdsctl.core.blend.yaml_tree import is_blend_file
 from wdsctl.core.catalog.values import MediaSummary
 from wdsctl.core.dataset.config import DatasetConfig, load_config
 from wdsctl.core.dataset.location import DatasetLocation, locate, shell_command, shell_command_at
+from wdsctl.core.dataset.polylithic import is_polylithic, read_marker, read_polylithic_folder
 from wdsctl.core.errors import InputError, UsageError
 from wdsctl.core.files import make_folder, remove_file, write_text
 from wdsctl.core.init.kinds import KINDS, TrainingKind, choose_kind
@@ -91,12 +92,19 @@ def init(
     exists and `overwrite` is False.
     """
     location = locate(root)
-    config = load_config(location.dataset_yaml)
-    kind = choose_kind(location, config, kind)
-    summary = inspect(root, samples=0)
+    samples_at, config_path = location, location.dataset_yaml
+    if is_polylithic(location.root):
+        halves = read_polylithic_folder(location.root)
+        samples_at, config_path = locate(halves.primary), halves.config
+    config = load_config(config_path)
+    summary = inspect(samples_at.path, samples=0)
+    parts = {part.name for part in summary.parts}
+    if samples_at is not location:
+        parts.update(map(str, read_marker(location.root).get("part_samples") or ()))
+    kind = choose_kind(location, config, kind, config_path=config_path, parts=parts)
     samples = {split.name: split.samples for split in summary.splits}
     if not samples.get(TRAIN):
-        raise _no_train_split_error(location, samples)
+        raise _no_train_split_error(samples_at, samples)
     val = next((name for name in VALIDATION_NAMES if samples.get(name)), "")
     folder = _destination(location, dest)
     present = tuple(name for name in FILES if os.path.lexists(os.path.join(folder, name)))
@@ -114,14 +122,14 @@ def init(
     }
     label_field = _label_field(kind, config)
     if label_field:
-        classes = read_classes(location, summary.generation, config, label_field, workers=workers, progress=progress)
+        classes = read_classes(samples_at, summary.generation, config, label_field, workers=workers, progress=progress)
     constants |= _constants(kind, config, summary, label_field, classes, box_format)
     splits = {TRAIN: TRAIN, **({"val": val} if val else {})}
     texts = {
         "train.py": render_script(kind, constants, messages=_messages(kind, config)),
         "blend.yaml": render_blend(_check_reference(location.path), splits),
         "README.md": render_readme(
-            _about(kind, samples[TRAIN], val, samples), shell_command_at(location, "inspect")[1:-1]
+            _about(kind, samples[TRAIN], val, samples), shell_command_at(samples_at, "inspect")[1:-1]
         ),
     }
     if not dry_run:

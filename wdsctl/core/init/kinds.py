@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from typing import Literal, NamedTuple, get_args
 
 from wdsctl.core.dataset.config import DatasetConfig
-from wdsctl.core.dataset.location import DatasetLocation, shell_command_at
+from wdsctl.core.dataset.location import DatasetLocation, shell_command, shell_command_at
+from wdsctl.core.dataset.polylithic import is_polylithic
 from wdsctl.core.errors import DatasetError
-from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES
+from wdsctl.core.samples.fields import find_parts, parse_field_path
+from wdsctl.core.samples.types import CRUDE, SAMPLE_TYPES, FieldKind
 from wdsctl.core.text import join_with_and
 
 TrainingKind = Literal["vlm", "captions", "speech", "classify", "text", "detect"]
@@ -31,29 +35,43 @@ KINDS: dict[TrainingKind, KindSpec] = {
 }
 
 #: Fields of media that the script for conversations cannot read.
-_UNREAD_MEDIA = ("videos", "audios")
+_UNREAD_MEDIA: dict[str, FieldKind] = {"videos": "videos", "audios": "audios"}
 
 
-def choose_kind(location: DatasetLocation, config: DatasetConfig, requested: TrainingKind | None) -> TrainingKind:
-    """The kind of script for a dataset. Raises DatasetError WDS224 if none fits, or `requested` does not."""
+def choose_kind(
+    location: DatasetLocation,
+    config: DatasetConfig,
+    requested: TrainingKind | None,
+    *,
+    config_path: str,
+    parts: Collection[str],
+) -> TrainingKind:
+    """The kind of script for a dataset. `config_path`: the file of `config`. `parts`: names of all parts.
+
+    Raises DatasetError WDS224 if no script fits, or the one of `requested` does not.
+    """
     kind = requested or next((name for name in TRAINING_KINDS if config.sample_type in KINDS[name].needs), None)
     if config.sample_loader:
         raise _no_script_error(
             location,
             f"dataset.yaml names code, {config.sample_loader!r}, that builds the samples",
-            f"replace `sample_loader` by a `field_map` in {location.dataset_yaml}",
+            f"replace `sample_loader` by a `field_map` in {config_path}",
         )
     if kind is None or config.sample_type not in KINDS[kind].needs:
-        raise _wrong_type_error(location, config, requested)
+        raise _wrong_type_error(location, config, requested, config_path)
     fields = KINDS[kind].needs[config.sample_type]
     if fields and not any(field in config.field_map for field in fields):
         raise _no_script_error(
             location,
             f"the samples have no {' and no '.join(fields)}: the field map has "
             f"{join_with_and(tuple(config.field_map)) or 'no fields'}",
-            f"add the field to `field_map` in {location.dataset_yaml}, such as `{fields[0]}: json[{fields[0]}]`",
+            f"add the field to `field_map` in {config_path}, such as `{fields[0]}: json[{fields[0]}]`",
         )
-    unread = [field for field in _UNREAD_MEDIA if field in config.field_map]
+    unread = [
+        field
+        for field, media_kind in _UNREAD_MEDIA.items()
+        if field in config.field_map and find_parts(parse_field_path(config.field_map[field]), parts, media_kind)
+    ]
     if kind == "vlm" and unread:
         raise _no_script_error(
             location,
@@ -63,13 +81,22 @@ def choose_kind(location: DatasetLocation, config: DatasetConfig, requested: Tra
     return kind
 
 
-def _wrong_type_error(location: DatasetLocation, config: DatasetConfig, requested: TrainingKind | None) -> DatasetError:
+def _wrong_type_error(
+    location: DatasetLocation, config: DatasetConfig, requested: TrainingKind | None, config_path: str
+) -> DatasetError:
     fitting = next((name for name in TRAINING_KINDS if config.sample_type in KINDS[name].needs), None)
+    above = os.path.dirname(location.root)
+    if config.sample_type == CRUDE and is_polylithic(above):
+        return _no_script_error(
+            location,
+            "the samples are complete only with the media beside this dataset",
+            f"name the folder of both: {shell_command('init', above)}",
+        )
     if config.sample_type == CRUDE:
         return _no_script_error(
             location,
             "the samples have no type (CrudeSample)",
-            f"set `sample_type` and `field_map` in {location.dataset_yaml}; docs/loader/samples.md lists the types",
+            f"set `sample_type` and `field_map` in {config_path}; docs/loader/samples.md lists the types",
         )
     if requested is None:
         readable = ", ".join(sample_type for spec in KINDS.values() for sample_type in spec.needs)
@@ -78,14 +105,14 @@ def _wrong_type_error(location: DatasetLocation, config: DatasetConfig, requeste
             f"there is no script for {config.sample_type}",
             f"there are scripts for {readable}"
             if config.sample_type in SAMPLE_TYPES
-            else f"use a built-in type in {location.dataset_yaml}: {readable}",
+            else f"use a built-in type in {config_path}: {readable}",
         )
     return _no_script_error(
         location,
         f"--{requested} needs {' or '.join(KINDS[requested].needs)}, and the samples are {config.sample_type}",
         f"{shell_command_at(location, 'init')} writes the script for {KINDS[fitting].about}"
         if fitting
-        else f"set `sample_type` and `field_map` in {location.dataset_yaml}; docs/loader/samples.md lists the types",
+        else f"set `sample_type` and `field_map` in {config_path}; docs/loader/samples.md lists the types",
     )
 
 
