@@ -162,6 +162,16 @@ def test_the_loss_is_of_what_the_assistant_says(data: Path, dataset: str, tmp_pa
         assert (row.tokens == processor.image_token_id).sum() == PATCHES * len(row.pixels)
 
 
+def test_a_template_that_marks_no_turn_of_the_assistant_is_refused() -> None:
+    def apply_chat_template(messages: Any, **options: Any) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.arange(5)[None], "assistant_masks": torch.zeros(1, 5, dtype=torch.int64)}
+
+    encoder = load_script("vlm", "encode").Encoder(SimpleNamespace(apply_chat_template=apply_chat_template))
+
+    with pytest.raises(ValueError, match="generation"):
+        encoder.encode_sample(SimpleNamespace(messages=[]))
+
+
 def test_the_page_shows_the_code_of_the_example() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (EXAMPLES / "vlm").glob("*.py"))
     shown = [block for block in blocks(ROOT / "docs" / "vlm.md") if block.language == "python"]
