@@ -37,9 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         index=IndexRequest(media=MediaRequest(selection="auto", keyframes=True)),
     )
     prepare(str(folder / "raw"), str(folder / "media"), options)
-    prepare(
-        str(folder / "questions.jsonl"), None, PrepareRequest(sample_type="CrudeSample", index=IndexRequest(key="id"))
-    )
+    in_place = PrepareRequest(from_format="shards", sample_type="CrudeSample", index=IndexRequest(key="id"))
+    prepare(str(folder / "questions.jsonl"), None, in_place)
     return folder
 
 
@@ -63,7 +62,7 @@ def test_every_reference_resolves_and_a_wrong_one_is_told(
     monkeypatch.chdir(made)
     wrong = tmp_path / "wrong.jsonl"
     wrong.write_text((made / "questions.jsonl").read_text() + json.dumps({"media": "photos/Bison.jpg"}) + "\n")
-    prepare(str(wrong), None, PrepareRequest(sample_type="CrudeSample"))
+    prepare(str(wrong), None, PrepareRequest(from_format="shards", sample_type="CrudeSample"))
     capsys.readouterr()
 
     codes = [
